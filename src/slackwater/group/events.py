@@ -1,0 +1,433 @@
+"""Group events: the one vocabulary for everything that happens to a consumer group.
+
+Rules kept here
+- One flat schema, whoever tells the event: coordinator, member, or a reader of logs and of `__consumer_offsets`.
+- Unknown is None, never a guess.
+- `detail` is a small struct whose type is fixed by `kind` (`DETAILS`); a kind without one carries None.
+- No event per heartbeat, none per commit.
+- `to_json` and `from_json` are inverses, and a JSON line has the columns in the order of the dataclass.
+"""
+
+import json
+from dataclasses import KW_ONLY, fields
+from enum import StrEnum
+from typing import Any, Final, get_type_hints
+
+from slackwater.group.message import message
+from slackwater.group.topic_partition import TopicPartition
+
+
+class Kind(StrEnum):
+    """What happened."""
+
+    GROUP_CREATED = "group_created"
+    GROUP_DELETED = "group_deleted"
+    GROUP_EMPTIED = "group_emptied"
+    GROUP_LOADED = "group_loaded"
+    GROUP_UNLOADED = "group_unloaded"
+    MEMBER_ID_ISSUED = "member_id_issued"
+    PENDING_MEMBER_EXPIRED = "pending_member_expired"
+    MEMBER_JOINED = "member_joined"
+    MEMBER_REJOINED = "member_rejoined"
+    MEMBER_REPLACED = "member_replaced"
+    MEMBER_LEFT = "member_left"
+    MEMBER_EXPIRED = "member_expired"
+    MEMBER_DROPPED = "member_dropped"
+    MEMBER_UNSYNCED = "member_unsynced"
+    MEMBER_FENCED = "member_fenced"
+    JOIN_REFUSED = "join_refused"
+    REBALANCE_STARTED = "rebalance_started"
+    REBALANCE_WAITING = "rebalance_waiting"
+    GENERATION_FORMED = "generation_formed"
+    LEADER_CHANGED = "leader_changed"
+    REBALANCE_COMPLETED = "rebalance_completed"
+    REBALANCE_FAILED = "rebalance_failed"
+    OFFSETS_EXPIRED = "offsets_expired"
+    OFFSETS_DELETED = "offsets_deleted"
+    JOIN_REQUESTED = "join_requested"
+    PARTITIONS_ASSIGNED = "partitions_assigned"
+    PARTITIONS_REVOKED = "partitions_revoked"
+    PARTITIONS_LOST = "partitions_lost"
+    POLL_OVERRUN = "poll_overrun"
+    SESSION_LOST = "session_lost"
+    HEARTBEAT_REFUSED = "heartbeat_refused"
+    COMMIT_REFUSED = "commit_refused"
+    COORDINATOR_FOUND = "coordinator_found"
+    COORDINATOR_LOST = "coordinator_lost"
+    GENERATION_RECORDED = "generation_recorded"
+    PROGRESS = "progress"
+
+
+class Trigger(StrEnum):
+    """Why a rebalance started."""
+
+    MEMBER_JOIN = "member_join"
+    MEMBER_LEAVE = "member_leave"
+    POLL_TIMEOUT = "poll_timeout"
+    SESSION_TIMEOUT = "session_timeout"
+    REBALANCE_TIMEOUT = "rebalance_timeout"
+    SYNC_TIMEOUT = "sync_timeout"
+    SUBSCRIPTION_CHANGE = "subscription_change"
+    PATTERN_MATCHED = "pattern_matched"
+    PARTITIONS_ADDED = "partitions_added"
+    TOPIC_DELETED = "topic_deleted"
+    LEADER_REJOIN = "leader_rejoin"
+    COOPERATIVE_FOLLOWUP = "cooperative_followup"
+    STATIC_CHANGED = "static_changed"
+    INSTANCE_CONFLICT = "instance_conflict"
+    ADMIN_REMOVAL = "admin_removal"
+    USER_ENFORCED = "user_enforced"
+    COORDINATOR_FAILOVER = "coordinator_failover"
+    OVER_CAPACITY = "over_capacity"
+    PROTOCOL_CHANGE = "protocol_change"
+    UNKNOWN = "unknown"
+
+
+class Source(StrEnum):
+    """Who tells it."""
+
+    COORDINATOR = "coordinator"
+    MEMBER = "member"
+    BROKER_LOG = "broker_log"
+    CLIENT_LOG = "client_log"
+    OFFSETS_TOPIC = "offsets_topic"
+
+
+class GroupState(StrEnum):
+    """Kafka's states of a classic group, and the sub-state that KIP-134 names.
+
+    On the wire InitialRebalance is PreparingRebalance (`wire_name`).
+    """
+
+    EMPTY = "Empty"
+    INITIAL_REBALANCE = "InitialRebalance"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+    @property
+    def wire_name(self) -> str:
+        """The name that DescribeGroups and ListGroups give this state."""
+        return "PreparingRebalance" if self is GroupState.INITIAL_REBALANCE else self.value
+
+
+@message
+class GroupLife:
+    """group_created, group_deleted, group_emptied, group_loaded, group_unloaded."""
+
+    members: int | None = None
+    epoch: int | None = None
+
+
+@message
+class SessionTimeout:
+    """member_id_issued, pending_member_expired."""
+
+    session_timeout_ms: int
+
+
+@message
+class Joined:
+    """member_joined, member_rejoined."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+    metadata_changed: bool | None
+    reason: str | None
+
+
+@message
+class Replaced:
+    """member_replaced: a static member returned under a new member id."""
+
+    old_member: str
+    rebalance_needed: bool
+
+
+@message
+class Left:
+    """member_left: `by` is `itself` or `administrator`."""
+
+    by: str
+    reason: str | None
+    pending: bool = False
+
+
+@message
+class TimedOut:
+    """member_expired, member_dropped, member_unsynced: which timer, its length, when the member was last heard of."""
+
+    timer: str
+    timer_ms: int
+    last_heard_ms: int | None
+
+
+@message
+class Fenced:
+    """member_fenced: the operation refused, and the member id that holds the instance id."""
+
+    operation: str
+    holder: str | None
+
+
+@message
+class Refused:
+    """join_refused."""
+
+    error: str
+
+
+@message
+class RebalanceStarted:
+    """rebalance_started: who made it necessary, and in the words of Kafka's log, why."""
+
+    culprit: str | None
+    old_generation: int
+    timeout_ms: int
+    initial_delay: bool
+    reason: str
+
+
+@message
+class Waiting:
+    """rebalance_waiting: the members (and ids issued but not yet used) that the round waits for."""
+
+    waiting_for: tuple[str, ...]
+    until_ms: int
+
+
+@message
+class Formed:
+    """generation_formed."""
+
+    leader: str
+    protocol: str
+    static_members: int
+    join_phase_ms: int
+
+
+@message
+class LeaderChanged:
+    """leader_changed."""
+
+    old_leader: str | None
+    why: str
+
+
+@message
+class Completed:
+    """rebalance_completed."""
+
+    duration_ms: int
+
+
+@message
+class Failed:
+    """rebalance_failed."""
+
+    error: str
+    duration_ms: int
+
+
+@message
+class Offsets:
+    """offsets_expired, offsets_deleted."""
+
+    count: int
+
+
+@message
+class JoinRequested:
+    """join_requested."""
+
+    reason: str
+
+
+@message
+class Partitions:
+    """partitions_assigned, partitions_revoked, partitions_lost; how long the listener took."""
+
+    partitions: tuple[TopicPartition, ...]
+    callback_ms: int | None = None
+
+
+@message
+class PollOverrun:
+    """poll_overrun."""
+
+    limit_ms: int
+    over_ms: int
+
+
+@message
+class Refusal:
+    """session_lost, heartbeat_refused, commit_refused."""
+
+    error: str
+    generation: int | None = None
+
+
+@message
+class CoordinatorNode:
+    """coordinator_found, coordinator_lost."""
+
+    node: str | None
+    why: str | None = None
+
+
+@message
+class GenerationRecorded:
+    """generation_recorded: assignment is (member, partitions) pairs; gap is generations passed over since the last."""
+
+    members: tuple[str, ...]
+    assignment: tuple[tuple[str, tuple[TopicPartition, ...]], ...]
+    gap: int | None
+
+
+@message
+class Progress:
+    """progress: one minute of one group."""
+
+    commits: int
+    offsets_advanced: int
+    partitions: int
+
+
+Detail = (
+    GroupLife
+    | SessionTimeout
+    | Joined
+    | Replaced
+    | Left
+    | TimedOut
+    | Fenced
+    | Refused
+    | RebalanceStarted
+    | Waiting
+    | Formed
+    | LeaderChanged
+    | Completed
+    | Failed
+    | Offsets
+    | JoinRequested
+    | Partitions
+    | PollOverrun
+    | Refusal
+    | CoordinatorNode
+    | GenerationRecorded
+    | Progress
+)
+
+DETAILS: Final[dict[Kind, type[Detail]]] = {
+    Kind.GROUP_CREATED: GroupLife,
+    Kind.GROUP_DELETED: GroupLife,
+    Kind.GROUP_EMPTIED: GroupLife,
+    Kind.GROUP_LOADED: GroupLife,
+    Kind.GROUP_UNLOADED: GroupLife,
+    Kind.MEMBER_ID_ISSUED: SessionTimeout,
+    Kind.PENDING_MEMBER_EXPIRED: SessionTimeout,
+    Kind.MEMBER_JOINED: Joined,
+    Kind.MEMBER_REJOINED: Joined,
+    Kind.MEMBER_REPLACED: Replaced,
+    Kind.MEMBER_LEFT: Left,
+    Kind.MEMBER_EXPIRED: TimedOut,
+    Kind.MEMBER_DROPPED: TimedOut,
+    Kind.MEMBER_UNSYNCED: TimedOut,
+    Kind.MEMBER_FENCED: Fenced,
+    Kind.JOIN_REFUSED: Refused,
+    Kind.REBALANCE_STARTED: RebalanceStarted,
+    Kind.REBALANCE_WAITING: Waiting,
+    Kind.GENERATION_FORMED: Formed,
+    Kind.LEADER_CHANGED: LeaderChanged,
+    Kind.REBALANCE_COMPLETED: Completed,
+    Kind.REBALANCE_FAILED: Failed,
+    Kind.OFFSETS_EXPIRED: Offsets,
+    Kind.OFFSETS_DELETED: Offsets,
+    Kind.JOIN_REQUESTED: JoinRequested,
+    Kind.PARTITIONS_ASSIGNED: Partitions,
+    Kind.PARTITIONS_REVOKED: Partitions,
+    Kind.PARTITIONS_LOST: Partitions,
+    Kind.POLL_OVERRUN: PollOverrun,
+    Kind.SESSION_LOST: Refusal,
+    Kind.HEARTBEAT_REFUSED: Refusal,
+    Kind.COMMIT_REFUSED: Refusal,
+    Kind.COORDINATOR_FOUND: CoordinatorNode,
+    Kind.COORDINATOR_LOST: CoordinatorNode,
+    Kind.GENERATION_RECORDED: GenerationRecorded,
+    Kind.PROGRESS: Progress,
+}
+
+
+@message
+class GroupEvent:
+    """One row of the one table."""
+
+    _: KW_ONLY
+    time_ms: int
+    cluster: str | None = None
+    group: str
+    kind: Kind
+    trigger: Trigger | None = None
+    generation: int | None = None
+    state_before: GroupState | None = None
+    state_after: GroupState | None = None
+    member: str | None = None
+    instance: str | None = None
+    client: str | None = None
+    host: str | None = None
+    protocol_type: str | None = None
+    assignor: str | None = None
+    members: int | None = None
+    detail: Detail | None = None
+    source: Source
+    evidence: str | None = None
+
+    def to_json(self) -> str:
+        """This event as one JSON line, without the newline."""
+        return json.dumps(_plain(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> "GroupEvent":
+        """Read back what `to_json` wrote."""
+        row = json.loads(line)
+        kind = Kind(row["kind"])
+        row["detail"] = None if row["detail"] is None else _build(DETAILS[kind], row["detail"])
+        for name, enum in _ENUMS.items():
+            row[name] = None if row[name] is None else enum(row[name])
+        return cls(**row)
+
+
+_ENUMS: Final[dict[str, type[StrEnum]]] = {
+    "kind": Kind,
+    "source": Source,
+    "trigger": Trigger,
+    "state_before": GroupState,
+    "state_after": GroupState,
+}
+
+
+def _plain(value: object) -> object:
+    if hasattr(value, "__dataclass_fields__"):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _build(detail: type[Detail], row: dict[str, Any]) -> Detail:
+    hints = get_type_hints(detail)
+    return detail(**{name: _typed(hints[name], value) for name, value in row.items()})
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """Lists of JSON back to the tuples, and pairs back to the partitions, that `hint` names."""
+    if not isinstance(value, list):
+        return value
+    if hint is TopicPartition:
+        return TopicPartition(*value)
+    inner = hint.__args__
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        return tuple(_typed(inner[0], item) for item in value)
+    return tuple(_typed(one, item) for one, item in zip(inner, value, strict=True))
