@@ -172,7 +172,6 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str | None = ""
-    commit_timestamp_ms: int = -1  # v1 only: the client's own time
 
 
 @message

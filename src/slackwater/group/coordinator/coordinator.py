@@ -1,0 +1,227 @@
+"""The group coordinator: one call, one input, an ordered list of effects.
+
+Rules kept here
+- No I/O, no clock, no randomness: time is an argument of every call, ids come with the requests.
+- `now_ms` never goes back. The shell anchors it to wall time at its start and lets it run monotonically (offsets and
+  states are stamped with it), so a wall clock that jumps expires nobody.
+- Shards are loaded by replaying their log through the same `apply` that a write goes through (CO-06). Load and unload
+  with an older leader epoch are ignored (CO-10).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from slackwater.group.coordinator import admin, expiry, join, leave, offsets, rebalance, sync
+from slackwater.group.coordinator.config import CoordinatorConfig
+from slackwater.group.coordinator.effects import Effect
+from slackwater.group.coordinator.group import (
+    Cause,
+    Group,
+    JoinPhase,
+    Member,
+    OffsetsSweep,
+    PendingMember,
+    SyncPhase,
+    TimerOwner,
+)
+from slackwater.group.coordinator.heartbeat import heartbeat
+from slackwater.group.coordinator.records import GroupMetadata, Record
+from slackwater.group.coordinator.states import COMPLETING, DEAD, INITIAL, STABLE, Input
+from slackwater.group.coordinator.turn import Desk, Shard, Turn
+from slackwater.group.errors import Error
+from slackwater.group.events import Failed, GroupLife, Kind, Trigger, Waiting
+from slackwater.group.messages import (
+    DeleteGroups,
+    DescribeGroups,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+_HANDLERS: Final[dict[type, Callable[[Turn, Any, object], None]]] = {
+    JoinGroup: join.join,
+    SyncGroup: sync.sync,
+    LeaveGroup: leave.leave,
+    OffsetCommit: offsets.commit,
+    OffsetFetch: offsets.fetch,
+    OffsetDelete: offsets.delete,
+    DescribeGroups: admin.describe,
+    ListGroups: admin.list_groups,
+    DeleteGroups: admin.delete,
+}
+
+
+class Coordinator:
+    """Coordinates the classic groups of the shards it owns."""
+
+    def __init__(self, config: CoordinatorConfig | None = None) -> None:
+        self._desk = Desk(config or CoordinatorConfig())
+
+    # --- requests, writes, time -----------------------------------------------------------------------------------
+
+    def handle(self, request: Request, caller: object, now_ms: int) -> list[Effect]:
+        """Take a request; `caller` is any object but None, and comes back with the answer."""
+        if request.__class__ is Heartbeat:
+            return heartbeat(self._desk, request, caller, now_ms)
+        turn = Turn(self._desk, now_ms)
+        _HANDLERS[request.__class__](turn, request, caller)
+        return turn.effects
+
+    def written(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
+        """Take the outcome of an append; outcomes come in the order of the appends."""
+        turn = Turn(self._desk, now_ms)
+        turn.settle(write_id, error)
+        return turn.effects
+
+    def next_due_ms(self) -> int | None:
+        """When `tick` next has something to do, unless something happens before."""
+        return self._desk.timers.next_due_ms()
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Fire every timer due at or before `now_ms`, in the order of their deadlines."""
+        turn = Turn(self._desk, now_ms)
+        while (timer := self._desk.timers.pop(now_ms)) is not None:
+            _fire(turn, timer.owner)
+        return turn.effects
+
+    def topics_deleted(self, topics: Collection[str], now_ms: int) -> list[Effect]:
+        """Topics are gone, and so are their offsets (EX-10)."""
+        turn = Turn(self._desk, now_ms)
+        expiry.topics_deleted(turn, topics)
+        return turn.effects
+
+    # --- shards ---------------------------------------------------------------------------------------------------
+
+    def load(self, shard: int, leader_epoch: int, now_ms: int) -> list[Effect]:
+        """Begin to load a shard; its records follow through `replay`, then `loaded`."""
+        turn = Turn(self._desk, now_ms)
+        owned = self._desk.shards.get(shard)
+        if owned is not None:
+            if leader_epoch <= owned.epoch:
+                return []  # CO-10
+            _close_shard(turn, shard)
+        self._desk.shards[shard] = Shard(shard, leader_epoch)
+        return turn.effects
+
+    def replay(self, shard: int, record: Record) -> None:
+        """Take over one record of a shard's log; a later record of the same key wins."""
+        groups = self._desk.shards[shard].groups
+        group = groups.get(record.group_id)
+        if group is None:
+            group = groups[record.group_id] = Group(record.group_id, shard, 0)
+        group.apply(record)
+        if isinstance(record, GroupMetadata) and record.value is None and not group.offsets:
+            del groups[record.group_id]
+
+    def loaded(self, shard: int, now_ms: int) -> list[Effect]:
+        """The log is at its end: groups come back as they last were, without a rebalance (CO-06)."""
+        turn = Turn(self._desk, now_ms)
+        desk = self._desk
+        owned = desk.shards[shard]
+        owned.loading = False
+        for group in owned.groups.values():
+            if group.stored is None and not group.offsets:
+                continue  # an offset that was deleted again, and nothing else
+            group.state_since_ms = now_ms
+            group.restore()
+            desk.groups[group.group_id] = group
+            for member in group.members.values():
+                rebalance.extend_session(turn, member)
+            turn.tell(group, Kind.GROUP_LOADED, GroupLife(len(group.members), owned.epoch))
+            if len(group.members) > desk.config.group_max_size:  # CO-07
+                reason = (
+                    f"Freshly-loaded group is over capacity ({desk.config.group_max_size}). "
+                    "Rebalancing in order to give a chance for consumers to commit offsets"
+                )
+                rebalance.trigger(turn, group, Input.LOADED_OVER_SIZE, Cause(Trigger.OVER_CAPACITY, reason))
+        owned.groups = {}
+        desk.timers.arm(owned.sweep.timer, now_ms + desk.config.offsets_retention_check_interval_ms)
+        return turn.effects
+
+    def unload(self, shard: int, leader_epoch: int | None, now_ms: int) -> list[Effect]:
+        """Give a shard up; everybody who waits is sent to look for the new coordinator (CO-08)."""
+        turn = Turn(self._desk, now_ms)
+        owned = self._desk.shards.get(shard)
+        if owned is None or (leader_epoch is not None and leader_epoch < owned.epoch):
+            return []  # CO-10
+        _close_shard(turn, shard)
+        return turn.effects
+
+    # --- looking in -----------------------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """The groups of all loaded shards."""
+        return self._desk.groups
+
+    def shard_of(self, group_id: str) -> int:
+        """The shard that holds a group (CO-01)."""
+        return self._desk.shard_of(group_id)
+
+    def waiting_for(self, group_id: str) -> Waiting | None:
+        """Whom a group's rebalance waits for, and until when; None when nothing is under way."""
+        group = self._desk.groups.get(group_id)
+        if group is None or group.round is None or group.state in (STABLE, DEAD):
+            return None
+        deadline = group.round.sync if group.state is COMPLETING else group.round.join
+        return Waiting(group.waiting_for(), deadline.deadline_ms)
+
+
+def _fire(turn: Turn, owner: TimerOwner) -> None:
+    match owner:
+        case Member():
+            rebalance.session_over(turn, owner)
+        case PendingMember():
+            join.pending_over(turn, owner)
+        case JoinPhase():
+            if owner.round.group.state is INITIAL:
+                rebalance.delay_over(turn, owner.round)
+            else:
+                rebalance.join_over(turn, owner.round)
+        case SyncPhase():
+            rebalance.sync_over(turn, owner.round)
+        case OffsetsSweep():
+            expiry.sweep(turn, owner)
+        case _:
+            rebalance.waiting(turn, owner.round)
+
+
+def _close_shard(turn: Turn, number: int) -> None:
+    desk = turn.desk
+    desk.shards.pop(number).sweep.timer.cancel()
+    for group in [group for group in desk.groups.values() if group.shard == number]:
+        _close_group(turn, group)
+        del desk.groups[group.group_id]
+    for write_id in [key for key, write in desk.writes.items() if write.shard == number]:
+        turn.settle(write_id, Error.NOT_COORDINATOR)
+
+
+def _close_group(turn: Turn, group: Group) -> None:
+    if group.state is DEAD:
+        return
+    round = group.round
+    if round is not None:
+        round.cancel()
+        if group.state is not STABLE and group.members:
+            failed = Failed(Error.NOT_COORDINATOR.name, turn.now_ms - round.started_ms)
+            turn.tell(group, Kind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
+    for pending in group.pending.values():
+        pending.expiry.cancel()
+    for member in group.members.values():
+        member.session.cancel()
+        caller = group.take_join(member)
+        if caller is not None:
+            turn.answer(caller, JoinGroupResponse(Error.NOT_COORDINATOR, member_id=member.member_id))
+        if member.parked_sync is not None:
+            caller, member.parked_sync = member.parked_sync, None
+            turn.answer(caller, SyncGroupResponse(Error.NOT_COORDINATOR))
+    before = group.move(DEAD, turn.now_ms)
+    turn.tell(group, Kind.GROUP_UNLOADED, GroupLife(len(group.members)), before=before)

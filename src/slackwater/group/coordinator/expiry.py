@@ -1,0 +1,101 @@
+"""What the coordinator forgets by itself: offsets nobody came back for, and groups with nothing left (EX-01 … EX-10).
+
+Rules kept here
+- Stamps in records are wall time, and so is `now_ms` here: the shell's clock is anchored to wall time when it starts
+  and runs on monotonically, so that a wall clock that jumps expires nobody.
+"""
+
+from collections.abc import Callable, Collection
+
+from slackwater.group.coordinator.group import NOT_STAMPED, Group, OffsetsSweep
+from slackwater.group.coordinator.records import CommittedOffset, Record, StoredOffset
+from slackwater.group.coordinator.states import DEAD, EMPTY, OUTCOMES, STABLE, Act, Input
+from slackwater.group.coordinator.turn import Turn, tombstone
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupLife, Kind, Offsets
+from slackwater.group.topic_partition import TopicPartition
+
+
+def sweep(turn: Turn, due: OffsetsSweep) -> None:
+    """Forget what is due in one shard, and come again."""
+    for group in [group for group in turn.desk.groups.values() if group.shard == due.shard]:
+        _sweep_group(turn, group)
+    turn.desk.timers.arm(due.timer, turn.now_ms + turn.desk.config.offsets_retention_check_interval_ms)
+
+
+def _sweep_group(turn: Turn, group: Group) -> None:
+    base = _counts_from(group)
+    expired = [] if base is None else [at for at, offset in group.offsets.items() if _is_expired(turn, group, at, base)]
+    nothing_left = len(expired) == len(group.offsets) and not group.writing
+    if nothing_left and OUTCOMES[Input.SWEEP][group.state].act is Act.DISSOLVE:  # EX-07
+        dissolve(turn, group, lambda later, error: _told(later, group, len(expired), error))
+    elif expired:
+        records: list[Record] = [CommittedOffset(group.group_id, *at, None) for at in expired]
+        turn.append(group.shard, records, lambda later, error: _told(later, group, len(expired), error))
+
+
+def _told(turn: Turn, group: Group, count: int, error: Error) -> None:
+    if count and error is Error.NONE:
+        turn.tell(group, Kind.OFFSETS_EXPIRED, Offsets(count))
+
+
+def _counts_from(group: Group) -> Callable[[StoredOffset], int] | None:
+    """From when the retention of an offset counts in this group; None when nothing expires (EX-01 … EX-04)."""
+    if group.protocol_type is None:
+        return lambda offset: offset.commit_timestamp_ms
+    if group.state is EMPTY:
+        if group.state_since_ms == NOT_STAMPED:
+            return lambda offset: offset.commit_timestamp_ms
+        return lambda _offset: group.state_since_ms
+    if group.state is STABLE and group.is_consumer and group.subscribed_topics is not None:
+        return lambda offset: offset.commit_timestamp_ms
+    return None
+
+
+def _is_expired(turn: Turn, group: Group, at: TopicPartition, base: Callable[[StoredOffset], int]) -> bool:
+    if at in group.writing or group.is_subscribed(at.topic):
+        return False
+    offset = group.offsets[at]
+    if offset.expire_timestamp_ms is not None:
+        return turn.now_ms >= offset.expire_timestamp_ms  # EX-05
+    return turn.now_ms - base(offset) >= turn.desk.config.offsets_retention_ms
+
+
+def dissolve(turn: Turn, group: Group, then: Callable[[Turn, Error], None]) -> None:
+    """Forget a group with everything it has; while the tombstones are being written it is Dead to everybody."""
+    before = group.move(DEAD, turn.now_ms)
+    pending = list(group.pending.values())
+    for one in pending:
+        one.expiry.cancel()
+
+    def written(later: Turn, error: Error) -> None:
+        if later.desk.groups.get(group.group_id) is not group:
+            return then(later, error)  # the shard was unloaded meanwhile
+        if error is Error.NONE:
+            del later.desk.groups[group.group_id]
+            later.tell(group, Kind.GROUP_DELETED, GroupLife(), before=before)
+        else:  # nothing was forgotten: the group is again what its records say
+            revived = Group(group.group_id, group.shard, later.now_ms)
+            revived.stored, revived.offsets, revived.writing = group.stored, group.offsets, group.writing
+            revived.restore()
+            later.desk.groups[group.group_id] = revived
+        then(later, error)
+
+    turn.append(group.shard, tombstone(group), written)
+
+
+def topics_deleted(turn: Turn, topics: Collection[str]) -> None:
+    """The offsets of deleted topics go with them, in every group (EX-10)."""
+    for group in list(turn.desk.groups.values()):
+        doomed = sorted(at for at in {*group.offsets, *group.writing} if at.topic in topics)
+        if doomed:
+            records: list[Record] = [CommittedOffset(group.group_id, *at, None) for at in doomed]
+            turn.append(group.shard, records, _deleted(group, len(doomed)))
+
+
+def _deleted(group: Group, count: int) -> Callable[[Turn, Error], None]:
+    def written(turn: Turn, error: Error) -> None:
+        if error is Error.NONE:
+            turn.tell(group, Kind.OFFSETS_DELETED, Offsets(count))
+
+    return written

@@ -1,0 +1,74 @@
+"""LeaveGroup: members go, or an administrator removes them (LG-01 … LG-11)."""
+
+from slackwater.group.coordinator import rebalance, triggers
+from slackwater.group.coordinator.group import Cause, Group, Member, PendingMember
+from slackwater.group.coordinator.join import NOT_PROVIDED, tell_fenced
+from slackwater.group.coordinator.states import DEAD, Input
+from slackwater.group.coordinator.turn import Turn
+from slackwater.group.errors import Error
+from slackwater.group.events import Kind, Left, Trigger
+from slackwater.group.messages import NO_MEMBER, LeaveGroup, LeaveGroupResponse, Leaver, LeftMember
+
+
+def leave(turn: Turn, request: LeaveGroup, caller: object) -> None:
+    """Remove those who can be removed, answer for each, and rebalance once for all (LG-08)."""
+    group_id = request.group_id
+    if not group_id:
+        turn.answer(caller, LeaveGroupResponse(Error.INVALID_GROUP_ID))
+        return
+    group = turn.desk.groups.get(group_id)
+    if group is None:
+        error = turn.desk.refusal(group_id)
+        unknown = Error.UNKNOWN_MEMBER_ID
+        entries = tuple(LeftMember(leaver.member_id, leaver.group_instance_id, unknown) for leaver in request.members)
+        turn.answer(caller, LeaveGroupResponse(error, entries if error is Error.NONE else ()))  # LG-02, LG-11
+        return
+    if group.state is DEAD:
+        turn.answer(caller, LeaveGroupResponse(Error.COORDINATOR_NOT_AVAILABLE))  # LG-03
+        return
+    answers: list[LeftMember] = []
+    gone: list[tuple[Leaver, Member | PendingMember]] = []
+    for leaver in request.members:
+        left = _remove(turn, group, leaver)
+        if isinstance(left, Error):
+            answers.append(LeftMember(leaver.member_id, leaver.group_instance_id, left))
+        else:
+            answers.append(LeftMember(leaver.member_id, leaver.group_instance_id, Error.NONE))
+            gone.append((leaver, left))
+    turn.answer(caller, LeaveGroupResponse(Error.NONE, tuple(answers)))
+    if gone:
+        leaver, first = gone[0]
+        happened = Input.LEAVE if any(isinstance(who, Member) for _, who in gone) else Input.LEAVE_PENDING
+        names = ", ".join(leaver.member_id for leaver, _ in gone)
+        reason = f"explicit `LeaveGroup` request for ({names}) members."
+        rebalance.trigger(turn, group, happened, Cause(_why(leaver), reason, first))
+
+
+def _why(leaver: Leaver) -> Trigger:
+    return triggers.of_leave(leaver.reason, administrator=leaver.member_id == NO_MEMBER)
+
+
+def _remove(turn: Turn, group: Group, leaver: Leaver) -> Member | PendingMember | Error:
+    """Take one leaver out of the group; who it was, or why not (LG-04 … LG-07)."""
+    reason = leaver.reason or NOT_PROVIDED
+    if (pending := group.pending.pop(leaver.member_id, None)) is not None:
+        pending.expiry.cancel()
+        detail = Left("itself", reason, pending=True)
+        turn.tell(group, Kind.MEMBER_LEFT, detail, who=pending, trigger=_why(leaver))
+        return pending
+    member_id = leaver.member_id
+    administrator = member_id == NO_MEMBER
+    if administrator:
+        member_id = group.static_members.get(leaver.group_instance_id or "", NO_MEMBER)
+        if leaver.group_instance_id is None:
+            return Error.UNKNOWN_MEMBER_ID
+    error = group.identify(member_id, leaver.group_instance_id)
+    if error is Error.FENCED_INSTANCE_ID:
+        tell_fenced(turn, group, member_id, leaver.group_instance_id, "leave-group")
+    if error is not Error.NONE:
+        return error
+    member = group.members[member_id]
+    rebalance.drop(turn, member)
+    detail = Left("administrator" if administrator else "itself", reason)
+    turn.tell(group, Kind.MEMBER_LEFT, detail, who=member, trigger=_why(leaver))
+    return member

@@ -1,0 +1,182 @@
+"""One call of the coordinator: one input, the time, and the effects it leads to, in order.
+
+Rules kept here
+- Handlers answer, append and tell only through a turn, so the order of effects is the order of decisions.
+- What waits for a write is a function of the turn in which the write's outcome arrives. Records are applied when they
+  are written, in the order of the appends, before anything else is told of it; an unload settles what is outstanding
+  with NOT_COORDINATOR.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from slackwater.group.coordinator.config import CoordinatorConfig
+from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
+from slackwater.group.coordinator.group import Group, Member, OffsetsSweep, PendingMember, TimerOwner
+from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata, Record
+from slackwater.group.coordinator.timers import Timers
+from slackwater.group.errors import Error
+from slackwater.group.events import Detail, GroupEvent, GroupState, Kind, Source, Trigger
+from slackwater.group.message import message
+from slackwater.group.messages import Response
+from slackwater.group.topic_partition import TopicPartition
+
+Then = Callable[["Turn", Error], None]
+
+# SG-08: what a failed write means to the client that waits for it.
+_WRITE_ERRORS: Final = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.INVALID_FETCH_SIZE: Error.UNKNOWN_SERVER_ERROR,
+}
+
+
+def write_error(error: Error) -> Error:
+    """The error a client is told when a write it depends on failed with `error`."""
+    return _WRITE_ERRORS.get(error, error)
+
+
+@message
+class Write:
+    """An append whose outcome is not known yet."""
+
+    shard: int
+    records: tuple[Record, ...]
+    then: Then
+
+
+class Shard:
+    """One partition of the offsets topic that this coordinator owns, or is loading."""
+
+    __slots__ = ("epoch", "groups", "loading", "sweep")
+
+    def __init__(self, number: int, epoch: int) -> None:
+        self.epoch = epoch
+        self.loading = True
+        self.groups: dict[str, Group] = {}  # while loading; afterwards they are the coordinator's
+        self.sweep = OffsetsSweep(number)
+
+
+class Desk:
+    """What every turn works on: settings, groups, shards, timers, outstanding writes."""
+
+    __slots__ = ("config", "groups", "last_write_id", "shards", "timers", "writes")
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.shards: dict[int, Shard] = {}
+        self.timers: Timers[TimerOwner] = Timers()
+        self.writes: dict[int, Write] = {}
+        self.last_write_id = 0
+
+    def shard_of(self, group_id: str) -> int:
+        """The partition of the offsets topic that holds a group: Java's string hash, made positive (CO-01)."""
+        code = 0
+        raw = group_id.encode("utf-16-be", "surrogatepass")
+        for at in range(0, len(raw), 2):
+            code = (31 * code + (raw[at] << 8 | raw[at + 1])) & 0xFFFFFFFF
+        signed = code - (1 << 32) if code >= 1 << 31 else code
+        return (0 if signed == -(1 << 31) else abs(signed)) % self.config.offsets_topic_num_partitions
+
+    def refusal(self, group_id: str) -> Error:
+        """Why this coordinator cannot speak for a group now, or NONE (CO-02)."""
+        shard = self.shards.get(self.shard_of(group_id))
+        if shard is None:
+            return Error.NOT_COORDINATOR
+        return Error.COORDINATOR_LOAD_IN_PROGRESS if shard.loading else Error.NONE
+
+
+class Turn:
+    """Collects the effects of one input."""
+
+    __slots__ = ("desk", "effects", "now_ms")
+
+    def __init__(self, desk: Desk, now_ms: int) -> None:
+        self.desk = desk
+        self.now_ms = now_ms
+        self.effects: list[Effect] = []
+
+    def answer(self, caller: object, response: Response) -> None:
+        """Answer a request."""
+        self.effects.append(Answer(caller, response))
+
+    def append(self, shard: int, records: Iterable[Record], then: Then) -> None:
+        """Write records; `then` runs when the outcome is known."""
+        desk = self.desk
+        desk.last_write_id += 1
+        write = Write(shard, tuple(records), then)
+        desk.writes[desk.last_write_id] = write
+        self._mark(write, +1)
+        self.effects.append(Append(desk.last_write_id, shard, write.records))
+
+    def settle(self, write_id: int, error: Error) -> None:
+        """Take over what was written, or not, and go on with whatever waited for it."""
+        write = self.desk.writes.pop(write_id, None)
+        if write is None:
+            return  # settled when its shard was unloaded
+        self._mark(write, -1)
+        if error is Error.NONE:
+            for record in write.records:
+                if (group := self.desk.groups.get(record.group_id)) is not None:
+                    group.apply(record)
+        write.then(self, error)
+
+    def _mark(self, write: Write, step: int) -> None:
+        """Count offsets on their way to the log, so that a deletion meanwhile does not forget them."""
+        for record in write.records:
+            if isinstance(record, CommittedOffset) and (group := self.desk.groups.get(record.group_id)) is not None:
+                partition = TopicPartition(record.topic, record.partition)
+                count = group.writing.get(partition, 0) + step
+                if count > 0:
+                    group.writing[partition] = count
+                else:
+                    group.writing.pop(partition, None)
+
+    def tell(
+        self,
+        group: Group,
+        kind: Kind,
+        detail: Detail | None = None,
+        *,
+        who: Member | PendingMember | None = None,
+        trigger: Trigger | None = None,
+        before: GroupState | None = None,
+        member_id: str | None = None,
+    ) -> None:
+        """Emit a group event."""
+        event = GroupEvent(
+            time_ms=self.now_ms,
+            cluster=self.desk.config.cluster,
+            group=group.group_id,
+            kind=kind,
+            trigger=trigger,
+            generation=group.generation_id,
+            state_before=before,
+            state_after=group.state,
+            member=who.member_id if who is not None else member_id,
+            instance=who.group_instance_id if isinstance(who, Member) else None,
+            client=who.client_id if who is not None else None,
+            host=who.client_host if who is not None else None,
+            protocol_type=group.protocol_type,
+            assignor=group.protocol_name,
+            members=len(group.members),
+            detail=detail,
+            source=Source.COORDINATOR,
+        )
+        self.effects.append(Emit(event))
+
+
+def tombstone(group: Group) -> list[Record]:
+    """Everything it takes to forget a group, offsets on their way to the log included."""
+    partitions = sorted({*group.offsets, *group.writing})
+    return [
+        *(CommittedOffset(group.group_id, topic, partition, None) for topic, partition in partitions),
+        GroupMetadata(group.group_id, None),
+    ]
