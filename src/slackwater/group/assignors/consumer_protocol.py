@@ -5,176 +5,198 @@ Rules kept here
   v3 the rack. A version newer than ours is read as the newest we know; what follows is left unread.
 - Decoding raises `MalformedMetadata` and nothing else; `OverlongArray` is the case in which an array announces more
   elements than there are bytes, which the coordinator refuses at the door (the others it tolerates, EX-09).
-- Bytes are written as the Java client writes them: owned partitions grouped by topic, topics in order of first
-  appearance after sorting.
+- Bytes are written as the Java client writes them: a subscription's topics and owned partitions sorted, an
+  assignment's partitions grouped by topic, topics in order of first appearance.
+- Partitions stay arrays of numbers between bytes and assignor; `owned_partitions` and `partitions` make tuples of
+  them for whoever asks.
 """
 
-import struct
 from collections.abc import Iterable
 from functools import lru_cache
+from struct import pack
 from typing import Final
 
-from slackwater.group.errors import PeerError
-from slackwater.group.message import message
+import numpy as np
+
+from slackwater.group.assignors.java_order import sorted_as_java
+from slackwater.group.assignors.partitions import NO_PARTITIONS, IntArray, PartitionsByTopic
+from slackwater.group.assignors.records import (
+    INT16,
+    INT32,
+    MalformedMetadata,
+    OverlongArray,
+    Reader,
+    encode_partitions,
+)
 from slackwater.group.topic_partition import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 NEWEST_VERSION: Final = 3
 NO_GENERATION: Final = -1
 
+__all__ = [
+    "NEWEST_VERSION",
+    "NO_GENERATION",
+    "PROTOCOL_TYPE",
+    "Assignment",
+    "MalformedMetadata",
+    "OverlongArray",
+    "Subscription",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+]
 
-class MalformedMetadata(PeerError):
-    """Bytes that are no subscription or assignment."""
+_CACHEABLE: Final = 4096  # bytes; longer subscriptions name what is owned, and are not seen twice
 
 
-class OverlongArray(MalformedMetadata):
-    """An array that announces more elements than the bytes that are left could hold."""
-
-
-@message
 class Subscription:
-    """What a member tells the leader: what it wants, and what it still holds."""
+    """What a member tells the leader: what it wants, and what it still holds. A value: never changed."""
 
-    topics: tuple[str, ...]
-    user_data: bytes | None = None
-    owned_partitions: tuple[TopicPartition, ...] = ()
-    generation_id: int = NO_GENERATION
-    rack_id: str | None = None
-    version: int = NEWEST_VERSION
+    __slots__ = ("generation_id", "owned", "rack_id", "topics", "user_data", "version")
+
+    def __init__(
+        self,
+        topics: tuple[str, ...],
+        user_data: bytes | None = None,
+        owned_partitions: Iterable[TopicPartition] | PartitionsByTopic = NO_PARTITIONS,
+        generation_id: int = NO_GENERATION,
+        rack_id: str | None = None,
+        version: int = NEWEST_VERSION,
+    ) -> None:
+        self.topics = topics
+        self.user_data = user_data
+        self.owned = PartitionsByTopic.of(owned_partitions)
+        self.generation_id = generation_id
+        self.rack_id = rack_id
+        self.version = version
+
+    @property
+    def owned_partitions(self) -> tuple[TopicPartition, ...]:
+        """What the member still holds, one tuple per partition; `owned` is the same without making them."""
+        return tuple(self.owned)
+
+    def _values(self) -> tuple[object, ...]:
+        return self.topics, self.user_data, self.owned, self.generation_id, self.rack_id, self.version
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, Subscription) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return (
+            f"Subscription(topics={self.topics!r}, user_data={self.user_data!r}, "
+            f"owned_partitions={self.owned_partitions!r}, generation_id={self.generation_id}, "
+            f"rack_id={self.rack_id!r}, version={self.version})"
+        )
 
 
-@message
 class Assignment:
-    """What the leader gives one member."""
+    """What the leader gives one member. A value: never changed."""
 
-    partitions: tuple[TopicPartition, ...]
-    user_data: bytes | None = None
+    __slots__ = ("assigned", "user_data")
+
+    def __init__(
+        self, partitions: Iterable[TopicPartition] | PartitionsByTopic, user_data: bytes | None = None
+    ) -> None:
+        self.assigned = PartitionsByTopic.of(partitions)
+        self.user_data = user_data
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """What the member gets, one tuple per partition; `assigned` is the same without making them."""
+        return tuple(self.assigned)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Assignment):
+            return NotImplemented
+        return self.assigned == other.assigned and self.user_data == other.user_data
+
+    def __hash__(self) -> int:
+        return hash((self.assigned, self.user_data))
+
+    def __repr__(self) -> str:
+        return f"Assignment(partitions={self.partitions!r}, user_data={self.user_data!r})"
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
     """Write a subscription in its own version."""
     version = subscription.version
-    out = [struct.pack(">hi", version, len(subscription.topics))]
-    out += [_string(topic) for topic in subscription.topics]
+    out = [pack(">hi", version, len(subscription.topics))]
+    out += map(_string, sorted_as_java(subscription.topics))
     out.append(_bytes(subscription.user_data))
     if version >= 1:
-        out.append(_partitions(subscription.owned_partitions))
+        out.append(encode_partitions(_sorted(subscription.owned)))
     if version >= 2:
-        out.append(struct.pack(">i", subscription.generation_id))
+        out.append(INT32.pack(subscription.generation_id))
     if version >= 3:
         out.append(_string(subscription.rack_id))
     return b"".join(out)
 
 
-# Members of one group mostly send the same bytes, and send them again at every rejoin.
-@lru_cache(maxsize=4096)
 def decode_subscription(data: bytes) -> Subscription:
     """Read a subscription of any version; raise `MalformedMetadata` when it is none."""
-    reader = _Reader(data)
-    version = reader.int16()
-    if version < 0:
-        raise MalformedMetadata(f"subscription version {version} is negative; expected 0 to {NEWEST_VERSION}")
-    topics = tuple(reader.string() for _ in range(reader.array(2)))
+    return _decode_cached(data) if len(data) <= _CACHEABLE else _decode_subscription(data)
+
+
+def _decode_subscription(data: bytes) -> Subscription:
+    reader = Reader(data)
+    version = _version(reader, "subscription")
+    topics = reader.strings()
     user_data = reader.nullable_bytes()
-    owned = reader.partitions() if version >= 1 else ()
+    owned = reader.partitions() if version >= 1 else NO_PARTITIONS
     generation_id = reader.int32() if version >= 2 else NO_GENERATION
     rack_id = reader.nullable_string() if version >= 3 else None
     return Subscription(topics, user_data, owned, generation_id, rack_id, min(version, NEWEST_VERSION))
 
 
+# Members of one group mostly send the same bytes, and send them again at every rejoin.
+_decode_cached = lru_cache(maxsize=4096)(_decode_subscription)
+
+
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
     """Write one member's assignment."""
-    return struct.pack(">h", version) + _partitions(assignment.partitions) + _bytes(assignment.user_data)
+    return INT16.pack(version) + encode_partitions(assignment.assigned) + _bytes(assignment.user_data)
 
 
 def decode_assignment(data: bytes) -> Assignment:
     """Read one member's assignment; no bytes at all (a member the leader left out) read as nothing assigned."""
     if not data:
-        return Assignment(())
-    reader = _Reader(data)
+        return Assignment(NO_PARTITIONS)
+    reader = Reader(data)
+    _version(reader, "assignment")
+    return Assignment(reader.partitions(), reader.nullable_bytes())
+
+
+def _version(reader: Reader, of: str) -> int:
     version = reader.int16()
     if version < 0:
-        raise MalformedMetadata(f"assignment version {version} is negative; expected 0 to {NEWEST_VERSION}")
-    return Assignment(reader.partitions(), reader.nullable_bytes())
+        raise MalformedMetadata(f"{of} version {version} is negative; expected 0 to {NEWEST_VERSION}")
+    return version
+
+
+def _sorted(partitions: PartitionsByTopic) -> PartitionsByTopic:
+    """The same partitions by topic and number, each topic once."""
+    runs: dict[str, list[IntArray]] = {}
+    for topic, numbers in partitions.runs():
+        if len(numbers):
+            runs.setdefault(topic, []).append(numbers)
+    if not runs:
+        return NO_PARTITIONS
+    topics = sorted_as_java(runs)
+    pieces = [np.sort(runs[topic][0] if len(runs[topic]) == 1 else np.concatenate(runs[topic])) for topic in topics]
+    return PartitionsByTopic(tuple(topics), np.array([len(piece) for piece in pieces]), np.concatenate(pieces))
 
 
 def _string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
     raw = text.encode()
-    return struct.pack(">h", len(raw)) + raw
+    return INT16.pack(len(raw)) + raw
 
 
 def _bytes(data: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if data is None else struct.pack(">i", len(data)) + data
-
-
-def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    out = [struct.pack(">i", len(by_topic))]
-    for topic, numbers in by_topic.items():
-        out += [_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
-    return b"".join(out)
-
-
-class _Reader:
-    """Reads big-endian fields in order, and never past the end."""
-
-    __slots__ = ("at", "data")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def take(self, size: int) -> bytes:
-        end = self.at + size
-        if end > len(self.data):
-            raise MalformedMetadata(f"{len(self.data)} bytes end where {end} were announced")
-        piece = self.data[self.at : end]
-        self.at = end
-        return piece
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def array(self, element_size: int) -> int:
-        """The length of an array whose elements take at least `element_size` bytes."""
-        length = self.int32()
-        if length < 0:
-            raise MalformedMetadata(f"array of length {length}")
-        if length * element_size > len(self.data) - self.at:
-            raise OverlongArray(f"array of {length} elements announced with {len(self.data) - self.at} bytes left")
-        return length
-
-    def nullable_string(self) -> str | None:
-        length = self.int16()
-        if length < 0:
-            return None
-        try:
-            return self.take(length).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedMetadata(f"a string is not UTF-8: {error}") from error
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise MalformedMetadata("null where a string is required")
-        return text
-
-    def nullable_bytes(self) -> bytes | None:
-        length = self.int32()
-        return None if length < 0 else self.take(length)
-
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        found: list[TopicPartition] = []
-        for _ in range(self.array(6)):
-            topic = self.string()
-            count = self.array(4)
-            numbers = struct.unpack(f">{count}i", self.take(4 * count))
-            found += [TopicPartition(topic, number) for number in numbers]
-        return tuple(found)
+    return b"\xff\xff\xff\xff" if data is None else INT32.pack(len(data)) + data

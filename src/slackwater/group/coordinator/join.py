@@ -159,7 +159,14 @@ def _refuse(turn: Turn, group: Group | None, request: JoinGroup, caller: object,
 
 def _tell_refused(turn: Turn, group: Group, request: JoinGroup, error: Error) -> None:
     known = group.members.get(request.member_id) or group.pending.get(request.member_id)
-    turn.tell(group, Kind.JOIN_REFUSED, Refused(error.name), who=known, member_id=request.member_id or None)
+    turn.tell(
+        group,
+        Kind.JOIN_REFUSED,
+        Refused(error.name),
+        who=known,
+        member_id=request.member_id or None,
+        instance_id=request.group_instance_id,
+    )
 
 
 # --- newcomers ------------------------------------------------------------------------------------------------------
@@ -270,7 +277,7 @@ def _join_known(turn: Turn, group: Group, request: JoinGroup, caller: object) ->
 def tell_fenced(turn: Turn, group: Group, member_id: str, instance_id: str | None, operation: str) -> None:
     """Tell that somebody used an instance id that another member holds."""
     holder = group.static_members.get(instance_id or "")
-    turn.tell(group, Kind.MEMBER_FENCED, Fenced(operation, holder), member_id=member_id)
+    turn.tell(group, Kind.MEMBER_FENCED, Fenced(operation, holder), member_id=member_id, instance_id=instance_id)
 
 
 def _rejoin(turn: Turn, group: Group, member: Member, request: JoinGroup, caller: object) -> None:

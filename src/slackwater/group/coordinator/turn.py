@@ -149,6 +149,7 @@ class Turn:
         trigger: Trigger | None = None,
         before: GroupState | None = None,
         member_id: str | None = None,
+        instance_id: str | None = None,
     ) -> None:
         """Emit a group event."""
         event = GroupEvent(
@@ -161,7 +162,7 @@ class Turn:
             state_before=before,
             state_after=group.state,
             member=who.member_id if who is not None else member_id,
-            instance=who.group_instance_id if isinstance(who, Member) else None,
+            instance=who.group_instance_id if isinstance(who, Member) else instance_id,
             client=who.client_id if who is not None else None,
             host=who.client_host if who is not None else None,
             protocol_type=group.protocol_type,

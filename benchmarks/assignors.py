@@ -1,0 +1,174 @@
+"""Sticky assignors against Apache Kafka's, on the same inputs, side by side in one run.
+
+    python benchmarks/assignors.py [LS-01 …] [--runs N]
+
+For every scenario of the catalogue (LS-01 … LS-05) and both sticky assignors: milliseconds of one `assign`, from
+decoded subscriptions to assignments ready to encode; then the same from bytes to bytes, which adds decoding every
+subscription and encoding every assignment. Each figure is the median of the runs; the JVM warms up first. Where a
+scenario is many rounds (LS-05), figures are per round.
+"""
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from random import Random
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from slackwater.group.assignors import MemberSubscription, TopicInfo, assignor
+from slackwater.group.assignors.consumer_protocol import (
+    _decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from tests.group.assignors.groups import PaperGroup, Who
+from tests.group.assignors.oracle import Oracle, have_jars, scenario
+
+Round = tuple[dict[str, TopicInfo], dict[str, MemberSubscription]]
+
+
+def rounds_of(group: PaperGroup, leaving: list[str]) -> Iterator[tuple[str, list[Round]]]:
+    """The first assignment, and the one after some members left."""
+    yield "first", [(group.cluster, group.joining)]
+    group.round()
+    for member_id in leaving:
+        del group.members[member_id]
+    yield f"{len(leaving)} left", [(group.cluster, group.joining)]
+
+
+def ls_01(name: str) -> Iterator[tuple[str, list[Round]]]:
+    """2,000 members, 500 topics of 2,000 partitions, all alike."""
+    topics = {f"topic-{at:03}": 2000 for at in range(500)}
+    members = {f"consumer-{at:04}": Who(tuple(topics)) for at in range(2000)}
+    yield from rounds_of(PaperGroup(name, topics, members), ["consumer-1000"])
+
+
+def ls_02(name: str) -> Iterator[tuple[str, list[Round]]]:
+    """The same, but one member subscribes to one topic only."""
+    topics = {f"topic-{at:03}": 2000 for at in range(500)}
+    members = {f"consumer-{at:04}": Who(tuple(topics)) for at in range(1999)}
+    members["consumer-1999"] = Who(("topic-000",))
+    yield from rounds_of(PaperGroup(name, topics, members), ["consumer-1000"])
+
+
+def ls_03(name: str) -> Iterator[tuple[str, list[Round]]]:
+    """500 members, 100 topics of 200 partitions, in two disjoint halves."""
+    names = [f"topic-{at:03}" for at in range(100)]
+    halves = tuple(names[:50]), tuple(names[50:])
+    members = {f"consumer-{at:04}": Who(halves[at >= 250]) for at in range(500)}
+    yield from rounds_of(PaperGroup(name, dict.fromkeys(names, 200), members), ["consumer-0100"])
+
+
+def ls_04(name: str) -> Iterator[tuple[str, list[Round]]]:
+    """200 members, 40 topics of 1 to 10 partitions, random subscriptions, 50 leave."""
+    random = Random(4)
+    topics = {f"topic-{at:02}": random.randint(1, 10) for at in range(40)}
+    names = list(topics)
+    members = {
+        f"consumer-{at:03}": Who(tuple(sorted(random.sample(names, random.randint(1, 20))))) for at in range(200)
+    }
+    yield from rounds_of(PaperGroup(name, topics, members), sorted(random.sample(sorted(members), 50)))
+
+
+def ls_05(name: str) -> Iterator[tuple[str, list[Round]]]:
+    """100 random groups of 20 to 40 members and 10 to 20 topics; members come and go."""
+    random = Random(5)
+    first: list[Round] = []
+    second: list[Round] = []
+    for _ in range(100):
+        topics = {f"topic-{at:02}": random.randint(1, 10) for at in range(random.randint(10, 20))}
+        names = list(topics)
+
+        def who(names: list[str] = names) -> Who:
+            return Who(tuple(sorted(random.sample(names, random.randint(1, len(names))))))
+
+        count = random.randint(20, 40)
+        group = PaperGroup(name, topics, {f"consumer-{at:03}": who() for at in range(count)})
+        first.append((group.cluster, group.joining))
+        group.round()
+        for member_id in random.sample(sorted(group.members), random.randint(0, 10)):
+            del group.members[member_id]
+        for at in range(random.randint(0, 10)):
+            group.members[f"consumer-{count + at:03}"] = who()
+        second.append((group.cluster, group.joining))
+    yield "first", first
+    yield "changed", second
+
+
+SCENARIOS: Mapping[str, Callable[[str], Iterator[tuple[str, list[Round]]]]] = {
+    "LS-01": ls_01,
+    "LS-02": ls_02,
+    "LS-03": ls_03,
+    "LS-04": ls_04,
+    "LS-05": ls_05,
+}
+
+
+def ours_ns(name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
+    """Median nanoseconds per round: of assign alone, and from bytes to bytes."""
+    inputs = [
+        (cluster, [(one, m.group_instance_id, encode_subscription(m.subscription)) for one, m in members.items()])
+        for cluster, members in rounds
+    ]
+    assign_ns: list[float] = []
+    whole_ns: list[float] = []
+    gc.collect()
+    gc.freeze()
+    for _ in range(runs):
+        gc.collect()
+        spent_assigning = spent = 0
+        for cluster, listed in inputs:
+            start = time.perf_counter_ns()
+            members = {one: MemberSubscription(instance, _decode_subscription(data)) for one, instance, data in listed}
+            decoded = time.perf_counter_ns()
+            given = assignor(name).assign(cluster, members)
+            assigned = time.perf_counter_ns()
+            for assignment in given.values():
+                encode_assignment(assignment)
+            spent += time.perf_counter_ns() - start
+            spent_assigning += assigned - decoded
+        assign_ns.append(spent_assigning / len(rounds))
+        whole_ns.append(spent / len(rounds))
+    gc.unfreeze()
+    return median(assign_ns), median(whole_ns)
+
+
+def java_ns(oracle: Oracle, name: str, rounds: list[Round], runs: int, warm_up: int) -> tuple[float, float]:
+    """The same for Kafka's assignor, after a warm-up."""
+    answers = oracle.ask(scenario(name, cluster, members, warm_up + runs) for cluster, members in rounds)
+    per_round = len(rounds)
+    assign = [sum(answer["assign_ns"][warm_up + run] for answer in answers) / per_round for run in range(runs)]
+    whole = [sum(answer["bytes_to_bytes_ns"][warm_up + run] for answer in answers) / per_round for run in range(runs)]
+    return median(assign), median(whole)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS), metavar="LS-0n")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    if not have_jars():
+        sys.exit("benchmarks/assignors.py: Kafka's jars are missing; run `make jars` first.")
+    print(f"{'':34}{'assign, ms':^30} {'bytes to bytes, ms':^30}")
+    print(f"{'scenario':8}{'assignor':20}{'':10}{'Java':>10}{'ours':>10}{'ratio':>8}  {'Java':>10}{'ours':>10}{'ratio':>8}")
+    with Oracle() as oracle:
+        for number in options.scenarios:
+            for name in ("sticky", "cooperative-sticky"):
+                for what, rounds in SCENARIOS[number](name):
+                    warm_up = 3 if len(rounds) == 1 else 20
+                    theirs = java_ns(oracle, name, rounds, options.runs, warm_up)
+                    ours = ours_ns(name, rounds, options.runs)
+                    figures = "  ".join(
+                        f"{java / 1e6:10.2f}{mine / 1e6:10.2f}{mine / java:8.2f}"
+                        for java, mine in zip(theirs, ours, strict=True)
+                    )
+                    print(f"{number:8}{name:20}{what:10}{figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""How many records a second go through the work scheduler on one core: received, handed out, finished, committed.
+
+Run it with `python benchmarks/work.py [records]`. No handler runs: what is measured is the scheduler alone, with polls
+of 500 records over 12 partitions, 8 workers that end in random order, and one commit per 5 s of virtual time. Seconds
+are of this process, so that a busy machine does not count.
+"""
+
+import random
+import sys
+import time
+from typing import NamedTuple
+
+from slackwater.group.member.work import WorkScheduler
+from slackwater.group.member.work_config import Order, WorkConfig
+from slackwater.group.member.work_effects import Start, WorkEffect
+from slackwater.group.topic_partition import TopicPartition
+
+PARTITIONS = 12
+POLL = 500
+TARGET_PER_S = 200_000
+
+
+class Record(NamedTuple):
+    """What a consumer would hand over."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    size: int
+
+
+def polls(records: int) -> list[list[Record]]:
+    """Polls of `POLL` records, each from three partitions."""
+    offsets = [0] * PARTITIONS
+    rng = random.Random(7)
+    made: list[list[Record]] = []
+    for number in range(records // POLL):
+        poll: list[Record] = []
+        for turn in range(3):
+            partition = (3 * number + turn) % PARTITIONS
+            for _ in range(POLL // 3 if turn else POLL - 2 * (POLL // 3)):
+                poll.append(Record("orders", partition, offsets[partition], b"k%d" % rng.randrange(200), 100))
+                offsets[partition] += 1
+        made.append(poll)
+    return made
+
+
+def run(order: Order, batches: list[list[Record]]) -> float:
+    """Records a second through the scheduler."""
+    scheduler: WorkScheduler[Record] = WorkScheduler(WorkConfig(workers=8, order=order))
+    rng = random.Random(7)
+    picks = [rng.random() for _ in range(1009)]
+    now_ms = done = 0
+    running: list[int] = []
+
+    def carry_out(effects: list[WorkEffect[Record]]) -> None:
+        for effect in effects:
+            if isinstance(effect, Start):
+                running.append(effect.task_id)
+
+    carry_out(scheduler.assigned([TopicPartition("orders", number) for number in range(PARTITIONS)], now_ms))
+    started = time.process_time()
+    for batch in batches:
+        now_ms += 2
+        carry_out(scheduler.received(batch, now_ms))
+        while scheduler.in_flight > 1_000:
+            task_id = running.pop(int(picks[done % 1009] * len(running)))
+            done += 1
+            carry_out(scheduler.finished(task_id, now_ms))
+    while running:
+        done += 1
+        carry_out(scheduler.finished(running.pop(), now_ms))
+    elapsed_s = time.process_time() - started
+    assert scheduler.in_flight == 0
+    assert done == sum(map(len, batches))
+    return done / elapsed_s
+
+
+def main() -> None:
+    """Print one line per order."""
+    batches = polls(int(sys.argv[1]) if len(sys.argv) > 1 else 500_000)
+    for order in Order:
+        rate = max(run(order, batches) for _ in range(3))
+        print(f"order={order:<9} {rate:>9,.0f} records/s  {rate / TARGET_PER_S:.1f} x the {TARGET_PER_S:,} owed")
+
+
+if __name__ == "__main__":
+    main()

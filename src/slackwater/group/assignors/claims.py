@@ -1,0 +1,109 @@
+"""What members say they own, and whom to believe.
+
+Rules kept here
+- Of several members that claim a partition, the one of the highest generation has it; a claim without a generation
+  counts as generation -1 (SK-06).
+- Claimed more than once at that highest generation, it belongs to nobody and is marked as contested: whoever gets it
+  takes it away from a member that may still be working on it (SK-07).
+- Claims of partitions that do not exist are dropped. A partition named twice by one member is claimed once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slackwater.group.assignors.consumer_protocol import NO_GENERATION
+from slackwater.group.assignors.java_order import hash_map_order
+from slackwater.group.assignors.layout import NOBODY, Layout
+from slackwater.group.assignors.partitions import BoolArray, IntArray, PartitionsByTopic
+from slackwater.group.message import message
+
+
+@message
+class Claim:
+    """What one member says it owned last, and in which generation."""
+
+    owned: PartitionsByTopic
+    generation_id: int = NO_GENERATION
+
+
+class Claims:
+    """All members' claims: the i-th claims partition `partition[i]` for member `member[i]`."""
+
+    __slots__ = ("contested", "generation", "member", "owner", "partition", "partition_count")
+
+    def __init__(self, layout: Layout, claims: Sequence[Claim]) -> None:
+        self.generation = np.array([claim.generation_id for claim in claims], dtype=np.int64)
+        self.partition_count = layout.partition_count
+        self.partition, self.member = _number(layout, claims)
+        self.contested = np.zeros(layout.partition_count, np.bool_)
+        self.owner = np.full(layout.partition_count, NOBODY, np.int64)
+        self.owner[self.partition] = self.member
+        claimants = np.bincount(self.partition, minlength=layout.partition_count)
+        if claimants.size and claimants.max() > 1:
+            self._settle(claimants > 1)
+
+    def _settle(self, disputed: BoolArray) -> None:
+        among = disputed[self.partition]
+        pairs = np.unique(np.stack((self.partition[among], self.member[among])), axis=1)
+        partition, member = pairs[0], pairs[1]
+        generation = self.generation[member]
+        highest = np.full(len(self.owner), np.iinfo(np.int64).min)
+        np.maximum.at(highest, partition, generation)
+        top = generation == highest[partition]
+        self.owner[partition[top]] = member[top]
+        self.contested = np.bincount(partition[top], minlength=len(self.owner)) > 1
+        self.owner[self.contested] = NOBODY
+
+    def claimed(self, owner: IntArray) -> tuple[BoolArray, BoolArray]:
+        """For every partition whether anybody claims it, and whether its `owner` does."""
+        by_anybody = np.zeros(self.partition_count, np.bool_)
+        by_anybody[self.partition] = True
+        by_owner = np.zeros(self.partition_count, np.bool_)
+        by_owner[self.partition[owner[self.partition] == self.member]] = True
+        return by_anybody, by_owner
+
+    def latest_of_older_generations(self, member_ids: Sequence[str]) -> IntArray:
+        """For every partition the member that claims it from the newest generation but the current one, or NOBODY.
+
+        Between two of the same generation, the one that a Java leader would look at first counts.
+        """
+        older = np.full(self.partition_count, NOBODY, np.int64)
+        current = self.generation.max(initial=NO_GENERATION)
+        chosen = (self.generation[self.member] < current).nonzero()[0]
+        if len(chosen):
+            place = {member_id: at for at, member_id in enumerate(hash_map_order(member_ids))}
+            precedence = np.array([place[member_id] for member_id in member_ids])
+            member = self.member[chosen]
+            # The last written wins: oldest generation first, and within one the member that counts last first.
+            order = np.lexsort((-precedence[member], self.generation[member]))
+            older[self.partition[chosen][order]] = member[order]
+        return older
+
+
+def _number(layout: Layout, claims: Sequence[Claim]) -> tuple[IntArray, IntArray]:
+    """The claims as partition numbers and member numbers, without those of partitions that do not exist."""
+    empty = np.zeros(0, np.int64)
+    topics = _topic_numbers(layout, [claim.owned.topics for claim in claims])
+    counts = np.concatenate([empty, *(claim.owned.counts for claim in claims)])
+    numbers = np.concatenate([empty, *(claim.owned.numbers for claim in claims)])
+    topic = np.repeat(topics, counts)
+    member = np.repeat(np.arange(len(claims)), [len(claim.owned) for claim in claims])
+    if not layout.partition_count:
+        return empty, empty
+    exists = (topic >= 0) & (numbers >= 0) & (numbers < layout.counts[topic])
+    partition = layout.first[topic] + numbers
+    if exists.all():
+        return partition, member
+    return partition[exists], member[exists]
+
+
+def _topic_numbers(layout: Layout, names: list[tuple[str, ...]]) -> IntArray:
+    """The topics one after the other, as numbers; -1 for those that are not in the layout."""
+    get = layout.index.get
+    distinct = {id(one): one for one in names}
+    if len(distinct) * 2 > len(names):
+        return np.array([get(name, -1) for one in names for name in one], dtype=np.int64)
+    # Members of a big group mostly own partitions of the same topics, and then share one tuple of names.
+    numbers = {key: np.array([get(name, -1) for name in one], dtype=np.int64) for key, one in distinct.items()}
+    return np.concatenate([numbers[id(one)] for one in names])

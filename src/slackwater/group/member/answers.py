@@ -1,0 +1,68 @@
+"""What JoinGroup's and SyncGroup's error codes mean to the table, and what the fatal ones say to a person.
+
+Rules kept here
+- Every code leads to an input; what is not named is a refusal (CL-13, CL-14).
+"""
+
+from slackwater.group.errors import BrokerError, Error
+from slackwater.group.member.config import MemberConfig
+from slackwater.group.member.errors import FencedInstanceId, GroupMaxSizeReached, java_message
+from slackwater.group.member.states import Input
+
+
+def join_cause(error: Error, *, stale: bool) -> Input:
+    """JoinGroup's answer as an input."""
+    match error:
+        case Error.NONE:
+            return Input.JOIN_OK
+        case Error.MEMBER_ID_REQUIRED:
+            return Input.JOIN_ID_GIVEN
+        case Error.REBALANCE_IN_PROGRESS:
+            return Input.JOIN_REBALANCING
+        case Error.UNKNOWN_MEMBER_ID:
+            return Input.JOIN_UNKNOWN_MEMBER_STALE if stale else Input.JOIN_UNKNOWN_MEMBER
+        case Error.COORDINATOR_LOAD_IN_PROGRESS:
+            return Input.JOIN_LOADING
+        case Error.NOT_COORDINATOR | Error.COORDINATOR_NOT_AVAILABLE:
+            return Input.JOIN_WRONG_NODE
+        case _:
+            return Input.JOIN_REFUSED
+
+
+def sync_cause(error: Error, *, stale: bool) -> Input:
+    """SyncGroup's answer as an input."""
+    match error:
+        case Error.NONE:
+            return Input.SYNC_OK
+        case Error.REBALANCE_IN_PROGRESS:
+            return Input.SYNC_REBALANCING
+        case Error.UNKNOWN_MEMBER_ID | Error.ILLEGAL_GENERATION if stale:
+            return Input.SYNC_STALE
+        case Error.UNKNOWN_MEMBER_ID:
+            return Input.SYNC_UNKNOWN_MEMBER
+        case Error.ILLEGAL_GENERATION:
+            return Input.SYNC_ILLEGAL_GENERATION
+        case Error.NOT_COORDINATOR | Error.COORDINATOR_NOT_AVAILABLE:
+            return Input.SYNC_WRONG_NODE
+        case _:
+            return Input.SYNC_REFUSED
+
+
+def refusal(request: str, error: Error, config: MemberConfig, member_id: str) -> BrokerError:
+    """A fatal answer as the error the application sees."""
+    match error:
+        case Error.FENCED_INSTANCE_ID:
+            return FencedInstanceId(config.group_instance_id, member_id)
+        case Error.GROUP_MAX_SIZE_REACHED:
+            return GroupMaxSizeReached(config.group_id)
+        case Error.GROUP_AUTHORIZATION_FAILED:
+            return BrokerError(error, f"Not authorized to access group: {config.group_id}")
+        case Error.INVALID_SESSION_TIMEOUT:
+            said = f"session.timeout.ms = {config.session_timeout_ms}: {java_message(error)}"
+            return BrokerError(error, said)
+        case Error.UNSUPPORTED_VERSION if config.is_static:
+            return BrokerError(error, f"{java_message(error)} Unset group.instance.id and try again.")
+        case Error.INCONSISTENT_GROUP_PROTOCOL | Error.INVALID_GROUP_ID | Error.UNSUPPORTED_VERSION:
+            return BrokerError(error, java_message(error))
+        case _:
+            return BrokerError(error, f"Unexpected error in {request} response: {error.name}")

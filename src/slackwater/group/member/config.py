@@ -1,0 +1,151 @@
+"""A member's settings, under Kafka's names (dots as underscores) and with Kafka's defaults.
+
+Rules kept here
+- A setting that cannot work is refused when it is made, with what was seen and what to use.
+- The rebalance protocol is the highest that *all* assignors know: cooperative-sticky beside range is eager (CL-25).
+- Durations are milliseconds.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from slackwater.group.assignors import Assignor, CooperativeStickyAssignor, RangeAssignor, RebalanceProtocol
+from slackwater.group.errors import UsageError
+from slackwater.group.member.effects import MAX_INT
+
+BACKGROUND_REBALANCE_TIMEOUT_MS: Final = 60_000
+JOIN_GROUP_TIMEOUT_LAPSE_MS: Final = 5_000
+_INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Driver(Enum):
+    """Who moves a rebalance on.
+
+    POLL is the Java consumer (KIP-62): joins and listeners only inside the application's `poll`, and whoever does not
+    poll within max.poll.interval.ms leaves. BACKGROUND joins as soon as it hears of a rebalance, whatever the
+    application does: it has no poll timer, and partitions in use (`hold`) stay until they are released.
+    """
+
+    POLL = "poll"
+    BACKGROUND = "background"
+
+
+def _default_assignors() -> tuple[Assignor, ...]:
+    return RangeAssignor(), CooperativeStickyAssignor()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """What an application may set; `rebalance_timeout_ms` is max.poll.interval.ms unless given (60 s in BACKGROUND)."""
+
+    group_id: str
+    client_id: str
+    group_instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    rebalance_timeout_ms: int | None = None
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    assignors: tuple[Assignor, ...] = field(default_factory=_default_assignors)
+    client_rack: str | None = None
+    exclude_internal_topics: bool = True
+    leave_group_on_close: bool = True
+    driver: Driver = Driver.POLL
+    cluster: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.group_id:
+            raise UsageError("group.id is empty; a member needs the name of its group.")
+        if self.group_instance_id is not None and not _legal_instance_id(self.group_instance_id):
+            raise UsageError(
+                f"group.instance.id = {self.group_instance_id!r} is not a legal name; use 1 to 249 of the characters "
+                "a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'."
+            )
+        for name in (
+            "session_timeout_ms",
+            "heartbeat_interval_ms",
+            "max_poll_interval_ms",
+            "request_timeout_ms",
+            "default_api_timeout_ms",
+            "auto_commit_interval_ms",
+            "join_rebalance_timeout_ms",
+        ):
+            if not 0 < (value := getattr(self, name)) <= MAX_INT:
+                dotted = name.removeprefix("join_").replace("_", ".")
+                raise UsageError(f"{dotted} = {value} is out of range; use 1 to {MAX_INT}.")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:  # CL-03
+            raise UsageError(
+                f"heartbeat.interval.ms = {self.heartbeat_interval_ms} must be lower than session.timeout.ms = "
+                f"{self.session_timeout_ms}; a third of it is usual."
+            )
+        if not 0 <= self.retry_backoff_ms <= self.retry_backoff_max_ms:
+            raise UsageError(
+                f"retry.backoff.ms = {self.retry_backoff_ms} must lie between 0 and retry.backoff.max.ms = "
+                f"{self.retry_backoff_max_ms}."
+            )
+        names = [assignor.name for assignor in self.assignors]
+        if len(set(names)) != len(names):
+            raise UsageError(f"partition.assignment.strategy names an assignor twice: {', '.join(names)}.")
+        if not self._common_protocols():  # CL-25
+            raise UsageError(
+                f"partition.assignment.strategy = {', '.join(names) or 'nothing'} has no rebalance protocol in common; "
+                "use assignors that all know EAGER, or all know COOPERATIVE."
+            )
+
+    def _common_protocols(self) -> set[RebalanceProtocol]:
+        known = [set(assignor.protocols) for assignor in self.assignors]
+        return set.intersection(*known) if known else set()
+
+    @property
+    def protocol(self) -> RebalanceProtocol:
+        """How this member rebalances (CL-25)."""
+        cooperative = RebalanceProtocol.COOPERATIVE in self._common_protocols()
+        return RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the member has a name of its own that outlives its process."""
+        return self.group_instance_id is not None
+
+    @property
+    def in_background(self) -> bool:
+        """Whether rebalances move on without the application."""
+        return self.driver is Driver.BACKGROUND
+
+    @property
+    def join_rebalance_timeout_ms(self) -> int:
+        """How long the group may wait for this member to rejoin."""
+        if self.rebalance_timeout_ms is not None:
+            return self.rebalance_timeout_ms
+        return BACKGROUND_REBALANCE_TIMEOUT_MS if self.in_background else self.max_poll_interval_ms
+
+    @property
+    def join_request_timeout_ms(self) -> int:
+        """How long JoinGroup may stay unanswered: the coordinator parks it for a whole rebalance (CL-16)."""
+        longer = self.join_rebalance_timeout_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS
+        return max(self.request_timeout_ms, longer if longer <= MAX_INT else self.join_rebalance_timeout_ms)
+
+    @property
+    def release_wait_ms(self) -> int:
+        """How long BACKGROUND keeps the group waiting for work in progress when it must revoke before it joins.
+
+        The rebalance may be a heartbeat interval old when the member hears of it, and its JoinGroup must arrive before
+        the group's timeout drops it.
+        """
+        timeout_ms = self.join_rebalance_timeout_ms
+        return max(timeout_ms - 2 * self.heartbeat_interval_ms, timeout_ms // 2)
+
+    def assignor(self, name: str | None) -> Assignor | None:
+        """The configured assignor of this name."""
+        return next((assignor for assignor in self.assignors if assignor.name == name), None)
+
+
+def _legal_instance_id(instance_id: str) -> bool:
+    return _INSTANCE_ID.fullmatch(instance_id) is not None and instance_id not in (".", "..")

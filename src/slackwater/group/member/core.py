@@ -1,0 +1,285 @@
+"""What all parts of a member share: its state, its generation, its coordinator, and the requests under way.
+
+Rules kept here
+- Only `step` changes the state, and only to what the table says (`states.py`).
+- An answer is judged by the generation its request was sent in: `stale` compares whole generations, id and protocol
+  included, as the Java client does.
+- A coordinator that is given up takes every request to it along: they fail at once, and late answers are ignored.
+- At most one FindCoordinator is under way; after a failure the next one waits for a backoff.
+- Effects are gathered in `effects`, in order, and handed out by the machine at the end of each input.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from slackwater.group.assignors.assignor import TopicInfo
+from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.events import CoordinatorNode, Detail, GroupEvent, JoinRequested, Kind, Source, Trigger
+from slackwater.group.member.config import MemberConfig
+from slackwater.group.member.effects import Disconnect, Effect, Emit, MemberRequest, Node, Raise, RefreshMetadata, Send
+from slackwater.group.member.heartbeat import HeartbeatTimers, backoff_ms
+from slackwater.group.member.metrics import MemberMetrics
+from slackwater.group.member.states import TABLE, Action, Input, MemberState
+from slackwater.group.member.subscription import Mode, SubscriptionState
+from slackwater.group.message import message
+from slackwater.group.messages import (
+    NO_GENERATION,
+    NO_MEMBER,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    LeaveGroup,
+    Leaver,
+)
+
+MAX_REASON_CHARS: Final = 255
+LEAVING: Final = "consumer pro-actively leaving the group"
+
+_TRIGGERS: Final = {
+    "cached metadata has changed": Trigger.PARTITIONS_ADDED,
+    "need to revoke partitions and re-join": Trigger.COOPERATIVE_FOLLOWUP,
+    "rebalance enforced by user": Trigger.USER_ENFORCED,
+}
+
+
+class Generation(NamedTuple):
+    """Which incarnation of the group this member belongs to, and as whom."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = NO_MEMBER
+    protocol_name: str | None = None
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the member has no generation; its id may still be good."""
+        return self.generation_id == NO_GENERATION and self.protocol_name is None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what the member owned is no longer its own (CL-22)."""
+        return self.generation_id == NO_GENERATION or self.member_id == NO_MEMBER
+
+    def describe(self) -> str:
+        """As the Java client's log writes it."""
+        protocol = "null" if self.protocol_name is None else f"'{self.protocol_name}'"
+        return f"Generation{{generationId={self.generation_id}, memberId='{self.member_id}', protocol={protocol}}}"
+
+
+NO_GENERATION_AT_ALL: Final = Generation()
+
+
+@message
+class Pending:
+    """A request under way."""
+
+    request_id: int
+    request: MemberRequest
+    sent_ms: int
+    generation: Generation
+    to_coordinator: bool
+
+
+class Core:
+    """The shared ground. `on_failure` is set by the machine: what to do when a request gets no answer."""
+
+    def __init__(self, config: MemberConfig) -> None:
+        self.config = config
+        self.state = MemberState.UNJOINED
+        self.generation = NO_GENERATION_AT_ALL
+        self.coordinator: Node | None = None
+        self.subscription = SubscriptionState(exclude_internal_topics=config.exclude_internal_topics)
+        self.timers = HeartbeatTimers(
+            session_ms=config.session_timeout_ms,
+            interval_ms=config.heartbeat_interval_ms,
+            max_poll_ms=config.max_poll_interval_ms,
+            backoff_ms=config.retry_backoff_ms,
+            backoff_max_ms=config.retry_backoff_max_ms,
+        )
+        self.metrics = MemberMetrics()
+        self.effects: list[Effect] = []
+        self.requests: dict[int, Pending] = {}
+        self.on_failure: Callable[[Pending, int], None] = lambda pending, now_ms: None
+        self.failure: SlackwaterError | None = None
+        self.halted = False
+        self.rejoin_needed = True
+        self.rejoin_reason = ""
+        self.needs_join_prepare = True
+        self.cluster: dict[str, TopicInfo] = {}
+        self.known_topics: frozenset[str] = frozenset()
+        self.metadata_asked_ms: int | None = None
+        self._next_request_id = 1
+        self._lookup_id: int | None = None
+        self._lookup_failures = 0
+        self._lookup_due_ms = 0
+
+    # --- effects ----------------------------------------------------------------------------------------------
+
+    def send(
+        self, request: MemberRequest, now_ms: int, *, timeout_ms: int | None = None, to_coordinator: bool = True
+    ) -> int:
+        """Send a request and remember the generation it was sent in."""
+        request_id = self._next_request_id
+        self._next_request_id += 1
+        self.requests[request_id] = Pending(request_id, request, now_ms, self.generation, to_coordinator)
+        self.effects.append(Send(request_id, request, timeout_ms or self.config.request_timeout_ms, to_coordinator))
+        return request_id
+
+    def emit(self, kind: Kind, now_ms: int, detail: Detail, trigger: Trigger | None = None) -> None:
+        """Tell a group event, as this member."""
+        generation_id, member_id, protocol_name = self.generation
+        event = GroupEvent(
+            time_ms=now_ms,
+            cluster=self.config.cluster,
+            group=self.config.group_id,
+            kind=kind,
+            trigger=trigger,
+            generation=None if generation_id == NO_GENERATION else generation_id,
+            member=member_id or None,
+            instance=self.config.group_instance_id,
+            client=self.config.client_id,
+            assignor=protocol_name,
+            detail=detail,
+            source=Source.MEMBER,
+        )
+        self.effects.append(Emit(event))
+
+    def fail(self, error: SlackwaterError) -> None:
+        """Something the application must know; the first is raised at its next poll (CL-10)."""
+        self.failure = self.failure or error
+
+    def raise_failure(self) -> bool:
+        """Raise what failed, if anything did; a background member stands still from then on."""
+        if self.failure is None:
+            return False
+        self.effects.append(Raise(self.failure))
+        self.failure = None
+        self.halted = self.config.in_background
+        return True
+
+    # --- state and generation ---------------------------------------------------------------------------------
+
+    def step(self, cause: Input) -> Action:
+        """Look the input up, move to the state the table names, and say what is to be done."""
+        action, self.state = TABLE[self.state][cause]
+        return action
+
+    def stale(self, pending: Pending) -> bool:
+        """Whether the generation moved on since this request was sent."""
+        return pending.generation != self.generation
+
+    def request_rejoin(self, reason: str, now_ms: int, *, full_reason: str | None = None) -> None:
+        """Want the next generation; `reason` goes to the coordinator, `full_reason` to the event (CL-41)."""
+        news = not self.rejoin_needed or self.rejoin_reason != reason
+        self.rejoin_needed = True
+        self.rejoin_reason = reason
+        if news:
+            trigger = _TRIGGERS.get(reason)
+            if reason == "subscription has changed":
+                pattern = self.subscription.mode is Mode.PATTERN
+                trigger = Trigger.PATTERN_MATCHED if pattern else Trigger.SUBSCRIPTION_CHANGE
+            self.emit(Kind.JOIN_REQUESTED, now_ms, JoinRequested(full_reason or reason), trigger)
+
+    def reset(self, reason: str, now_ms: int, *, member_id: bool) -> None:
+        """Forget the generation (CL-09), and the member id with it if that is gone too; then rejoin."""
+        self.generation = NO_GENERATION_AT_ALL if member_id else Generation(member_id=self.generation.member_id)
+        self.needs_join_prepare = True
+        self.request_rejoin(reason, now_ms)
+
+    def leave(self, cause: Input, reason: str, now_ms: int) -> int | None:
+        """Leave the group with one LeaveGroup and no second try; a static member only forgets (CL-07, CL-32).
+
+        Gives the request's id, None when there was nothing to send.
+        """
+        was = self.state
+        if self.step(cause) is not Action.LEAVE:
+            return None
+        request_id = None
+        member_id = self.generation.member_id
+        if not self.config.is_static and self.coordinator and was is not MemberState.UNJOINED and member_id:
+            leaver = Leaver(member_id, None, reason[:MAX_REASON_CHARS])
+            request_id = self.send(LeaveGroup(self.config.group_id, (leaver,)), now_ms)
+        self.reset(LEAVING, now_ms, member_id=True)
+        return request_id
+
+    # --- the coordinator --------------------------------------------------------------------------------------
+
+    def find_coordinator(self, now_ms: int) -> bool:
+        """Whether the coordinator is known; if not, look for it."""
+        if self.coordinator is not None:
+            return True
+        if self._lookup_id is None and now_ms >= self._lookup_due_ms:
+            self._lookup_id = self.send(FindCoordinator(self.config.group_id), now_ms, to_coordinator=False)
+        return False
+
+    @property
+    def lookup_due_ms(self) -> int | None:
+        """When the next look-up may leave; None while one is under way or none is needed."""
+        return self._lookup_due_ms if self.coordinator is None and self._lookup_id is None else None
+
+    def coordinator_answered(self, response: FindCoordinatorResponse, now_ms: int) -> bool:
+        """Take the look-up's answer; False when the coordinator is still unknown."""
+        self._lookup_id = None
+        if response.error is not Error.NONE:
+            self._lookup_again(now_ms)
+            if not response.error.retriable:
+                self.fail(BrokerError(response.error, _look_up_failed(self.config.group_id, response.error)))
+            return False
+        self._lookup_failures = 0
+        self._lookup_due_ms = now_ms
+        self.coordinator = Node(response.node_id, response.host, response.port)
+        self.timers.coordinator_found(now_ms)
+        self.emit(Kind.COORDINATOR_FOUND, now_ms, CoordinatorNode(str(self.coordinator)))
+        return True
+
+    def lookup_failed(self, now_ms: int) -> None:
+        """The look-up got no answer."""
+        self._lookup_id = None
+        self._lookup_again(now_ms)
+
+    def _lookup_again(self, now_ms: int) -> None:
+        self._lookup_due_ms = now_ms + self.backoff_ms(self._lookup_failures)
+        self._lookup_failures += 1
+
+    def lose_coordinator(self, cause: str, now_ms: int, *, disconnected: bool = False) -> None:
+        """Forget the coordinator; whatever was asked of it fails."""
+        if (node := self.coordinator) is None:
+            return
+        self.coordinator = None
+        self.emit(Kind.COORDINATOR_LOST, now_ms, CoordinatorNode(str(node), cause))
+        if not disconnected:
+            self.effects.append(Disconnect(node))
+        for pending in [pending for pending in self.requests.values() if pending.to_coordinator]:
+            del self.requests[pending.request_id]
+            self.on_failure(pending, now_ms)
+
+    def backoff_ms(self, failures: int) -> int:
+        """How long to wait after this many earlier failures."""
+        return backoff_ms(failures, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+
+    # --- metadata ---------------------------------------------------------------------------------------------
+
+    @property
+    def metadata_topics(self) -> frozenset[str] | None:
+        """The topics whose metadata this member needs; None means all, because a pattern may match any."""
+        if self.subscription.mode is Mode.PATTERN:
+            return None
+        manual = {partition.topic for partition in self.subscription.owned}
+        return self.subscription.topics | self.subscription.group_topics | manual
+
+    def refresh_metadata(self, now_ms: int) -> None:
+        """Ask for metadata."""
+        self.metadata_asked_ms = now_ms
+        topics = self.metadata_topics
+        self.effects.append(RefreshMetadata(None if topics is None else tuple(sorted(topics))))
+
+    def metadata_came(self, topics: dict[str, TopicInfo]) -> None:
+        """Remember the cluster, and which topics were asked about: one of those that is missing does not exist."""
+        self.cluster = topics
+        self.known_topics = frozenset(topics) | (self.metadata_topics or frozenset())
+        self.metadata_asked_ms = None
+        self.subscription.match(topics)
+
+
+def _look_up_failed(group_id: str, error: Error) -> str:
+    if error is Error.GROUP_AUTHORIZATION_FAILED:
+        return f"Not authorized to access group: {group_id}"
+    return f"the coordinator of group {group_id} could not be found: {error.name}"

@@ -1,0 +1,101 @@
+"""The work scheduler's settings: how many workers, in which order, how much at once, how often again.
+
+Rules kept here
+- A setting that cannot work is refused when it is made, with what was seen and what to use.
+- Every low-water mark lies below its high-water mark, so that pause and resume do not flap.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from slackwater.group.errors import UsageError
+
+
+class Order(StrEnum):
+    """Which records may not overtake each other."""
+
+    PARTITION = "partition"
+    KEY = "key"  # a record without a key has nobody to keep order with, and is handed out as under NONE
+    NONE = "none"
+
+
+class WhenExhausted(StrEnum):
+    """What becomes of a record whose last attempt has failed."""
+
+    DEAD_LETTER = "dead_letter"
+    FAIL = "fail"
+
+
+class RevokeMode(StrEnum):
+    """What becomes of the records that workers are busy with when their partition is revoked."""
+
+    DRAIN = "drain"
+    ABANDON = "abandon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkConfig:
+    """What the caller of `consumer.run` may set.
+
+    A partition is paused at `high_water_records` in flight and resumed at `low_water_records`; all partitions are
+    paused at `total_high_water_records` or `total_high_water_bytes`. With a total of at least the partitions times
+    their own mark, a lane that waits for its retry can hold up its own partition only.
+
+    `replay_bound_records` bounds, per partition, the records between the committed offset and the last one received:
+    those are processed again after a crash, and one slow record keeps all that were finished after it among them.
+    """
+
+    workers: int = 1
+    order: Order = Order.PARTITION
+    high_water_records: int = 1_000
+    low_water_records: int = 500
+    total_high_water_records: int = 50_000
+    total_low_water_records: int = 25_000
+    total_high_water_bytes: int = 64 * 1024 * 1024
+    total_low_water_bytes: int = 32 * 1024 * 1024
+    replay_bound_records: int = 10_000
+    max_attempts: int | None = 5  # None: again and again, for as long as the partition is owned
+    when_exhausted: WhenExhausted = WhenExhausted.DEAD_LETTER
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    retry_backoff_jitter: float = 0.2
+    auto_commit_interval_ms: int | None = 5_000  # None: only `commit()` commits
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"workers = {self.workers}: at least 1 is needed.")
+        for name in ("", "total_"):
+            self._marks(f"{name}low_water_records", f"{name}high_water_records")
+        self._marks("total_low_water_bytes", "total_high_water_bytes")
+        if self.replay_bound_records < self.high_water_records:
+            raise UsageError(
+                f"replay_bound_records = {self.replay_bound_records} is below high_water_records = "
+                f"{self.high_water_records}, which could then never be reached. Raise the one or lower the other."
+            )
+        if self.max_attempts is not None and self.max_attempts < 1:
+            raise UsageError(f"max_attempts = {self.max_attempts}: use 1 or more, or None to try without end.")
+        if not 0 <= self.retry_backoff_ms <= self.retry_backoff_max_ms:
+            raise UsageError(
+                f"retry_backoff_ms = {self.retry_backoff_ms} must lie between 0 and retry_backoff_max_ms = "
+                f"{self.retry_backoff_max_ms}."
+            )
+        if not 0 <= self.retry_backoff_jitter < 1:
+            raise UsageError(f"retry_backoff_jitter = {self.retry_backoff_jitter}: use 0 or more, and less than 1.")
+        if self.auto_commit_interval_ms is not None and self.auto_commit_interval_ms < 1:
+            raise UsageError(
+                f"auto_commit_interval_ms = {self.auto_commit_interval_ms}: use 1 or more, or None to commit by hand."
+            )
+
+    def backoff_ms(self, failures: int, random: float) -> int:
+        """How long to wait after the `failures`-th failure, as Kafka's clients do: doubled each time, then jittered.
+
+        `random` is drawn by the shell from [0, 1); 0.5 means no jitter.
+        """
+        doubled = self.retry_backoff_ms << min(failures - 1, 32)  # 32 doublings are past any maximum in use
+        spread = 1 + self.retry_backoff_jitter * (2 * random - 1)
+        return round(min(doubled, self.retry_backoff_max_ms) * spread)
+
+    def _marks(self, low_name: str, high_name: str) -> None:
+        low, high = getattr(self, low_name), getattr(self, high_name)
+        if not 0 <= low < high:
+            raise UsageError(f"{low_name} = {low} must be 0 or more and below {high_name} = {high}.")

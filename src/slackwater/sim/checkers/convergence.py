@@ -1,0 +1,48 @@
+"""When faults stop the group becomes stable, stays so, and owns every partition."""
+
+from slackwater.group.events import GroupEvent, GroupState, Kind
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.sim.checkers.checker import Checker, View
+
+
+class TheGroupConverges(Checker):
+    """Liveness, and an end to rebalancing when nothing changes."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self.is_quiet = False
+
+    def quiet(self) -> None:
+        self.is_quiet = True
+        self._look()
+
+    def finish(self) -> None:
+        self._look()
+
+    def told(self, event: GroupEvent) -> None:
+        if self.is_quiet and event.kind is Kind.REBALANCE_STARTED:
+            self.fail(f"nothing changes any more, and yet a rebalance started: {event.detail}")
+
+    def _look(self) -> None:
+        view = self.view
+        if not view.owned:
+            return
+        if view.group_state is not GroupState.STABLE:
+            self.fail(f"the group is {view.group_state}")
+        behind = {name: generation for name, generation in view.generations.items() if generation != view.generation_id}
+        if behind:
+            self.fail(f"the group is in generation {view.generation_id}, but {behind}")
+        unsettled = sorted(name for name, settled in view.settled.items() if not settled)
+        if unsettled:
+            self.fail(f"{unsettled} have not settled")
+        if len(view.members) != len(view.owned):
+            self.fail(f"{len(view.owned)} processes run, the group has {len(view.members)} members")
+        owners: dict[TopicPartition, str] = {}
+        for name, owned in view.owned.items():
+            for partition in owned:
+                if partition in owners:
+                    self.fail(f"{partition} is owned by {owners[partition]} and {name}")
+                owners[partition] = name
+        missing = sorted(view.ends.keys() - owners.keys())
+        if missing:
+            self.fail(f"nobody owns {', '.join(map(str, missing))}")

@@ -1,0 +1,185 @@
+"""Kafka's primitive types, read from bytes and written to them.
+
+Rules kept here
+- The reader never reads past the end, and raises `WireError` and nothing else.
+- Strings, bytes and arrays come in two forms: with a fixed length before them, or, in flexible versions (KIP-482),
+  "compact", with a varint of length plus one. A codec says once which form its version has.
+- A length that announces more than is left is refused before anything of that size is made.
+"""
+
+import struct
+from typing import Final
+
+from slackwater.wire.errors import WireError
+
+MAX_STRING_BYTES: Final = 2**15 - 1
+_VARINT_BYTES: Final = 5
+
+
+class Reader:
+    """Fields of one message, in order; `what` names the message in errors."""
+
+    __slots__ = ("at", "data", "flexible", "what")
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self.data = data
+        self.what = what
+        self.at = 0
+        self.flexible = False
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        end = self.at + size
+        if end > len(self.data):
+            raise self.wrong(f"{size} bytes are announced at byte {self.at}, and {len(self.data) - self.at} are left")
+        piece = self.data[self.at : end]
+        self.at = end
+        return piece
+
+    def int16(self) -> int:
+        """A signed 16-bit integer."""
+        return int.from_bytes(self.take(2), "big", signed=True)
+
+    def int32(self) -> int:
+        """A signed 32-bit integer."""
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def int64(self) -> int:
+        """A signed 64-bit integer."""
+        return int.from_bytes(self.take(8), "big", signed=True)
+
+    def varint(self) -> int:
+        """An unsigned integer of up to 32 bits, seven to the byte, lowest first."""
+        value = 0
+        for number in range(_VARINT_BYTES):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * number)
+            if byte < 0x80:
+                return value
+        raise self.wrong(f"the varint that ends at byte {self.at} is longer than {_VARINT_BYTES} bytes")
+
+    def nullable_string(self, field: str) -> str | None:
+        """A string, or None."""
+        length = self._length(self.varint() - 1 if self.flexible else self.int16(), field)
+        if length is None:
+            return None
+        raw = self.take(length)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise self.wrong(f"{field} is not UTF-8: {error}") from error
+
+    def string(self, field: str) -> str:
+        """A string that must be there."""
+        text = self.nullable_string(field)
+        if text is None:
+            raise self.wrong(f"{field} is null, and must not be")
+        return text
+
+    def binary(self, field: str) -> bytes:
+        """Bytes that must be there."""
+        length = self._length(self.varint() - 1 if self.flexible else self.int32(), field)
+        if length is None:
+            raise self.wrong(f"{field} is null, and must not be")
+        return self.take(length)
+
+    def array(self, field: str) -> int:
+        """The number of elements that follow; each takes a byte at least."""
+        length = self._length(self.varint() - 1 if self.flexible else self.int32(), field)
+        if length is None:
+            raise self.wrong(f"{field} is null, and must not be")
+        if length > len(self.data) - self.at:
+            raise self.wrong(f"{field} announces {length} elements, and {len(self.data) - self.at} bytes are left")
+        return length
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        """The tagged fields that end a structure of a flexible version; those nobody asks for are skipped."""
+        found: dict[int, bytes] = {}
+        if self.flexible:
+            for _ in range(self.varint()):
+                tag = self.varint()
+                found[tag] = self.take(self.varint())
+        return found
+
+    def wrong(self, why: str) -> WireError:
+        """The error to raise."""
+        return WireError(f"{self.what}: {why}.")
+
+    def _length(self, length: int, field: str) -> int | None:
+        if length < -1:
+            raise self.wrong(f"{field} has length {length}")
+        return None if length == -1 else length
+
+
+class Writer:
+    """The mirror of `Reader`."""
+
+    __slots__ = ("flexible", "parts", "what")
+
+    def __init__(self, what: str, *, flexible: bool = False) -> None:
+        self.what = what
+        self.flexible = flexible
+        self.parts: list[bytes] = []
+
+    def done(self) -> bytes:
+        """Everything written."""
+        return b"".join(self.parts)
+
+    def int16(self, value: int) -> None:
+        """A signed 16-bit integer."""
+        self.parts.append(struct.pack(">h", value))
+
+    def int32(self, value: int) -> None:
+        """A signed 32-bit integer."""
+        self.parts.append(struct.pack(">i", value))
+
+    def int64(self, value: int) -> None:
+        """A signed 64-bit integer."""
+        self.parts.append(struct.pack(">q", value))
+
+    def varint(self, value: int) -> None:
+        """An unsigned integer, seven bits to the byte, lowest first."""
+        out = bytearray()
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+        self.parts.append(bytes(out))
+
+    def string(self, text: str | None, field: str) -> None:
+        """A string, or null."""
+        if text is None:
+            self.parts.append(b"\x00" if self.flexible else b"\xff\xff")
+            return
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError as error:
+            raise WireError(f"{self.what}: {field} cannot be written as UTF-8: {error}.") from error
+        if len(raw) > MAX_STRING_BYTES:
+            raise WireError(f"{self.what}: {field} takes {len(raw)} bytes; at most {MAX_STRING_BYTES} can be written.")
+        if self.flexible:
+            self.varint(len(raw) + 1)
+        else:
+            self.int16(len(raw))
+        self.parts.append(raw)
+
+    def binary(self, data: bytes) -> None:
+        """Bytes."""
+        self.array(len(data))
+        self.parts.append(data)
+
+    def array(self, length: int) -> None:
+        """The number of elements that follow."""
+        if self.flexible:
+            self.varint(length + 1)
+        else:
+            self.int32(length)
+
+    def tagged_fields(self, fields: dict[int, bytes]) -> None:
+        """The tagged fields that end a structure of a flexible version, by rising tag."""
+        if self.flexible:
+            self.varint(len(fields))
+            for tag, data in sorted(fields.items()):
+                self.varint(tag)
+                self.varint(len(data))
+                self.parts.append(data)

@@ -1,0 +1,219 @@
+"""The keys and values of `__consumer_offsets`, in Kafka's own formats.
+
+Rules kept here
+- The version stands in the first two bytes of a key and of a value, each counted by itself. A key's version says what
+  the record is: 0 and 1 an offset, 2 a classic group (CO-12). Any other (3 to 8 KIP-848 groups, then share and streams
+  groups) is an `UnknownKey`, for the caller to skip (CO-11).
+- Values are read in every version there is. They are written in version 3, which every Kafka since 2.1 reads; an
+  offset with an expiry in version 1, the only one that has a place for it (CO-12).
+- Bytes that follow a whole message are left unread, as Kafka leaves them.
+
+Offset value: v0 offset, metadata, commit time; v1 adds the expiry, v2 takes it away, v3 adds the leader epoch, v4 is
+flexible and adds the topic id as tagged field 0.
+Group value: v0 generation and members; v1 adds the rebalance timeout, v2 the state's time, v3 the instance id; v4 is
+flexible.
+"""
+
+from typing import Final, NamedTuple
+
+from slackwater.wire.errors import WireError
+from slackwater.wire.fields import Reader, Writer
+
+OFFSET_KEY_VERSIONS: Final = (0, 1)
+GROUP_KEY_VERSION: Final = 2
+NEWEST_OFFSET_VERSION: Final = 4
+NEWEST_GROUP_VERSION: Final = 4
+WRITTEN_VERSION: Final = 3
+EXPIRING_OFFSET_VERSION: Final = 1
+_FLEXIBLE_FROM: Final = 4
+_TOPIC_ID_TAG: Final = 0
+_TOPIC_ID_BYTES: Final = 16
+
+
+class OffsetKey(NamedTuple):
+    """A group's offset in one partition."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    """A classic group."""
+
+    group: str
+
+
+class UnknownKey(NamedTuple):
+    """Something that is neither; what follows the version was not read."""
+
+    version: int
+
+
+class OffsetValue(NamedTuple):
+    """A committed offset; -1 stands for a leader epoch or an expiry that is not there."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    topic_id: bytes | None = None
+
+
+class GroupMember(NamedTuple):
+    """A member of a generation; a rebalance timeout of -1 was never stored."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupValue(NamedTuple):
+    """A generation of a classic group; a state time of -1 was never stored."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp_ms: int
+    members: tuple[GroupMember, ...]
+
+
+def decode_key(data: bytes) -> OffsetKey | GroupKey | UnknownKey:
+    """Read a record's key."""
+    reader = Reader(data, "key in __consumer_offsets")
+    version = reader.int16()
+    if version in OFFSET_KEY_VERSIONS:
+        return OffsetKey(reader.string("group"), reader.string("topic"), reader.int32())
+    if version == GROUP_KEY_VERSION:
+        return GroupKey(reader.string("group"))
+    return UnknownKey(version)
+
+
+def encode_key(key: OffsetKey | GroupKey) -> bytes:
+    """Write a record's key."""
+    writer = Writer("key in __consumer_offsets")
+    if isinstance(key, OffsetKey):
+        writer.int16(OFFSET_KEY_VERSIONS[-1])
+        writer.string(key.group, "group")
+        writer.string(key.topic, "topic")
+        writer.int32(key.partition)
+    else:
+        writer.int16(GROUP_KEY_VERSION)
+        writer.string(key.group, "group")
+    return writer.done()
+
+
+def decode_offset_value(data: bytes) -> OffsetValue:
+    """Read the value that belongs to an `OffsetKey`."""
+    reader = Reader(data, "offset in __consumer_offsets")
+    version = _version(reader, NEWEST_OFFSET_VERSION)
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.string("metadata")
+    commit_timestamp_ms = reader.int64()
+    expire_timestamp_ms = reader.int64() if version == EXPIRING_OFFSET_VERSION else -1
+    topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG)
+    if topic_id is not None and len(topic_id) != _TOPIC_ID_BYTES:
+        raise reader.wrong(f"topic_id has {len(topic_id)} bytes, and must have {_TOPIC_ID_BYTES}")
+    return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
+
+
+def encode_offset_value(value: OffsetValue, version: int | None = None) -> bytes:
+    """Write an offset; a version other than the usual one leaves out what it has no place for."""
+    if version is None:
+        version = WRITTEN_VERSION if value.expire_timestamp_ms == -1 else EXPIRING_OFFSET_VERSION
+    writer = _writer("offset in __consumer_offsets", version, NEWEST_OFFSET_VERSION)
+    writer.int64(value.offset)
+    if version >= 3:
+        writer.int32(value.leader_epoch)
+    writer.string(value.metadata, "metadata")
+    writer.int64(value.commit_timestamp_ms)
+    if version == EXPIRING_OFFSET_VERSION:
+        writer.int64(value.expire_timestamp_ms)
+    writer.tagged_fields({} if value.topic_id is None else {_TOPIC_ID_TAG: value.topic_id})
+    return writer.done()
+
+
+def decode_group_value(data: bytes) -> GroupValue:
+    """Read the value that belongs to a `GroupKey`."""
+    reader = Reader(data, "group in __consumer_offsets")
+    version = _version(reader, NEWEST_GROUP_VERSION)
+    protocol_type = reader.string("protocol_type")
+    generation = reader.int32()
+    protocol = reader.nullable_string("protocol")
+    leader = reader.nullable_string("leader")
+    current_state_timestamp_ms = reader.int64() if version >= 2 else -1
+    members = tuple(_member(reader, version) for _ in range(reader.array("members")))
+    reader.tagged_fields()
+    return GroupValue(protocol_type, generation, protocol, leader, current_state_timestamp_ms, members)
+
+
+def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> bytes:
+    """Write a generation; a version other than the usual one leaves out what it has no place for."""
+    writer = _writer("group in __consumer_offsets", version, NEWEST_GROUP_VERSION)
+    writer.string(value.protocol_type, "protocol_type")
+    writer.int32(value.generation)
+    writer.string(value.protocol, "protocol")
+    writer.string(value.leader, "leader")
+    if version >= 2:
+        writer.int64(value.current_state_timestamp_ms)
+    writer.array(len(value.members))
+    for member in value.members:
+        writer.string(member.member_id, "member_id")
+        if version >= 3:
+            writer.string(member.group_instance_id, "group_instance_id")
+        writer.string(member.client_id, "client_id")
+        writer.string(member.client_host, "client_host")
+        if version >= 1:
+            writer.int32(member.rebalance_timeout_ms)
+        writer.int32(member.session_timeout_ms)
+        writer.binary(member.subscription)
+        writer.binary(member.assignment)
+        writer.tagged_fields({})
+    writer.tagged_fields({})
+    return writer.done()
+
+
+def _member(reader: Reader, version: int) -> GroupMember:
+    member_id = reader.string("member_id")
+    group_instance_id = reader.nullable_string("group_instance_id") if version >= 3 else None
+    client_id = reader.string("client_id")
+    client_host = reader.string("client_host")
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    subscription = reader.binary("subscription")
+    assignment = reader.binary("assignment")
+    reader.tagged_fields()
+    return GroupMember(
+        member_id,
+        group_instance_id,
+        client_id,
+        client_host,
+        rebalance_timeout_ms,
+        session_timeout_ms,
+        subscription,
+        assignment,
+    )
+
+
+def _version(reader: Reader, newest: int) -> int:
+    version = reader.int16()
+    if not 0 <= version <= newest:
+        raise reader.wrong(f"version {version} is none of 0 to {newest}")
+    reader.flexible = version >= _FLEXIBLE_FROM
+    return version
+
+
+def _writer(what: str, version: int, newest: int) -> Writer:
+    if not 0 <= version <= newest:
+        raise WireError(f"{what}: version {version} is none of 0 to {newest}.")
+    writer = Writer(what, flexible=version >= _FLEXIBLE_FROM)
+    writer.int16(version)
+    return writer

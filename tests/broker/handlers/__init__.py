@@ -1,0 +1,1 @@
+"""Tests of the handler files, one per API."""

@@ -1,0 +1,1 @@
+"""The behaviour catalogue as tests: each names the facts it proves."""

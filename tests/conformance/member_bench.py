@@ -1,0 +1,300 @@
+"""A bench for one member: a test plays the broker, the application and the clock.
+
+Rules kept here
+- Nothing happens by itself: the test polls, ticks, answers. Only metadata comes at once, unless `cluster` is None.
+- The listener returns at once, unless `listener_takes` or `listener_throws` say otherwise, or `slow_listener` is set.
+- Time is `now_ms`, and only `pass_ms` moves it.
+
+How a test reads
+
+    member = Bench()
+    member.settle("t-0 t-1")
+    member.pass_ms(3_000); member.tick()
+    member.answer(HeartbeatResponse(Error.REBALANCE_IN_PROGRESS))
+    assert member.poll().sent(JoinGroup).member_id == "m1"
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from slackwater.group.assignors import Assignor, CooperativeStickyAssignor, RangeAssignor, TopicInfo
+from slackwater.group.assignors.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from slackwater.group.errors import Error, SlackwaterError
+from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.member import (
+    Callback,
+    CommitDone,
+    Disconnect,
+    Effect,
+    Emit,
+    GroupMember,
+    MemberConfig,
+    MemberState,
+    Node,
+    Notify,
+    OffsetAndMetadata,
+    OffsetsFetched,
+    Raise,
+    RefreshMetadata,
+    Send,
+)
+from slackwater.group.member.effects import MemberRequest, MemberResponse
+from slackwater.group.messages import (
+    FindCoordinator,
+    FindCoordinatorResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from slackwater.group.topic_partition import TopicPartition
+
+START_MS: Final = 1_000_000
+EAGER: Final[tuple[Assignor, ...]] = (RangeAssignor(),)
+COOPERATIVE: Final[tuple[Assignor, ...]] = (CooperativeStickyAssignor(),)
+NODE: Final = FindCoordinatorResponse(Error.NONE, 1, "broker", 9092)
+
+_ANSWERS: Final[dict[type[Any], type[Any]]] = {
+    FindCoordinatorResponse: FindCoordinator,
+    JoinGroupResponse: JoinGroup,
+    SyncGroupResponse: SyncGroup,
+    HeartbeatResponse: Heartbeat,
+    LeaveGroupResponse: LeaveGroup,
+    OffsetCommitResponse: OffsetCommit,
+    OffsetFetchResponse: OffsetFetch,
+}
+Q = TypeVar("Q", bound=MemberRequest)
+
+
+def tps(text: str) -> tuple[TopicPartition, ...]:
+    """Partitions from words like `t-0`."""
+    return tuple(TopicPartition(topic, int(number)) for topic, _, number in (w.rpartition("-") for w in text.split()))
+
+
+def at(text: str, offset: int = 10) -> dict[TopicPartition, OffsetAndMetadata]:
+    """These partitions, all at one offset."""
+    return {partition: OffsetAndMetadata(offset) for partition in tps(text)}
+
+
+def given(text: str) -> bytes:
+    """An assignment as bytes."""
+    return encode_assignment(Assignment(tps(text)))
+
+
+def asks_for(*topics: str, owned: str = "", generation_id: int = -1) -> bytes:
+    """A subscription as bytes."""
+    return encode_subscription(Subscription(topics, None, tps(owned), generation_id))
+
+
+class Bench:
+    """One member and everything it asked for."""
+
+    def __init__(
+        self,
+        *,
+        topics: Iterable[str] = ("t",),
+        pattern: str | None = None,
+        cluster: Mapping[str, int] | None = None,
+        subscribe: bool = True,
+        assignors: tuple[Assignor, ...] = EAGER,
+        **settings: Any,
+    ) -> None:
+        defaults: dict[str, Any] = {"group_id": "orders", "client_id": "c1", "enable_auto_commit": False}
+        self.machine = GroupMember(MemberConfig(**(defaults | {"assignors": assignors} | settings)))
+        self.now_ms = START_MS
+        self.cluster: dict[str, TopicInfo] | None = {
+            topic: TopicInfo(partitions) for topic, partitions in (cluster or {"t": 4, "u": 2}).items()
+        }
+        self.open: dict[int, Send] = {}
+        self.all_sent: list[MemberRequest] = []
+        self.told: list[tuple[Callback, tuple[TopicPartition, ...]]] = []
+        self.events: list[GroupEvent] = []
+        self.raised: list[SlackwaterError] = []
+        self.commits: list[CommitDone] = []
+        self.fetched: list[OffsetsFetched] = []
+        self.refreshes: list[RefreshMetadata] = []
+        self.disconnects: list[Disconnect] = []
+        self.slow_listener = False
+        self.listener_takes = 0
+        self.listener_throws: list[BaseException | None] = []
+        if subscribe and pattern is not None:
+            self.do(self.machine.subscribe_pattern(pattern, self.now_ms))
+        elif subscribe:
+            self.do(self.machine.subscribe(topics, self.now_ms))
+
+    # --- carrying out -----------------------------------------------------------------------------------------
+
+    def do(self, effects: list[Effect]) -> "Bench":
+        """Carry effects out, in order."""
+        for effect in effects:
+            match effect:
+                case Send():
+                    self.open[effect.request_id] = effect
+                    self.all_sent.append(effect.request)
+                case Notify():
+                    self.told.append((effect.callback, effect.partitions))
+                    if not self.slow_listener:
+                        self.now_ms += self.listener_takes
+                        error = self.listener_throws.pop(0) if self.listener_throws else None
+                        self.do(self.machine.listener_done(self.now_ms, error))
+                case RefreshMetadata():
+                    self.refreshes.append(effect)
+                    if self.cluster is not None:
+                        self.do(self.machine.metadata(self.cluster, self.now_ms))
+                case Emit():
+                    self.events.append(effect.event)
+                case Raise():
+                    self.raised.append(effect.error)
+                case CommitDone():
+                    self.commits.append(effect)
+                case OffsetsFetched():
+                    self.fetched.append(effect)
+                case Disconnect():
+                    self.disconnects.append(effect)
+        return self
+
+    def pass_ms(self, ms: int) -> "Bench":
+        """Let time pass; nothing is called."""
+        self.now_ms += ms
+        return self
+
+    def poll(self) -> "Bench":
+        """The application polls, once round."""
+        return self.do(self.machine.poll(self.now_ms))
+
+    def tick(self) -> "Bench":
+        """The heartbeat thread, or the background driver, wakes up."""
+        return self.do(self.machine.tick(self.now_ms))
+
+    def listener_done(self, error: BaseException | None = None) -> "Bench":
+        """A slow listener returns."""
+        return self.do(self.machine.listener_done(self.now_ms, error))
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def sends(self, kind: type[Q]) -> list[Send]:
+        """What of this kind is unanswered."""
+        return [send for send in self.open.values() if isinstance(send.request, kind)]
+
+    def send_of(self, kind: type[Q]) -> Send:
+        """The one unanswered request of this kind, as it was sent."""
+        (send,) = self.sends(kind)
+        return send
+
+    def sent(self, kind: type[Q]) -> Q:
+        """The one unanswered request of this kind."""
+        request = self.send_of(kind).request
+        assert isinstance(request, kind)
+        return request
+
+    def ever_sent(self, kind: type[Q]) -> list[Q]:
+        """Everything of this kind, answered or not."""
+        return [request for request in self.all_sent if isinstance(request, kind)]
+
+    def answer(self, response: MemberResponse) -> "Bench":
+        """Answer the oldest unanswered request that this could be an answer to."""
+        send = self.sends(_ANSWERS[type(response)])[0]
+        del self.open[send.request_id]
+        return self.do(self.machine.answered(send.request_id, response, self.now_ms))
+
+    def fail(self, kind: type[Q]) -> "Bench":
+        """Let the oldest unanswered request of this kind fail."""
+        send = self.sends(kind)[0]
+        del self.open[send.request_id]
+        return self.do(self.machine.failed(send.request_id, self.now_ms))
+
+    # --- whole stretches --------------------------------------------------------------------------------------
+
+    def find(self) -> "Bench":
+        """Poll until the coordinator is known."""
+        self.poll()
+        if self.sends(FindCoordinator):
+            self.answer(NODE).poll()
+        return self
+
+    def join_ok(self, generation_id: int = 1, *, member_id: str = "m1", leader: str = "m0", **more: Any) -> "Bench":
+        """Answer JoinGroup."""
+        protocol = self.sent(JoinGroup).protocols[0].name
+        members: Iterable[JoinedMember] = more.pop("members", ())
+        return self.answer(
+            JoinGroupResponse(
+                Error.NONE, member_id, generation_id, "consumer", protocol, leader, members=tuple(members), **more
+            )
+        )
+
+    def lead(self, generation_id: int = 1, *others: JoinedMember, **more: Any) -> "Bench":
+        """Answer JoinGroup: this member leads, itself and the others."""
+        me = JoinedMember("m1", self.machine.config.group_instance_id, self.sent(JoinGroup).protocols[0].metadata)
+        return self.join_ok(generation_id, leader="m1", members=(me, *others), **more)
+
+    def sync_ok(self, partitions: str = "", **more: Any) -> "Bench":
+        """Answer SyncGroup."""
+        return self.answer(SyncGroupResponse(Error.NONE, assignment=given(partitions), **more))
+
+    def settle(self, partitions: str = "t-0 t-1", generation_id: int = 1) -> "Bench":
+        """From whatever state to STABLE in this generation, with these partitions."""
+        if not self.sends(JoinGroup):
+            self.find()
+        self.join_ok(generation_id).sync_ok(partitions).poll()
+        assert self.state is MemberState.STABLE
+        assert not self.machine.listening
+        return self
+
+    def beat(self, error: Error = Error.NONE) -> "Bench":
+        """Let a heartbeat interval pass, and answer what is sent."""
+        return self.pass_ms(3_000).tick().answer(HeartbeatResponse(error))
+
+    # --- what it has come to ----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> MemberState:
+        """The member's state."""
+        return self.machine.state
+
+    def closed(self) -> bool:
+        """Whether the member is gone."""
+        return self.machine.closed
+
+    def needs_rejoin(self) -> bool:
+        """Whether a rebalance is wanted or under way."""
+        return self.machine.needs_rejoin
+
+    def coordinator(self) -> Node | None:
+        """Who coordinates, as far as the member knows."""
+        return self.machine.coordinator
+
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """What the member owns, sorted."""
+        return tuple(sorted(self.machine.owned))
+
+    def heard(self) -> list[tuple[Callback, tuple[TopicPartition, ...]]]:
+        """What the listener was told since this was asked last."""
+        told, self.told = self.told, []
+        return told
+
+    def told_of(self, *kinds: Kind) -> list[GroupEvent]:
+        """The events of these kinds."""
+        return [event for event in self.events if event.kind in kinds]
+
+    def reasons(self) -> list[str]:
+        """The reasons of all JoinGroups, in order."""
+        return [request.reason or "" for request in self.ever_sent(JoinGroup)]
+
+    def claims(self) -> Subscription:
+        """The subscription in the unanswered JoinGroup."""
+        return decode_subscription(self.sent(JoinGroup).protocols[0].metadata)

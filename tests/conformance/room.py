@@ -1,0 +1,599 @@
+"""A room in which a coordinator and its members meet: no sockets, no clock, a log in memory.
+
+Rules kept here
+- Time is `now_ms`, and only `pass_ms` moves it. Timers fire at their deadlines, never late; a timer of no length fires
+  at once.
+- Effects are carried out in the order given. Writes succeed at once, unless they are held or the next one is told to
+  fail.
+- Every request is a `Call` that keeps what it was answered: nothing, or exactly one response.
+- A member keeps the id, generation and assignment that its own answers told it, as a client does.
+
+How a test reads
+
+    a, b = room.settled("a", "b")
+    a.leave()
+    assert b.heartbeat() is Error.REBALANCE_IN_PROGRESS
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar, cast, overload
+
+from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
+from slackwater.group.coordinator import Coordinator
+from slackwater.group.coordinator.config import CoordinatorConfig
+from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
+from slackwater.group.coordinator.group import Group
+from slackwater.group.coordinator.records import Record
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupEvent, GroupState, Kind, RebalanceStarted, Trigger
+from slackwater.group.messages import (
+    NO_GENERATION,
+    NO_MEMBER,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    FetchedOffset,
+    GroupToFetch,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    Leaver,
+    ListedGroup,
+    ListGroups,
+    ListGroupsResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+GROUP: Final = "orders"
+SHARD: Final = 0
+START_MS: Final = 1_000_000
+HOST: Final = "/10.0.0.1"
+SESSION_MS: Final = 10_000
+REBALANCE_MS: Final = 60_000
+_TOO_MANY_TICKS: Final = 100_000
+
+R = TypeVar("R", bound=Response)
+
+
+def subscription(*topics: str) -> bytes:
+    """The bytes a Java consumer sends when it subscribes to these topics."""
+    return encode_subscription(Subscription(topics))
+
+
+def offering(*names: str, topics: Sequence[str] = ("t",)) -> tuple[Protocol, ...]:
+    """The assignors a member offers, in its order of preference, all with one subscription."""
+    return tuple(Protocol(name, subscription(*topics)) for name in names)
+
+
+@dataclass(eq=False)
+class Call(Generic[R]):
+    """One request, and what it was answered."""
+
+    request: Request
+    asked_ms: int
+    answers: list[R] = field(default_factory=list)
+    answered_ms: int | None = None
+    heard: Callable[[R], None] | None = None
+
+    @property
+    def parked(self) -> bool:
+        """Whether the answer is still owed."""
+        return not self.answers
+
+    @property
+    def answer(self) -> R:
+        """The one answer."""
+        assert len(self.answers) == 1, f"{self.request} was answered {len(self.answers)} times: {self.answers}"
+        return self.answers[0]
+
+
+class Member:
+    """A client, in the role of one member: it remembers what the coordinator told it."""
+
+    def __init__(
+        self,
+        room: "Room",
+        name: str,
+        *,
+        instance: str | None = None,
+        group_id: str = GROUP,
+        protocols: tuple[Protocol, ...] = offering("range"),
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = SESSION_MS,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+        two_steps: bool = True,
+        skips_assignment: bool = True,
+    ) -> None:
+        self.room = room
+        self.name = name
+        self.instance = instance
+        self.group_id = group_id
+        self.protocols = protocols
+        self.protocol_type = protocol_type
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.two_steps = two_steps
+        self.skips_assignment = skips_assignment
+        self.id = NO_MEMBER
+        self.generation = NO_GENERATION
+        self.leader = NO_MEMBER
+        self.protocol_name: str | None = None
+        self.members: tuple[JoinedMember, ...] = ()
+        self.assignment: bytes | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether its last join answer made it the leader."""
+        return self.id != NO_MEMBER and self.leader == self.id
+
+    # --- joining and syncing ----------------------------------------------------------------------------------
+
+    def join_request(self, reason: str | None = None) -> JoinGroup:
+        """The JoinGroup it would send now."""
+        return JoinGroup(
+            group_id=self.group_id,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type=self.protocol_type,
+            protocols=self.protocols,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            client_id=self.name,
+            client_host=HOST,
+            uuid=self.room.next_uuid(),
+            reason=reason,
+            requires_known_member_id=self.two_steps,
+            supports_skipping_assignment=self.skips_assignment,
+        )
+
+    def ask_to_join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
+        """Send one JoinGroup, and no second one if it is answered MEMBER_ID_REQUIRED."""
+        return self.room.ask(self.join_request(reason), self._joined)
+
+    def join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
+        """Join as a client does: come back with the id if one is required first."""
+        call = self.ask_to_join(reason)
+        if not call.parked and call.answer.error is Error.MEMBER_ID_REQUIRED:
+            call = self.ask_to_join(reason)
+        return call
+
+    def _joined(self, answer: JoinGroupResponse) -> None:
+        if answer.error is Error.MEMBER_ID_REQUIRED:
+            self.id = answer.member_id
+        elif answer.error is Error.NONE:
+            self.id = answer.member_id
+            self.generation = answer.generation_id
+            self.leader = answer.leader
+            self.protocol_name = answer.protocol_name
+            self.members = answer.members
+
+    def sync_request(self, parts: Iterable[tuple[str, bytes]] | None = None) -> SyncGroup:
+        """The SyncGroup it would send now; a leader gives each member it was told of a part of its own."""
+        if parts is None:
+            parts = [(member.member_id, part_of(member.member_id)) for member in self.members] if self.leads else []
+        return SyncGroup(
+            group_id=self.group_id,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignments=tuple(parts),
+            requires_protocol=self.protocol_name is not None,
+        )
+
+    def sync(self, parts: Iterable[tuple[str, bytes]] | None = None) -> Call[SyncGroupResponse]:
+        """Ask for its part."""
+        return self.room.ask(self.sync_request(parts), self._synced)
+
+    def _synced(self, answer: SyncGroupResponse) -> None:
+        if answer.error is Error.NONE:
+            self.assignment = answer.assignment
+
+    # --- living -----------------------------------------------------------------------------------------------
+
+    def heartbeat(self) -> Error:
+        """Say that it lives, and hear what it has to do."""
+        request = Heartbeat(self.group_id, self.id, self.instance, self.generation)
+        return self.room.ask(request).answer.error
+
+    def leave(self, reason: str | None = None) -> Call[LeaveGroupResponse]:
+        """Leave, as a closing client does."""
+        return self.room.ask(LeaveGroup(self.group_id, (Leaver(self.id, self.instance, reason),)))
+
+    def commit(self, offset: int, topic: str = "t", partition: int = 0, **more: Any) -> Call[OffsetCommitResponse]:
+        """Commit one offset in the generation it knows."""
+        offsets = (OffsetToCommit(topic, partition, offset),)
+        return self.room.ask(
+            OffsetCommit(self.group_id, self.id, self.instance, self.generation, offsets, **more),
+        )
+
+    def as_listed(self) -> JoinedMember:
+        """Itself, as a leader sees it."""
+        metadata = dict(self.protocols)[self.protocol_name or self.protocols[0].name]
+        return JoinedMember(self.id, self.instance, metadata)
+
+    def restarted(self, **changes: Any) -> "Member":
+        """Its successor after a restart: the same settings and instance id, and no memory."""
+        settings = {
+            "instance": self.instance,
+            "group_id": self.group_id,
+            "protocols": self.protocols,
+            "protocol_type": self.protocol_type,
+            "session_timeout_ms": self.session_timeout_ms,
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "two_steps": self.two_steps,
+            "skips_assignment": self.skips_assignment,
+        }
+        return Member(self.room, self.name, **(settings | changes))
+
+    def joined_answer(self, *, generation: int, leader: str, members: Iterable["Member"] = ()) -> JoinGroupResponse:
+        """The successful join answer it ought to get."""
+        return JoinGroupResponse(
+            error=Error.NONE,
+            member_id=self.id,
+            generation_id=generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=leader,
+            skip_assignment=False,
+            members=tuple(member.as_listed() for member in members),
+        )
+
+    def synced_answer(self, part: bytes | None = None) -> SyncGroupResponse:
+        """The successful sync answer it ought to get."""
+        part = part_of(self.id) if part is None else part
+        return SyncGroupResponse(Error.NONE, self.protocol_type, self.protocol_name, part)
+
+
+def part_of(member_id: str) -> bytes:
+    """The assignment that leaders in this room give a member."""
+    return b"part of " + member_id.encode()
+
+
+class Events:
+    """Everything the coordinator told, in order."""
+
+    def __init__(self) -> None:
+        self.all: list[GroupEvent] = []
+
+    def mark(self) -> int:
+        """A place in the story, for `since`."""
+        return len(self.all)
+
+    def since(self, mark: int, *kinds: Kind) -> list[GroupEvent]:
+        """What was told after the mark, of these kinds or of all."""
+        return [event for event in self.all[mark:] if not kinds or event.kind in kinds]
+
+    def of(self, *kinds: Kind) -> list[GroupEvent]:
+        """Everything of these kinds."""
+        return self.since(0, *kinds)
+
+    def moves(self, group_id: str = GROUP) -> list[tuple[GroupState, GroupState]]:
+        """The moves between states that the events tell."""
+        return [
+            (event.state_before, event.state_after)
+            for event in self.all
+            if event.group == group_id
+            and event.state_before is not None
+            and event.state_after is not None
+            and event.state_before is not event.state_after
+        ]
+
+
+@dataclass
+class _Write:
+    append: Append
+    error: Error | None  # None: not decided yet
+
+
+class Room:
+    """A coordinator that owns one shard, its log, its clock, and everybody who talks to it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.config = CoordinatorConfig(**({"offsets_topic_num_partitions": 1} | settings))
+        self.now_ms = START_MS
+        self.events = Events()
+        self.log: list[Record] = []
+        self.appended: list[Append] = []
+        self.calls: list[Call[Any]] = []
+        self.coordinator = Coordinator(self.config)
+        self.leader_epoch = 0
+        self._uuids = 0
+        self._holding = False
+        self._writes: deque[_Write] = deque()
+        self._next_errors: deque[Error] = deque()
+        self._busy = False
+        self._to_do: deque[Effect] = deque()
+        self.load()
+
+    # --- the coordinator's life -------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Give the coordinator the shard, from the log."""
+        self.start_loading()
+        self.finish_loading()
+
+    def start_loading(self) -> None:
+        """Begin to load, and replay the log, without reaching its end."""
+        self.do(self.coordinator.load(SHARD, self.leader_epoch, self.now_ms))
+        for record in self.log:
+            self.coordinator.replay(SHARD, record)
+
+    def finish_loading(self) -> None:
+        """Reach the end of the log."""
+        self.do(self.coordinator.loaded(SHARD, self.now_ms))
+
+    def unload(self, leader_epoch: int | None = None) -> None:
+        """Take the shard away."""
+        self.do(self.coordinator.unload(SHARD, leader_epoch, self.now_ms))
+
+    def restart(self) -> None:
+        """Replace the coordinator by one that knows only the log."""
+        self.coordinator = Coordinator(self.config)
+        self.leader_epoch += 1
+        self._writes.clear()
+        self._holding = False
+        self.load()
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    @overload
+    def ask(
+        self, request: JoinGroup, heard: Callable[[JoinGroupResponse], None] | None = None
+    ) -> Call[JoinGroupResponse]: ...
+    @overload
+    def ask(
+        self, request: SyncGroup, heard: Callable[[SyncGroupResponse], None] | None = None
+    ) -> Call[SyncGroupResponse]: ...
+    @overload
+    def ask(self, request: Heartbeat) -> Call[HeartbeatResponse]: ...
+    @overload
+    def ask(self, request: LeaveGroup) -> Call[LeaveGroupResponse]: ...
+    @overload
+    def ask(self, request: OffsetCommit) -> Call[OffsetCommitResponse]: ...
+    @overload
+    def ask(self, request: OffsetFetch) -> Call[OffsetFetchResponse]: ...
+    @overload
+    def ask(self, request: OffsetDelete) -> Call[OffsetDeleteResponse]: ...
+    @overload
+    def ask(self, request: DescribeGroups) -> Call[DescribeGroupsResponse]: ...
+    @overload
+    def ask(self, request: ListGroups) -> Call[ListGroupsResponse]: ...
+    @overload
+    def ask(self, request: DeleteGroups) -> Call[DeleteGroupsResponse]: ...
+    def ask(self, request: Request, heard: Callable[[Any], None] | None = None) -> Call[Any]:
+        """Send a request; the answer may come now, later, or never."""
+        call: Call[Any] = Call(request, self.now_ms, heard=heard)
+        self.calls.append(call)
+        self.do(self.coordinator.handle(request, call, self.now_ms))
+        return call
+
+    def describe(self, group_id: str | None = GROUP) -> DescribedGroup:
+        """What DescribeGroups says of a group."""
+        (group,) = self.ask(DescribeGroups((group_id,))).answer.groups
+        return group
+
+    def listed(self, *states: str, types: tuple[str, ...] = ()) -> list[ListedGroup]:
+        """What ListGroups says, by group id."""
+        answer = self.ask(ListGroups(states, types)).answer
+        assert answer.error is Error.NONE
+        return sorted(answer.groups)
+
+    def fetch(self, *partitions: tuple[str, int], group_id: str = GROUP) -> tuple[FetchedOffset, ...]:
+        """The offsets of these partitions, or of all."""
+        (group,) = self.ask(OffsetFetch((GroupToFetch(group_id, partitions or None),))).answer.groups
+        assert group.error is Error.NONE
+        return tuple(sorted(group.offsets))
+
+    def offset(self, topic: str = "t", partition: int = 0, group_id: str = GROUP) -> int:
+        """One committed offset, -1 if there is none."""
+        (fetched,) = self.fetch((topic, partition), group_id=group_id)
+        return fetched.offset
+
+    def commit_simply(
+        self, offset: int, topic: str = "t", partition: int = 0, group_id: str = GROUP, **more: Any
+    ) -> Call[OffsetCommitResponse]:
+        """Commit without being a member, as an administrator or a self-assigned consumer does."""
+        offsets = (OffsetToCommit(topic, partition, offset),)
+        return self.ask(OffsetCommit(group_id, NO_MEMBER, None, NO_GENERATION, offsets, **more))
+
+    # --- members ----------------------------------------------------------------------------------------------
+
+    def member(self, name: str, **settings: Any) -> Member:
+        """A client that has asked for nothing yet."""
+        return Member(self, name, **settings)
+
+    def settled(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
+        """Members of a stable group; the first leads. Static ones have their names as instance ids."""
+        members = [self.member(name, instance=name if static else None, **settings) for name in names]
+        for member in members:
+            member.join()
+        self.end_initial_delay(members[0].group_id)
+        self.sync(*members)
+        return members
+
+    def end_initial_delay(self, group_id: str = GROUP) -> None:
+        """Let time pass until the initial delay is over."""
+        while self.coordinator.groups[group_id].state is GroupState.INITIAL_REBALANCE:
+            due = self.coordinator.next_due_ms()
+            assert due is not None, "a group in its initial delay has no timer"
+            self.pass_ms(max(due - self.now_ms, 0))
+
+    def sync(self, *members: Member) -> None:
+        """All of them sync, the leader last, and the group is stable."""
+        for member in sorted(members, key=lambda member: member.leads):
+            member.sync()
+        assert all(member.assignment == part_of(member.id) for member in members)
+        assert self.coordinator.groups[members[0].group_id].state is GroupState.STABLE
+
+    def rebalance(self, *members: Member) -> None:
+        """All of them join, then all of them sync."""
+        calls = [member.join() for member in members]
+        assert all(call.answer.error is Error.NONE for call in calls)
+        self.sync(*members)
+
+    # --- the group --------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        """The group most tests speak of."""
+        return self.coordinator.groups[GROUP]
+
+    @property
+    def state(self) -> GroupState:
+        """Its state."""
+        return self.group.state
+
+    @property
+    def generation(self) -> int:
+        """Its generation."""
+        return self.group.generation_id
+
+    @property
+    def member_ids(self) -> set[str]:
+        """Its members."""
+        return set(self.group.members)
+
+    def snapshot(self) -> object:
+        """Everything that can be seen of every group, to compare before and after."""
+        groups = {
+            group_id: (
+                group.state,
+                group.generation_id,
+                group.leader_id,
+                group.protocol_type,
+                group.protocol_name,
+                sorted(group.pending),
+                sorted((member.member_id, member.group_instance_id or "") for member in group.members.values()),
+                self.coordinator.waiting_for(group_id),
+                self.describe(group_id),
+                self.fetch(group_id=group_id),
+            )
+            for group_id, group in self.coordinator.groups.items()
+        }
+        return groups, self.coordinator.next_due_ms(), len(self.log)
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def rebalances(self, since: int = 0) -> list[tuple[Trigger | None, str | None]]:
+        """The rebalances started since the mark: why, and by whom."""
+        found = []
+        for event in self.events.since(since, Kind.REBALANCE_STARTED):
+            assert isinstance(event.detail, RebalanceStarted)
+            found.append((event.trigger, event.detail.culprit))
+        return found
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def pass_ms(self, duration_ms: int, *, beating: Sequence[Member] = (), every_ms: int = 3_000) -> None:
+        """Let time pass, timers firing at their deadlines; members in `beating` send heartbeats all the while."""
+        until_ms = self.now_ms + duration_ms
+        while beating and self.now_ms + every_ms < until_ms:
+            self._advance(self.now_ms + every_ms)
+            for member in beating:
+                member.heartbeat()
+        self._advance(until_ms)
+
+    def _advance(self, until_ms: int) -> None:
+        for _ in range(_TOO_MANY_TICKS):
+            due = self.coordinator.next_due_ms()
+            if due is None or due > until_ms:
+                self.now_ms = until_ms
+                return
+            self.now_ms = max(self.now_ms, due)
+            self.do(self.coordinator.tick(self.now_ms))
+        raise AssertionError("timers fire without end")
+
+    # --- carrying out effects ---------------------------------------------------------------------------------
+
+    def hold_writes(self) -> None:
+        """From now on writes are under way until `release_writes`."""
+        self._holding = True
+
+    def release_writes(self, error: Error = Error.NONE) -> None:
+        """Held writes come to their end, all with this outcome; later ones are written at once again."""
+        self._holding = False
+        for write in self._writes:
+            write.error = error
+        self.do([])
+
+    def release_writes_one_by_one(self, outcomes: Iterable[Error]) -> None:
+        """Held writes come to their end, each with its own outcome."""
+        self._holding = False
+        for write, error in zip(self._writes, outcomes, strict=True):
+            write.error = error
+        self.do([])
+
+    def fail_next_write(self, error: Error) -> None:
+        """The next write will not succeed."""
+        self._next_errors.append(error)
+
+    def do(self, effects: list[Effect]) -> None:
+        """Carry out effects in order, then report finished writes, then fire timers of no length."""
+        self._to_do.extend(effects)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            self._settle()
+        finally:
+            self._busy = False
+
+    def _settle(self) -> None:
+        for _ in range(_TOO_MANY_TICKS):
+            if self._to_do:
+                self._carry_out(self._to_do.popleft())
+            elif self._writes and self._writes[0].error is not None:
+                write = self._writes.popleft()
+                error = cast(Error, write.error)
+                if error is Error.NONE:
+                    self.log.extend(write.append.records)
+                self._to_do.extend(self.coordinator.written(write.append.write_id, error, self.now_ms))
+            elif (due := self.coordinator.next_due_ms()) is not None and due <= self.now_ms:
+                self._to_do.extend(self.coordinator.tick(self.now_ms))
+            else:
+                return
+        raise AssertionError("effects without end")
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Append():
+                self.appended.append(effect)
+                if self._next_errors:
+                    outcome: Error | None = self._next_errors.popleft()
+                else:
+                    outcome = None if self._holding else Error.NONE
+                self._writes.append(_Write(effect, outcome))
+            case Answer():
+                call = cast("Call[Any]", effect.caller)
+                call.answers.append(effect.response)
+                call.answered_ms = self.now_ms
+                if call.heard is not None:
+                    call.heard(effect.response)
+            case Emit():
+                self.events.all.append(effect.event)
+
+    def next_uuid(self) -> str:
+        """Randomness, as the shell would draw it."""
+        self._uuids += 1
+        return f"uuid-{self._uuids}"

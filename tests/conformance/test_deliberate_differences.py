@@ -1,0 +1,194 @@
+"""Where Kafka is at fault and this coordinator does better on purpose (the end of section 16)."""
+
+import struct
+
+import pytest
+
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupState
+from slackwater.group.messages import JoinGroupResponse, LeaveGroupResponse, LeftMember, Protocol, SyncGroupResponse
+
+from .room import Member, Room, offering, subscription
+
+PR = GroupState.PREPARING_REBALANCE
+CR = GroupState.COMPLETING_REBALANCE
+S = GroupState.STABLE
+
+OVERLONG = struct.pack(">hi", 0, 1_000_000) + b"\x00\x01t"
+OVERLONG_OWNED = subscription("t")[:-10] + struct.pack(">i", 2**31 - 1)
+
+
+def completing(room: Room, *names: str) -> list[Member]:
+    """Members of a generation that waits for its leader's assignment; the first leads."""
+    members = [room.member(name) for name in names]
+    for member in members:
+        member.join()
+    room.end_initial_delay()
+    return members
+
+
+def test_a_leavers_own_parked_sync_is_answered_unknown_member_id(room: Room) -> None:
+    a, b = completing(room, "a", "b")
+    syncing = b.sync()
+    leaving = b.leave()
+
+    assert syncing.answer == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert leaving.answer == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
+    assert room.member_ids == {a.id}
+
+
+def test_a_leaving_leaders_own_parked_sync_is_answered_though_its_write_is_under_way(room: Room) -> None:
+    a, b = completing(room, "a", "b")
+    room.hold_writes()
+    syncing = a.sync()
+    assert syncing.parked
+    a.leave()
+    assert syncing.answer == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    room.release_writes()
+
+    assert len(syncing.answers) == 1
+    assert (room.state, room.member_ids) == (PR, {b.id})
+
+
+def test_a_superseded_parked_join_is_answered_rebalance_in_progress(room: Room) -> None:
+    a, b = room.settled("a", "b")
+    first = a.join()
+    second = a.join()
+
+    assert (first.answer.error, first.answer.generation_id) == (Error.REBALANCE_IN_PROGRESS, -1)
+    assert (first.answer.members, first.answer.protocol_name, first.answer.leader) == ((), None, "")
+    assert second.parked
+    b.join()
+    assert second.answer.error is Error.NONE
+    assert len(first.answers) == 1
+
+
+def test_a_superseded_parked_join_of_a_newcomer_is_answered_too(room: Room) -> None:
+    room.settled("a")
+    b = room.member("b")
+    first = b.join()
+    second = b.join()
+
+    assert first.answer.error is Error.REBALANCE_IN_PROGRESS
+    assert second.parked
+
+
+def test_a_superseded_parked_sync_is_answered_rebalance_in_progress(room: Room) -> None:
+    a, b = completing(room, "a", "b")
+    first = b.sync()
+    second = b.sync()
+
+    assert first.answer == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert second.parked
+    a.sync()
+    assert second.answer == b.synced_answer()
+    assert len(first.answers) == 1
+
+
+def test_a_leader_that_syncs_twice_is_answered_twice(room: Room) -> None:
+    a, b = completing(room, "a", "b")
+    room.hold_writes()
+    following, first, second = b.sync(), a.sync(), a.sync()
+    assert first.answer == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    room.release_writes()
+
+    assert second.answer == a.synced_answer()
+    assert following.answer == b.synced_answer()
+    assert room.state is S
+
+
+def test_a_member_refused_for_size_during_a_rebalance_completes_the_join_phase() -> None:
+    room = Room(group_max_size=2)
+    a, b = room.settled("a", "b")
+    b.leave()
+    c, d = room.member("c"), room.member("d")
+    joining = [c.join(), d.join()]
+    assert all(call.parked for call in joining)
+
+    assert a.join().answer == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
+    assert [call.answer.error for call in joining] == [Error.NONE, Error.NONE]
+    assert (room.state, room.member_ids) == (CR, {c.id, d.id})
+
+
+def test_a_newcomer_refused_for_size_during_a_rebalance_completes_nothing() -> None:
+    room = Room(group_max_size=2)
+    a, b, c = room.member("a"), room.member("b"), room.member("c", two_steps=False)
+    a.join()
+    b.join()
+    room.end_initial_delay()
+    room.sync(a, b)
+    a.join()
+
+    assert c.join().parked
+    assert (room.state, room.member_ids >= {a.id, b.id}) == (PR, True)
+    assert room.member("d", two_steps=False).join().answer == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
+    assert room.state is PR
+
+
+@pytest.mark.parametrize("metadata", [OVERLONG, OVERLONG_OWNED], ids=["topics", "owned partitions"])
+@pytest.mark.parametrize("stage", ["absent", "stable", "preparing", "completing"])
+def test_a_newcomers_subscription_with_an_overlong_array_is_refused_and_the_group_untouched(
+    room: Room, stage: str, metadata: bytes
+) -> None:
+    if stage != "absent":
+        members = completing(room, "a", "b")
+        if stage != "completing":
+            room.sync(*members)
+        if stage == "preparing":
+            members[0].join()
+    before = room.snapshot()
+    x = room.member("x", protocols=(Protocol("range", metadata),))
+
+    assert x.ask_to_join().answer == JoinGroupResponse(Error.INVALID_REQUEST)
+    assert room.snapshot() == before
+
+
+def test_a_members_subscription_with_an_overlong_array_is_refused_and_the_group_untouched(room: Room) -> None:
+    a, b = room.settled("a", "b")
+    before = room.snapshot()
+    b.protocols = (*offering("range"), Protocol("sticky", OVERLONG))
+
+    assert b.join().answer == JoinGroupResponse(Error.INVALID_REQUEST, member_id=b.id)
+    assert room.snapshot() == before
+    assert a.heartbeat() is Error.NONE
+
+
+def test_an_issued_id_with_an_overlong_array_is_refused_and_stays_pending(room: Room) -> None:
+    room.settled("a")
+    b = room.member("b")
+    b.ask_to_join()
+    before = room.snapshot()
+    b.protocols = (Protocol("range", OVERLONG),)
+
+    assert b.ask_to_join().answer == JoinGroupResponse(Error.INVALID_REQUEST, member_id=b.id)
+    assert room.snapshot() == before
+
+
+def test_bytes_of_another_protocol_type_are_nobody_elses_business(room: Room) -> None:
+    a = room.member("a", protocol_type="connect", protocols=(Protocol("default", OVERLONG),))
+    joining = a.join()
+    room.end_initial_delay()
+
+    assert joining.answer.error is Error.NONE
+
+
+@pytest.mark.parametrize("stage", ["absent", "stable", "preparing"])
+def test_a_newcomer_that_names_a_protocol_twice_is_refused_and_the_group_untouched(room: Room, stage: str) -> None:
+    if stage != "absent":
+        a, _ = room.settled("a", "b")
+        if stage == "preparing":
+            a.join()
+    before = room.snapshot()
+    x = room.member("x", protocols=offering("range", "range"))
+
+    assert x.ask_to_join().answer == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
+    assert room.snapshot() == before
+
+
+def test_a_member_that_names_a_protocol_twice_is_refused_and_the_group_untouched(room: Room) -> None:
+    _, b = room.settled("a", "b")
+    before = room.snapshot()
+    b.protocols = offering("range", "sticky", "range")
+
+    assert b.join().answer == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL, member_id=b.id)
+    assert room.snapshot() == before

@@ -1,0 +1,251 @@
+"""KIP-134, the initial delay, as the catalogue corrects it (JG-34 … JG-37)."""
+
+import pytest
+
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupState, Kind, RebalanceStarted, Trigger
+from slackwater.group.messages import JoinGroupResponse
+
+from .room import GROUP, SESSION_MS, Call, Room, offering
+
+DELAY_MS = 3_000
+E = GroupState.EMPTY
+IR = GroupState.INITIAL_REBALANCE
+PR = GroupState.PREPARING_REBALANCE
+CR = GroupState.COMPLETING_REBALANCE
+
+
+def arriving(room: Room, *arrivals_ms: int, **settings: int) -> tuple[int, list[Call[JoinGroupResponse]]]:
+    """Newcomers at these moments after the first; how long the initial delay lasted, and their joins."""
+    started_ms, joining = room.now_ms, []
+    for number, arrival_ms in enumerate(arrivals_ms):
+        room.pass_ms(started_ms + arrival_ms - room.now_ms)
+        assert number == 0 or room.state is IR, f"the delay was over before {arrival_ms} ms"
+        joining.append(room.member(f"m{number}", two_steps=False, **settings).join())
+    room.end_initial_delay()
+    return room.now_ms - started_ms, joining
+
+
+@pytest.mark.proves("JG-34", "JG-36")
+def test_kip_134_one_member_waits_for_the_delay_once(room: Room) -> None:
+    lasted_ms, joining = arriving(room, 0)
+
+    assert lasted_ms == DELAY_MS
+    assert (room.state, room.generation) == (CR, 1)
+    assert joining[0].answer.error is Error.NONE
+
+
+@pytest.mark.proves("JG-34", "JG-35")
+@pytest.mark.parametrize(
+    ("arrivals_ms", "rebalance_timeout_ms", "lasts_ms"),
+    [
+        ((0, 1_000), 60_000, 6_000),
+        ((0, 2_999), 60_000, 6_000),
+        ((0, 1_000, 2_000), 60_000, 6_000),
+        ((0, 2_000, 5_000), 60_000, 9_000),
+        ((0, 1_000), 4_000, 4_000),
+        ((0, 1_000, 3_500), 7_500, 7_500),
+        ((0, 1_000), 3_000, 3_000),
+        ((0, 1_000), 2_000, 3_000),
+    ],
+    ids=[
+        "one more joins, one more delay",
+        "at the last moment",
+        "two in one delay count once",
+        "one in each delay",
+        "never past the rebalance timeout",
+        "the last delay is what remains",
+        "nothing remains",
+        "the delay is longer than the rebalance timeout",
+    ],
+)
+def test_kip_134_a_newcomer_extends_the_delay_while_time_remains(
+    room: Room, arrivals_ms: tuple[int, ...], rebalance_timeout_ms: int, lasts_ms: int
+) -> None:
+    lasted_ms, joining = arriving(room, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+
+    assert lasted_ms == lasts_ms
+    assert {call.answer.generation_id for call in joining} == {1}
+    assert room.state is CR
+
+
+@pytest.mark.proves("JG-35")
+@pytest.mark.parametrize("rebalance_timeout_ms", [10_000, 12_000, 12_500])
+def test_kip_134_a_stream_of_joiners_is_cut_off_at_the_first_joiners_rebalance_timeout(
+    room: Room, rebalance_timeout_ms: int
+) -> None:
+    arrivals_ms = range(0, rebalance_timeout_ms, 500)
+    lasted_ms, joining = arriving(room, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+
+    assert lasted_ms == rebalance_timeout_ms
+    assert len(room.group.members) == len(joining) == len(arrivals_ms)
+    assert {call.answer.generation_id for call in joining} == {1}
+
+
+@pytest.mark.proves("JG-34")
+def test_kip_134_only_the_first_joiners_rebalance_timeout_bounds_the_delay(room: Room) -> None:
+    started_ms = room.now_ms
+    room.member("a", rebalance_timeout_ms=5_000).join()
+    room.member("b", rebalance_timeout_ms=600_000).join()
+    room.end_initial_delay()
+
+    assert room.now_ms - started_ms == 5_000
+
+
+@pytest.mark.proves("JG-34")
+def test_kip_134_with_a_delay_of_0_the_first_member_does_not_wait() -> None:
+    room = Room(group_initial_rebalance_delay_ms=0)
+    a = room.member("a")
+
+    assert a.join().answer == a.joined_answer(generation=1, leader=a.id, members=[a])
+    assert room.state is CR
+
+
+@pytest.mark.proves("JG-34", "JG-35")
+def test_kip_134_a_delay_above_the_rebalance_timeout_is_not_extended() -> None:
+    room = Room(group_initial_rebalance_delay_ms=20_000)
+    lasted_ms, _ = arriving(room, 0, 1_000, 19_999, rebalance_timeout_ms=15_000)
+
+    assert lasted_ms == 20_000
+
+
+@pytest.mark.proves("JG-36", "ST-05")
+def test_kip_134_a_group_emptied_and_filled_again_is_delayed_again_and_counts_joiners(room: Room) -> None:
+    a, b = room.settled("a", "b")
+    b.leave()
+    a.leave()
+    assert (room.state, room.generation) == (E, 2)
+    lasted_ms, joining = arriving(room, 0, 1_000)
+
+    assert lasted_ms == 2 * DELAY_MS
+    assert {call.answer.generation_id for call in joining} == {3}
+
+
+@pytest.mark.proves("JG-36")
+def test_kip_134_a_first_joiner_that_asks_again_extends_nothing(room: Room) -> None:
+    a = room.member("a")
+    a.join()
+    started_ms = room.now_ms
+    room.pass_ms(1_000)
+    joined_again = room.member("a")
+    joined_again.id = a.id
+    joined_again.join()
+    room.end_initial_delay()
+
+    assert room.now_ms - started_ms == DELAY_MS
+
+
+@pytest.mark.proves("JG-37", "JG-28")
+def test_kip_134_full_attendance_does_not_end_the_delay_early(room: Room) -> None:
+    joining = [room.member("a").join(), room.member("b").join()]
+    room.pass_ms(DELAY_MS - 1)
+
+    assert [call.parked for call in joining] == [True, True]
+    assert room.state is IR
+
+
+@pytest.mark.proves("JG-37", "JG-10")
+def test_kip_134_a_pending_id_that_expires_ends_the_delay_early() -> None:
+    room = Room(group_initial_rebalance_delay_ms=20_000)
+    silent = room.member("silent", session_timeout_ms=6_000)
+    silent.ask_to_join()
+    joining = room.member("a").join()
+    room.pass_ms(5_999)
+    assert joining.parked
+    room.pass_ms(1)
+
+    assert joining.answer.error is Error.NONE
+    assert (room.state, room.generation) == (CR, 1)
+
+
+@pytest.mark.proves("JG-37", "LG-07")
+def test_kip_134_a_pending_id_that_leaves_does_not_end_the_delay() -> None:
+    room = Room(group_initial_rebalance_delay_ms=20_000)
+    pending = room.member("pending")
+    pending.ask_to_join()
+    joining = room.member("a").join()
+    pending.leave()
+
+    assert joining.parked
+    assert (room.state, dict(room.group.pending)) == (IR, {})
+
+
+@pytest.mark.proves("JG-37", "JG-11")
+def test_kip_134_the_delay_does_not_wait_for_a_pending_id(room: Room) -> None:
+    pending = room.member("pending")
+    pending.ask_to_join()
+    joining = room.member("a").join()
+    room.pass_ms(DELAY_MS)
+
+    assert joining.answer.error is Error.NONE
+    assert set(room.group.pending) == {pending.id}
+
+
+@pytest.mark.proves("LG-09")
+def test_kip_134_a_member_leaving_does_not_end_the_delay(room: Room) -> None:
+    a, b = room.member("a"), room.member("b")
+    joining = [a.join(), b.join()]
+    b.leave()
+
+    assert joining[0].parked
+    assert joining[1].answer == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert room.state is IR
+
+
+@pytest.mark.proves("LG-09", "ST-08")
+def test_kip_134_a_group_whose_only_joiner_left_is_empty_when_the_delay_ends(room: Room) -> None:
+    a = room.member("a")
+    a.join()
+    a.leave()
+    room.pass_ms(DELAY_MS)
+
+    assert (room.state, room.generation, room.member_ids) == (E, 1, set())
+
+
+def test_kip_134_the_sub_state_is_named_in_state_and_events_and_is_preparing_rebalance_to_everyone_else(
+    room: Room,
+) -> None:
+    a = room.member("a")
+    a.join()
+
+    assert room.state is IR
+    (started,) = room.events.of(Kind.REBALANCE_STARTED)
+    assert (started.trigger, started.state_before, started.state_after) == (Trigger.MEMBER_JOIN, E, IR)
+    assert isinstance(started.detail, RebalanceStarted)
+    assert started.detail.initial_delay
+    assert room.describe().state == "PreparingRebalance"
+    assert [group.state for group in room.listed()] == ["PreparingRebalance"]
+    assert [group.group_id for group in room.listed("preparingrebalance")] == [GROUP]
+    assert room.listed("InitialRebalance") == []
+
+
+def test_kip_134_a_rebalance_of_a_group_with_members_is_never_delayed(room: Room) -> None:
+    (a,) = room.settled("a")
+    b = room.member("b")
+    joining = b.join()
+    assert room.state is PR
+    a.join()
+
+    assert joining.answered_ms == room.now_ms
+    assert room.state is CR
+    assert room.events.moves()[-2:] == [(GroupState.STABLE, PR), (PR, CR)]
+
+
+def test_kip_134_a_heartbeat_during_the_delay_is_refused_by_generation_or_told_to_rejoin(room: Room) -> None:
+    a = room.member("a")
+    a.join()
+    assert a.heartbeat() is Error.ILLEGAL_GENERATION
+    a.generation = 0
+
+    assert a.heartbeat() is Error.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.proves("JG-24", "JG-37")
+def test_kip_134_sessions_do_not_run_out_during_the_delay() -> None:
+    room = Room(group_initial_rebalance_delay_ms=30_000)
+    a = room.member("a", protocols=offering("range"))
+    joining = a.join()
+    room.pass_ms(2 * SESSION_MS)
+
+    assert joining.parked
+    assert room.member_ids == {a.id}

@@ -1,0 +1,359 @@
+"""Leading, watching, subscribing: CL-25 … CL-30."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from slackwater.group.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    RangeAssignor,
+    RebalanceProtocol,
+    StickyAssignor,
+    TopicInfo,
+)
+from slackwater.group.assignors.consumer_protocol import Assignment, decode_assignment
+from slackwater.group.errors import Error, PeerError, UsageError
+from slackwater.group.events import Kind, Trigger
+from slackwater.group.member import AssignorFailed, Callback, MemberConfig
+from slackwater.group.messages import (
+    HeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+from .member_bench import COOPERATIVE, Bench, asks_for, tps
+
+OTHER = JoinedMember("m2", None, asks_for("t"))
+
+
+class Foreign(Assignor):
+    """An assignor of somebody's own, that gives what it is told to give."""
+
+    name = "foreign"
+    protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    def __init__(self, gives: Mapping[str, str] | Exception) -> None:
+        self.gives = gives
+
+    def assign(
+        self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
+    ) -> dict[str, Assignment]:
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return {member_id: Assignment(tps(partitions)) for member_id, partitions in self.gives.items()}
+
+
+def parts(member: Bench) -> dict[str, tuple[Any, ...]]:
+    """What the leader gives in the SyncGroup that is out."""
+    return {who: tuple(decode_assignment(part).partitions) for who, part in member.sent(SyncGroup).assignments}
+
+
+def leading(*others: JoinedMember, **settings: Any) -> Bench:
+    """A member that leads generation 1 and has its own part."""
+    member = Bench(**settings).find().lead(1, *others)
+    return member.sync_ok("t-0").poll()
+
+
+# --- the protocol ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-25")
+@pytest.mark.parametrize(
+    ("assignors", "protocol"),
+    [
+        ((CooperativeStickyAssignor(), RangeAssignor()), RebalanceProtocol.EAGER),
+        ((RangeAssignor(), CooperativeStickyAssignor()), RebalanceProtocol.EAGER),
+        ((CooperativeStickyAssignor(),), RebalanceProtocol.COOPERATIVE),
+        ((RangeAssignor(), StickyAssignor()), RebalanceProtocol.EAGER),
+    ],
+)
+def test_the_protocol_is_the_highest_that_all_assignors_know(
+    assignors: tuple[Assignor, ...], protocol: RebalanceProtocol
+) -> None:
+    assert MemberConfig(group_id="g", client_id="c", assignors=assignors).protocol is protocol
+
+
+@pytest.mark.proves("CL-25")
+def test_by_default_a_member_offers_range_and_cooperative_sticky_and_is_eager() -> None:
+    config = MemberConfig(group_id="g", client_id="c")
+    assert [assignor.name for assignor in config.assignors] == ["range", "cooperative-sticky"]
+    assert config.protocol is RebalanceProtocol.EAGER
+
+
+@pytest.mark.proves("CL-25")
+@pytest.mark.parametrize("assignors", [(RangeAssignor(), Foreign({})), ()])
+def test_assignors_without_a_common_protocol_are_refused(assignors: tuple[Assignor, ...]) -> None:
+    with pytest.raises(UsageError, match="has no rebalance protocol in common"):
+        MemberConfig(group_id="g", client_id="c", assignors=assignors)
+
+
+# --- the leader ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-26")
+def test_the_leader_assigns_for_everybody() -> None:
+    member = Bench().find().lead(1, OTHER)
+    assert parts(member) == {"m1": tps("t-0 t-1"), "m2": tps("t-2 t-3")}
+    assert member.machine.is_leader
+
+
+@pytest.mark.proves("CL-26")
+def test_the_leader_fetches_metadata_of_topics_that_only_others_want_before_it_assigns() -> None:
+    member = Bench(cluster={"t": 4}).find()
+    member.cluster = None
+    member.lead(1, JoinedMember("m2", None, asks_for("u")))
+    assert not member.sends(SyncGroup)
+    assert member.refreshes[-1].topics == ("t", "u")
+    member.pass_ms(30_000).tick()
+    assert member.refreshes[-1].topics == ("t", "u"), "asked again, should the first have been lost"
+    member.do(member.machine.metadata({"t": TopicInfo(4), "u": TopicInfo(1)}, member.now_ms))
+    assert parts(member) == {"m1": tps("t-0 t-1 t-2 t-3"), "m2": tps("u-0")}
+
+
+@pytest.mark.proves("CL-26")
+@pytest.mark.parametrize("grown", [{"t": 5, "u": 2}, {"t": 4, "u": 3}, {"u": 2}])
+def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int]) -> None:
+    member = leading(JoinedMember("m2", None, asks_for("u")))
+    assert not member.needs_rejoin()
+    member.do(member.machine.metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
+    assert member.needs_rejoin()
+    assert not member.sends(JoinGroup)
+    member.poll()
+    assert member.sent(JoinGroup).reason == "cached metadata has changed"
+    assert member.told_of(Kind.JOIN_REQUESTED)[-1].trigger is Trigger.PARTITIONS_ADDED
+
+
+@pytest.mark.proves("CL-26")
+def test_a_topic_that_nobody_wants_concerns_nobody() -> None:
+    member = leading(OTHER)
+    member.do(member.machine.metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
+    assert not member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-26")
+def test_a_follower_does_not_watch() -> None:
+    member = Bench().settle("t-0")
+    member.do(member.machine.metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
+    assert not member.needs_rejoin()
+
+
+@pytest.mark.proves("CL-26")
+def test_who_no_longer_leads_no_longer_watches() -> None:
+    member = leading(OTHER)
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2, leader="m2").sync_ok("t-0").poll()
+    assert not member.machine.is_leader
+    member.do(member.machine.metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
+    assert not member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-26")
+@pytest.mark.parametrize(("rack", "rejoins"), [("r1", True), (None, False)])
+def test_racks_are_watched_only_by_a_client_that_has_one(rack: str | None, rejoins: bool) -> None:
+    member = Bench(client_rack=rack)
+    member.cluster = {"t": TopicInfo(1, (frozenset({"r1"}),))}
+    member.do(member.machine.metadata(member.cluster, member.now_ms)).find().lead(1).sync_ok("t-0").poll()
+    member.do(member.machine.metadata({"t": TopicInfo(1, (frozenset({"r2"}),))}, member.now_ms))
+    assert member.needs_rejoin() is rejoins
+
+
+@pytest.mark.proves("CL-26")
+def test_metadata_that_changed_while_assigning_causes_one_more_rebalance() -> None:
+    member = Bench().find().lead(1)
+    member.do(member.machine.metadata({"t": TopicInfo(5)}, member.now_ms))
+    member.sync_ok("t-0 t-1 t-2 t-3").poll()
+    assert (Callback.ASSIGNED, tps("t-0 t-1 t-2 t-3")) in member.heard()
+    assert member.sent(JoinGroup).reason == "cached metadata has changed"
+
+
+@pytest.mark.proves("CL-26")
+def test_a_member_with_bytes_that_are_no_subscription_is_named() -> None:
+    member = Bench().find().lead(1, JoinedMember("m2", None, b"\x00")).poll()
+    (raised,) = member.raised
+    assert isinstance(raised, PeerError)
+    assert "m2" in str(raised)
+    assert not member.sends(SyncGroup)
+
+
+@pytest.mark.proves("CL-26")
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
+    member = Bench().find()
+    send = member.send_of(JoinGroup)
+    response: Any = {"member_id": "m1", "generation_id": 1, "protocol_name": "odd", "leader": "m1" if leads else "m0"}
+    member.do(member.machine.answered(send.request_id, JoinGroupResponse(Error.NONE, **response), member.now_ms))
+    if not leads:
+        member.sync_ok("t-0")
+    member.poll()
+    assert "Coordinator selected invalid assignment protocol: odd" in str(member.raised[0])
+
+
+@pytest.mark.proves("CL-26")
+def test_bytes_that_are_no_assignment_are_raised() -> None:
+    member = Bench().find().join_ok(1).answer(SyncGroupResponse(Error.NONE, assignment=b"\x00\x00\x01")).poll()
+    (raised,) = member.raised
+    assert isinstance(raised, PeerError)
+    assert member.owned() == ()
+
+
+@pytest.mark.proves("CL-26")
+def test_a_coordinator_lost_while_metadata_is_fetched_costs_the_round() -> None:
+    member = Bench(cluster={"t": 4}).find()
+    member.cluster = None
+    member.lead(1, JoinedMember("m2", None, asks_for("u")))
+    member.beat(Error.NOT_COORDINATOR)
+    member.do(member.machine.metadata({"t": TopicInfo(4)}, member.now_ms))
+    assert not member.sends(SyncGroup)
+    assert member.needs_rejoin()
+
+
+@pytest.mark.proves("CL-26")
+def test_a_generation_lost_while_metadata_is_fetched_costs_the_round() -> None:
+    member = Bench(cluster={"t": 4}).find()
+    member.cluster = None
+    member.lead(1, JoinedMember("m2", None, asks_for("u")))
+    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
+    member.do(member.machine.metadata({"t": TopicInfo(4)}, member.now_ms)).poll()
+    assert member.sent(JoinGroup).member_id == ""
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-27")
+def test_a_changed_subscription_rejoins_at_the_next_poll() -> None:
+    member = Bench().settle("t-0")
+    member.do(member.machine.subscribe(["t", "u"], member.now_ms))
+    assert member.needs_rejoin()
+    assert not member.sends(JoinGroup)
+    member.poll()
+    assert member.sent(JoinGroup).reason == "subscription has changed"
+    assert member.claims().topics == ("t", "u")
+    event = member.told_of(Kind.JOIN_REQUESTED)[-1]
+    assert event.trigger is Trigger.SUBSCRIPTION_CHANGE
+    assert "subscription has changed from [t] at the beginning of the rebalance to [t, u]" in str(event.detail)
+
+
+@pytest.mark.proves("CL-27")
+def test_the_same_subscription_again_changes_nothing() -> None:
+    member = Bench().settle("t-0")
+    member.do(member.machine.subscribe(["t"], member.now_ms)).poll()
+    assert not member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-28")
+def test_a_pattern_is_matched_against_fresh_metadata_before_every_join() -> None:
+    member = Bench(pattern="t.*", cluster={"t": 1, "t2": 1, "u": 1})
+    assert member.refreshes[-1].topics is None
+    member.find()
+    assert member.claims().topics == ("t", "t2")
+    member.join_ok(1).sync_ok("t-0").poll()
+    assert member.cluster is not None
+    cluster, member.cluster = member.cluster, None
+    asked = len(member.refreshes)
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll().poll()
+    assert len(member.refreshes) == asked + 1
+    assert not member.sends(JoinGroup), "not before the metadata is there"
+    member.do(member.machine.metadata(cluster | {"t3": TopicInfo(1)}, member.now_ms)).poll()
+    assert member.claims().topics == ("t", "t2", "t3")
+
+
+@pytest.mark.proves("CL-28")
+def test_a_topic_that_comes_to_match_rejoins() -> None:
+    member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0")
+    assert member.cluster is not None
+    member.cluster["t2"] = TopicInfo(1)
+    member.do(member.machine.metadata(member.cluster, member.now_ms)).poll()
+    assert member.sent(JoinGroup).reason == "subscription has changed"
+    assert member.told_of(Kind.JOIN_REQUESTED)[-1].trigger is Trigger.PATTERN_MATCHED
+
+
+@pytest.mark.proves("CL-28")
+def test_topics_that_the_leader_saw_first_are_adopted_when_they_match() -> None:
+    member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0 t9-0")
+    assert member.owned() == tps("t-0 t9-0")
+    assert member.machine.subscription == {"t", "t9"}
+    assert not member.poll().sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-28", "CL-24")
+def test_topics_that_do_not_match_are_not_adopted() -> None:
+    member = Bench(pattern="t.*", cluster={"t": 1}).find().join_ok(1).sync_ok("t-0 u-0").poll()
+    assert member.owned() == ()
+    member.poll()
+    assert member.sent(JoinGroup).reason == "received assignment does not match the current subscription"
+
+
+@pytest.mark.proves("CL-28")
+@pytest.mark.parametrize(("exclude", "topics"), [(True, ("t",)), (False, ("__consumer_offsets", "t"))])
+def test_internal_topics_match_only_on_demand(exclude: bool, topics: tuple[str, ...]) -> None:
+    cluster = {"t": 1, "__consumer_offsets": 50}
+    member = Bench(pattern=".*", cluster=cluster, exclude_internal_topics=exclude).find()
+    assert member.claims().topics == topics
+
+
+# --- foreign assignors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-29")
+def test_a_foreign_cooperative_assignor_may_not_hand_over_what_is_still_owned() -> None:
+    member = Bench(assignors=(Foreign({"m1": "t-1", "m2": "t-0"}),)).find()
+    owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1", generation_id=1))
+    member.join_ok(2, leader="m1", members=(owner, OTHER)).poll()
+    (raised,) = member.raised
+    assert isinstance(raised, AssignorFailed)
+    assert "violates its requirements: foreign reassigned t-0" in str(raised)
+    assert not member.sends(SyncGroup)
+
+
+@pytest.mark.proves("CL-29")
+def test_a_foreign_cooperative_assignor_may_take_away_first() -> None:
+    member = Bench(assignors=(Foreign({"m1": "t-1", "m2": "v-0"}),)).find()
+    owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1", generation_id=1))
+    member.join_ok(2, leader="m1", members=(owner, OTHER))
+    assert parts(member) == {"m1": tps("t-1"), "m2": tps("v-0")}
+    assert member.machine.metadata_topics == frozenset({"t", "v"}), "topics it gave without being asked are watched too"
+
+
+@pytest.mark.proves("CL-29")
+def test_the_check_is_skipped_for_our_own_cooperative_assignor() -> None:
+    member = Bench(assignors=COOPERATIVE).find()
+    owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1 t-2 t-3", generation_id=1))
+    claimant = JoinedMember("m2", None, asks_for("t", owned="t-0", generation_id=2))
+    member.join_ok(3, leader="m1", members=(owner, claimant))
+    assert not member.poll().raised
+    assert tps("t-0")[0] in parts(member)["m2"], "the newer claim wins"
+
+
+@pytest.mark.proves("CL-29")
+def test_an_assignor_that_throws_is_raised() -> None:
+    member = Bench(assignors=(Foreign(ValueError("odd")),)).find().lead(1).poll()
+    assert isinstance(member.raised[0], AssignorFailed)
+    assert "foreign threw ValueError('odd')" in str(member.raised[0])
+
+
+# --- skipping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-30")
+def test_a_returning_static_leader_that_is_told_to_skip_assigns_nothing_and_keeps_watching() -> None:
+    member = Bench(group_instance_id="i1").find().lead(7, OTHER, skip_assignment=True)
+    assert member.sent(SyncGroup).assignments == ()
+    member.sync_ok("t-0 t-1").poll()
+    assert member.owned() == tps("t-0 t-1")
+    member.do(member.machine.metadata({"t": TopicInfo(9)}, member.now_ms))
+    assert member.needs_rejoin()
+
+
+@pytest.mark.proves("CL-26")
+def test_what_sticky_members_remember_goes_along_although_an_eager_member_owns_nothing_then() -> None:
+    member = Bench(assignors=(StickyAssignor(),)).settle("t-0 t-1")
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    claims = member.claims()
+    assert len(claims.owned_partitions) == 0
+    assert claims.user_data == StickyAssignor().user_data(tps("t-0 t-1"), 1)

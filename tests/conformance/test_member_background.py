@@ -1,0 +1,238 @@
+"""A member that joins in the background and hands work in progress over, beside what CL-01 … CL-41 ask of it."""
+
+import pytest
+
+from slackwater.group.errors import Error
+from slackwater.group.events import Kind
+from slackwater.group.member import Callback, Driver, MemberState
+from slackwater.group.messages import (
+    CommittedPartition,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetCommitResponse,
+    SyncGroup,
+)
+
+from .member_bench import COOPERATIVE, EAGER, NODE, Bench, at, tps
+
+REVOKED, ASSIGNED, LOST = Callback
+
+
+def background(partitions: str = "t-0 t-1", **settings: object) -> Bench:
+    """A settled background member, cooperative unless told otherwise."""
+    defaults: dict[str, object] = {"driver": Driver.BACKGROUND, "assignors": COOPERATIVE}
+    member = Bench(**(defaults | settings))  # type: ignore[arg-type]
+    member.answer(NODE).join_ok(1).sync_ok(partitions)
+    assert member.heard() == [(ASSIGNED, tps(partitions))]
+    assert member.state is MemberState.STABLE
+    return member
+
+
+# --- without the application -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-01", "CL-08")
+def test_a_background_member_joins_without_a_poll_and_rejoins_as_soon_as_it_hears_of_a_rebalance() -> None:
+    member = background()
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert member.sent(JoinGroup).reason == "group is already rebalancing"
+
+
+@pytest.mark.proves("CL-16")
+def test_a_background_member_asks_the_group_to_wait_a_minute_at_most() -> None:
+    member = background().beat(Error.REBALANCE_IN_PROGRESS)
+    assert member.sent(JoinGroup).rebalance_timeout_ms == 60_000
+    assert member.send_of(JoinGroup).timeout_ms == 65_000
+
+
+@pytest.mark.proves("CL-06")
+def test_a_background_member_has_no_poll_timer() -> None:
+    member = background(max_poll_interval_ms=10_000)
+    for _ in range(200):
+        member.beat()
+    assert member.state is MemberState.STABLE
+    assert not member.told_of(Kind.POLL_OVERRUN)
+
+
+@pytest.mark.proves("CL-12")
+def test_a_background_member_waits_out_its_backoffs_by_ticks() -> None:
+    member = background().beat(Error.REBALANCE_IN_PROGRESS)
+    member.answer(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    assert member.machine.next_due_ms() == member.now_ms + 100
+    member.pass_ms(100).tick()
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-13")
+def test_a_background_member_stands_still_after_a_fatal_answer_until_it_subscribes_anew() -> None:
+    member = background().beat(Error.REBALANCE_IN_PROGRESS).answer(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
+    assert len(member.raised) == 1
+    member.pass_ms(60_000).tick().poll()
+    assert not member.sends(JoinGroup)
+    assert not member.sends(Heartbeat)
+    assert member.machine.next_due_ms() is None
+    member.do(member.machine.subscribe(["t"], member.now_ms))
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-37")
+def test_a_background_member_auto_commits_by_ticks() -> None:
+    member = background(enable_auto_commit=True)
+    member.machine.consumed(at("t-0"))
+    member.pass_ms(5_000).tick()
+    assert member.sends(OffsetCommit)
+
+
+# --- cooperative hand-over -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-23")
+def test_a_held_partition_that_is_taken_away_stays_and_nobody_waits() -> None:
+    member = background("t-0 t-1 t-2")
+    member.machine.hold(tps("t-0 t-1"))
+    member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
+    assert member.heard() == [(REVOKED, tps("t-2")), (ASSIGNED, ())]
+    assert member.owned() == tps("t-0 t-1")
+    assert member.machine.leaving == frozenset(tps("t-0"))
+    assert member.machine.fetchable == frozenset(tps("t-1"))
+    assert member.claims().owned_partitions == tps("t-0 t-1"), "claimed, so that it is withheld from its new owner"
+    member.join_ok(3).sync_ok("t-1")
+    assert member.heard() == [(ASSIGNED, ())]
+    assert member.state is MemberState.STABLE
+    assert not member.needs_rejoin(), "the group is stable while the work goes on"
+    assert member.machine.next_due_ms() == member.now_ms + 3_000
+
+
+@pytest.mark.proves("CL-23")
+def test_a_released_partition_is_revoked_and_given_up_in_a_rejoin() -> None:
+    member = background("t-0 t-1")
+    member.machine.hold(tps("t-0"))
+    member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
+    assert not member.sends(JoinGroup)
+    member.heard()
+    member.do(member.machine.release(tps("t-0"), member.now_ms))
+    assert member.heard() == [(REVOKED, tps("t-0"))]
+    assert member.owned() == tps("t-1")
+    request = member.sent(JoinGroup)
+    assert request.reason == "need to revoke partitions and re-join"
+    assert member.claims().owned_partitions == tps("t-1")
+
+
+@pytest.mark.proves("CL-23")
+def test_a_held_partition_that_is_given_back_stays_for_good() -> None:
+    member = background("t-0 t-1")
+    member.machine.hold(tps("t-0"))
+    member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
+    member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(3).sync_ok("t-0 t-1")
+    assert member.machine.leaving == frozenset()
+    member.do(member.machine.release(tps("t-0"), member.now_ms))
+    assert not member.sends(JoinGroup)
+    assert member.owned() == tps("t-0 t-1")
+
+
+@pytest.mark.proves("CL-23")
+def test_a_partition_released_while_a_rebalance_runs_goes_with_its_end() -> None:
+    member = background("t-0 t-1")
+    member.machine.hold(tps("t-0"))
+    member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    member.heard()
+    member.do(member.machine.release(tps("t-0"), member.now_ms))
+    assert not member.heard()
+    member.join_ok(3).sync_ok("t-1")
+    assert member.heard() == [(REVOKED, tps("t-0")), (ASSIGNED, ())]
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-22")
+def test_held_partitions_are_lost_with_the_generation_all_the_same() -> None:
+    member = background("t-0 t-1", enable_auto_commit=True)
+    member.machine.hold(tps("t-0"))
+    member.machine.consumed(at("t-0"))
+    member.beat(Error.UNKNOWN_MEMBER_ID)
+    assert member.heard() == [(LOST, tps("t-0 t-1"))]
+    assert member.owned() == ()
+    assert not member.ever_sent(OffsetCommit)
+    assert member.sends(JoinGroup), "nobody waits for work that no longer counts"
+    assert member.do(member.machine.release(tps("t-0"), member.now_ms)).owned() == ()
+
+
+@pytest.mark.proves("CL-32")
+def test_closing_does_not_wait_for_work_in_progress() -> None:
+    member = background("t-0")
+    member.machine.hold(tps("t-0"))
+    member.do(member.machine.close(member.now_ms))
+    assert member.heard() == [(REVOKED, tps("t-0"))]
+    assert member.sends(LeaveGroup)
+
+
+@pytest.mark.proves("CL-21")
+def test_a_topic_no_longer_wanted_is_waited_for_because_no_claim_would_protect_it() -> None:
+    member = Bench(topics=("t", "u"), driver=Driver.BACKGROUND, assignors=COOPERATIVE)
+    member.answer(NODE).join_ok(1).sync_ok("t-0 u-0")
+    member.heard()
+    member.machine.hold(tps("t-0 u-0"))
+    member.do(member.machine.subscribe(["t"], member.now_ms))
+    assert not member.heard()
+    assert not member.sends(JoinGroup)
+    member.do(member.machine.release(tps("u-0"), member.now_ms))
+    assert member.heard() == [(REVOKED, tps("u-0"))]
+    assert member.claims().owned_partitions == tps("t-0")
+
+
+# --- eager hand-over -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-19")
+def test_an_eager_background_member_keeps_the_group_waiting_for_its_work_and_says_so() -> None:
+    member = background(assignors=EAGER)
+    assert member.machine.notice is not None
+    assert "the whole group waits" in member.machine.notice
+    assert "54 s" in member.machine.notice
+    member.machine.hold(tps("t-0"))
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert not member.heard()
+    assert not member.sends(JoinGroup)
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert not member.sends(JoinGroup)
+    member.do(member.machine.release(tps("t-0"), member.now_ms))
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-19")
+def test_an_eager_background_member_joins_before_the_group_gives_it_up() -> None:
+    member = background(assignors=EAGER)
+    member.machine.hold(tps("t-0"))
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    started_ms = member.now_ms
+    while not member.sends(JoinGroup):
+        due_ms = member.machine.next_due_ms()
+        assert due_ms is not None
+        member.pass_ms(due_ms - member.now_ms).tick()
+        if member.sends(Heartbeat):
+            member.answer(HeartbeatResponse(Error.REBALANCE_IN_PROGRESS))
+    assert member.now_ms - started_ms == 54_000
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+
+
+@pytest.mark.proves("CL-19")
+def test_a_cooperative_member_costs_nobody_anything() -> None:
+    assert background().machine.notice is None
+    assert Bench().machine.notice is None
+
+
+@pytest.mark.proves("CL-37")
+def test_a_background_member_commits_before_it_revokes() -> None:
+    member = background(assignors=EAGER, enable_auto_commit=True)
+    member.machine.consumed(at("t-0"))
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert not member.heard()
+    member.answer(OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),)))
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert member.sends(JoinGroup)
+    assert not member.sends(SyncGroup)

@@ -1,0 +1,465 @@
+"""Committing and looking up offsets: CL-33 … CL-39."""
+
+import pytest
+
+from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.events import Kind, Refusal
+from slackwater.group.member import (
+    CommitDone,
+    CommitFailed,
+    FencedInstanceId,
+    MemberState,
+    OffsetAndMetadata,
+    OffsetsFetched,
+    OperationTimedOut,
+    RebalanceInProgress,
+    RetriableCommitFailed,
+)
+from slackwater.group.messages import (
+    CommittedPartition,
+    FetchedGroup,
+    FetchedOffset,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    HeartbeatResponse,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+)
+
+from .member_bench import COOPERATIVE, NODE, Bench, at, tps
+
+PASSING = [Error.COORDINATOR_LOAD_IN_PROGRESS, Error.UNKNOWN_TOPIC_OR_PARTITION]
+ELSEWHERE = [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT]
+
+
+def said(*errors: Error) -> OffsetCommitResponse:
+    """An answer to a commit of t-0, t-1, …"""
+    answers = errors or (Error.NONE,)
+    return OffsetCommitResponse(tuple(CommittedPartition("t", n, error) for n, error in enumerate(answers)))
+
+
+def commit(
+    member: Bench, partitions: str = "t-0", commit_id: int = 1, *, sync: bool = False, offset: int = 10
+) -> Bench:
+    """Commit."""
+    machine = member.machine
+    return member.do(machine.commit(at(partitions, offset), member.now_ms, commit_id=commit_id, sync=sync))
+
+
+def done(member: Bench) -> list[tuple[int, type[BaseException] | None]]:
+    """The commits that ended, in order."""
+    return [(one.commit_id, None if one.error is None else type(one.error)) for one in member.commits]
+
+
+# --- who may commit --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-33")
+def test_a_member_that_is_not_in_the_group_may_not_commit() -> None:
+    member = commit(Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID))
+    assert done(member) == [(1, CommitFailed)]
+    assert not member.ever_sent(OffsetCommit)
+
+
+@pytest.mark.proves("CL-33")
+def test_a_member_in_the_middle_of_a_rebalance_may_try_again_later() -> None:
+    preparing = Bench(assignors=COOPERATIVE).settle("t-0").beat(Error.REBALANCE_IN_PROGRESS).poll()
+    completing = Bench().find().join_ok(1)
+    for member in (preparing, completing):
+        assert done(commit(member)) == [(1, RebalanceInProgress)]
+        assert not member.ever_sent(OffsetCommit)
+
+
+@pytest.mark.proves("CL-33")
+def test_a_stable_member_commits_in_its_generation_even_when_a_rejoin_is_due() -> None:
+    member = commit(Bench(group_instance_id="i1").settle("t-0").beat(Error.REBALANCE_IN_PROGRESS))
+    request = member.sent(OffsetCommit)
+    assert (request.generation_id, request.member_id, request.group_instance_id) == (1, "m1", "i1")
+    assert done(member.answer(said())) == [(1, None)]
+
+
+@pytest.mark.proves("CL-34")
+def test_a_manual_assignment_commits_without_a_membership() -> None:
+    member = Bench(subscribe=False, group_instance_id="i1")
+    member.do(member.machine.assign(tps("t-0"), member.now_ms))
+    commit(member)
+    assert member.sends(FindCoordinator), "looked for only now that it is needed"
+    member.answer(NODE)
+    request = member.sent(OffsetCommit)
+    assert (request.generation_id, request.member_id, request.group_instance_id) == (-1, "", None)
+    assert done(member.answer(said())) == [(1, None)]
+    member.poll().tick()
+    assert not member.ever_sent(JoinGroup)
+
+
+@pytest.mark.proves("CL-33")
+def test_a_negative_offset_is_the_callers_mistake() -> None:
+    with pytest.raises(UsageError, match="offset -1 of t-0 cannot be committed"):
+        commit(Bench().settle("t-0"), offset=-1)
+
+
+# --- what a commit is answered ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-35")
+def test_a_commit_that_meets_a_rebalance_asks_for_a_rejoin() -> None:
+    member = commit(Bench().settle("t-0")).answer(said(Error.REBALANCE_IN_PROGRESS))
+    assert done(member) == [(1, RebalanceInProgress)]
+    assert member.state is MemberState.STABLE
+    assert member.poll().sent(JoinGroup).reason == "offset commit failed since group is already rebalancing"
+
+
+@pytest.mark.proves("CL-35")
+@pytest.mark.parametrize(("error", "member_id"), [(Error.UNKNOWN_MEMBER_ID, ""), (Error.ILLEGAL_GENERATION, "m1")])
+def test_a_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, member_id: str) -> None:
+    member = commit(Bench().settle("t-0")).answer(said(error))
+    assert done(member) == [(1, CommitFailed)]
+    assert (member.machine.generation_id, member.machine.member_id) == (-1, member_id)
+    (event,) = member.told_of(Kind.COMMIT_REFUSED)
+    assert event.detail == Refusal(error.name, 1)
+    assert member.poll().sent(JoinGroup).reason == f"encountered {error.name} from OFFSET_COMMIT response"
+
+
+@pytest.mark.proves("CL-35")
+@pytest.mark.parametrize("error", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_INSTANCE_ID])
+def test_a_refusal_of_an_older_generation_while_preparing_is_only_a_rebalance_in_progress(error: Error) -> None:
+    member = commit(Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
+    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
+    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll()
+    assert member.state is MemberState.PREPARING_REBALANCE
+    member.answer(said(error))
+    assert done(member) == [(1, RebalanceInProgress)]
+    assert (member.machine.generation_id, member.machine.member_id) == (2, "m1")
+    assert not member.poll().raised
+
+
+@pytest.mark.proves("CL-35")
+@pytest.mark.parametrize(
+    ("error", "generation_id", "member_id"),
+    [(Error.UNKNOWN_MEMBER_ID, -1, ""), (Error.ILLEGAL_GENERATION, -1, "m1"), (Error.FENCED_INSTANCE_ID, 2, "m1")],
+)
+def test_a_refusal_of_an_older_generation_otherwise_fails(error: Error, generation_id: int, member_id: str) -> None:
+    member = commit(Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
+    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
+    member.answer(said(error))
+    assert done(member) == [(1, CommitFailed)]
+    assert (member.machine.generation_id, member.machine.member_id) == (generation_id, member_id)
+    assert not member.raised
+
+
+@pytest.mark.proves("CL-35")
+def test_a_fenced_commit_of_the_current_generation_is_fatal() -> None:
+    member = commit(Bench(group_instance_id="i1").settle("t-0")).answer(said(Error.FENCED_INSTANCE_ID))
+    assert done(member) == [(1, FencedInstanceId)]
+    member.poll()
+    assert isinstance(member.raised[0], FencedInstanceId)
+
+
+@pytest.mark.proves("CL-35")
+def test_a_fenced_synchronous_commit_is_told_to_its_caller_alone() -> None:
+    member = commit(Bench(group_instance_id="i1").settle("t-0"), sync=True).answer(said(Error.FENCED_INSTANCE_ID))
+    assert done(member) == [(1, FencedInstanceId)]
+    assert not member.poll().raised
+
+
+@pytest.mark.proves("CL-35")
+@pytest.mark.parametrize(
+    "error", [Error.GROUP_AUTHORIZATION_FAILED, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR]
+)
+def test_any_other_refusal_is_told_as_it_is(error: Error) -> None:
+    member = commit(Bench().settle("t-0")).answer(said(error))
+    (end,) = member.commits
+    assert isinstance(end.error, BrokerError)
+    assert end.error.error is error
+    assert member.state is MemberState.STABLE
+
+
+@pytest.mark.proves("CL-35")
+def test_unauthorised_topics_are_gathered() -> None:
+    member = commit(Bench().settle("t-0 t-1"), "t-0 t-1")
+    member.answer(said(Error.TOPIC_AUTHORIZATION_FAILED, Error.NONE))
+    (end,) = member.commits
+    assert isinstance(end.error, BrokerError)
+    assert str(end.error) == "Not authorized to access topics: [t]"
+
+
+# --- again -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-36")
+@pytest.mark.parametrize("error", PASSING)
+def test_a_synchronous_commit_that_met_a_passing_fault_is_sent_again(error: Error) -> None:
+    member = commit(Bench().settle("t-0"), sync=True)
+    for wait_ms in (100, 200, 400):
+        member.answer(said(error))
+        assert member.coordinator() is not None
+        member.pass_ms(wait_ms - 1).tick()
+        assert not member.sends(OffsetCommit)
+        member.pass_ms(1).tick()
+    assert done(member.answer(said())) == [(1, None)]
+    assert member.machine.metrics(member.now_ms)["commit-sync-time-ns-total"] == 700 * 1_000_000
+
+
+@pytest.mark.proves("CL-36")
+@pytest.mark.parametrize("error", ELSEWHERE)
+def test_a_synchronous_commit_that_met_another_node_finds_the_right_one(error: Error) -> None:
+    member = commit(Bench().settle("t-0"), sync=True).answer(said(error))
+    assert member.coordinator() is None
+    member.tick().answer(NODE).pass_ms(100).tick()
+    assert done(member.answer(said())) == [(1, None)]
+
+
+@pytest.mark.proves("CL-36")
+def test_a_synchronous_commit_without_an_answer_is_sent_again() -> None:
+    member = commit(Bench().settle("t-0"), sync=True).fail(OffsetCommit)
+    assert member.coordinator() is None
+    member.tick().answer(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE)).pass_ms(100).tick()
+    member.answer(NODE).tick()
+    assert done(member.answer(said())) == [(1, None)]
+
+
+@pytest.mark.proves("CL-36")
+def test_a_synchronous_commit_gives_up_after_the_api_timeout() -> None:
+    member = commit(Bench(default_api_timeout_ms=10_000).settle("t-0"), sync=True)
+    assert member.machine.next_due_ms() == member.now_ms + 3_000
+    member.pass_ms(10_000).tick()
+    assert done(member) == [(1, OperationTimedOut)]
+    member.answer(said())
+    assert len(member.commits) == 1
+
+
+@pytest.mark.proves("CL-36")
+@pytest.mark.parametrize("error", PASSING + ELSEWHERE)
+def test_an_asynchronous_commit_is_never_sent_again(error: Error) -> None:
+    member = commit(Bench().settle("t-0")).answer(said(error))
+    assert done(member) == [(1, RetriableCommitFailed)]
+    assert (member.coordinator() is None) is (error in ELSEWHERE)
+    member.pass_ms(1_000).tick()
+    assert len(member.ever_sent(OffsetCommit)) == 1
+
+
+@pytest.mark.proves("CL-36")
+def test_an_asynchronous_commit_waits_for_one_look_up_of_the_coordinator() -> None:
+    member = commit(Bench().settle("t-0").beat(Error.NOT_COORDINATOR))
+    member.answer(NODE)
+    assert done(member.answer(said())) == [(1, None)]
+    member.beat(Error.NOT_COORDINATOR)
+    commit(member, commit_id=2).answer(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE))
+    assert done(member)[1:] == [(2, RetriableCommitFailed)]
+
+
+@pytest.mark.proves("CL-36")
+def test_a_commit_that_waited_until_the_member_was_out_of_the_group_is_not_sent() -> None:
+    member = Bench().settle("t-0").pass_ms(3_000).tick()
+    commit(member, sync=True).answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID)).pass_ms(100).tick()
+    assert done(member) == [(1, CommitFailed)]
+    assert len(member.ever_sent(OffsetCommit)) == 1
+
+
+# --- auto-commit -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-37")
+def test_auto_commit_happens_inside_poll_every_interval() -> None:
+    member = Bench(enable_auto_commit=True).settle("t-0")
+    member.machine.consumed(at("t-0", 42))
+    member.pass_ms(4_999).poll()
+    assert not member.sends(OffsetCommit)
+    member.pass_ms(1).tick()
+    assert not member.sends(OffsetCommit), "not by the heartbeat's side"
+    member.poll()
+    assert [one.offset for one in member.sent(OffsetCommit).offsets] == [42]
+    member.answer(said())
+    assert not member.commits, "nobody asked for it, nobody hears of it"
+    assert member.machine.next_poll_ms() == member.now_ms + 5_000
+
+
+@pytest.mark.proves("CL-37")
+def test_an_auto_commit_that_met_a_passing_fault_comes_again_after_a_backoff() -> None:
+    member = Bench(enable_auto_commit=True).settle("t-0")
+    member.machine.consumed(at("t-0"))
+    member.pass_ms(5_000).poll().answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.pass_ms(99).poll()
+    assert not member.sends(OffsetCommit)
+    member.pass_ms(1).poll()
+    assert member.sends(OffsetCommit)
+    member.answer(said(Error.GROUP_AUTHORIZATION_FAILED))
+    assert not member.poll().raised, "an auto-commit that fails is not raised"
+
+
+@pytest.mark.proves("CL-37")
+def test_only_what_is_owned_is_auto_committed() -> None:
+    member = Bench(enable_auto_commit=True).settle("t-0")
+    member.machine.consumed(at("t-0 t-3"))
+    member.pass_ms(5_000).poll()
+    assert [one.partition for one in member.sent(OffsetCommit).offsets] == [0]
+
+
+@pytest.mark.proves("CL-37")
+def test_manual_assignments_are_auto_committed_too() -> None:
+    member = Bench(subscribe=False, enable_auto_commit=True)
+    member.do(member.machine.assign(tps("t-0"), member.now_ms)).poll()
+    member.machine.consumed(at("t-0"))
+    member.pass_ms(5_000)
+    member.do(member.machine.assign(tps("t-1"), member.now_ms))
+    member.answer(NODE)
+    assert [one.partition for one in member.sent(OffsetCommit).offsets] == [0], "before it is dropped"
+    assert member.owned() == tps("t-1")
+
+
+@pytest.mark.proves("CL-37")
+def test_closing_commits_what_was_consumed_and_waits_for_it() -> None:
+    member = Bench(enable_auto_commit=True).settle("t-0")
+    member.machine.consumed(at("t-0", 42))
+    member.heard()
+    member.do(member.machine.close(member.now_ms))
+    assert [one.offset for one in member.sent(OffsetCommit).offsets] == [42]
+    assert not member.heard()
+    member.answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS)).pass_ms(100).tick().answer(said())
+    assert member.heard()
+    assert member.sends(LeaveGroup)
+
+
+@pytest.mark.proves("CL-37")
+def test_closing_waits_for_its_commit_no_longer_than_it_may() -> None:
+    member = Bench(enable_auto_commit=True).settle("t-0")
+    member.machine.consumed(at("t-0"))
+    member.do(member.machine.close(member.now_ms, timeout_ms=5_000))
+    member.pass_ms(5_000).tick()
+    assert member.closed()
+    assert member.sends(LeaveGroup), "the last word, whatever comes of it"
+
+
+@pytest.mark.proves("CL-37")
+def test_closing_waits_for_the_commits_under_way() -> None:
+    member = commit(Bench().settle("t-0"))
+    member.do(member.machine.close(member.now_ms))
+    assert not member.sends(LeaveGroup)
+    assert done(member.answer(said())) == [(1, None)]
+    assert member.sends(LeaveGroup)
+
+
+# --- in order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-38")
+def test_asynchronous_commits_end_in_order() -> None:
+    member = Bench(assignors=COOPERATIVE).settle("t-0")
+    commit(commit(member, commit_id=1), commit_id=2)
+    first, second = member.sends(OffsetCommit)
+    member.do(member.machine.answered(second.request_id, said(), member.now_ms))
+    assert done(member) == []
+    member.do(member.machine.answered(first.request_id, said(Error.OFFSET_METADATA_TOO_LARGE), member.now_ms))
+    assert done(member) == [(1, BrokerError), (2, None)]
+
+
+@pytest.mark.proves("CL-38")
+@pytest.mark.parametrize("partitions", ["t-0", ""])
+def test_a_synchronous_commit_returns_after_all_earlier_asynchronous_ones_even_when_empty(partitions: str) -> None:
+    member = commit(Bench().settle("t-0"), commit_id=1)
+    first = member.send_of(OffsetCommit)
+    commit(member, partitions, commit_id=2, sync=True)
+    for send in member.sends(OffsetCommit)[1:]:
+        member.do(member.machine.answered(send.request_id, said(), member.now_ms))
+    assert done(member) == []
+    member.do(member.machine.answered(first.request_id, said(), member.now_ms))
+    assert done(member) == [(1, None), (2, None)]
+
+
+@pytest.mark.proves("CL-38")
+def test_an_empty_commit_with_nothing_before_it_ends_at_once() -> None:
+    member = commit(Bench().settle("t-0"), "", sync=True)
+    assert member.commits == [CommitDone(1)]
+
+
+# --- looking up ------------------------------------------------------------------------------------------------------
+
+
+def look_up(member: Bench, partitions: str = "t-0 t-1") -> Bench:
+    """Ask for committed offsets."""
+    return member.do(member.machine.fetch_committed(tps(partitions), member.now_ms, fetch_id=5))
+
+
+def found(*offsets: FetchedOffset, error: Error = Error.NONE) -> OffsetFetchResponse:
+    """An answer to a look-up."""
+    return OffsetFetchResponse((FetchedGroup("orders", error, offsets),))
+
+
+@pytest.mark.proves("CL-39")
+def test_a_look_up_asks_for_stable_offsets_and_asks_again_while_one_is_unstable() -> None:
+    member = look_up(Bench().settle("t-0"))
+    request = member.sent(OffsetFetch)
+    assert request.require_stable
+    assert request.groups == (("orders", (("t", 0), ("t", 1))),)
+    unstable = FetchedOffset("t", 1, error=Error.UNSTABLE_OFFSET_COMMIT)
+    member.answer(found(FetchedOffset("t", 0, 7), unstable))
+    assert not member.fetched
+    member.pass_ms(100).tick()
+    member.answer(found(FetchedOffset("t", 0, 7, 3, "note"), FetchedOffset("t", 1, -1)))
+    offsets = {tps("t-0")[0]: OffsetAndMetadata(7, 3, "note"), tps("t-1")[0]: None}
+    assert member.fetched == [OffsetsFetched(5, offsets)]
+    assert member.machine.metrics(member.now_ms)["committed-time-ns-total"] == 100 * 1_000_000
+
+
+@pytest.mark.proves("CL-39")
+def test_a_look_up_needs_no_membership() -> None:
+    member = look_up(Bench(subscribe=False)).answer(NODE).answer(found(FetchedOffset("t", 0, 7)))
+    assert member.fetched[0].offsets[tps("t-0")[0]] == OffsetAndMetadata(7)
+
+
+@pytest.mark.proves("CL-39")
+@pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
+def test_a_look_up_at_another_node_finds_the_right_one(error: Error) -> None:
+    member = look_up(Bench().settle("t-0")).answer(found(error=error))
+    assert member.coordinator() is None
+    member.tick().answer(NODE).pass_ms(100).tick().answer(found())
+    assert member.fetched[0].error is None
+
+
+@pytest.mark.proves("CL-39")
+def test_a_look_up_that_met_a_passing_fault_or_nobody_is_sent_again() -> None:
+    member = look_up(Bench().settle("t-0")).answer(found(error=Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.pass_ms(100).tick().answer(OffsetFetchResponse(()))
+    member.pass_ms(200).tick().fail(OffsetFetch).tick().answer(NODE).pass_ms(400).tick()
+    assert member.sends(OffsetFetch)
+
+
+@pytest.mark.proves("CL-39")
+@pytest.mark.parametrize(
+    ("response", "error", "message"),
+    [
+        (found(error=Error.GROUP_AUTHORIZATION_FAILED), Error.GROUP_AUTHORIZATION_FAILED, "access group: orders"),
+        (found(error=Error.UNKNOWN_SERVER_ERROR), Error.UNKNOWN_SERVER_ERROR, "Unexpected error"),
+        (
+            found(FetchedOffset("t", 0, error=Error.UNKNOWN_TOPIC_OR_PARTITION)),
+            Error.UNKNOWN_TOPIC_OR_PARTITION,
+            "t-0 does not exist",
+        ),
+        (
+            found(FetchedOffset("t", 0, error=Error.TOPIC_AUTHORIZATION_FAILED)),
+            Error.TOPIC_AUTHORIZATION_FAILED,
+            r"access topics: \[t\]",
+        ),
+        (found(FetchedOffset("t", 0, error=Error.KAFKA_STORAGE_ERROR)), Error.KAFKA_STORAGE_ERROR, "for t-0"),
+    ],
+)
+def test_a_look_up_that_is_refused_says_why(response: OffsetFetchResponse, error: Error, message: str) -> None:
+    (end,) = look_up(Bench().settle("t-0")).answer(response).fetched
+    assert isinstance(end.error, BrokerError)
+    assert end.error.error is error
+    with pytest.raises(BrokerError, match=message):
+        raise end.error
+
+
+@pytest.mark.proves("CL-39")
+def test_a_look_up_gives_up_after_the_api_timeout_and_one_of_nothing_ends_at_once() -> None:
+    member = look_up(Bench(default_api_timeout_ms=10_000).settle("t-0")).pass_ms(10_000).tick()
+    assert isinstance(member.fetched[0].error, OperationTimedOut)
+    member.answer(found(FetchedOffset("t", 0, 7)))
+    look_up(member, "")
+    assert member.fetched[1:] == [OffsetsFetched(5, {})]

@@ -1,0 +1,381 @@
+"""Joining and syncing: CL-01, CL-12 … CL-18, CL-41."""
+
+import pytest
+
+from slackwater.group.errors import BrokerError, Error
+from slackwater.group.member import Callback, FencedInstanceId, GroupMaxSizeReached, MemberState, Wakeup
+from slackwater.group.member.effects import MAX_INT
+from slackwater.group.messages import (
+    FindCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+from .member_bench import COOPERATIVE, NODE, Bench, tps
+
+UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
+
+
+def joining(**settings: object) -> Bench:
+    """A member whose JoinGroup is out."""
+    return Bench(**settings).find()  # type: ignore[arg-type]
+
+
+def syncing(**settings: object) -> Bench:
+    """A member of generation 5 whose SyncGroup is out."""
+    return joining(**settings).join_ok(5)
+
+
+# --- the way in ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-01")
+def test_a_member_goes_from_unjoined_over_join_and_sync_to_stable() -> None:
+    member = Bench()
+    assert member.state is UNJOINED
+    member.find()
+    assert member.state is PREPARING
+    member.join_ok(1)
+    assert member.state is COMPLETING
+    member.sync_ok("t-0")
+    assert member.state is STABLE
+    member.poll()
+    assert member.owned() == tps("t-0")
+    assert member.heard() == [(Callback.ASSIGNED, tps("t-0"))]
+
+
+@pytest.mark.proves("CL-01")
+def test_a_join_carries_what_the_member_wants_and_how_long_it_may_take() -> None:
+    member = joining(session_timeout_ms=10_000, max_poll_interval_ms=70_000, client_rack="r1")
+    request = member.sent(JoinGroup)
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (10_000, 70_000)
+    assert (request.protocol_type, request.protocols[0].name) == ("consumer", "range")
+    assert (request.client_id, request.member_id, request.group_instance_id) == ("c1", "", None)
+    claims = member.claims()
+    assert (claims.topics, claims.rack_id, claims.generation_id, claims.version) == (("t",), "r1", -1, 3)
+
+
+# --- JoinGroup's errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-12")
+def test_a_loading_coordinator_is_asked_again_after_a_backoff_that_doubles() -> None:
+    member = joining()
+    for wait_ms in (100, 200, 400, 800, 1_000, 1_000):
+        member.answer(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
+        assert not member.sends(JoinGroup)
+        assert member.machine.next_poll_ms() == member.now_ms + wait_ms
+        member.pass_ms(wait_ms - 1).poll()
+        assert not member.sends(JoinGroup)
+        member.pass_ms(1).poll()
+        assert member.sends(JoinGroup)
+    assert member.coordinator() is not None
+
+
+@pytest.mark.proves("CL-12")
+def test_an_unknown_member_forgets_its_id_and_joins_again_at_once() -> None:
+    member = Bench().settle()
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    assert member.sent(JoinGroup).member_id == "m1"
+    member.answer(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    assert member.state is UNJOINED
+    member.poll()
+    assert member.sent(JoinGroup).member_id == ""
+
+
+@pytest.mark.proves("CL-12")
+def test_an_unknown_member_answer_to_a_generation_left_behind_resets_nothing() -> None:
+    member = Bench().settle()
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    member.do(member.machine.unsubscribe(member.now_ms))
+    member.do(member.machine.subscribe(["u"], member.now_ms)).poll()
+    assert len(member.sends(JoinGroup)) == 1, "the old one is still under way"
+    member.answer(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
+    assert member.sent(JoinGroup).reason == "rebalance failed due to UnknownMemberIdException"
+
+
+@pytest.mark.proves("CL-12")
+def test_a_member_id_that_is_given_is_kept_and_used_at_once() -> None:
+    member = joining()
+    member.answer(JoinGroupResponse(Error.MEMBER_ID_REQUIRED, "m7")).poll()
+    request = member.sent(JoinGroup)
+    assert (request.member_id, request.reason) == ("m7", "need to re-join with the given member-id: m7")
+    assert member.machine.metrics(member.now_ms)["failed-rebalance-total"] == 1
+
+
+@pytest.mark.proves("CL-12")
+def test_a_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
+    member = joining()
+    member.answer(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
+
+
+@pytest.mark.proves("CL-12")
+@pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
+def test_a_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> None:
+    member = joining()
+    member.answer(JoinGroupResponse(error))
+    assert member.coordinator() is None
+    assert member.disconnects
+    member.poll()
+    assert not member.sends(JoinGroup)
+    member.answer(NODE).pass_ms(100).poll()
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-13")
+@pytest.mark.parametrize(
+    "error",
+    [
+        Error.FENCED_INSTANCE_ID,
+        Error.INCONSISTENT_GROUP_PROTOCOL,
+        Error.INVALID_SESSION_TIMEOUT,
+        Error.INVALID_GROUP_ID,
+        Error.GROUP_AUTHORIZATION_FAILED,
+        Error.GROUP_MAX_SIZE_REACHED,
+        Error.UNSUPPORTED_VERSION,
+        Error.UNKNOWN_SERVER_ERROR,
+        Error.ILLEGAL_GENERATION,
+    ],
+)
+def test_any_other_error_of_a_join_is_raised_from_the_next_poll(error: Error) -> None:
+    member = joining(group_instance_id="i1")
+    member.answer(JoinGroupResponse(error))
+    assert not member.raised
+    assert member.machine.next_poll_ms() == 0
+    member.poll()
+    (raised,) = member.raised
+    assert isinstance(raised, BrokerError)
+    assert raised.error is error
+    assert not member.sends(JoinGroup)
+    member.poll()
+    assert member.sends(JoinGroup), "an application that goes on polling tries again"
+
+
+@pytest.mark.proves("CL-13")
+def test_fatal_answers_say_what_to_do() -> None:
+    fenced = joining(group_instance_id="i1").answer(JoinGroupResponse(Error.FENCED_INSTANCE_ID)).poll().raised[0]
+    assert isinstance(fenced, FencedInstanceId)
+    assert "'i1'" in str(fenced)
+    full = joining().answer(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)).poll().raised[0]
+    assert isinstance(full, GroupMaxSizeReached)
+    assert str(full) == "Consumer group orders already has the configured maximum number of members."
+
+
+@pytest.mark.proves("CL-13")
+def test_a_group_of_another_protocol_type_is_refused() -> None:
+    member = joining()
+    member.answer(JoinGroupResponse(Error.NONE, "m1", 1, "connect", "range", "m0")).poll()
+    assert isinstance(member.raised[0], BrokerError)
+    assert member.raised[0].error is Error.INCONSISTENT_GROUP_PROTOCOL
+
+
+# --- SyncGroup's errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-14")
+def test_a_sync_that_met_a_rebalance_rejoins_at_once_with_its_generation() -> None:
+    member = syncing(assignors=COOPERATIVE)
+    member.answer(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    assert member.sent(JoinGroup).member_id == "m1"
+    assert member.claims().generation_id == 5
+
+
+@pytest.mark.proves("CL-14")
+def test_a_sync_of_an_unknown_member_resets_everything() -> None:
+    member = syncing()
+    member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
+    assert member.poll().sent(JoinGroup).member_id == ""
+
+
+@pytest.mark.proves("CL-14")
+def test_a_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
+    member = syncing()
+    member.answer(SyncGroupResponse(Error.ILLEGAL_GENERATION))
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
+    assert member.poll().sent(JoinGroup).member_id == "m1"
+
+
+@pytest.mark.proves("CL-14")
+@pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
+def test_a_sync_sent_to_the_wrong_node_looks_for_the_right_one_and_rejoins(error: Error) -> None:
+    member = syncing()
+    member.answer(SyncGroupResponse(error)).poll()
+    assert member.coordinator() is None
+    member.answer(NODE).pass_ms(100).poll()
+    assert member.sent(JoinGroup).member_id == "m1"
+
+
+@pytest.mark.proves("CL-14")
+@pytest.mark.parametrize(
+    "error",
+    [
+        Error.FENCED_INSTANCE_ID,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.GROUP_AUTHORIZATION_FAILED,
+        Error.INCONSISTENT_GROUP_PROTOCOL,
+        Error.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_any_other_error_of_a_sync_is_fatal(error: Error) -> None:
+    member = syncing(group_instance_id="i1")
+    member.answer(SyncGroupResponse(error)).poll()
+    (raised,) = member.raised
+    assert isinstance(raised, BrokerError)
+    assert raised.error is error
+
+
+@pytest.mark.proves("CL-14")
+@pytest.mark.parametrize("answer", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
+def test_a_sync_for_another_protocol_is_fatal(answer: dict[str, str]) -> None:
+    member = syncing().sync_ok("t-0", **answer).poll()
+    (raised,) = member.raised
+    assert isinstance(raised, BrokerError)
+    assert raised.error is Error.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.proves("CL-15")
+def test_an_assignment_for_a_generation_that_a_heartbeat_cleared_is_a_failed_rebalance() -> None:
+    member = syncing()
+    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
+    member.sync_ok("t-0")
+    assert member.state is UNJOINED
+    assert member.poll().sent(JoinGroup).member_id == ""
+    assert member.owned() == ()
+    assert member.machine.metrics(member.now_ms)["failed-rebalance-total"] == 1
+
+
+@pytest.mark.proves("CL-15")
+def test_an_assignment_whose_generation_was_cleared_before_the_poll_is_dropped() -> None:
+    member = syncing().sync_ok("t-0")
+    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.ILLEGAL_GENERATION)).poll()
+    assert not member.heard()
+    assert member.sent(JoinGroup).reason == (
+        "rebalance failed since the generation/state was modified by heartbeat thread to "
+        "Generation{generationId=-1, memberId='m1', protocol=null}/UNJOINED before the rebalance callback triggered"
+    )
+
+
+@pytest.mark.proves("CL-14", "CL-15")
+def test_a_refusal_for_a_generation_left_behind_resets_nothing() -> None:
+    member = syncing()
+    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.ILLEGAL_GENERATION))
+    member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    assert member.machine.member_id == "m1"
+
+
+# --- how long, how often ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-16")
+@pytest.mark.parametrize(
+    ("request_ms", "max_poll_ms", "timeout_ms"),
+    [(30_000, 300_000, 305_000), (30_000, 1_000, 30_000), (30_000, MAX_INT, MAX_INT), (1, MAX_INT - 10, MAX_INT - 10)],
+)
+def test_a_join_may_stay_unanswered_for_a_whole_rebalance(request_ms: int, max_poll_ms: int, timeout_ms: int) -> None:
+    member = joining(request_timeout_ms=request_ms, max_poll_interval_ms=max_poll_ms)
+    assert member.send_of(JoinGroup).timeout_ms == timeout_ms
+
+
+@pytest.mark.proves("CL-17")
+def test_polling_again_reuses_the_join_under_way_and_does_not_prepare_again() -> None:
+    member = Bench().settle("t-0")
+    member.heard()
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll().poll().poll()
+    assert member.heard() == [(Callback.REVOKED, tps("t-0"))]
+    assert len(member.sends(JoinGroup)) == 1
+    member.join_ok(2).poll()
+    assert len(member.sends(SyncGroup)) == 1
+    member.answer(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    assert not member.heard(), "the second join belongs to the same rebalance"
+
+
+@pytest.mark.proves("CL-17")
+def test_a_completion_that_was_interrupted_is_completed_at_the_next_poll() -> None:
+    member = Bench(assignors=COOPERATIVE).settle("t-0 t-1")
+    member.heard()
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2).sync_ok("t-1 t-2")
+    member.listener_throws = [Wakeup()]
+    member.poll()
+    assert member.heard() == [(Callback.REVOKED, tps("t-0"))]
+    assert member.owned() == tps("t-0 t-1")
+    member.listener_throws = [None, Wakeup()]
+    member.poll()
+    assert member.heard() == [(Callback.REVOKED, tps("t-0")), (Callback.ASSIGNED, tps("t-2"))]
+    assert not member.sends(JoinGroup)
+    member.poll()
+    assert member.heard() == [(Callback.ASSIGNED, ())], "what was given is owned already"
+    assert member.owned() == tps("t-1 t-2")
+    assert not member.raised
+    assert member.sends(JoinGroup), "the follow-up of the revocation"
+
+
+@pytest.mark.proves("CL-18")
+@pytest.mark.parametrize("kind", [JoinGroup, SyncGroup])
+def test_a_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup] | type[SyncGroup]) -> None:
+    member = Bench().settle()
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    if kind is SyncGroup:
+        member.join_ok(2)
+    member.fail(kind)
+    assert member.coordinator() is None
+    member.poll().answer(NODE).pass_ms(100).poll()
+    request = member.sent(JoinGroup)
+    assert (request.member_id, request.reason) == ("m1", "rebalance failed due to DisconnectException")
+
+
+@pytest.mark.proves("CL-18")
+def test_whatever_was_asked_of_a_coordinator_that_is_given_up_fails_with_it() -> None:
+    member = syncing()
+    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.NOT_COORDINATOR))
+    assert member.needs_rejoin()
+    member.sync_ok("t-0")
+    assert member.state is COMPLETING, "the late answer is ignored"
+    member.poll().answer(NODE).pass_ms(100).poll()
+    assert member.sent(JoinGroup).member_id == "m1"
+
+
+# --- why -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-41")
+def test_the_reason_is_the_last_cause_cut_at_255_characters_and_cleared_by_success() -> None:
+    member = Bench()
+    member.find()
+    assert member.sent(JoinGroup).reason == ""
+    member.join_ok(1).sync_ok("t-0").poll()
+    member.do(member.machine.enforce_rebalance("x" * 300, member.now_ms)).poll()
+    assert member.sent(JoinGroup).reason == "x" * 255
+    member.answer(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
+    member.join_ok(2).sync_ok("t-0").poll()
+    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll()
+    assert member.sent(JoinGroup).reason == "rebalance enforced by user"
+
+
+@pytest.mark.proves("CL-01")
+def test_nobody_joins_before_the_application_polls() -> None:
+    member = Bench()
+    member.tick().pass_ms(60_000).tick()
+    assert not member.all_sent
+    member.poll()
+    assert member.sends(FindCoordinator)
+    member.answer(NODE).tick()
+    assert not member.sends(JoinGroup)
+    assert not member.sends(Heartbeat)
+
+
+@pytest.mark.proves("CL-12")
+def test_a_join_answered_after_the_member_left_is_not_continued() -> None:
+    member = joining()
+    member.do(member.machine.unsubscribe(member.now_ms))
+    member.join_ok(1)
+    assert not member.sends(SyncGroup)
+    assert member.state is UNJOINED
+    assert not member.sends(LeaveGroup), "it had no id to leave with"

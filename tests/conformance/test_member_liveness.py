@@ -1,0 +1,312 @@
+"""Heartbeats, the session and the poll timer: CL-02 … CL-11, CL-40."""
+
+import pytest
+
+from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.events import CoordinatorNode, Kind, PollOverrun, Refusal, Source, Trigger
+from slackwater.group.member import Callback, FencedInstanceId, MemberConfig, MemberState
+from slackwater.group.messages import (
+    FindCoordinator,
+    FindCoordinatorResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    LeaveGroup,
+    LeaveGroupResponse,
+    SyncGroup,
+)
+
+from .member_bench import NODE, Bench, tps
+
+UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
+
+
+# --- when ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-02")
+def test_heartbeats_begin_with_the_join_answer_and_not_before() -> None:
+    member = Bench().find()
+    member.pass_ms(60_000).tick()
+    assert not member.ever_sent(Heartbeat), "none while JoinGroup is out, however long"
+    member.join_ok(1)
+    assert member.state is COMPLETING
+    member.pass_ms(2_999).tick()
+    assert not member.ever_sent(Heartbeat)
+    member.pass_ms(1).tick()
+    beat = member.sent(Heartbeat)
+    assert (beat.group_id, beat.member_id, beat.generation_id) == ("orders", "m1", 1)
+
+
+@pytest.mark.proves("CL-02")
+def test_the_join_answer_starts_all_three_timers_anew() -> None:
+    member = Bench(session_timeout_ms=10_000, max_poll_interval_ms=20_000).find()
+    member.pass_ms(19_000).join_ok(1)
+    assert member.machine.next_due_ms() == member.now_ms + 3_000
+    member.pass_ms(9_999).tick()
+    assert not member.told_of(Kind.SESSION_LOST)
+    member.answer(HeartbeatResponse(Error.NONE)).pass_ms(9_999).tick()
+    assert not member.told_of(Kind.POLL_OVERRUN)
+    member.answer(HeartbeatResponse(Error.NONE)).pass_ms(2).tick()
+    assert member.told_of(Kind.POLL_OVERRUN)
+
+
+@pytest.mark.proves("CL-03")
+@pytest.mark.parametrize("interval_ms", [10_000, 10_001])
+def test_a_heartbeat_interval_of_a_whole_session_is_refused(interval_ms: int) -> None:
+    with pytest.raises(UsageError, match=r"heartbeat\.interval\.ms = \d+ must be lower than session\.timeout\.ms"):
+        MemberConfig(group_id="g", client_id="c", session_timeout_ms=10_000, heartbeat_interval_ms=interval_ms)
+
+
+# --- in which order --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-04")
+def test_a_session_without_an_answer_gives_the_coordinator_up_and_keeps_the_generation() -> None:
+    member = Bench().settle("t-0")
+    member.pass_ms(45_000).tick()
+    assert member.coordinator() is None
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (STABLE, 1, "m1")
+    assert member.sends(FindCoordinator), "it is looked for in the same round"
+    assert [event.kind for event in member.events[-2:]] == [Kind.SESSION_LOST, Kind.COORDINATOR_LOST]
+    assert member.events[-2].detail == Refusal("session timed out without receiving a heartbeat response", 1)
+    member.answer(NODE).tick()
+    assert member.sent(Heartbeat).generation_id == 1
+    assert not member.needs_rejoin()
+
+
+@pytest.mark.proves("CL-04")
+def test_while_the_coordinator_is_unknown_the_poll_timer_is_not_looked_at() -> None:
+    member = Bench(max_poll_interval_ms=10_000).settle("t-0")
+    member.beat(Error.NOT_COORDINATOR)
+    member.pass_ms(60_000).tick()
+    assert not member.told_of(Kind.POLL_OVERRUN)
+    member.answer(NODE).tick()
+    assert member.told_of(Kind.POLL_OVERRUN)
+    assert member.sends(LeaveGroup)
+
+
+@pytest.mark.proves("CL-04")
+def test_the_poll_timer_comes_before_the_heartbeat() -> None:
+    member = Bench(max_poll_interval_ms=3_000).settle("t-0")
+    member.pass_ms(3_000).tick()
+    assert member.sends(LeaveGroup)
+    assert not member.ever_sent(Heartbeat)
+
+
+@pytest.mark.proves("CL-04")
+def test_a_coordinator_that_cannot_be_found_is_looked_for_again_after_a_backoff() -> None:
+    member = Bench().settle("t-0")
+    member.beat(Error.NOT_COORDINATOR).tick()
+    for wait_ms in (100, 200, 400):
+        member.answer(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE))
+        assert member.machine.next_due_ms() == member.now_ms + wait_ms
+        member.pass_ms(wait_ms - 1).tick()
+        assert not member.sends(FindCoordinator)
+        member.pass_ms(1).tick()
+    member.fail(FindCoordinator)
+    assert member.machine.next_due_ms() == member.now_ms + 800
+
+
+@pytest.mark.proves("CL-05")
+def test_a_failed_heartbeat_is_sent_again_after_a_backoff_that_doubles() -> None:
+    member = Bench().settle("t-0").pass_ms(3_000).tick()
+    for wait_ms in (100, 200, 400, 800, 1_000):
+        member.answer(HeartbeatResponse(Error.UNKNOWN_SERVER_ERROR))
+        assert member.machine.next_due_ms() == member.now_ms + wait_ms
+        member.pass_ms(wait_ms).tick()
+        assert member.sends(Heartbeat)
+    member.answer(HeartbeatResponse(Error.NONE))
+    assert member.machine.next_due_ms() == member.now_ms + 3_000
+    assert {event.kind for event in member.events} >= {Kind.HEARTBEAT_REFUSED}
+
+
+@pytest.mark.proves("CL-05")
+def test_hearing_of_a_rebalance_extends_the_session() -> None:
+    member = Bench(session_timeout_ms=10_000).settle("t-0")
+    for _ in range(10):
+        member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert not member.told_of(Kind.SESSION_LOST)
+    assert member.state is STABLE
+    assert len(member.told_of(Kind.JOIN_REQUESTED)) == 1, "one event, not one per heartbeat"
+
+
+@pytest.mark.proves("CL-05")
+def test_a_heartbeat_without_an_answer_gives_the_coordinator_up() -> None:
+    member = Bench().settle("t-0").pass_ms(3_000).tick()
+    member.fail(Heartbeat)
+    assert member.coordinator() is None
+    assert not member.disconnects, "it is disconnected already"
+    member.tick().answer(NODE).pass_ms(100).tick()
+    assert member.sends(Heartbeat)
+
+
+# --- the application that stopped polling ----------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-06")
+def test_an_application_that_stops_polling_leaves_and_loses_its_partitions_at_its_next_poll() -> None:
+    member = Bench(max_poll_interval_ms=10_000).settle("t-0 t-1")
+    member.heard()
+    for _ in range(3):
+        member.beat()
+    member.pass_ms(1_500).tick()
+    leave = member.sent(LeaveGroup)
+    assert [(one.member_id, one.reason) for one in leave.members] == [("m1", "consumer poll timeout has expired.")]
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
+    (overrun,) = member.told_of(Kind.POLL_OVERRUN)
+    assert overrun.detail == PollOverrun(10_000, 500)
+    assert (overrun.trigger, overrun.source, overrun.member, overrun.generation) == (
+        Trigger.POLL_TIMEOUT,
+        Source.MEMBER,
+        "m1",
+        1,
+    )
+    assert not member.heard(), "nothing is told before the application is there to hear it"
+    assert member.owned() == tps("t-0 t-1")
+    member.answer(LeaveGroupResponse(Error.NONE)).poll()
+    assert member.heard() == [(Callback.LOST, tps("t-0 t-1"))]
+    assert member.owned() == ()
+    request = member.sent(JoinGroup)
+    assert (request.member_id, request.reason) == ("", "consumer pro-actively leaving the group")
+
+
+@pytest.mark.proves("CL-06")
+def test_the_poll_timer_runs_while_the_assignment_is_on_its_way() -> None:
+    member = Bench(max_poll_interval_ms=10_000).find().join_ok(1)
+    member.pass_ms(10_000).tick()
+    assert member.sends(LeaveGroup)
+    assert member.state is UNJOINED
+    member.sync_ok("t-0").poll()
+    assert member.owned() == ()
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-06")
+def test_polling_in_time_keeps_the_member() -> None:
+    member = Bench(max_poll_interval_ms=10_000).settle("t-0")
+    for _ in range(10):
+        member.beat().poll()
+    assert not member.ever_sent(LeaveGroup)
+    assert member.state is STABLE
+
+
+@pytest.mark.proves("CL-07")
+def test_a_static_member_that_stops_polling_leaves_without_a_word() -> None:
+    member = Bench(max_poll_interval_ms=10_000, group_instance_id="i1").settle("t-0")
+    member.heard()
+    member.pass_ms(10_000).tick()
+    assert not member.ever_sent(LeaveGroup)
+    assert (member.state, member.machine.member_id) == (UNJOINED, "")
+    member.poll()
+    assert member.heard() == [(Callback.LOST, tps("t-0"))]
+    request = member.sent(JoinGroup)
+    assert (request.member_id, request.group_instance_id) == ("", "i1")
+
+
+# --- what a heartbeat is answered ------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-08")
+def test_a_stable_member_that_hears_of_a_rebalance_goes_on_beating_and_joins_at_its_next_poll() -> None:
+    member = Bench().settle("t-0")
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert member.state is STABLE
+    assert member.needs_rejoin()
+    assert not member.sends(JoinGroup)
+    member.beat(Error.REBALANCE_IN_PROGRESS).beat(Error.REBALANCE_IN_PROGRESS)
+    assert not member.sends(JoinGroup)
+    member.poll()
+    assert member.sent(JoinGroup).reason == "group is already rebalancing"
+    member.pass_ms(10_000).tick()
+    assert not member.sends(Heartbeat)
+
+
+@pytest.mark.proves("CL-08")
+def test_a_member_that_is_rebalancing_already_ignores_the_news() -> None:
+    member = Bench().find().join_ok(1)
+    member.beat(Error.REBALANCE_IN_PROGRESS)
+    assert member.state is COMPLETING
+    assert member.sends(SyncGroup)
+    member.sync_ok("t-0").poll()
+    assert not member.needs_rejoin()
+
+
+@pytest.mark.proves("CL-09")
+def test_an_illegal_generation_resets_the_generation_and_keeps_the_id() -> None:
+    member = Bench().settle("t-0")
+    member.heard()
+    member.beat(Error.ILLEGAL_GENERATION)
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
+    assert member.told_of(Kind.HEARTBEAT_REFUSED)[0].detail == Refusal("ILLEGAL_GENERATION", 1)
+    member.poll()
+    assert member.heard() == [(Callback.LOST, tps("t-0"))]
+    request = member.sent(JoinGroup)
+    assert (request.member_id, request.reason) == ("m1", "encountered ILLEGAL_GENERATION from HEARTBEAT response")
+
+
+@pytest.mark.proves("CL-09")
+def test_an_unknown_member_resets_both() -> None:
+    member = Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID)
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
+    assert member.poll().sent(JoinGroup).member_id == ""
+
+
+@pytest.mark.proves("CL-09")
+@pytest.mark.parametrize("error", [Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID])
+def test_an_answer_to_an_older_generation_is_ignored(error: Error) -> None:
+    member = Bench(group_instance_id="i1").settle("t-0")
+    member.pass_ms(3_000).tick()
+    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2)
+    member.answer(HeartbeatResponse(error))
+    assert (member.state, member.machine.generation_id, member.machine.member_id) == (COMPLETING, 2, "m1")
+    assert not member.poll().raised
+
+
+@pytest.mark.proves("CL-10")
+def test_a_fenced_instance_is_raised_at_the_next_poll_and_beats_no_more() -> None:
+    member = Bench(group_instance_id="i1").settle("t-0")
+    member.beat(Error.FENCED_INSTANCE_ID)
+    assert not member.raised
+    assert member.machine.next_due_ms() is None
+    member.poll()
+    (raised,) = member.raised
+    assert isinstance(raised, FencedInstanceId)
+    assert not member.ever_sent(LeaveGroup)
+
+
+@pytest.mark.proves("CL-11")
+@pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
+def test_a_heartbeat_sent_to_the_wrong_node_finds_the_right_one_without_a_rejoin(error: Error) -> None:
+    member = Bench().settle("t-0").beat(error)
+    assert member.coordinator() is None
+    assert member.disconnects
+    member.tick().answer(FindCoordinatorResponse(Error.NONE, 2, "other", 9093)).pass_ms(100).tick()
+    assert member.sent(Heartbeat).generation_id == 1
+    assert member.coordinator() == (2, "other", 9093)
+    assert not member.poll().sends(JoinGroup)
+    lost, found = member.told_of(Kind.COORDINATOR_LOST, Kind.COORDINATOR_FOUND)[1:]
+    assert lost.detail == CoordinatorNode("broker:9092 (id: 2147483646 rack: null)", f"error response {error.name}")
+    assert found.detail == CoordinatorNode("other:9093 (id: 2147483645 rack: null)")
+
+
+@pytest.mark.proves("CL-40")
+def test_the_coordinator_has_a_connection_of_its_own() -> None:
+    member = Bench()
+    member.poll()
+    assert not member.send_of(FindCoordinator).to_coordinator
+    member.answer(FindCoordinatorResponse(Error.NONE, 7, "broker", 9092)).poll()
+    node = member.coordinator()
+    assert node is not None
+    assert node.connection_id == 2**31 - 1 - 7
+    assert member.send_of(JoinGroup).to_coordinator
+
+
+@pytest.mark.proves("CL-04")
+@pytest.mark.parametrize("error", [Error.GROUP_AUTHORIZATION_FAILED, Error.INVALID_GROUP_ID])
+def test_a_look_up_that_is_refused_for_good_is_raised(error: Error) -> None:
+    member = Bench().poll()
+    member.answer(FindCoordinatorResponse(error)).poll()
+    (raised,) = member.raised
+    assert isinstance(raised, BrokerError)
+    assert raised.error is error

@@ -1,0 +1,353 @@
+"""Giving partitions up, losing them, getting them, leaving: CL-07, CL-19 … CL-24, CL-31, CL-32."""
+
+import pytest
+
+from slackwater.group.errors import Error
+from slackwater.group.events import Kind, Partitions, Trigger
+from slackwater.group.member import Callback, ListenerFailed, MemberState, OffsetAndMetadata
+from slackwater.group.messages import (
+    CommittedPartition,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    LeaveGroup,
+    LeaveGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    SyncGroupResponse,
+)
+
+from .member_bench import COOPERATIVE, NODE, Bench, at, tps
+
+REVOKED, ASSIGNED, LOST = Callback
+
+
+def committed(error: Error = Error.NONE, partitions: str = "t-0") -> OffsetCommitResponse:
+    """An answer to a commit."""
+    return OffsetCommitResponse(tuple(CommittedPartition(tp.topic, tp.partition, error) for tp in tps(partitions)))
+
+
+def about_to_rejoin(partitions: str = "t-0 t-1", **settings: object) -> Bench:
+    """A settled member that has heard of a rebalance and not polled since."""
+    member = Bench(**settings).settle(partitions)  # type: ignore[arg-type]
+    member.heard()
+    return member.beat(Error.REBALANCE_IN_PROGRESS)
+
+
+# --- prepare, eager --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-19")
+def test_an_eager_member_revokes_everything_before_it_joins() -> None:
+    member = about_to_rejoin()
+    member.slow_listener = True
+    member.poll()
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert member.owned() == tps("t-0 t-1"), "still owned while the listener runs, so that it can commit"
+    assert not member.sends(JoinGroup)
+    member.pass_ms(250).listener_done()
+    assert member.owned() == ()
+    assert member.claims().owned_partitions == ()
+    (event,) = member.told_of(Kind.PARTITIONS_REVOKED)
+    assert event.detail == Partitions(tps("t-0 t-1"), 250)
+
+
+@pytest.mark.proves("CL-19")
+def test_an_eager_member_is_told_even_of_nothing() -> None:
+    member = about_to_rejoin("").poll()
+    assert member.heard() == [(REVOKED, ())]
+
+
+@pytest.mark.proves("CL-19")
+def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
+    member = about_to_rejoin(enable_auto_commit=True)
+    member.machine.consumed({tps("t-0")[0]: OffsetAndMetadata(42)})
+    member.poll()
+    commit = member.sent(OffsetCommit)
+    assert [(one.topic, one.partition, one.offset) for one in commit.offsets] == [("t", 0, 42)]
+    assert (commit.generation_id, commit.member_id) == (1, "m1")
+    assert not member.heard()
+    member.poll()
+    assert not member.heard(), "it waits for the answer"
+    member.answer(committed()).poll()
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-19")
+def test_a_commit_that_met_a_passing_fault_is_tried_again_before_the_revocation() -> None:
+    member = about_to_rejoin(enable_auto_commit=True)
+    member.machine.consumed(at("t-0"))
+    member.poll().answer(committed(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
+    assert member.machine.next_poll_ms() == member.now_ms + 100
+    member.pass_ms(99).poll()
+    assert not member.sends(OffsetCommit)
+    member.pass_ms(1).poll().answer(committed()).poll()
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert len(member.ever_sent(OffsetCommit)) == 2
+
+
+@pytest.mark.proves("CL-19")
+def test_a_commit_that_is_refused_for_good_does_not_hold_the_rebalance_up() -> None:
+    member = about_to_rejoin(enable_auto_commit=True)
+    member.machine.consumed(at("t-0"))
+    member.poll().answer(committed(Error.OFFSET_METADATA_TOO_LARGE)).poll()
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert not member.raised
+
+
+@pytest.mark.proves("CL-19")
+def test_a_commit_without_an_answer_holds_the_rebalance_up_for_its_timeout_at_most() -> None:
+    member = about_to_rejoin(enable_auto_commit=True, max_poll_interval_ms=20_000)
+    member.machine.consumed(at("t-0"))
+    member.poll()
+    assert member.machine.next_poll_ms() == member.now_ms + 20_000
+    member.pass_ms(19_999).poll()
+    assert not member.heard()
+    member.pass_ms(1).poll()
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+
+
+@pytest.mark.proves("CL-20")
+def test_an_eager_member_fetches_nothing_while_its_last_commit_is_out() -> None:
+    member = about_to_rejoin(enable_auto_commit=True)
+    member.machine.consumed(at("t-0"))
+    assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
+    member.poll()
+    assert member.machine.fetchable == frozenset()
+    assert member.owned() == tps("t-0 t-1")
+    member.answer(committed()).poll().join_ok(2).sync_ok("t-0").poll()
+    assert member.machine.fetchable == frozenset(tps("t-0"))
+
+
+@pytest.mark.proves("CL-20")
+def test_a_cooperative_member_goes_on_fetching() -> None:
+    member = about_to_rejoin(enable_auto_commit=True, assignors=COOPERATIVE)
+    member.machine.consumed(at("t-0"))
+    member.poll()
+    assert member.sends(OffsetCommit)
+    assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
+
+
+# --- prepare, cooperative, lost --------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-21")
+def test_a_cooperative_member_keeps_what_it_owns_while_it_joins() -> None:
+    member = about_to_rejoin(assignors=COOPERATIVE).poll()
+    assert not member.heard()
+    assert member.owned() == tps("t-0 t-1")
+    claims = member.claims()
+    assert (claims.owned_partitions, claims.generation_id) == (tps("t-0 t-1"), 1)
+
+
+@pytest.mark.proves("CL-21")
+def test_a_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
+    member = Bench(topics=("t", "u"), assignors=COOPERATIVE).settle("t-0 u-0 u-1")
+    member.heard()
+    member.do(member.machine.subscribe(["t"], member.now_ms)).poll()
+    assert member.heard() == [(REVOKED, tps("u-0 u-1"))]
+    assert member.claims().owned_partitions == tps("t-0")
+
+
+@pytest.mark.proves("CL-22")
+@pytest.mark.parametrize("assignors", [None, COOPERATIVE])
+@pytest.mark.parametrize("error", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION])
+def test_what_a_member_owned_in_a_generation_that_is_gone_is_lost(error: Error, assignors: object) -> None:
+    settings = {} if assignors is None else {"assignors": assignors}
+    member = Bench(enable_auto_commit=True, **settings).settle("t-0 t-1")  # type: ignore[arg-type]
+    member.heard()
+    member.machine.consumed(at("t-0"))
+    member.beat(error).poll()
+    assert member.heard() == [(LOST, tps("t-0 t-1"))]
+    assert member.owned() == ()
+    assert not member.ever_sent(OffsetCommit), "somebody else may have gone further"
+
+
+@pytest.mark.proves("CL-22")
+def test_who_owned_nothing_loses_nothing() -> None:
+    member = Bench().settle("")
+    member.heard()
+    member.beat(Error.UNKNOWN_MEMBER_ID).poll()
+    assert not member.heard()
+    assert member.sends(JoinGroup)
+
+
+# --- complete --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-23")
+def test_a_cooperative_member_gives_up_what_was_taken_gets_what_was_added_and_rejoins() -> None:
+    member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-1 t-2").poll()
+    assert member.heard() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
+    assert member.owned() == tps("t-1 t-2")
+    request = member.sent(JoinGroup)
+    assert request.reason == "need to revoke partitions and re-join"
+    assert (member.claims().owned_partitions, member.claims().generation_id) == (tps("t-1 t-2"), 2)
+    event = member.told_of(Kind.JOIN_REQUESTED)[-1]
+    assert event.trigger is Trigger.COOPERATIVE_FOLLOWUP
+    assert event.detail is not None
+    assert "need to revoke partitions [t-0] as indicated by the current assignment" in str(event.detail)
+
+
+@pytest.mark.proves("CL-23")
+def test_the_assigned_callback_comes_even_with_nothing_added_and_without_a_rejoin() -> None:
+    member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-0 t-1").poll()
+    assert member.heard() == [(ASSIGNED, ())]
+    assert not member.sends(JoinGroup)
+    assert not member.needs_rejoin()
+
+
+@pytest.mark.proves("CL-24")
+def test_an_assignment_that_no_longer_fits_the_subscription_is_dropped() -> None:
+    member = Bench(topics=("t", "u")).find().join_ok(1)
+    member.do(member.machine.subscribe(["t"], member.now_ms))
+    member.sync_ok("t-0 u-0").poll()
+    assert member.owned() == ()
+    assert not any(callback is ASSIGNED for callback, _ in member.heard())
+    assert member.sent(JoinGroup).reason == "received assignment does not match the current subscription"
+
+
+# --- listeners that throw --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-31")
+def test_a_listener_that_throws_is_told_the_rest_and_its_first_error_is_raised() -> None:
+    member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-1 t-2")
+    first, second = ValueError("first"), ValueError("second")
+    member.listener_throws = [first, second]
+    member.poll()
+    assert member.heard() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
+    (raised,) = member.raised
+    assert isinstance(raised, ListenerFailed)
+    assert raised.__cause__ is first
+    assert member.owned() == tps("t-1 t-2")
+    member.poll()
+    assert member.heard() == [(ASSIGNED, ())], "the completion is repeated, as in the Java client"
+    assert member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-31")
+def test_a_listener_that_throws_at_the_revocation_does_not_keep_the_partitions() -> None:
+    member = about_to_rejoin()
+    member.listener_throws = [ValueError("no")]
+    member.poll()
+    assert member.owned() == ()
+    assert len(member.raised) == 1
+    assert not member.sends(JoinGroup)
+    member.poll()
+    assert member.sends(JoinGroup)
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))], "told once"
+
+
+# --- leaving ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("CL-32")
+def test_unsubscribing_revokes_and_leaves() -> None:
+    member = Bench().settle("t-0 t-1")
+    member.heard()
+    member.slow_listener = True
+    member.do(member.machine.unsubscribe(member.now_ms))
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert not member.sends(LeaveGroup), "the listener first: it may commit"
+    member.listener_done()
+    (leaver,) = member.sent(LeaveGroup).members
+    assert leaver == ("m1", None, "the consumer unsubscribed from all topics")
+    assert member.state is MemberState.UNJOINED
+    member.fail(LeaveGroup)
+    member.pass_ms(60_000).poll().tick()
+    assert len(member.ever_sent(LeaveGroup)) == 1, "no second try"
+    assert not member.sends(JoinGroup)
+
+
+@pytest.mark.proves("CL-32")
+def test_closing_revokes_leaves_and_is_done_with_the_answer() -> None:
+    member = Bench().settle("t-0 t-1")
+    member.heard()
+    member.do(member.machine.close(member.now_ms))
+    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    (leaver,) = member.sent(LeaveGroup).members
+    assert leaver == ("m1", None, "the consumer is being closed")
+    assert not member.closed()
+    member.answer(LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    assert member.closed()
+    assert len(member.ever_sent(LeaveGroup)) == 1
+
+
+@pytest.mark.proves("CL-32")
+@pytest.mark.parametrize("ending", ["unsubscribe", "close"])
+def test_leaving_without_a_generation_or_in_a_rebalance_is_a_loss(ending: str) -> None:
+    reset = Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID)
+    rebalancing = about_to_rejoin("t-0", assignors=COOPERATIVE).poll()
+    for member in (reset, rebalancing):
+        member.heard()
+        member.do(getattr(member.machine, ending)(member.now_ms))
+        assert member.heard() == [(LOST, tps("t-0"))]
+    assert not reset.ever_sent(LeaveGroup)
+    assert rebalancing.sends(LeaveGroup)
+
+
+@pytest.mark.proves("CL-32")
+def test_leaving_with_nothing_owned_tells_nobody() -> None:
+    member = Bench().settle("")
+    member.heard()
+    member.do(member.machine.close(member.now_ms))
+    assert not member.heard()
+    assert member.sends(LeaveGroup)
+
+
+@pytest.mark.proves("CL-07", "CL-32")
+@pytest.mark.parametrize("ending", ["unsubscribe", "close"])
+def test_a_static_member_leaves_without_leave_group(ending: str) -> None:
+    member = Bench(group_instance_id="i1").settle("t-0")
+    member.heard()
+    member.do(getattr(member.machine, ending)(member.now_ms))
+    assert member.heard() == [(REVOKED, tps("t-0"))]
+    assert not member.ever_sent(LeaveGroup)
+    assert member.state is MemberState.UNJOINED
+    assert member.closed() is (ending == "close")
+
+
+@pytest.mark.proves("CL-32")
+def test_after_closing_nothing_is_answered_and_nothing_happens() -> None:
+    member = Bench().settle("t-0").pass_ms(3_000).tick()
+    beat = member.send_of(Heartbeat)
+    member.do(member.machine.close(member.now_ms)).pass_ms(30_000)
+    assert member.machine.next_due_ms() == member.now_ms
+    member.tick()
+    assert member.closed(), "the answer to LeaveGroup is not waited for longer than the timeout"
+    machine, now_ms = member.machine, member.now_ms
+    assert machine.answered(beat.request_id, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), now_ms) == []
+    assert machine.failed(beat.request_id, now_ms) == machine.poll(now_ms) == machine.tick(now_ms) == []
+    assert machine.metadata({}, now_ms) == machine.listener_done(now_ms) == machine.close(now_ms) == []
+    assert machine.next_due_ms() is machine.next_poll_ms() is None
+
+
+@pytest.mark.proves("CL-32")
+def test_a_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
+    member = Bench().settle("t-0")
+    member.do(member.machine.unsubscribe(member.now_ms)).answer(LeaveGroupResponse(Error.NONE))
+    member.do(member.machine.subscribe(["u"], member.now_ms)).poll()
+    assert member.sent(JoinGroup).member_id == ""
+    member.settle("u-0", 3)
+    assert member.owned() == tps("u-0")
+
+
+@pytest.mark.proves("CL-22")
+def test_a_generation_lost_while_the_sync_is_out_loses_before_it_rejoins() -> None:
+    member = about_to_rejoin("t-0", assignors=COOPERATIVE).poll().join_ok(2)
+    member.beat(Error.UNKNOWN_MEMBER_ID).poll()
+    assert member.heard() == [(LOST, tps("t-0"))]
+    assert not member.sends(JoinGroup), "one at a time: the old sync is still out"
+    member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
+    assert member.sent(JoinGroup).member_id == ""
+
+
+@pytest.mark.proves("CL-19")
+def test_without_a_coordinator_nothing_is_prepared() -> None:
+    member = about_to_rejoin("t-0").pass_ms(3_000).tick()
+    member.answer(HeartbeatResponse(Error.NOT_COORDINATOR)).poll()
+    assert not member.heard()
+    member.answer(NODE).poll()
+    assert member.heard() == [(REVOKED, tps("t-0"))]

@@ -1,0 +1,301 @@
+"""Both machines in one room: real members, the real coordinator, and a clock that the test turns.
+
+Whatever happens, checked at every step: no partition has two owners, unless one of them lost it without knowing yet.
+"""
+
+from collections import Counter, deque
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from slackwater.group.assignors import CooperativeStickyAssignor, RangeAssignor, TopicInfo
+from slackwater.group.events import GroupState
+from slackwater.group.member import (
+    Callback,
+    Driver,
+    Effect,
+    GroupMember,
+    MemberConfig,
+    MemberState,
+    Notify,
+    RefreshMetadata,
+    Send,
+)
+from slackwater.group.member.effects import MemberResponse
+from slackwater.group.messages import FindCoordinator, JoinGroup
+from slackwater.group.topic_partition import TopicPartition
+
+from .member_bench import NODE, at, tps
+from .room import HOST, Room
+
+STEP_MS = 50
+
+
+class Client:
+    """A shell, as small as it can be: everything at once, nothing lost, unless `alive` or `polling` is taken away."""
+
+    def __init__(self, house: "House", name: str, **settings: Any) -> None:
+        defaults: dict[str, Any] = {"group_id": "orders", "client_id": name, "enable_auto_commit": False}
+        self.house = house
+        self.machine = GroupMember(MemberConfig(**(defaults | settings)))
+        self.alive = True
+        self.polling = True
+        self.heard: list[tuple[Callback, tuple[TopicPartition, ...]]] = []
+        self._inbox: deque[tuple[int, MemberResponse]] = deque()
+        self.do(self.machine.subscribe(["t"], self.now_ms))
+
+    @property
+    def now_ms(self) -> int:
+        """The room's time."""
+        return self.house.room.now_ms
+
+    def do(self, effects: list[Effect]) -> None:
+        """Carry effects out."""
+        for effect in effects:
+            match effect:
+                case Send(request_id=request_id, request=request):
+                    if isinstance(request, FindCoordinator):
+                        self._inbox.append((request_id, NODE))
+                        continue
+                    if isinstance(request, JoinGroup):
+                        request = replace(request, uuid=self.house.room.next_uuid(), client_host=HOST)
+                    ask: Any = self.house.room.ask
+                    ask(request, partial(self._arrived, request_id))
+                case Notify():
+                    self.heard.append((effect.callback, effect.partitions))
+                    self.do(self.machine.listener_done(self.now_ms))
+                case RefreshMetadata():
+                    self.do(self.machine.metadata(self.house.cluster, self.now_ms))
+                case _:
+                    pass
+
+    def _arrived(self, request_id: int, response: MemberResponse) -> None:
+        self._inbox.append((request_id, response))
+
+    def step(self) -> None:
+        """Read what arrived, do what is due, poll."""
+        if not self.alive:
+            self._inbox.clear()
+            return
+        while self._inbox:
+            self.do(self.machine.answered(*self._inbox.popleft(), self.now_ms))
+        due_ms = self.machine.next_due_ms()
+        if due_ms is not None and due_ms <= self.now_ms:
+            self.do(self.machine.tick(self.now_ms))
+        if self.polling:
+            self.do(self.machine.poll(self.now_ms))
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """What it owns, sorted."""
+        return tuple(sorted(self.machine.owned))
+
+
+class House:
+    """A room with clients in it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.room = Room(**({"group_initial_rebalance_delay_ms": 100} | settings))
+        self.cluster = {"t": TopicInfo(6)}
+        self.clients: list[Client] = []
+
+    def client(self, name: str, **settings: Any) -> Client:
+        """One more client."""
+        client = Client(self, name, **settings)
+        self.clients.append(client)
+        return client
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass in small steps."""
+        for _ in range(duration_ms // STEP_MS):
+            self.room.pass_ms(STEP_MS)
+            for client in self.clients:
+                client.step()
+                self.check()
+
+    def check(self) -> None:
+        """Nobody owns what another owns."""
+        group = self.room.coordinator.groups.get("orders")
+        members = group.members if group is not None else {}
+        owners = Counter(
+            partition
+            for client in self.clients
+            if client.alive and client.machine.member_id in members
+            for partition in client.machine.owned
+        )
+        assert all(count == 1 for count in owners.values()), owners
+
+    def settled(self) -> None:
+        """The group is stable and everything has one owner."""
+        assert self.room.state is GroupState.STABLE
+        living = [client for client in self.clients if client.alive]
+        assert all(client.machine.state is MemberState.STABLE for client in living)
+        owned = sorted(partition for client in living for partition in client.owned)
+        assert owned == [TopicPartition("t", n) for n in range(self.cluster["t"].partitions)]
+
+
+def cooperative() -> dict[str, Any]:
+    """Settings of a cooperative client."""
+    return {"assignors": (CooperativeStickyAssignor(),)}
+
+
+@pytest.mark.proves("CL-01", "CL-12", "CL-19")
+def test_eager_members_come_and_go() -> None:
+    house = House()
+    a = house.client("a", assignors=(RangeAssignor(),))
+    house.run(2_000)
+    assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
+    b = house.client("b", assignors=(RangeAssignor(),))
+    house.run(5_000)
+    house.settled()
+    assert len(a.owned) == len(b.owned) == 3
+    b.do(b.machine.close(b.now_ms))
+    house.run(5_000)
+    assert b.machine.closed
+    assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
+
+
+@pytest.mark.proves("CL-21", "CL-23")
+def test_cooperative_members_move_only_what_has_to_move() -> None:
+    house = House()
+    a, b = (house.client(name, **cooperative()) for name in "ab")
+    house.run(5_000)
+    house.settled()
+    kept = {client: set(client.owned) for client in (a, b)}
+    c = house.client("c", **cooperative())
+    for client in (a, b):
+        client.heard.clear()
+    house.run(10_000)
+    house.settled()
+    for client in (a, b):
+        assert set(client.owned) <= kept[client]
+        revoked = [partitions for callback, partitions in client.heard if callback is Callback.REVOKED]
+        assert [len(partitions) for partitions in revoked] == [1]
+    assert len(c.owned) == 2
+
+
+@pytest.mark.proves("CL-06", "CL-22")
+def test_a_member_that_stops_polling_is_out_and_comes_back() -> None:
+    house = House()
+    a, b = (house.client(name, max_poll_interval_ms=10_000, **cooperative()) for name in "ab")
+    house.run(5_000)
+    a.heard.clear()
+    a.polling = False
+    house.run(20_000)
+    assert b.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
+    assert not a.heard
+    a.polling = True
+    house.run(10_000)
+    house.settled()
+    assert a.heard[0][0] is Callback.LOST
+
+
+@pytest.mark.proves("CL-09", "CL-22")
+def test_a_member_that_was_silent_for_a_session_hears_that_it_is_unknown() -> None:
+    house = House()
+    a, b = (house.client(name, session_timeout_ms=10_000, **cooperative()) for name in "ab")
+    house.run(5_000)
+    a.alive = False
+    house.run(20_000)
+    assert len(b.owned) == 6
+    a.alive = True
+    house.run(10_000)
+    house.settled()
+    assert Callback.LOST in [callback for callback, _ in a.heard]
+
+
+@pytest.mark.proves("CL-07", "CL-30")
+def test_a_static_member_that_restarts_within_its_session_gets_its_partitions_back_without_a_rebalance() -> None:
+    house = House()
+    settings = {"group_instance_id": "one", "session_timeout_ms": 30_000} | cooperative()
+    a = house.client("a", **settings)
+    b = house.client("b", group_instance_id="two", session_timeout_ms=30_000, **cooperative())
+    house.run(5_000)
+    had, generation = a.owned, house.room.generation
+    b.heard.clear()
+    a.do(a.machine.close(a.now_ms))
+    assert a.machine.closed
+    house.clients.remove(a)
+    house.run(10_000)
+    again = house.client("a", **settings)
+    house.run(5_000)
+    assert (again.owned, house.room.generation) == (had, generation)
+    assert not b.heard
+
+
+@pytest.mark.proves("CL-10", "CL-13")
+def test_the_elder_of_two_processes_with_one_instance_id_is_fenced() -> None:
+    house = House()
+    a = house.client("a", group_instance_id="one", driver=Driver.BACKGROUND, **cooperative())
+    house.run(2_000)
+    b = house.client("b", group_instance_id="one", driver=Driver.BACKGROUND, **cooperative())
+    house.run(10_000)
+    assert len(b.owned) == 6
+    assert a.machine.state is MemberState.UNJOINED
+    house.run(60_000)
+    assert b.machine.state is MemberState.STABLE, "the elder does not come back to fence the younger"
+
+
+@pytest.mark.proves("CL-23")
+def test_work_in_progress_is_handed_over_without_stopping_the_group() -> None:
+    house = House()
+    a = house.client("a", driver=Driver.BACKGROUND, **cooperative())
+    house.run(2_000)
+    a.machine.hold(a.machine.owned)
+    b = house.client("b", driver=Driver.BACKGROUND, **cooperative())
+    house.run(60_000)
+    assert house.room.state is GroupState.STABLE
+    assert len(a.owned) == 6
+    assert not b.machine.owned
+    assert len(a.machine.leaving) == 3
+    generation = house.room.generation
+    a.do(a.machine.release(a.machine.owned, a.now_ms))
+    house.run(10_000)
+    house.settled()
+    assert [len(client.owned) for client in house.clients] == [3, 3]
+    assert house.room.generation <= generation + 2
+
+
+@pytest.mark.proves("CL-26")
+def test_new_partitions_are_assigned_after_the_leader_has_seen_them() -> None:
+    house = House()
+    for name in "ab":
+        house.client(name, **cooperative())
+    house.run(5_000)
+    house.cluster = {"t": TopicInfo(8)}
+    for client in house.clients:
+        client.do(client.machine.metadata(house.cluster, client.now_ms))
+    house.run(10_000)
+    house.settled()
+
+
+@pytest.mark.proves("CL-37", "CL-19")
+def test_what_was_consumed_is_committed_before_it_changes_hands() -> None:
+    house = House()
+    a = house.client("a", enable_auto_commit=True, assignors=(RangeAssignor(),))
+    house.run(2_000)
+    a.machine.consumed(at("t-5", 42))
+    house.client("b", assignors=(RangeAssignor(),))
+    house.run(5_000)
+    house.settled()
+    assert house.room.offset("t", 5) == 42
+
+
+@pytest.mark.proves("CL-11")
+def test_a_coordinator_that_restarts_costs_no_rebalance() -> None:
+    house = House()
+    a, b = (house.client(name, **cooperative()) for name in "ab")
+    house.run(5_000)
+    generation = house.room.generation
+    for client in (a, b):
+        client.heard.clear()
+    house.room.unload()
+    house.run(5_000)
+    house.room.restart()
+    house.run(5_000)
+    house.settled()
+    assert house.room.generation == generation
+    assert not a.heard
+    assert not b.heard

@@ -1,0 +1,324 @@
+"""Requests that are malformed, or contradict what the coordinator knows: the right error, and nothing changed."""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupState
+from slackwater.group.messages import (
+    CommittedPartition,
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribeGroups,
+    FetchedGroup,
+    FetchedOffset,
+    GroupToFetch,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    Leaver,
+    LeftMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+from .room import GROUP, Member, Room, offering
+
+OVERLONG = struct.pack(">hi", 3, 2**31 - 1)
+OFFSETS = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1))
+
+
+class Case(NamedTuple):
+    """A wrong request of member a, or of somebody who is none, and the answer it deserves."""
+
+    request: Request
+    answer: Response
+
+
+def refused_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """JoinGroup, from a member and from a newcomer."""
+    member, newcomer = a.join_request(), replace(a.join_request(), member_id="", group_instance_id=None)
+    for name, join in (("member", member), ("newcomer", newcomer)):
+        mine = join.member_id
+
+        def refused(error: Error, member_id: str = mine) -> JoinGroupResponse:
+            return JoinGroupResponse(error, member_id=member_id)
+
+        yield f"{name}: null group", Case(replace(join, group_id=None), refused(Error.INVALID_GROUP_ID))
+        yield f"{name}: empty group", Case(replace(join, group_id=""), refused(Error.INVALID_GROUP_ID))
+        for session_ms in (-(2**31), -1, 0, 5_999, 1_800_001, 2**31 - 1):
+            wrong = replace(join, session_timeout_ms=session_ms)
+            yield f"{name}: session {session_ms}", Case(wrong, refused(Error.INVALID_SESSION_TIMEOUT))
+        both_wrong = replace(join, group_id="", session_timeout_ms=0, protocols=())
+        yield f"{name}: everything", Case(both_wrong, refused(Error.INVALID_GROUP_ID))
+        mismatch = refused(Error.INCONSISTENT_GROUP_PROTOCOL)
+        yield f"{name}: other type", Case(replace(join, protocol_type="connect"), mismatch)
+        yield f"{name}: no type", Case(replace(join, protocol_type=""), mismatch)
+        yield f"{name}: no protocols", Case(replace(join, protocols=()), mismatch)
+        yield f"{name}: no common protocol", Case(replace(join, protocols=offering("x")), mismatch)
+        yield f"{name}: a protocol twice", Case(replace(join, protocols=offering("range", "range")), mismatch)
+        overlong = replace(join, protocols=(Protocol("range", OVERLONG),))
+        yield f"{name}: overlong array", Case(overlong, refused(Error.INVALID_REQUEST))
+    stranger = replace(member, member_id="stranger", group_instance_id=None)
+    yield "stranger", Case(stranger, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="stranger"))
+    fenced = replace(member, group_instance_id="b")
+    yield "twin", Case(fenced, JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=a.id))
+    nowhere = replace(member, group_instance_id="nowhere")
+    yield "unknown instance", Case(nowhere, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
+    absent = replace(member, group_id="absent")
+    yield "absent group", Case(absent, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
+
+
+def refused_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """SyncGroup."""
+    sync = SyncGroup(GROUP, a.id, a.instance, a.room.generation, "consumer", "range", ((b.id, b"gift"),))
+    for name, wrong, error in (
+        ("null group", replace(sync, group_id=None), Error.INVALID_GROUP_ID),
+        ("empty group", replace(sync, group_id=""), Error.INVALID_GROUP_ID),
+        ("absent group", replace(sync, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
+        ("stranger", replace(sync, member_id="stranger", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("nobody", replace(sync, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("twin", replace(sync, member_id=b.id), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", replace(sync, group_instance_id="nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("earlier generation", replace(sync, generation_id=-1), Error.ILLEGAL_GENERATION),
+        ("later generation", replace(sync, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
+        ("other type", replace(sync, protocol_type="connect"), Error.INCONSISTENT_GROUP_PROTOCOL),
+        ("no type", replace(sync, protocol_type=None, requires_protocol=True), Error.INCONSISTENT_GROUP_PROTOCOL),
+        ("no name", replace(sync, protocol_name=None, requires_protocol=True), Error.INCONSISTENT_GROUP_PROTOCOL),
+    ):
+        yield name, Case(wrong, SyncGroupResponse(error))
+
+
+def refused_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Heartbeat."""
+    beat = Heartbeat(GROUP, a.id, a.instance, a.room.generation)
+    for name, wrong, error in (
+        ("null group", replace(beat, group_id=None), Error.INVALID_GROUP_ID),
+        ("empty group", replace(beat, group_id=""), Error.INVALID_GROUP_ID),
+        ("absent group", replace(beat, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
+        ("stranger", replace(beat, member_id="stranger", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("nobody", replace(beat, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("twin", replace(beat, member_id=b.id), Error.FENCED_INSTANCE_ID),
+        ("no id under an instance", replace(beat, member_id=""), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", replace(beat, group_instance_id="nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("earlier generation", replace(beat, generation_id=-(2**31)), Error.ILLEGAL_GENERATION),
+        ("later generation", replace(beat, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
+    ):
+        yield name, Case(wrong, HeartbeatResponse(error))
+
+
+def refused_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """LeaveGroup."""
+    yield "null group", Case(LeaveGroup(None, (Leaver(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
+    yield "empty group", Case(LeaveGroup("", (Leaver(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
+    yield "nobody at all", Case(LeaveGroup(GROUP, ()), LeaveGroupResponse(Error.NONE))
+    for name, leaver, error in (
+        ("stranger", Leaver("stranger"), Error.UNKNOWN_MEMBER_ID),
+        ("nobody", Leaver(""), Error.UNKNOWN_MEMBER_ID),
+        ("nobody from nowhere", Leaver("", "nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("twin", Leaver(b.id, "a"), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", Leaver(a.id, "nowhere"), Error.UNKNOWN_MEMBER_ID),
+    ):
+        answer = LeaveGroupResponse(Error.NONE, (LeftMember(leaver.member_id, leaver.group_instance_id, error),))
+        yield name, Case(LeaveGroup(GROUP, (leaver,)), answer)
+        if leaver.member_id != b.id:
+            yield f"{name}, twice", Case(LeaveGroup(GROUP, (leaver,) * 2), replace(answer, members=answer.members * 2))
+
+
+def refused_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """OffsetCommit."""
+    commit = OffsetCommit(GROUP, a.id, a.instance, a.room.generation, OFFSETS)
+    for name, wrong, error in (
+        ("null group", replace(commit, group_id=None), Error.INVALID_GROUP_ID),
+        ("absent group", replace(commit, group_id="absent"), Error.GROUP_ID_NOT_FOUND),
+        ("stranger", replace(commit, member_id="stranger", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("nobody", replace(commit, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        (
+            "from outside",
+            replace(commit, member_id="", group_instance_id=None, generation_id=-1),
+            Error.UNKNOWN_MEMBER_ID,
+        ),
+        ("twin", replace(commit, member_id=b.id), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", replace(commit, group_instance_id="nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("no generation", replace(commit, generation_id=-1), Error.ILLEGAL_GENERATION),
+        ("later generation", replace(commit, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
+    ):
+        answer = OffsetCommitResponse((CommittedPartition("t", 0, error), CommittedPartition("t", 1, error)))
+        yield name, Case(wrong, answer)
+        yield f"{name}, nothing to commit", Case(replace(wrong, offsets=()), OffsetCommitResponse(()))
+
+
+def refused_by_administration(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """OffsetFetch, OffsetDelete, DeleteGroups."""
+    null = FetchedGroup(None, Error.INVALID_GROUP_ID)
+    yield "fetch null", Case(OffsetFetch((GroupToFetch(None, (("t", 0),)),)), OffsetFetchResponse((null,)))
+    yield "fetch nothing", Case(OffsetFetch(()), OffsetFetchResponse(()))
+    yield (
+        "delete null",
+        Case(DeleteGroups((None,)), DeleteGroupsResponse((DeletedGroup(None, Error.INVALID_GROUP_ID),))),
+    )
+    yield "delete nothing", Case(DeleteGroups(()), DeleteGroupsResponse(()))
+    yield (
+        "delete the living",
+        Case(DeleteGroups((GROUP,)), DeleteGroupsResponse((DeletedGroup(GROUP, Error.NON_EMPTY_GROUP),))),
+    )
+    for group_id, error in ((None, Error.INVALID_GROUP_ID), ("", Error.INVALID_GROUP_ID)):
+        yield f"offsets of {group_id!r}", Case(OffsetDelete(group_id, (("t", 0),)), OffsetDeleteResponse(error))
+    yield (
+        "offsets of the absent",
+        Case(OffsetDelete("absent", (("t", 0),)), OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND)),
+    )
+
+
+Cases = Callable[[Member, Member], Iterator[tuple[str, Case]]]
+STAGES = ["initial", "completing", "stable", "preparing"]
+
+
+def at(room: Room, stage: str) -> tuple[Member, Member]:
+    """Two static members of a group at this stage, with an offset of its own; a leads."""
+    room.commit_simply(7, topic="kept")
+    a, b = room.member("a", instance="a"), room.member("b", instance="b")
+    a.join()
+    b.join()
+    if stage == "initial":
+        for member in room.group.members.values():
+            (a if member.group_instance_id == "a" else b).id = member.member_id
+        return a, b
+    room.end_initial_delay()
+    if stage != "completing":
+        room.sync(a, b)
+    if stage == "preparing":
+        b.protocols = offering("range", topics=["u"])
+        b.join()
+    assert room.state is {
+        "completing": GroupState.COMPLETING_REBALANCE,
+        "stable": GroupState.STABLE,
+        "preparing": GroupState.PREPARING_REBALANCE,
+    }.get(stage)
+    return a, b
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "cases",
+    [
+        refused_joins,
+        refused_syncs,
+        refused_heartbeats,
+        refused_leaves,
+        refused_commits,
+        refused_by_administration,
+    ],
+)
+def test_a_wrong_request_is_answered_with_its_error_and_changes_nothing(room: Room, cases: Cases, stage: str) -> None:
+    a, b = at(room, stage)
+    before = room.snapshot()
+    for name, case in cases(a, b):
+        answer = room.ask(case.request).answer
+        assert answer == case.answer, f"{name}: {case.request}"
+        assert room.snapshot() == before, f"{name} changed something: {case.request}"
+
+
+@pytest.mark.parametrize("cases", [refused_syncs, refused_heartbeats, refused_leaves])
+def test_an_empty_group_knows_nobody(room: Room, cases: Cases) -> None:
+    a, b = at(room, "stable")
+    a.leave()
+    b.leave()
+    before = room.snapshot()
+    for name, case in cases(a, b):
+        answer = room.ask(case.request).answer
+        if isinstance(answer, LeaveGroupResponse):
+            assert {left.error for left in answer.members} <= {Error.UNKNOWN_MEMBER_ID}, name
+        else:
+            assert isinstance(answer, SyncGroupResponse | HeartbeatResponse)
+            group_error = Error.INVALID_GROUP_ID if not case.request.group_id else Error.UNKNOWN_MEMBER_ID  # type: ignore[union-attr]
+            protocol_error = Error.INCONSISTENT_GROUP_PROTOCOL if name in ("no type", "no name") else group_error
+            assert answer.error is protocol_error, name
+        assert room.snapshot() == before, name
+
+
+def test_negative_rebalance_timeouts_are_read_as_the_session_timeout(room: Room) -> None:
+    a = room.member("a", rebalance_timeout_ms=-(2**31))
+    a.join()
+    room.end_initial_delay()
+
+    assert room.generation == 1
+    room.pass_ms(9_999, beating=[a], every_ms=5_000)
+    assert room.member_ids == {a.id}
+    room.pass_ms(1)
+    assert room.member_ids == set(), "its sync timer is its session timeout of 10 s"
+
+
+def test_a_partition_named_twice_in_a_commit_is_answered_twice_and_its_last_offset_kept(room: Room) -> None:
+    (a,) = room.settled("a")
+    offsets = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 0, 2))
+
+    assert room.ask(OffsetCommit(GROUP, a.id, None, 1, offsets)).answer == OffsetCommitResponse(
+        (CommittedPartition("t", 0, Error.NONE), CommittedPartition("t", 0, Error.NONE))
+    )
+    assert room.offset() == 2
+
+
+def test_a_group_named_twice_in_a_fetch_is_answered_twice(room: Room) -> None:
+    room.commit_simply(3)
+    fetched = FetchedGroup(GROUP, Error.NONE, (FetchedOffset("t", 0, 3),))
+    request = OffsetFetch((GroupToFetch(GROUP, None), GroupToFetch(GROUP, (("t", 0),))))
+
+    assert room.ask(request).answer == OffsetFetchResponse((fetched, fetched))
+
+
+def test_a_leader_may_give_nonsense_and_only_members_get_it(room: Room) -> None:
+    a, b = room.member("a"), room.member("b")
+    a.join()
+    b.join()
+    room.end_initial_delay()
+    following = b.sync()
+    a.sync([("stranger", b"x"), (b.id, b"first"), (b.id, b"second"), ("", b"y")])
+
+    assert following.answer == b.synced_answer(b"second")
+    assert a.assignment == b""
+    assert room.member_ids == {a.id, b.id}
+
+
+def test_a_followers_assignments_are_ignored(room: Room) -> None:
+    a, b = room.member("a"), room.member("b")
+    a.join()
+    b.join()
+    room.end_initial_delay()
+    following = b.sync([(a.id, b"poison"), (b.id, b"everything")])
+    assert following.parked
+    leading = a.sync()
+
+    assert (leading.answer, following.answer) == (a.synced_answer(), b.synced_answer())
+
+
+def test_nothing_to_describe_and_nothing_to_list_are_no_errors(room: Room) -> None:
+    assert room.ask(DescribeGroups(())).answer.groups == ()
+    assert room.ask(ListGroups()).answer.groups == ()
+
+
+def test_subscription_bytes_that_make_no_sense_are_tolerated(room: Room) -> None:
+    for number, metadata in enumerate([b"", b"\x00", b"\xff\xff", b"\x00\x00\xff\xff\xff\xff", b"\x00\x00" * 3]):
+        a = room.member("a", group_id=f"g{number}", protocols=(Protocol("range", metadata),))
+        joining = a.join()
+        room.end_initial_delay(f"g{number}")
+        assert joining.answer.error is Error.NONE
+        assert [member.metadata for member in joining.answer.members] == [metadata]

@@ -1,0 +1,86 @@
+"""Subscriptions and assignments as values, and bytes by hand."""
+
+import pytest
+
+from slackwater.group.assignors.consumer_protocol import (
+    Assignment,
+    MalformedMetadata,
+    OverlongArray,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from slackwater.group.topic_partition import TopicPartition
+
+
+def test_a_subscription_v1_byte_by_byte() -> None:
+    subscription = Subscription(("t", "a"), b"\x07", [TopicPartition("t", 1), TopicPartition("t", 0)], version=1)
+    data = encode_subscription(subscription)
+    assert data.hex(" ", 1) == (
+        "00 01 00 00 00 02 00 01 61 00 01 74 00 00 00 01 07 "  # version, topics sorted, user data
+        "00 00 00 01 00 01 74 00 00 00 02 00 00 00 00 00 00 00 01"  # owned, sorted
+    )
+    assert decode_subscription(data).owned_partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
+
+
+def test_an_assignment_byte_by_byte() -> None:
+    data = encode_assignment(Assignment([TopicPartition("t", 3), TopicPartition("t", 1)]))
+    assert data.hex(" ", 1) == "00 03 00 00 00 01 00 01 74 00 00 00 02 00 00 00 03 00 00 00 01 ff ff ff ff"
+
+
+def test_no_bytes_are_an_assignment_of_nothing() -> None:
+    assert decode_assignment(b"") == Assignment(())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "0 bytes end where 2 were announced"),
+        ("ffff", "subscription version -1 is negative"),
+        ("0000 ffffffff", "array of length -1"),
+        ("0000 00000001 ffff", "null where a string is required"),
+        ("0000 00000001 0002 c328 ffffffff", "not UTF-8"),
+        ("0000 00000001 0009 74", "announced"),
+    ],
+)
+def test_what_cannot_be_is_malformed(data: str, message: str) -> None:
+    with pytest.raises(MalformedMetadata, match=message):
+        decode_subscription(bytes.fromhex(data))
+
+
+def test_a_negative_assignment_version_is_malformed() -> None:
+    with pytest.raises(MalformedMetadata, match="assignment version -2"):
+        decode_assignment(b"\xff\xfe")
+
+
+def test_an_array_longer_than_its_bytes_is_told_apart() -> None:
+    with pytest.raises(OverlongArray, match="array of 1000000 elements announced with 0 bytes left"):
+        decode_subscription(bytes.fromhex("0000 000f4240"))
+
+
+def test_a_long_subscription_is_read_like_a_short_one() -> None:
+    # Names of two lengths, one of them not ASCII, one without partitions: blocks and single rows in one array.
+    topics = [f"topic-{at:03}" for at in range(300)] + [f"t{at}" for at in range(10, 60)] + ["tópico-01"] * 1
+    owned = [TopicPartition(topic, at) for topic in topics for at in range(2 if topic.endswith("7") else 1)]
+    subscription = Subscription(tuple(sorted(topics)), None, sorted(owned), 4, "rack")
+    assert decode_subscription(encode_subscription(subscription)) == subscription
+    accented = [TopicPartition(f"tópico-{at:02}", at) for at in range(40)]
+    assert decode_assignment(encode_assignment(Assignment(accented))).partitions == tuple(accented)
+    nameless = Subscription(("",) * 40, None, [])
+    assert decode_subscription(encode_subscription(nameless)) == nameless
+
+
+def test_values_are_equal_by_what_they_hold() -> None:
+    one = Subscription(("t",), b"", [TopicPartition("t", 0)], 1, "r", 3)
+    same = Subscription(("t",), b"", (TopicPartition("t", 0),), 1, "r", 3)
+    assert one == same
+    assert len({one, same}) == 1
+    assert one != Subscription(("t",), b"", (), 1, "r", 3)
+    assert one != "t"
+    assert eval(repr(one)) == one
+    given = Assignment([TopicPartition("t", 0)], b"x")
+    assert eval(repr(given)) == given
+    assert given != Assignment([TopicPartition("t", 0)])
+    assert given != b"x"

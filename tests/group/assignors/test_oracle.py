@@ -1,0 +1,95 @@
+"""Ours against Apache Kafka's own assignors and codec, on random groups, in one JVM."""
+
+import os
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from slackwater.group.assignors.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+from .groups import PaperGroup, pairs, who
+from .oracle import Answer, Oracle, have_jars, jars, scenario
+from .random_groups import change, random_group
+
+pytestmark = pytest.mark.java
+
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    if not have_jars():
+        missing = f"Kafka's jars are not in {jars()}; run `make jars`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with Oracle() as running:
+        yield running
+
+
+def ask(oracle: Oracle, groups: list[PaperGroup]) -> list[Answer]:
+    return oracle.ask(scenario(one.assignor_name, one.cluster, one.joining) for one in groups)
+
+
+def check_equal(group: PaperGroup, answer: Answer) -> None:
+    theirs = {member_id: decode_assignment(bytes.fromhex(data)) for member_id, data in answer["assignments"].items()}
+    assert group.given() == pairs(theirs)
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("racks", [False, True], ids=["no racks", "racks"])
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
+def test_members_get_what_kafka_gives_them(oracle: Oracle, name: str, alike: bool, racks: bool) -> None:
+    groups = [random_group(Random(seed), name, alike=alike, racks=racks, claims=seed % 3 == 0) for seed in range(40)]
+    for group, answer in zip(groups, ask(oracle, groups), strict=True):
+        check_equal(group, answer)
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
+def test_members_of_a_larger_group_get_what_kafka_gives_them(oracle: Oracle, name: str, alike: bool) -> None:
+    random = Random(1)
+    names = [f"topic-{at:02}" for at in range(30)]
+    members = {
+        f"consumer-{at:02}": who(*(names if alike else sorted(random.sample(names, random.randint(1, 30)))))
+        for at in range(25)
+    }
+    group = PaperGroup(name, {topic: random.randint(1, 40) for topic in names}, members)
+    for _ in range(3):
+        check_equal(group, ask(oracle, [group])[0])
+        group.round()
+        change(random, group, alike=alike, racks=False)
+
+
+def test_subscriptions_are_written_byte_for_byte_as_kafka_writes_them(oracle: Oracle) -> None:
+    groups = [
+        random_group(Random(seed), name, alike=False, racks=True, claims=True)
+        for seed in range(20)
+        for name in ASSIGNORS
+    ]
+    names = [f"topic-{at:02}" for at in range(40)]
+    large = PaperGroup("cooperative-sticky", dict.fromkeys(names, 5), {f"c{at}": who(*names) for at in range(3)})
+    large.round()
+    for group, answer in zip([*groups, large], ask(oracle, [*groups, large]), strict=True):
+        for member_id, joining in group.joining.items():
+            one = joining.subscription
+            for version, theirs in enumerate(answer["subscriptions"][member_id]):
+                data = bytes.fromhex(theirs)
+                ours = Subscription(one.topics, one.user_data, one.owned, one.generation_id, one.rack_id, version)
+                assert encode_subscription(ours) == data
+                assert encode_subscription(decode_subscription(data)) == data
+
+
+def test_assignments_are_read_and_written_byte_for_byte_as_kafka_does(oracle: Oracle) -> None:
+    groups = [random_group(Random(seed), "sticky", alike=False, racks=False, claims=False) for seed in range(20)]
+    for answer in ask(oracle, groups):
+        for theirs in answer["assignments"].values():
+            data = bytes.fromhex(theirs)
+            assert encode_assignment(decode_assignment(data)) == data

@@ -1,0 +1,82 @@
+"""Assignors by name, and assignors of one's own."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pytest
+
+from slackwater.group.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+    TopicInfo,
+    assignor,
+)
+from slackwater.group.assignors.consumer_protocol import Assignment, Subscription
+from slackwater.group.errors import UsageError
+from slackwater.group.topic_partition import TopicPartition
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("range", RangeAssignor),
+        ("roundrobin", RoundRobinAssignor),
+        ("sticky", StickyAssignor),
+        ("cooperative-sticky", CooperativeStickyAssignor),
+    ],
+)
+def test_short_names_and_java_class_names_lead_to_the_same_assignor(name: str, kind: type[Assignor]) -> None:
+    for one in (assignor(name), assignor(f"org.apache.kafka.clients.consumer.{kind.__name__}")):
+        assert type(one) is kind
+        assert one.name == name
+        assert one.built_in
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("cooperative_sticky", "cooperative-sticky"),
+        ("ranges", "range"),
+        ("org.apache.kafka.clients.consumer.StickyAsignor", "org.apache.kafka.clients.consumer.StickyAssignor"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest_known_one_and_the_list(wrong: str, right: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        assignor(wrong)
+    assert f"did you mean {right!r}?" in str(raised.value)
+    assert "range, roundrobin, sticky, cooperative-sticky" in str(raised.value)
+
+
+def test_only_cooperative_sticky_can_be_cooperative_and_it_can_be_eager_too() -> None:
+    assert assignor("cooperative-sticky").protocols == (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    for name in ("range", "roundrobin", "sticky"):
+        assert assignor(name).protocols == (RebalanceProtocol.EAGER,)
+
+
+class EverythingToTheFirst(Assignor):
+    """The smallest assignor of one's own."""
+
+    name: ClassVar[str] = "first"
+
+    def assign(
+        self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
+    ) -> dict[str, Assignment]:
+        everything = [TopicPartition(topic, at) for topic, info in cluster.items() for at in range(info.partitions)]
+        first = min(members)
+        return {member_id: Assignment(everything if member_id == first else ()) for member_id in members}
+
+
+def test_an_assignor_of_ones_own_is_passed_as_itself() -> None:
+    mine = EverythingToTheFirst()
+    assert assignor(mine) is mine
+    assert not mine.built_in
+    assert mine.protocols == (RebalanceProtocol.EAGER,)
+    assert mine.user_data(None, -1) is None
+    members = {one: MemberSubscription(None, Subscription(("t",))) for one in ("b", "a")}
+    given = mine.assign({"t": TopicInfo(2)}, members)
+    assert given == {"a": Assignment([TopicPartition("t", 0), TopicPartition("t", 1)]), "b": Assignment(())}

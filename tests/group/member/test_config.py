@@ -1,0 +1,57 @@
+"""A member's settings."""
+
+from typing import Any
+
+import pytest
+
+from slackwater.group.assignors import RangeAssignor
+from slackwater.group.errors import UsageError
+from slackwater.group.member import Driver, MemberConfig
+
+
+def config(**settings: Any) -> MemberConfig:
+    """A configuration with these settings."""
+    return MemberConfig(**({"group_id": "g", "client_id": "c"} | settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"group_id": ""}, "group.id is empty"),
+        ({"group_instance_id": ""}, "group.instance.id = '' is not a legal name"),
+        ({"group_instance_id": "a b"}, "not a legal name"),
+        ({"group_instance_id": ".."}, "not a legal name"),
+        ({"group_instance_id": "x" * 250}, "not a legal name"),
+        ({"session_timeout_ms": 0}, "session.timeout.ms = 0 is out of range"),
+        ({"max_poll_interval_ms": -1}, "max.poll.interval.ms = -1 is out of range"),
+        ({"rebalance_timeout_ms": 2**31}, "rebalance.timeout.ms = 2147483648 is out of range"),
+        ({"heartbeat_interval_ms": 45_000}, "heartbeat.interval.ms = 45000 must be lower"),
+        ({"retry_backoff_ms": 2_000}, "retry.backoff.ms = 2000 must lie between"),
+        ({"assignors": (RangeAssignor(), RangeAssignor())}, "names an assignor twice: range, range"),
+        ({"assignors": ()}, "nothing has no rebalance protocol in common"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        config(**settings)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_rebalance_timeout_follows_the_driver_unless_it_is_set() -> None:
+    assert config(max_poll_interval_ms=7_000).join_rebalance_timeout_ms == 7_000
+    assert config(driver=Driver.BACKGROUND).join_rebalance_timeout_ms == 60_000
+    assert config(driver=Driver.BACKGROUND, rebalance_timeout_ms=9_000).join_rebalance_timeout_ms == 9_000
+
+
+def test_the_wait_for_work_ends_before_the_group_gives_the_member_up() -> None:
+    assert config(driver=Driver.BACKGROUND).release_wait_ms == 54_000
+    assert config(rebalance_timeout_ms=8_000).release_wait_ms == 4_000
+
+
+def test_an_assignor_is_found_by_the_name_the_group_agreed_on() -> None:
+    settings = config()
+    assert settings.assignor("range") is settings.assignors[0]
+    assert settings.assignor("sticky") is None
+    assert settings.assignor(None) is None
+    assert config(group_instance_id="a.b_c-1").is_static

@@ -1,0 +1,87 @@
+"""The shared ground: generations, reasons, the coordinator, and what goes down with it."""
+
+from slackwater.group.errors import Error, UsageError
+from slackwater.group.events import JoinRequested, Kind
+from slackwater.group.member import Emit, MemberConfig, Raise, Send
+from slackwater.group.member.core import Core, Generation, Pending
+from slackwater.group.member.states import Input, MemberState
+from slackwater.group.messages import FindCoordinatorResponse, Heartbeat
+
+BEAT = Heartbeat("g", "m", None, 1)
+
+
+def core() -> Core:
+    """A fresh one."""
+    return Core(MemberConfig(group_id="g", client_id="c"))
+
+
+def reasons(of: Core) -> list[str]:
+    """The reasons of the joins requested."""
+    details = [effect.event.detail for effect in of.effects if isinstance(effect, Emit)]
+    return [detail.reason for detail in details if isinstance(detail, JoinRequested)]
+
+
+def test_a_generation_can_be_gone_while_the_id_is_good() -> None:
+    assert Generation().is_reset
+    assert Generation(member_id="m").is_reset
+    assert Generation(member_id="m").is_lost
+    assert not Generation(3, "m", "range").is_lost
+    assert Generation(3, "", "range").is_lost
+    assert Generation(3, "m", "range").describe() == "Generation{generationId=3, memberId='m', protocol='range'}"
+
+
+def test_a_reason_is_told_once_until_it_changes_or_was_served() -> None:
+    one = core()
+    one.rejoin_needed = False
+    one.request_rejoin("why", 0)
+    one.request_rejoin("why", 1)
+    one.request_rejoin("other", 2, full_reason="other, at length")
+    one.rejoin_needed = False
+    one.request_rejoin("other", 3)
+    assert reasons(one) == ["why", "other, at length", "other"]
+
+
+def test_only_one_look_up_is_under_way() -> None:
+    one = core()
+    assert not one.find_coordinator(0)
+    assert not one.find_coordinator(0)
+    (send,) = one.effects
+    assert isinstance(send, Send)
+    assert one.lookup_due_ms is None
+    assert one.coordinator_answered(FindCoordinatorResponse(Error.NONE, 1, "h", 1), 5)
+    assert one.find_coordinator(5)
+
+
+def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
+    one = core()
+    failed: list[int] = []
+
+    def on_failure(pending: Pending, now_ms: int) -> None:
+        failed.append(pending.request_id)
+        one.lose_coordinator("again", now_ms)
+
+    one.on_failure = on_failure
+    one.find_coordinator(0)
+    one.coordinator_answered(FindCoordinatorResponse(Error.NONE, 1, "h", 1), 0)
+    ids = [one.send(BEAT, 0), one.send(BEAT, 0)]
+    one.lose_coordinator("gone", 1)
+    assert failed == ids
+    assert [effect.event.kind for effect in one.effects if isinstance(effect, Emit)].count(Kind.COORDINATOR_LOST) == 1
+
+
+def test_the_first_failure_is_raised_once() -> None:
+    one = core()
+    first, second = UsageError("first"), UsageError("second")
+    one.fail(first)
+    one.fail(second)
+    assert one.raise_failure()
+    assert not one.raise_failure()
+    assert one.effects == [Raise(first)]
+    assert not one.halted
+
+
+def test_nobody_leaves_for_a_poll_timer_before_it_has_joined() -> None:
+    one = core()
+    assert one.leave(Input.POLL_OVER, "late", 0) is None
+    assert one.effects == []
+    assert one.state is MemberState.UNJOINED

@@ -1,0 +1,46 @@
+"""The member's errors, and the Java client's words for error codes."""
+
+import pytest
+
+from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.member import CommitFailed, Driver, FencedInstanceId, ListenerFailed, MemberConfig
+from slackwater.group.member.answers import join_cause, refusal, sync_cause
+from slackwater.group.member.effects import Node
+from slackwater.group.member.errors import java_message, java_name
+from slackwater.group.member.states import Input
+
+
+def test_the_words_of_the_java_client() -> None:
+    assert java_name(Error.REBALANCE_IN_PROGRESS) == "RebalanceInProgressException"
+    assert java_message(Error.NETWORK_EXCEPTION) == "null"
+    assert java_name(Error.KAFKA_STORAGE_ERROR) == "KafkaException"
+    assert java_message(Error.KAFKA_STORAGE_ERROR) == "Unexpected error KAFKA_STORAGE_ERROR"
+
+
+def test_errors_know_their_cause_and_their_code() -> None:
+    cause = ValueError("odd")
+    assert ListenerFailed(cause).__cause__ is cause
+    assert FencedInstanceId("i1", "").error is Error.FENCED_INSTANCE_ID
+    assert "member unknown" in str(FencedInstanceId("i1", ""))
+    assert isinstance(CommitFailed(), SlackwaterError)
+
+
+@pytest.mark.parametrize("error", list(Error))
+@pytest.mark.parametrize("stale", [True, False])
+def test_every_code_means_something(error: Error, stale: bool) -> None:
+    assert join_cause(error, stale=stale) in Input
+    assert sync_cause(error, stale=stale) in Input
+
+
+@pytest.mark.parametrize("instance_id", [None, "i1"])
+@pytest.mark.parametrize("error", list(Error))
+def test_every_refusal_says_something(error: Error, instance_id: str | None) -> None:
+    config = MemberConfig(group_id="g", client_id="c", group_instance_id=instance_id, driver=Driver.POLL)
+    refused = refusal("JoinGroup", error, config, "m1")
+    assert isinstance(refused, BrokerError)
+    assert refused.error is error
+    assert len(str(refused)) > 10
+
+
+def test_a_node_is_written_as_the_java_client_writes_it() -> None:
+    assert str(Node(0, "h", 1)) == "h:1 (id: 2147483647 rack: null)"

@@ -1,0 +1,283 @@
+"""The machine as its shells see it: mistakes, strange answers, readings, and its end."""
+
+from typing import Any
+
+import pytest
+
+from slackwater.group.assignors import RangeAssignor, TopicInfo
+from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
+from slackwater.group.errors import Error, UsageError
+from slackwater.group.member import (
+    CommitDone,
+    CommitFailed,
+    Driver,
+    Effect,
+    GroupMember,
+    MemberConfig,
+    MemberState,
+    Notify,
+    OffsetAndMetadata,
+    OffsetsFetched,
+    OperationTimedOut,
+    RefreshMetadata,
+    Send,
+)
+from slackwater.group.messages import (
+    CommittedPartition,
+    FindCoordinatorResponse,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+    SyncGroupResponse,
+)
+from slackwater.group.topic_partition import TopicPartition
+
+T0 = TopicPartition("t", 0)
+NODE = FindCoordinatorResponse(Error.NONE, 1, "h", 9092)
+CLUSTER = {"t": TopicInfo(2)}
+START_MS = 50_000
+
+
+def machine(**settings: Any) -> GroupMember:
+    """A member without auto-commit."""
+    defaults = {"group_id": "g", "client_id": "c", "enable_auto_commit": False, "assignors": (RangeAssignor(),)}
+    return GroupMember(MemberConfig(**(defaults | settings)))
+
+
+def id_of(effects: list[Effect]) -> int:
+    """The id of the one request among these."""
+    (send,) = [effect for effect in effects if isinstance(effect, Send)]
+    return send.request_id
+
+
+def settled(**settings: Any) -> GroupMember:
+    """A stable member that owns t-0."""
+    member = machine(**settings)
+    member.subscribe(["t"], START_MS)
+    member.metadata(CLUSTER, START_MS)
+    member.answered(id_of(member.poll(START_MS)), NODE, START_MS)
+    join = id_of(member.poll(START_MS))
+    sync = id_of(
+        member.answered(join, JoinGroupResponse(Error.NONE, "m", 1, "consumer", "range", "other"), START_MS + 40)
+    )
+    part = encode_assignment(Assignment((T0,)))
+    member.answered(sync, SyncGroupResponse(Error.NONE, "consumer", "range", part), START_MS + 70)
+    assert any(isinstance(effect, Notify) for effect in member.poll(START_MS + 100))
+    member.listener_done(START_MS + 125)
+    assert member.state is MemberState.STABLE
+    return member
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+def test_mixing_subscriptions_is_the_callers_mistake() -> None:
+    member = settled()
+    with pytest.raises(UsageError, match="exclude each other"):
+        member.subscribe_pattern("t.*", START_MS)
+    with pytest.raises(UsageError, match="exclude each other"):
+        member.assign([T0], START_MS)
+    assert member.owned == {T0}
+
+
+def test_a_closed_member_takes_no_further_wishes() -> None:
+    member = machine()
+    member.close(START_MS)
+    assert member.closed
+    for wish in (
+        lambda: member.subscribe(["t"], START_MS),
+        lambda: member.assign([T0], START_MS),
+        lambda: member.commit({}, START_MS),
+        lambda: member.fetch_committed([T0], START_MS),
+        lambda: member.enforce_rebalance("", START_MS),
+        lambda: member.unsubscribe(START_MS),
+    ):
+        with pytest.raises(UsageError, match="has already been closed"):
+            wish()
+
+
+def test_a_member_whose_listener_still_hears_of_its_leaving_takes_no_new_subscription() -> None:
+    member = settled()
+    assert any(isinstance(effect, Notify) for effect in member.unsubscribe(START_MS))
+    with pytest.raises(UsageError, match="still leaving its group"):
+        member.subscribe(["u"], START_MS)
+    member.listener_done(START_MS)
+    assert member.subscribe(["u"], START_MS) == [RefreshMetadata(("u",))]
+
+
+@pytest.mark.parametrize("wish", ["subscribe", "assign"])
+def test_wanting_nothing_is_unsubscribing(wish: str) -> None:
+    member = settled()
+    getattr(member, wish)([], START_MS)
+    effects = member.listener_done(START_MS)
+    assert isinstance(next(effect for effect in effects if isinstance(effect, Send)).request, LeaveGroup)
+
+
+# --- strange answers -------------------------------------------------------------------------------------------------
+
+
+def test_answers_to_nothing_are_ignored() -> None:
+    member = settled()
+    assert member.answered(999, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), START_MS) == []
+    assert member.failed(999, START_MS) == []
+    assert member.listener_done(START_MS) == []
+    assert member.state is MemberState.STABLE
+
+
+def test_an_answer_of_another_kind_counts_as_none() -> None:
+    member = settled()
+    beat = id_of(member.tick(START_MS + 10_000))
+    member.answered(beat, OffsetFetchResponse(()), START_MS + 10_000)
+    assert member.coordinator is None
+    assert member.state is MemberState.STABLE
+
+
+def test_a_leave_without_an_answer_loses_the_coordinator() -> None:
+    member = settled()
+    member.unsubscribe(START_MS)
+    member.failed(id_of(member.listener_done(START_MS)), START_MS)
+    assert member.coordinator is None
+
+
+# --- readings --------------------------------------------------------------------------------------------------------
+
+
+def test_what_can_be_read_of_a_stable_member() -> None:
+    member = settled()
+    assert (member.generation_id, member.member_id, member.protocol_name) == (1, "m", "range")
+    assert (member.subscription, member.owned, member.fetchable) == ({"t"}, {T0}, {T0})
+    assert (member.metadata_topics, member.is_leader, member.listening) == ({"t"}, False, False)
+    assert member.config.group_id == "g"
+    assert member.next_due_ms() == START_MS + 3_040
+    assert member.next_poll_ms() is None
+
+
+def test_the_metrics_tell_the_story() -> None:
+    member = settled()
+    beat = id_of(member.tick(START_MS + 4_000))
+    member.answered(beat, HeartbeatResponse(Error.NONE), START_MS + 4_020)
+    member.poll(START_MS + 5_100)
+    member.poll(START_MS + 5_200, again=True)
+    member.poll_returned(START_MS + 5_300)
+    values = member.metrics(START_MS + 7_000)
+    assert (values["join-time-max"], values["sync-time-max"], values["rebalance-latency-max"]) == (40, 30, 70)
+    assert (values["heartbeat-response-time-max"], values["heartbeat-total"]) == (20, 1)
+    assert (values["partition-assigned-latency-max"], values["assigned-partitions"]) == (25, 1)
+    assert (values["last-heartbeat-seconds-ago"], values["last-rebalance-seconds-ago"]) == (3, 6)
+    assert (values["time-between-poll-max"], values["last-poll-seconds-ago"]) == (5_000, 1)
+    assert (values["rebalance-total"], values["failed-rebalance-total"]) == (1, 0)
+
+
+def test_metadata_that_does_not_come_is_asked_for_again() -> None:
+    member = machine()
+    assert member.subscribe(["t"], START_MS) == [RefreshMetadata(("t",))]
+    assert member.next_due_ms() == START_MS + 30_000
+    assert member.tick(START_MS + 29_999) == []
+    assert member.tick(START_MS + 30_000) == [RefreshMetadata(("t",))]
+    member.metadata(CLUSTER, START_MS + 30_001)
+    assert member.next_due_ms() is None
+
+
+def test_when_to_poll_again() -> None:
+    member = machine(enable_auto_commit=True)
+    assert member.next_poll_ms() is None
+    member.subscribe(["t"], START_MS)
+    assert member.next_poll_ms() == 0
+    find = id_of(member.poll(START_MS))
+    assert member.next_poll_ms() is None
+    member.answered(find, NODE, START_MS)
+    assert member.next_poll_ms() == 0
+    member.poll(START_MS)
+    assert member.next_poll_ms() is None
+
+
+def test_a_manual_assignment_watches_its_topics_and_joins_nothing() -> None:
+    member = machine(driver=Driver.BACKGROUND)
+    assert member.assign([T0], START_MS) == [RefreshMetadata(("t",))]
+    assert member.tick(START_MS + 100) == []
+    assert not member.needs_rejoin
+    assert member.owned == member.fetchable == {T0}
+    member.unsubscribe(START_MS)
+    assert member.owned == frozenset()
+
+
+# --- its end ---------------------------------------------------------------------------------------------------------
+
+
+def test_closing_ends_whatever_waits() -> None:
+    member = machine()
+    member.assign([T0], START_MS)
+    member.commit({T0: OffsetAndMetadata(1)}, START_MS, commit_id=7, sync=True)
+    member.fetch_committed([T0], START_MS, fetch_id=8)
+    assert not any(isinstance(effect, CommitDone) for effect in member.close(START_MS, timeout_ms=1_000))
+    assert member.next_due_ms() == START_MS + 1_000
+    effects = member.tick(START_MS + 1_000)
+    assert member.closed
+    ended = [effect for effect in effects if isinstance(effect, CommitDone | OffsetsFetched)]
+    assert [type(effect.error) for effect in ended] == [OperationTimedOut, OperationTimedOut]
+
+
+def test_closing_twice_is_closing_once() -> None:
+    member = settled()
+    member.close(START_MS)
+    assert member.close(START_MS + 5_000) == []
+    leave = id_of(member.listener_done(START_MS))
+    member.failed(leave, START_MS)
+    assert member.closed
+
+
+def test_closing_without_leaving_stays_in_the_group_until_the_session_ends() -> None:
+    member = settled(leave_group_on_close=False)
+    member.close(START_MS)
+    effects = member.listener_done(START_MS)
+    assert not any(isinstance(effect, Send) for effect in effects)
+    assert member.closed
+
+
+def test_closing_with_a_listener_that_never_returns_ends_at_the_timeout() -> None:
+    member = settled()
+    member.close(START_MS, timeout_ms=1_000)
+    beats = [effect for effect in member.tick(START_MS + 1_000) if isinstance(effect, Send)]
+    assert [type(effect.request) for effect in beats] == [LeaveGroup]
+    assert member.closed
+    assert member.listener_done(START_MS + 2_000) == []
+
+
+def test_a_listener_that_throws_at_the_end_is_raised() -> None:
+    member = settled()
+    member.unsubscribe(START_MS)
+    effects = member.listener_done(START_MS, ValueError("odd"))
+    assert [type(effect).__name__ for effect in effects if not hasattr(effect, "event")] == ["Raise", "Send"]
+
+
+def test_closing_lets_a_busy_listener_finish_first() -> None:
+    member = settled()
+    member.enforce_rebalance("", START_MS)
+    assert any(isinstance(effect, Notify) for effect in member.poll(START_MS))
+    assert not any(isinstance(effect, Notify | Send) for effect in member.close(START_MS))
+    leave = [effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)]
+    assert [type(effect.request) for effect in leave] == [LeaveGroup]
+    assert member.owned == frozenset()
+
+
+def test_a_member_out_of_the_group_still_polls_while_it_closes() -> None:
+    member = settled(enable_auto_commit=True)
+    member.consumed({T0: OffsetAndMetadata(3)})
+    member.close(START_MS)
+    assert member.poll(START_MS) == []
+    assert member.next_poll_ms() is None
+
+
+def test_a_commit_of_a_manual_assignment_refused_as_unknown_member_fails() -> None:
+    member = machine()
+    member.assign([T0], START_MS)
+    member.commit({T0: OffsetAndMetadata(1)}, START_MS, commit_id=1)
+    requests = [effect for effect in member.answered(1, NODE, START_MS) if isinstance(effect, Send)]
+    refused = OffsetCommitResponse((CommittedPartition("t", 0, Error.UNKNOWN_MEMBER_ID),))
+    effects = member.answered(requests[0].request_id, refused, START_MS)
+    (done,) = [effect for effect in effects if isinstance(effect, CommitDone)]
+    assert isinstance(done.error, CommitFailed)
+    assert not any(isinstance(effect, Send) and isinstance(effect.request, JoinGroup) for effect in effects)

@@ -1,0 +1,151 @@
+"""A shell for the work scheduler without threads: it keeps what the scheduler asked for, and answers when told to."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from slackwater.group.member.work import WorkScheduler
+from slackwater.group.member.work_config import RevokeMode, WorkConfig
+from slackwater.group.member.work_effects import (
+    Abandon,
+    Commit,
+    DeadLetter,
+    Drained,
+    Fail,
+    Pause,
+    Resume,
+    Start,
+    WorkEffect,
+)
+from slackwater.group.messages import OffsetToCommit
+from slackwater.group.topic_partition import TopicPartition
+
+
+class Record(NamedTuple):
+    """A record of the one topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None = None
+    size: int = 10
+
+
+P0 = TopicPartition("t", 0)
+P1 = TopicPartition("t", 1)
+P2 = TopicPartition("t", 2)
+BROKEN = ValueError("broken record")
+
+
+def records(partition: TopicPartition, *offsets: int, key: bytes | None = None) -> list[Record]:
+    """Records of one partition at these offsets."""
+    return [Record(partition.topic, partition.partition, offset, key) for offset in offsets]
+
+
+def at(partition: TopicPartition, offset: int) -> OffsetToCommit:
+    """The offset a commit of this partition should carry."""
+    return OffsetToCommit(partition.topic, partition.partition, offset)
+
+
+class Workshop:
+    """A scheduler, its clock, and everything it asked for so far."""
+
+    def __init__(self, config: WorkConfig) -> None:
+        self.scheduler: WorkScheduler[Record] = WorkScheduler(config)
+        self.now_ms = 1_000
+        self.running: dict[tuple[TopicPartition, int], Start[Record]] = {}
+        self.letters: dict[tuple[TopicPartition, int], DeadLetter[Record]] = {}
+        self.started: list[int] = []
+        self.paused: set[TopicPartition] = set()
+        self.abandoned: list[int] = []
+        self.commits: list[tuple[OffsetToCommit, ...]] = []
+        self.drained: list[Drained] = []
+        self.failures: list[Fail[Record]] = []
+
+    def carry_out(self, effects: list[WorkEffect[Record]]) -> list[WorkEffect[Record]]:
+        """Note what the scheduler wants."""
+        for effect in effects:
+            match effect:
+                case Start():
+                    self.running[self._where(effect.record)] = effect
+                    self.started.append(effect.record.offset)
+                case DeadLetter():
+                    self.letters[self._where(effect.record)] = effect
+                case Fail():
+                    self.failures.append(effect)
+                case Abandon(task_ids):
+                    self.abandoned += task_ids
+                case Pause(partitions):
+                    assert not self.paused & set(partitions)
+                    self.paused |= set(partitions)
+                case Resume(partitions):
+                    assert self.paused >= set(partitions)
+                    self.paused -= set(partitions)
+                case Commit(offsets):
+                    self.commits.append(offsets)
+                case Drained():
+                    self.drained.append(effect)
+                    self.paused -= set(effect.partitions)
+        return effects
+
+    def assigned(self, *partitions: TopicPartition) -> list[WorkEffect[Record]]:
+        """Partitions come."""
+        return self.carry_out(self.scheduler.assigned(partitions, self.now_ms))
+
+    def received(
+        self, batch: Iterable[Record], next_offsets: dict[TopicPartition, int] | None = None
+    ) -> list[WorkEffect[Record]]:
+        """A poll brings records."""
+        return self.carry_out(self.scheduler.received(batch, self.now_ms, next_offsets))
+
+    def finish(self, partition: TopicPartition, *offsets: int) -> list[WorkEffect[Record]]:
+        """Workers succeed."""
+        effects: list[WorkEffect[Record]] = []
+        for offset in offsets:
+            task_id = self.running.pop((partition, offset)).task_id
+            effects += self.carry_out(self.scheduler.finished(task_id, self.now_ms))
+        return effects
+
+    def fail(self, partition: TopicPartition, offset: int, *, retriable: bool = True) -> list[WorkEffect[Record]]:
+        """A worker fails."""
+        task_id = self.running.pop((partition, offset)).task_id
+        return self.carry_out(self.scheduler.failed(task_id, BROKEN, self.now_ms, retriable=retriable))
+
+    def write(self, partition: TopicPartition, offset: int) -> list[WorkEffect[Record]]:
+        """A dead letter is written."""
+        task_id = self.letters.pop((partition, offset)).task_id
+        return self.carry_out(self.scheduler.dead_letter_written(task_id, self.now_ms))
+
+    def fail_to_write(self, partition: TopicPartition, offset: int) -> list[WorkEffect[Record]]:
+        """A dead letter is not written."""
+        task_id = self.letters.pop((partition, offset)).task_id
+        return self.carry_out(self.scheduler.dead_letter_failed(task_id, self.now_ms))
+
+    def revoke(
+        self, *partitions: TopicPartition, within_ms: int = 1_000, mode: RevokeMode = RevokeMode.DRAIN
+    ) -> list[WorkEffect[Record]]:
+        """Partitions must go."""
+        return self.carry_out(self.scheduler.revoke(partitions, self.now_ms, self.now_ms + within_ms, mode))
+
+    def lost(self, *partitions: TopicPartition) -> list[WorkEffect[Record]]:
+        """Partitions are gone."""
+        effects = self.carry_out(self.scheduler.lost(partitions, self.now_ms))
+        self.paused -= set(partitions)
+        return effects
+
+    def pass_ms(self, duration_ms: int) -> list[WorkEffect[Record]]:
+        """Time passes; the scheduler is woken exactly when it asked to be."""
+        until_ms = self.now_ms + duration_ms
+        effects: list[WorkEffect[Record]] = []
+        while (due_ms := self.scheduler.next_due_ms()) is not None and due_ms <= until_ms:
+            self.now_ms = due_ms
+            effects += self.carry_out(self.scheduler.tick(due_ms))
+        self.now_ms = until_ms
+        return effects
+
+    def under_way(self, partition: TopicPartition) -> list[int]:
+        """The offsets workers are busy with."""
+        return sorted(offset for owner, offset in self.running if owner == partition)
+
+    @staticmethod
+    def _where(record: Record) -> tuple[TopicPartition, int]:
+        return TopicPartition(record.topic, record.partition), record.offset

@@ -1,0 +1,131 @@
+"""The bytes of protocol type `consumer`, for any subscription, any assignment, and any bytes at all."""
+
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slackwater.group.assignors import assignor
+from slackwater.group.assignors.consumer_protocol import (
+    Assignment,
+    MalformedMetadata,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from slackwater.group.assignors.java_order import sorted_as_java
+from slackwater.group.assignors.sticky import StickyAssignor
+from slackwater.group.topic_partition import TopicPartition
+
+names = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from([f"topic-{at:02}" for at in range(40)])
+partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+# Long lists of names of one length are where the codec works on blocks.
+many = st.lists(
+    st.builds(TopicPartition, st.from_regex(r"[a-c]{2}[0-9]", fullmatch=True), st.integers(0, 3)), max_size=90
+)
+user_data = st.none() | st.binary(max_size=20)
+
+
+def subscriptions(version: int | None = None) -> st.SearchStrategy[Subscription]:
+    return st.builds(
+        Subscription,
+        (st.lists(names, max_size=5) | st.lists(st.from_regex(r"t[0-9]{3}", fullmatch=True), max_size=60)).map(tuple),
+        user_data,
+        st.lists(partitions, max_size=8, unique=True) | many,
+        st.integers(-1, 2**31 - 1),
+        st.none() | names,
+        st.integers(0, 3) if version is None else st.just(version),
+    )
+
+
+def as_written(subscription: Subscription) -> Subscription:
+    """What a subscription is after its version has dropped what it has no field for, in the order it is written."""
+    version = subscription.version
+    topics = sorted_as_java({topic for topic, _ in subscription.owned})
+    place = {topic: at for at, topic in enumerate(topics)}
+    owned = sorted(subscription.owned_partitions, key=lambda one: (place[one.topic], one.partition))
+    return Subscription(
+        tuple(sorted_as_java(subscription.topics)),
+        subscription.user_data,
+        owned if version >= 1 else (),
+        subscription.generation_id if version >= 2 else -1,
+        subscription.rack_id if version >= 3 else None,
+        version,
+    )
+
+
+@given(subscriptions())
+def test_a_subscription_is_read_back_as_it_was_written_in_every_version(subscription: Subscription) -> None:
+    read = decode_subscription(encode_subscription(subscription))
+    assert read == as_written(subscription)
+    assert hash(read) == hash(as_written(subscription))
+    assert encode_subscription(read) == encode_subscription(subscription)
+
+
+@given(subscriptions(version=3), st.integers(4, 2**15 - 1), st.binary(max_size=20))
+def test_a_newer_version_is_read_as_the_newest_known_and_the_rest_is_left_unread(
+    subscription: Subscription, version: int, rest: bytes
+) -> None:
+    data = struct.pack(">h", version) + encode_subscription(subscription)[2:] + rest
+    assert decode_subscription(data) == as_written(subscription)
+
+
+@given(st.lists(partitions, max_size=8) | many, user_data, st.integers(0, 3))
+def test_an_assignment_is_read_back_as_it_was_written(
+    assigned: list[TopicPartition], data: bytes | None, version: int
+) -> None:
+    assignment = Assignment(assigned, data)
+    read = decode_assignment(encode_assignment(assignment, version))
+    assert read == assignment
+    assert hash(read) == hash(assignment)
+    assert sorted(read.partitions) == sorted(assigned)
+
+
+@given(st.binary(max_size=80))
+@example(b"")
+@example(b"\xff\xff")
+@example(b"\x00\x01\x7f\xff\xff\xff")
+@example(b"\x00\x01\x00\x00\x00\x01\xff\xff")
+def test_arbitrary_bytes_are_read_or_malformed_and_nothing_else(data: bytes) -> None:
+    for decode in (decode_subscription, decode_assignment):
+        with suppress(MalformedMetadata):
+            decode(data)
+
+
+@given(subscriptions(), st.data())
+def test_a_damaged_subscription_is_read_or_malformed_and_nothing_else(
+    subscription: Subscription, data: st.DataObject
+) -> None:
+    raw = bytearray(encode_subscription(subscription))
+    at = data.draw(st.integers(0, len(raw) - 1))
+    raw[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(raw)))
+    for damaged in (bytes(raw), bytes(raw[:cut])):
+        with suppress(MalformedMetadata):
+            decode_subscription(damaged)
+
+
+@given(subscriptions())
+def test_every_strict_beginning_of_a_subscription_is_malformed(subscription: Subscription) -> None:
+    raw = encode_subscription(subscription)
+    for end in {0, 1, len(raw) // 2, len(raw) - 1}:
+        with pytest.raises(MalformedMetadata):
+            decode_subscription(raw[:end])
+
+
+@given(st.lists(partitions, max_size=8, unique=True) | many, st.integers(-1, 2**31 - 1))
+def test_sticky_user_data_is_read_back_with_and_without_its_generation(
+    owned: list[TopicPartition], generation_id: int
+) -> None:
+    data = assignor("sticky").user_data(owned, generation_id)
+    assert data is not None
+    with_generation = StickyAssignor().claim(Subscription((), data))
+    assert sorted(with_generation.owned) == sorted(owned)
+    assert with_generation.generation_id == generation_id
+    without = StickyAssignor().claim(Subscription((), data[:-4]))
+    assert without.owned == with_generation.owned
+    assert without.generation_id == -1

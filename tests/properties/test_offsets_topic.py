@@ -1,0 +1,115 @@
+"""The formats of `__consumer_offsets` for any value and for any bytes."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.broker.offsets_topic import from_bytes, to_bytes
+from slackwater.group.coordinator.records import (
+    CommittedOffset,
+    GroupMetadata,
+    Record,
+    StoredGroup,
+    StoredMember,
+    StoredOffset,
+)
+from slackwater.wire.errors import WireError
+from slackwater.wire.offsets_topic import (
+    GroupMember,
+    GroupValue,
+    OffsetValue,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+    encode_group_value,
+    encode_offset_value,
+)
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+maybe_text = st.none() | text
+data = st.binary(max_size=300)
+
+offset_values = st.builds(
+    OffsetValue, int64, int32, text, int64, int64, st.none() | st.binary(min_size=16, max_size=16)
+)
+group_values = st.builds(
+    GroupValue,
+    text,
+    int32,
+    maybe_text,
+    maybe_text,
+    int64,
+    st.lists(st.builds(GroupMember, text, maybe_text, text, text, int32, int32, data, data), max_size=3).map(tuple),
+)
+records: st.SearchStrategy[Record] = st.one_of(
+    st.builds(
+        CommittedOffset,
+        text,
+        text,
+        int32,
+        st.none() | st.builds(StoredOffset, int64, int32, text, int64),
+    ),
+    st.builds(
+        GroupMetadata,
+        text,
+        st.none()
+        | st.builds(
+            StoredGroup,
+            text,
+            int32,
+            maybe_text,
+            maybe_text,
+            int64,
+            st.lists(
+                st.builds(StoredMember, text, maybe_text, text, text, int32, st.integers(0, 2**31 - 1), data, data),
+                max_size=3,
+            ).map(tuple),
+        ),
+    ),
+)
+
+
+@given(offset_values, st.integers(0, 4))
+def test_an_offset_read_and_written_again_is_the_same_bytes(value: OffsetValue, version: int) -> None:
+    written = encode_offset_value(value, version)
+    assert encode_offset_value(decode_offset_value(written), version) == written
+
+
+@given(offset_values)
+def test_nothing_of_an_offset_is_lost_in_the_newest_version_but_its_expiry(value: OffsetValue) -> None:
+    assert decode_offset_value(encode_offset_value(value, 4)) == value._replace(expire_timestamp_ms=-1)
+
+
+@given(group_values, st.sampled_from([3, 4]))
+def test_nothing_of_a_group_is_lost_in_the_versions_that_hold_all_of_it(value: GroupValue, version: int) -> None:
+    assert decode_group_value(encode_group_value(value, version)) == value
+
+
+@given(group_values, st.integers(0, 4))
+def test_a_group_read_and_written_again_is_the_same_bytes(value: GroupValue, version: int) -> None:
+    written = encode_group_value(value, version)
+    assert encode_group_value(decode_group_value(written), version) == written
+
+
+@given(records)
+def test_a_record_is_read_back_as_it_was_written(record: Record) -> None:
+    assert from_bytes(*to_bytes(record)) == record
+
+
+@given(st.binary(max_size=80) | st.builds(lambda version, rest: bytes((0, version)) + rest, st.integers(0, 5), data))
+def test_any_bytes_are_read_or_refused_with_the_one_error(raw: bytes) -> None:
+    for decode in (decode_key, decode_offset_value, decode_group_value):
+        with suppress(WireError):
+            decode(raw)
+
+
+@given(group_values, st.integers(0, 4), st.data())
+def test_a_value_cut_short_is_refused(value: GroupValue, version: int, draw: st.DataObject) -> None:
+    whole = encode_group_value(value, version)
+    cut = whole[: draw.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(WireError):
+        decode_group_value(cut)

@@ -1,0 +1,454 @@
+"""The work scheduler against a model that keeps plain lists.
+
+Whatever polls, workers, retries, rebalances and clocks do
+- a lane has one record under way at most, and records of a lane begin in the order received;
+- a committed offset is exactly the first unfinished record's, never beyond it;
+- workers are never more than there are, and none idles while a record could begin;
+- the paused partitions are those the marks say;
+- every record of a partition still owned is finished in the end, and its attempts are counted without a gap.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from slackwater.group.member.work import WorkScheduler
+from slackwater.group.member.work_config import Order, RevokeMode, WorkConfig
+from slackwater.group.member.work_effects import (
+    Abandon,
+    Commit,
+    DeadLetter,
+    Drained,
+    Fail,
+    Pause,
+    Resume,
+    Start,
+    WorkEffect,
+)
+from slackwater.group.messages import OffsetToCommit
+from slackwater.group.topic_partition import TopicPartition
+
+PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+BROKEN = ValueError("broken")
+
+
+class Record(NamedTuple):
+    """A record that knows, for the model only, in which assignment it was received."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    size: int
+    epoch: int
+
+
+@dataclass
+class Owned:
+    """One assignment of a partition, as a list."""
+
+    epoch: int
+    received: list[Record] = field(default_factory=list)
+    finished: set[int] = field(default_factory=set)
+    busy: set[int] = field(default_factory=set)  # with a worker or with the dead-letter writer
+    waiting: set[int] = field(default_factory=set)  # for a back-off to end
+    attempts: dict[int, int] = field(default_factory=dict)
+    full: bool = False
+    handed_back: set[int] = field(default_factory=set)
+    deadline_ms: int | None = None
+
+    def unfinished(self) -> list[Record]:
+        return [record for record in self.received if record.offset not in self.finished]
+
+    def in_flight(self) -> list[Record]:
+        return [record for record in self.unfinished() if record.offset not in self.handed_back]
+
+    def position(self) -> int:
+        left = self.unfinished()
+        return left[0].offset if left else self.received[-1].offset + 1
+
+    def span(self) -> int:
+        left = self.unfinished()
+        return len(self.received) - self.received.index(left[0]) if left else 0
+
+
+class WorkMachine(RuleBasedStateMachine):
+    """Polls, workers, rebalances and the clock in any order."""
+
+    @initialize(
+        order=st.sampled_from(Order),
+        workers=st.integers(1, 4),
+        max_attempts=st.sampled_from([1, 2, 3, None]),
+        total=st.integers(4, 12),
+        replay_bound=st.integers(4, 10),
+    )
+    def start(self, order: Order, workers: int, max_attempts: int | None, total: int, replay_bound: int) -> None:
+        self.config = WorkConfig(
+            workers=workers,
+            order=order,
+            high_water_records=4,
+            low_water_records=2,
+            total_high_water_records=total,
+            total_low_water_records=total // 2,
+            total_high_water_bytes=100,
+            total_low_water_bytes=40,
+            replay_bound_records=replay_bound,
+            max_attempts=max_attempts,
+            auto_commit_interval_ms=300,
+        )
+        self.scheduler: WorkScheduler[Record] = WorkScheduler(self.config)
+        self.now_ms = 0
+        self.epochs = 0
+        self.next_offset = dict.fromkeys(PARTITIONS, 0)
+        self.owned: dict[TopicPartition, Owned] = {}
+        self.running: dict[int, Record] = {}
+        self.letters: dict[int, Record] = {}
+        self.abandoned: set[int] = set()
+        self.paused: set[TopicPartition] = set()
+        self.full = False
+        self.open_revokes = 0
+        self.seen_ids: set[int] = set()
+        self.assigned(set(PARTITIONS))
+
+    # --- what happens ---------------------------------------------------------------------------------------------
+
+    @rule(which=st.just(set(PARTITIONS)) | st.sets(st.sampled_from(PARTITIONS), min_size=1))
+    def assigned(self, which: set[TopicPartition]) -> None:
+        new = [partition for partition in PARTITIONS if partition in which and partition not in self.owned]
+        for partition in new:
+            self.epochs += 1
+            self.owned[partition] = Owned(self.epochs)
+        self._measure([])
+        self._carry_out(self.scheduler.assigned(new, self.now_ms))
+
+    @rule(
+        data=st.lists(
+            st.tuples(
+                st.sampled_from(PARTITIONS),
+                st.integers(0, 2),
+                st.sampled_from([None, b"x", b"y", b"z"]),
+                st.integers(0, 30),
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    def received(self, data: list[tuple[TopicPartition, int, bytes | None, int]]) -> None:
+        batch: list[Record] = []
+        touched: list[TopicPartition] = []
+        for partition, gap, key, size in data:
+            owned = self.owned.get(partition)
+            offset = self.next_offset[partition] + gap
+            self.next_offset[partition] = offset + 1
+            record = Record(*partition, offset, key, size, owned.epoch if owned else -1)
+            batch.append(record)
+            if owned is not None and owned.deadline_ms is None:
+                owned.received.append(record)
+                touched.append(partition)
+        self._measure(touched)
+        self._carry_out(self.scheduler.received(batch, self.now_ms))
+
+    @rule(which=st.sampled_from(PARTITIONS))
+    def received_again(self, which: TopicPartition) -> None:
+        owned = self.owned.get(which)
+        if owned is not None:
+            self._carry_out(self.scheduler.received(owned.received, self.now_ms))
+
+    @rule(
+        answers=st.lists(
+            st.tuples(st.integers(0, 3), st.sampled_from(["finish", "finish", "fail", "fail for good"])),
+            min_size=1,
+            max_size=8,
+        ),
+        random=st.floats(0, 1, exclude_max=True),
+    )
+    def workers_answer(self, answers: list[tuple[int, str]], random: float) -> None:
+        for pick, answer in answers:
+            if self.running and answer == "finish":
+                self.finished(pick)
+            elif self.running:
+                self.failed(pick, answer == "fail", random)
+
+    def finished(self, pick: int) -> None:
+        task_id, record, owned = self._take(self.running, pick)
+        if owned is not None:
+            owned.finished.add(record.offset)
+            self._measure([self._partition(record)])
+        self._carry_out(self.scheduler.finished(task_id, self.now_ms))
+
+    def failed(self, pick: int, retriable: bool, random: float) -> None:
+        task_id, record, owned = self._take(self.running, pick)
+        if owned is not None:
+            most = self.config.max_attempts
+            if not retriable or (most is not None and owned.attempts[record.offset] >= most):
+                owned.busy.add(record.offset)  # with the dead-letter writer
+            else:
+                self._try_again(owned, record)
+        self._carry_out(self.scheduler.failed(task_id, BROKEN, self.now_ms, retriable=retriable, random=random))
+
+    @precondition(lambda self: self.letters)
+    @rule(pick=st.integers(0, 3), fine=st.booleans())
+    def dead_letter(self, pick: int, fine: bool) -> None:
+        task_id, record, owned = self._take(self.letters, pick)
+        if owned is not None and fine:
+            owned.finished.add(record.offset)
+            self._measure([self._partition(record)])
+        elif owned is not None:
+            self._try_again(owned, record)
+        answer = self.scheduler.dead_letter_written if fine else self.scheduler.dead_letter_failed
+        self._carry_out(answer(task_id, self.now_ms))
+
+    @rule(pick=st.integers(0, 30))
+    def answered_again(self, pick: int) -> None:
+        late = sorted(self.seen_ids - set(self.running) - set(self.letters))
+        if late:
+            task_id = late[pick % len(late)]
+            effects = [
+                *self.scheduler.finished(task_id, self.now_ms),
+                *self.scheduler.failed(task_id, BROKEN, self.now_ms),
+                *self.scheduler.dead_letter_written(task_id, self.now_ms),
+                *self.scheduler.dead_letter_failed(task_id, self.now_ms),
+            ]
+            assert effects == []
+
+    @rule(
+        which=st.sets(st.sampled_from(PARTITIONS), min_size=1, max_size=2),
+        within_ms=st.integers(0, 400),
+        drain=st.sampled_from([True, True, False]),
+        lost=st.booleans(),
+    )
+    def partitions_go(self, which: set[TopicPartition], within_ms: int, drain: bool, lost: bool) -> None:
+        if lost:
+            self.lost(which)
+        else:
+            self.revoke(which, within_ms, drain)
+
+    def revoke(self, which: set[TopicPartition], within_ms: int, drain: bool) -> None:
+        deadline_ms = self.now_ms + within_ms if drain else self.now_ms
+        leaving = [partition for partition in PARTITIONS if partition in which and partition in self.owned]
+        for partition in leaving:
+            owned = self.owned[partition]
+            owned.deadline_ms = deadline_ms
+            owned.handed_back |= {record.offset for record in owned.unfinished()} - owned.busy
+            owned.waiting.clear()
+        self.open_revokes += 1
+        mode = RevokeMode.DRAIN if drain else RevokeMode.ABANDON
+        effects = self.scheduler.revoke(leaving, self.now_ms, self.now_ms + within_ms, mode)
+        gone = {partition for effect in effects if isinstance(effect, Drained) for partition in effect.partitions}
+        self._measure([partition for partition in leaving if partition not in gone], without=gone)
+        self._carry_out(effects)
+
+    def lost(self, which: set[TopicPartition]) -> None:
+        for partition in which:
+            self.owned.pop(partition, None)
+            self.paused.discard(partition)
+        self._measure([])
+        self._carry_out(self.scheduler.lost(which, self.now_ms))
+
+    @rule(duration_ms=st.sampled_from([0, 1, 50, 120, 500, 1_500]))
+    def time_passes(self, duration_ms: int) -> None:
+        until_ms = self.now_ms + duration_ms
+        while (due_ms := self.scheduler.next_due_ms()) is not None and due_ms <= until_ms:
+            assert due_ms >= self.now_ms
+            self.now_ms = due_ms
+            self._carry_out(self.scheduler.tick(due_ms))
+            after_ms = self.scheduler.next_due_ms()
+            assert after_ms is None or after_ms > due_ms
+        self.now_ms = until_ms
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    @invariant()
+    def workers_are_bounded_and_none_idles_while_a_record_could_begin(self) -> None:
+        assert len(self.running) == self.scheduler.running <= self.config.workers
+        if len(self.running) < self.config.workers:
+            assert self._could_begin() == []
+
+    @invariant()
+    def one_record_of_a_lane_is_under_way_at_most(self) -> None:
+        lanes = [lane for record in self.running.values() if (lane := self._lane(record)) is not None]
+        assert len(lanes) == len(set(lanes))
+
+    @invariant()
+    def the_paused_partitions_are_those_the_marks_say(self) -> None:
+        expected = {
+            partition
+            for partition, owned in self.owned.items()
+            if self.full or owned.full or owned.deadline_ms is not None
+        }
+        assert self.paused == self.scheduler.paused == expected
+
+    @invariant()
+    def the_counts_are_right(self) -> None:
+        in_flight = [record for owned in self.owned.values() for record in owned.in_flight()]
+        assert self.scheduler.in_flight == len(in_flight)
+        assert self.scheduler.in_flight_bytes == sum(record.size for record in in_flight)
+        assert self.scheduler.partitions == set(self.owned)
+
+    @invariant()
+    def what_is_committable_is_what_has_finished_without_a_gap(self) -> None:
+        assert set(self.scheduler.committable()) == self._positions(set(self.owned))
+
+    def teardown(self) -> None:
+        """Let everything still owned come to its end: nothing may be lost on the way."""
+        if not hasattr(self, "scheduler"):
+            return
+        for _ in range(10_000):
+            if self.running:
+                self.finished(0)
+            elif self.letters:
+                self.dead_letter(0, True)
+            elif self.scheduler.in_flight:
+                due_ms = self.scheduler.next_due_ms()
+                assert due_ms is not None
+                self.time_passes(max(due_ms - self.now_ms, 0))
+            else:
+                break
+        for owned in self.owned.values():
+            assert not owned.in_flight()
+        assert not self.full
+
+    # --- the model ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[WorkEffect[Record]]) -> None:
+        for effect in effects:
+            match effect:
+                case Start(task_id, record, attempt):
+                    self._started(task_id, record, attempt)
+                case DeadLetter(task_id, record, error, attempts):
+                    owned = self._owner(record)
+                    assert owned is not None
+                    assert error is BROKEN
+                    assert attempts == owned.attempts[record.offset]
+                    assert task_id not in self.seen_ids
+                    self.seen_ids.add(task_id)
+                    self.letters[task_id] = record
+                    owned.waiting.discard(record.offset)
+                    owned.busy.add(record.offset)
+                case Abandon(task_ids):
+                    assert set(task_ids) <= set(self.running)
+                    self.abandoned |= set(task_ids)
+                case Pause(partitions):
+                    assert not self.paused & set(partitions)
+                    self.paused |= set(partitions)
+                case Resume(partitions):
+                    assert self.paused >= set(partitions)
+                    self.paused -= set(partitions)
+                case Commit(offsets):
+                    assert set(offsets) <= self._positions(set(self.owned))
+                case Drained(partitions, offsets):
+                    self._drained(set(partitions), offsets)
+                case Fail():
+                    raise AssertionError("dead letters are the policy here")
+
+    def _started(self, task_id: int, record: Record, attempt: int) -> None:
+        owned = self._owner(record)
+        assert owned is not None
+        assert owned.deadline_ms is None
+        assert task_id not in self.seen_ids
+        lane = self._lane(record)
+        if lane is not None:
+            first = next(other for other in owned.unfinished() if self._lane(other) == lane)
+            assert first == record
+        owned.attempts[record.offset] = owned.attempts.get(record.offset, 0) + 1
+        assert owned.attempts[record.offset] == attempt
+        owned.waiting.discard(record.offset)
+        owned.busy.add(record.offset)
+        self.seen_ids.add(task_id)
+        self.running[task_id] = record
+
+    def _drained(self, partitions: set[TopicPartition], offsets: tuple[OffsetToCommit, ...]) -> None:
+        assert set(offsets) == self._positions(partitions)
+        for partition in partitions:
+            owned = self.owned.pop(partition)
+            assert owned.deadline_ms is not None
+            assert not owned.busy or self.now_ms >= owned.deadline_ms
+            self.paused.discard(partition)
+        self._measure([])
+        self.open_revokes -= 1
+        assert self.open_revokes >= 0
+
+    def _take(self, tasks: dict[int, Record], pick: int) -> tuple[int, Record, Owned | None]:
+        """One task's answer is on its way; its assignment, if that still is."""
+        task_id = sorted(tasks)[pick % len(tasks)]
+        record = tasks.pop(task_id)
+        owned = self._owner(record)
+        assert (owned is None) >= (task_id in self.abandoned)
+        if owned is not None:
+            owned.busy.discard(record.offset)
+        return task_id, record, owned
+
+    def _try_again(self, owned: Owned, record: Record) -> None:
+        if owned.deadline_ms is None:
+            owned.waiting.add(record.offset)
+        else:
+            owned.handed_back.add(record.offset)
+            self._measure([])
+
+    def _measure(self, touched: list[TopicPartition], without: set[TopicPartition] | None = None) -> None:
+        for partition in touched:
+            owned = self.owned[partition]
+            if owned.deadline_ms is None:
+                count, span, config = len(owned.in_flight()), owned.span(), self.config
+                if owned.full:
+                    owned.full = count > config.low_water_records or span > config.replay_bound_records // 2
+                else:
+                    owned.full = count >= config.high_water_records or span >= config.replay_bound_records
+        counted = [
+            record
+            for partition, owned in self.owned.items()
+            if partition not in (without or ())
+            for record in owned.in_flight()
+        ]
+        count, size, config = len(counted), sum(record.size for record in counted), self.config
+        if self.full:
+            self.full = count > config.total_low_water_records or size > config.total_low_water_bytes
+        else:
+            self.full = count >= config.total_high_water_records or size >= config.total_high_water_bytes
+
+    def _positions(self, partitions: set[TopicPartition]) -> set[OffsetToCommit]:
+        return {
+            OffsetToCommit(*partition, owned.position())
+            for partition in partitions
+            if (owned := self.owned[partition]).received and owned.position() > owned.received[0].offset
+        }
+
+    def _could_begin(self) -> list[Record]:
+        shut = {self._lane(record) for record in self.running.values()}
+        able: list[Record] = []
+        for owned in self.owned.values():
+            if owned.deadline_ms is not None:
+                continue
+            for record in owned.unfinished():
+                lane = self._lane(record)
+                idle = record.offset not in owned.busy and record.offset not in owned.waiting
+                if lane is None and idle:
+                    able.append(record)
+                elif lane is not None and lane not in shut:
+                    shut.add(lane)
+                    if idle:
+                        able.append(record)
+        return able
+
+    def _lane(self, record: Record) -> tuple[TopicPartition, bytes] | None:
+        """The lane a record is in, whatever assignment it was received in."""
+        if self.config.order is Order.PARTITION:
+            return self._partition(record), b""
+        if self.config.order is Order.KEY and record.key is not None:
+            return self._partition(record), record.key
+        return None
+
+    def _owner(self, record: Record) -> Owned | None:
+        owned = self.owned.get(self._partition(record))
+        return owned if owned is not None and owned.epoch == record.epoch else None
+
+    @staticmethod
+    def _partition(record: Record) -> TopicPartition:
+        return TopicPartition(record.topic, record.partition)
+
+
+TestWork = WorkMachine.TestCase
+TestWork.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
