@@ -4,8 +4,8 @@
 
 For every scenario of the catalogue (LS-01 … LS-05) and both sticky assignors: milliseconds of one `assign`, from
 decoded subscriptions to assignments ready to encode; then the same from bytes to bytes, which adds decoding every
-subscription and encoding every assignment. Each figure is the median of the runs; the JVM warms up first. Where a
-scenario is many rounds (LS-05), figures are per round.
+subscription and encoding every assignment. Figures are medians of the runs, after the JVM has warmed up; from bytes
+to bytes Java runs big scenarios only once. Where a scenario is many rounds (LS-05), figures are per round.
 """
 
 import argparse
@@ -15,9 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import mean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.group.assignors.groups import PaperGroup, Who
+from tests.group.assignors.oracle import Oracle, have_jars, scenario
 
 from slackwater.group.assignors import MemberSubscription, TopicInfo, assignor
 from slackwater.group.assignors.consumer_protocol import (
@@ -25,8 +28,6 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from tests.group.assignors.groups import PaperGroup, Who
-from tests.group.assignors.oracle import Oracle, have_jars, scenario
 
 Round = tuple[dict[str, TopicInfo], dict[str, MemberSubscription]]
 
@@ -137,12 +138,15 @@ def ours_ns(name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
     return median(assign_ns), median(whole_ns)
 
 
-def java_ns(oracle: Oracle, name: str, rounds: list[Round], runs: int, warm_up: int) -> tuple[float, float]:
+def java_ns(oracle: Oracle, name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
     """The same for Kafka's assignor, after a warm-up."""
-    answers = oracle.ask(scenario(name, cluster, members, warm_up + runs) for cluster, members in rounds)
-    per_round = len(rounds)
-    assign = [sum(answer["assign_ns"][warm_up + run] for answer in answers) / per_round for run in range(runs)]
-    whole = [sum(answer["bytes_to_bytes_ns"][warm_up + run] for answer in answers) / per_round for run in range(runs)]
+    warm_up, whole_runs = (3, 1) if len(rounds) == 1 else (20, runs)
+    answers = oracle.ask(
+        scenario(name, cluster, members, warm_up + runs, warm_up * (len(rounds) > 1) + whole_runs)
+        for cluster, members in rounds
+    )
+    assign = [mean(answer["assign_ns"][-run] for answer in answers) for run in range(1, runs + 1)]
+    whole = [mean(answer["bytes_to_bytes_ns"][-run] for answer in answers) for run in range(1, whole_runs + 1)]
     return median(assign), median(whole)
 
 
@@ -154,20 +158,20 @@ def main() -> None:
     options = parser.parse_args()
     if not have_jars():
         sys.exit("benchmarks/assignors.py: Kafka's jars are missing; run `make jars` first.")
-    print(f"{'':34}{'assign, ms':^30} {'bytes to bytes, ms':^30}")
-    print(f"{'scenario':8}{'assignor':20}{'':10}{'Java':>10}{'ours':>10}{'ratio':>8}  {'Java':>10}{'ours':>10}{'ratio':>8}")
+    columns = f"{'Java':>10}{'ours':>10}{'ratio':>8}"
+    print(f"{'':38}{'assign, ms':^28}  {'bytes to bytes, ms':^28}")
+    print(f"{'scenario':10}{'assignor':20}{'':8}{columns}  {columns}")
     with Oracle() as oracle:
         for number in options.scenarios:
             for name in ("sticky", "cooperative-sticky"):
                 for what, rounds in SCENARIOS[number](name):
-                    warm_up = 3 if len(rounds) == 1 else 20
-                    theirs = java_ns(oracle, name, rounds, options.runs, warm_up)
+                    theirs = java_ns(oracle, name, rounds, options.runs)
                     ours = ours_ns(name, rounds, options.runs)
                     figures = "  ".join(
                         f"{java / 1e6:10.2f}{mine / 1e6:10.2f}{mine / java:8.2f}"
                         for java, mine in zip(theirs, ours, strict=True)
                     )
-                    print(f"{number:8}{name:20}{what:10}{figures}", flush=True)
+                    print(f"{number:10}{name:20}{what:8}{figures}", flush=True)
 
 
 if __name__ == "__main__":

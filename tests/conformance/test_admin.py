@@ -246,6 +246,20 @@ def test_a_deletion_that_cannot_be_written_leaves_the_group_as_it_was(room: Room
     assert (room.state, room.generation) == (CR, 3)
 
 
+@pytest.mark.proves("AD-04", "ST-08")
+def test_a_deletion_that_cannot_be_written_brings_back_no_member_that_had_left(room: Room) -> None:
+    (a,) = room.settled("a")
+    room.hold_writes()
+    a.leave()
+    assert (room.state, room.generation) == (E, 2)
+    deleting = room.ask(DeleteGroups((GROUP,)))
+    room.release_writes(Error.NOT_ENOUGH_REPLICAS)
+
+    assert deleting.answer == DeleteGroupsResponse((DeletedGroup(GROUP, Error.COORDINATOR_NOT_AVAILABLE),))
+    assert (room.state, room.generation, room.member_ids) == (E, 2, set())
+    assert a.heartbeat() is Error.UNKNOWN_MEMBER_ID
+
+
 @pytest.mark.proves("AD-04")
 def test_groups_are_deleted_one_by_one_and_each_is_named_once(room: Room) -> None:
     room.settled("a")

@@ -350,6 +350,19 @@ def test_a_returning_static_leader_that_is_told_to_skip_assigns_nothing_and_keep
     assert member.needs_rejoin()
 
 
+@pytest.mark.proves("CL-30")
+def test_a_static_leader_that_comes_back_in_the_same_process_sees_what_was_added_meanwhile() -> None:
+    member = Bench(group_instance_id="i1", max_poll_interval_ms=10_000).find().lead(7, OTHER).sync_ok("t-0 t-1").poll()
+    member.pass_ms(10_000).tick()
+    member.do(member.machine.metadata({"t": TopicInfo(5)}, member.now_ms))
+    member.cluster = {"t": TopicInfo(5)}
+    member.poll().lead(7, OTHER, skip_assignment=True).sync_ok("t-0 t-1").poll()
+    assert member.sent(JoinGroup).reason == "cached metadata has changed"
+    member.lead(8, OTHER)
+    assert parts(member) == {"m1": tps("t-0 t-1 t-2"), "m2": tps("t-3 t-4")}
+    assert not member.sync_ok("t-0 t-1 t-2").poll().sends(JoinGroup)
+
+
 @pytest.mark.proves("CL-26")
 def test_what_sticky_members_remember_goes_along_although_an_eager_member_owns_nothing_then() -> None:
     member = Bench(assignors=(StickyAssignor(),)).settle("t-0 t-1")

@@ -179,6 +179,7 @@ def test_a_topic_no_longer_wanted_is_waited_for_because_no_claim_would_protect_i
     member.do(member.machine.subscribe(["t"], member.now_ms))
     assert not member.heard()
     assert not member.sends(JoinGroup)
+    assert member.machine.fetchable == frozenset(tps("t-0"))
     member.do(member.machine.release(tps("u-0"), member.now_ms))
     assert member.heard() == [(REVOKED, tps("u-0"))]
     assert member.claims().owned_partitions == tps("t-0")
@@ -197,6 +198,7 @@ def test_an_eager_background_member_keeps_the_group_waiting_for_its_work_and_say
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert not member.heard()
     assert not member.sends(JoinGroup)
+    assert member.machine.fetchable == frozenset(), "no new work on what must go"
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert not member.sends(JoinGroup)
     member.do(member.machine.release(tps("t-0"), member.now_ms))

@@ -229,6 +229,18 @@ def test_a_sweep_that_cannot_be_written_is_done_again_at_the_next(room: Room) ->
     assert GROUP not in room.coordinator.groups
 
 
+@pytest.mark.proves("EX-07", "SE-02")
+def test_a_sweep_that_cannot_be_written_brings_back_no_member_that_had_expired(room: Room) -> None:
+    a, b = room.settled("a", "b")
+    room.hold_writes()
+    room.pass_ms(60_000)
+    room.release_writes(Error.NOT_ENOUGH_REPLICAS)
+
+    assert [a.heartbeat(), b.heartbeat()] == [Error.UNKNOWN_MEMBER_ID] * 2
+    room.pass_ms(600_000)
+    assert GROUP not in room.coordinator.groups
+
+
 @pytest.mark.proves("EX-09")
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x00\x00\x00\x01\x00\x09t"], ids=["none", "short", "cut"])
 def test_an_unreadable_subscription_counts_as_subscribed_to_everything(room: Room, metadata: bytes) -> None:

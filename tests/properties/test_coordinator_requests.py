@@ -254,7 +254,7 @@ happenings: SearchStrategy[Step] = st.one_of(
     st.builds(TopicsDeleted, st.lists(topics, max_size=2).map(tuple)),
 )
 behaviour = st.builds(Behave, live_group_ids, st.integers(1, 4), st.integers(0, 2))
-steps = st.lists(st.one_of(requests, requests, requests, behaviour, happenings), min_size=8, max_size=60)
+steps = st.lists(st.one_of(requests, requests, requests, behaviour, happenings), min_size=15, max_size=80)
 configs = st.builds(
     CoordinatorConfig,
     offsets_topic_num_partitions=st.just(SHARDS),
@@ -286,6 +286,7 @@ class World:
         self.now_ms = 1_000_000
         self.logs: list[list[Record]] = [[] for _ in range(SHARDS)]
         self.epochs = [0] * SHARDS
+        self.owned = [True] * SHARDS
         self.loading = [False] * SHARDS
         self.asked: list[Asked] = []
         self.ids: list[str] = []
@@ -397,18 +398,19 @@ class World:
         epoch = None if epochs_on is None else self.epochs[shard] + epochs_on
         self.do(self.coordinator.unload(shard, epoch, self.now_ms))
         if goes:
-            self.loading[shard] = False
+            self.owned[shard] = self.loading[shard] = False
             self.epochs[shard] = self.epochs[shard] if epoch is None else epoch
             self.fail_writes_of(shard)
 
     def load(self, shard: int, epochs_on: int, at_once: bool) -> None:
         """Give a shard, by way of taking it away first."""
         if epochs_on < 0:
-            self.do(self.coordinator.load(shard, self.epochs[shard] + epochs_on, self.now_ms))
+            if self.owned[shard]:  # whoever owns nothing has no epoch to compare with
+                self.do(self.coordinator.load(shard, self.epochs[shard] + epochs_on, self.now_ms))
             return
         self.unload(shard, 1, writes_fail_first=True)
         self.epochs[shard] += epochs_on
-        self.loading[shard] = True
+        self.owned[shard] = self.loading[shard] = True
         self.do(self.coordinator.load(shard, self.epochs[shard], self.now_ms))
         for record in self.logs[shard]:
             self.coordinator.replay(shard, record)

@@ -123,14 +123,17 @@ def scenario(seed: int) -> Scenario:
     session_ms = dice.pick((6_000, 8_000, 10_000))
     # Any shorter than a heartbeat and a poll together, and a healthy group would storm: nobody would rejoin in time.
     rebalance_ms = dice.pick((8_000, 10_000, 15_000))
-    poll_ms = dice.pick((8_000, 12_000, 20_000))
+    poll_ms = dice.pick((8_000, 12_000, 25_000))
     static = dice.chance(0.35)
     chaos_ms = dice.between(20_000, 60_000)
     faults = (*_COMMON, Fault.CONFLICT) if static else _COMMON
     mishaps = sorted(
         (
             Mishap(
-                dice.between(0, chaos_ms), dice.pick(faults), dice.between(0, 99), _length(dice, session_ms, poll_ms)
+                dice.between(0, chaos_ms),
+                dice.pick(faults),
+                dice.between(0, 99),
+                _length(dice, (session_ms, poll_ms, rebalance_ms)),
             )
             for _ in range(dice.between(1, 7))
         ),
@@ -156,7 +159,7 @@ def scenario(seed: int) -> Scenario:
     )
 
 
-def _length(dice: Dice, session_ms: int, poll_ms: int) -> int:
-    """Some faults are over before anybody notices, some last longer than a timer, some much longer."""
-    around = dice.pick((session_ms, poll_ms))
-    return dice.pick((dice.between(10, 2_000), around + dice.between(-2_000, 2_000), 2 * around))
+def _length(dice: Dice, timers_ms: tuple[int, ...]) -> int:
+    """Some faults are over before anybody notices, some last about as long as a timer, some much longer."""
+    around = dice.pick(timers_ms)
+    return dice.pick((dice.between(10, 2_000), around + dice.between(-2_000, 4_000), 2 * around))

@@ -21,6 +21,7 @@ class Scenario(TypedDict, total=False):
 
     assignor: str
     repeat: int
+    repeat_whole: int
     topics: dict[str, dict[str, object]]
     members: list[dict[str, str | None]]
 
@@ -46,12 +47,17 @@ def have_jars() -> bool:
 
 
 def scenario(
-    assignor_name: str, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription], repeat: int = 0
+    assignor_name: str,
+    cluster: Mapping[str, TopicInfo],
+    members: Mapping[str, MemberSubscription],
+    repeat: int = 0,
+    repeat_whole: int = 0,
 ) -> Scenario:
     """The same question that `Assignor.assign` is asked, with the members listed by id."""
     return {
         "assignor": assignor_name,
         "repeat": repeat,
+        "repeat_whole": repeat_whole,
         "topics": {
             name: {"partitions": info.partitions, "racks": [sorted(racks) for racks in info.racks or ()]}
             for name, info in cluster.items()

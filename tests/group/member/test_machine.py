@@ -1,5 +1,6 @@
 """The machine as its shells see it: mistakes, strange answers, readings, and its end."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,7 +44,12 @@ START_MS = 50_000
 
 def machine(**settings: Any) -> GroupMember:
     """A member without auto-commit."""
-    defaults = {"group_id": "g", "client_id": "c", "enable_auto_commit": False, "assignors": (RangeAssignor(),)}
+    defaults: dict[str, Any] = {
+        "group_id": "g",
+        "client_id": "c",
+        "enable_auto_commit": False,
+        "assignors": (RangeAssignor(),),
+    }
     return GroupMember(MemberConfig(**(defaults | settings)))
 
 
@@ -87,14 +93,15 @@ def test_a_closed_member_takes_no_further_wishes() -> None:
     member = machine()
     member.close(START_MS)
     assert member.closed
-    for wish in (
+    wishes: list[Callable[[], object]] = [
         lambda: member.subscribe(["t"], START_MS),
         lambda: member.assign([T0], START_MS),
         lambda: member.commit({}, START_MS),
         lambda: member.fetch_committed([T0], START_MS),
         lambda: member.enforce_rebalance("", START_MS),
         lambda: member.unsubscribe(START_MS),
-    ):
+    ]
+    for wish in wishes:
         with pytest.raises(UsageError, match="has already been closed"):
             wish()
 
@@ -148,8 +155,10 @@ def test_a_leave_without_an_answer_loses_the_coordinator() -> None:
 def test_what_can_be_read_of_a_stable_member() -> None:
     member = settled()
     assert (member.generation_id, member.member_id, member.protocol_name) == (1, "m", "range")
-    assert (member.subscription, member.owned, member.fetchable) == ({"t"}, {T0}, {T0})
-    assert (member.metadata_topics, member.is_leader, member.listening) == ({"t"}, False, False)
+    assert member.subscription == member.metadata_topics == frozenset({"t"})
+    assert member.owned == member.fetchable == frozenset({T0})
+    assert not member.is_leader
+    assert not member.listening
     assert member.config.group_id == "g"
     assert member.next_due_ms() == START_MS + 3_040
     assert member.next_poll_ms() is None

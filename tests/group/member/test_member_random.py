@@ -7,14 +7,17 @@ Whatever is answered, in whatever order
 - under POLL nobody joins outside poll;
 - `tick` at `next_due_ms` always makes progress: a shell never spins;
 - commits end once each, asynchronous ones in order;
-- a closed member is silent.
+- a closed member is silent;
+- and once everybody behaves, it is stable within a minute and owns what it was given.
+
+A walk is a seed: run one alone with `pytest -k "walk[17]"`.
 """
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import pytest
 
 from slackwater.group.assignors import CooperativeStickyAssignor, RangeAssignor, TopicInfo
 from slackwater.group.assignors.consumer_protocol import (
@@ -65,38 +68,27 @@ from slackwater.group.messages import (
 from slackwater.group.topic_partition import TopicPartition
 
 PARTITIONS = [TopicPartition(topic, n) for topic in ("t", "u") for n in range(3)]
-some_partitions = st.lists(st.sampled_from(PARTITIONS), unique=True, max_size=4)
-# Mostly good answers, now and then one of those that matter, seldom anything at all.
-likely_errors = st.sampled_from(
-    [
-        Error.REBALANCE_IN_PROGRESS,
-        Error.UNKNOWN_MEMBER_ID,
-        Error.ILLEGAL_GENERATION,
-        Error.NOT_COORDINATOR,
-        Error.COORDINATOR_LOAD_IN_PROGRESS,
-        Error.MEMBER_ID_REQUIRED,
-        Error.FENCED_INSTANCE_ID,
-    ]
-)
-errors = st.integers(0, 9).flatmap(
-    lambda n: st.just(Error.NONE) if n < 7 else likely_errors if n < 9 else st.sampled_from(list(Error))
-)
-topics = st.lists(st.sampled_from(["t", "u"]), unique=True, max_size=2)
-garbage = st.sampled_from([b"", b"\x00", b"\x00\x00\x00\x00\x00\x09", b"\xff\xff\xff\xff"])
+TOPICS = [["t"], ["u"], ["t", "u"], []]
+GARBAGE = [b"", b"\x00", b"\x00\x00\x00\x00\x00\x09", b"\xff\xff\xff\xff"]
+LIKELY_ERRORS = [
+    Error.REBALANCE_IN_PROGRESS,
+    Error.UNKNOWN_MEMBER_ID,
+    Error.ILLEGAL_GENERATION,
+    Error.NOT_COORDINATOR,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.MEMBER_ID_REQUIRED,
+    Error.FENCED_INSTANCE_ID,
+]
+STEPS = 250
 SUBSCRIPTION = encode_subscription(Subscription(("t", "u")))
 
 
-class MadWorld(RuleBasedStateMachine):
+class MadWorld:
     """One member, and everybody who torments it."""
 
-    @initialize(
-        driver=st.sampled_from(Driver),
-        cooperative=st.booleans(),
-        static=st.booleans(),
-        auto_commit=st.booleans(),
-    )
-    def start(self, driver: Driver, cooperative: bool, static: bool, auto_commit: bool) -> None:
-        """Make the member."""
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        cooperative, static, auto_commit = (self.random.random() < 0.5 for _ in range(3))
         self.machine = GroupMember(
             MemberConfig(
                 group_id="g",
@@ -106,7 +98,7 @@ class MadWorld(RuleBasedStateMachine):
                 session_timeout_ms=10_000,
                 enable_auto_commit=auto_commit,
                 assignors=(CooperativeStickyAssignor(),) if cooperative else (RangeAssignor(),),
-                driver=driver,
+                driver=self.random.choice(list(Driver)),
             )
         )
         self.now_ms = 1_000
@@ -116,6 +108,9 @@ class MadWorld(RuleBasedStateMachine):
         self.asked: list[tuple[int, bool]] = []
         self.ended: list[int] = []
         self.fetches = 0
+        self.generation_id = 0
+        self.calm = False
+        self.before = self.machine.state
         self.do(self.machine.subscribe(["t"], self.now_ms), "subscribe")
 
     def do(self, effects: list[Effect], cause: str, owned: frozenset[TopicPartition] = frozenset()) -> None:
@@ -130,7 +125,7 @@ class MadWorld(RuleBasedStateMachine):
                 case Send(request=request):
                     self.open[effect.request_id] = effect
                     assert not (isinstance(request, LeaveGroup) and machine.config.is_static)
-                    assert not isinstance(request, Heartbeat) or machine.state.beats
+                    assert not isinstance(request, Heartbeat) or (self.before.beats and cause == "tick")
                     if isinstance(request, JoinGroup) and poll_driven:
                         assert cause in ("poll", "listener_done")
                 case Emit(event=event) if event.kind is Kind.COORDINATOR_LOST:
@@ -156,6 +151,7 @@ class MadWorld(RuleBasedStateMachine):
     def call(self, name: str, *args: Any, **more: Any) -> None:
         """Call the machine, and hold the result against the rules."""
         owned, closed, gone = self.machine.owned, self.machine.closed, self.gone
+        self.before = self.machine.state
         manual = not self.machine.needs_rejoin and self.machine.state is MemberState.UNJOINED
         try:
             effects = getattr(self.machine, name)(*args, **more)
@@ -171,17 +167,72 @@ class MadWorld(RuleBasedStateMachine):
             assert self.machine.closed or (name == "listener_done" and lost <= set(gone))
         self.do(effects or [], name, owned)
 
+    def run(self) -> None:
+        """Walk."""
+        weighted: list[tuple[int, Callable[[], None]]] = [
+            (12, self.time_passes),
+            (12, self.poll),
+            (12, self.tick_when_due),
+            (4, self.jump_to_the_next_deadline),
+            (12, self.everything_goes_well_for_a_while),
+            (30, self.answer),
+            (5, self.fail),
+            (3, self.answer_late),
+            (20, self.listener_returns),
+            (4, self.subscribe),
+            (2, self.change_what_is_wanted),
+            (3, self.enforce_rebalance),
+            (8, self.hold_or_release),
+            (8, self.commit),
+            (3, self.fetch_committed),
+            (6, self.consume),
+            (4, self.metadata),
+        ]
+        weights, deeds = [weight for weight, _ in weighted], [deed for _, deed in weighted]
+        for deed in self.random.choices(deeds, weights, k=STEPS):
+            deed()
+            self.readings_agree()
+            self.commits_end_once_and_in_order()
+        self.calm_down()
+        self.call("close", self.now_ms, timeout_ms=5_000)
+        while not self.machine.closed:
+            self.jump_to_the_next_deadline()
+            self.listener_returns()
+        self.commits_end_once_and_in_order()
+        self.poll()
+        self.tick_when_due()
+
+    def calm_down(self) -> None:
+        """From here on nobody is mad; the member has to find its feet."""
+        self.calm = True
+        self.listener_catches_up()
+        self.call("unsubscribe", self.now_ms)
+        self.listener_catches_up()
+        self.call("subscribe", ["t", "u"], self.now_ms)
+        self.call("release", PARTITIONS, self.now_ms)
+        for _ in range(60):
+            self.everything_goes_well_for_a_while()
+            self.now_ms += 1_000
+        assert self.machine.state is MemberState.STABLE
+        assert not self.machine.needs_rejoin
+        assert self.machine.owned == frozenset(PARTITIONS)
+
+    def listener_catches_up(self) -> None:
+        while self.machine.listening:
+            self.call("listener_done", self.now_ms)
+
+    def some(self) -> list[TopicPartition]:
+        """A few partitions."""
+        return self.random.sample(PARTITIONS, self.random.randint(0, 4))
+
     # --- time and the application -----------------------------------------------------------------------------
 
-    @rule(ms=st.sampled_from([0, 1, 100, 1_000, 3_000, 12_000, 60_000]))
-    def time_passes(self, ms: int) -> None:
-        self.now_ms += ms
+    def time_passes(self) -> None:
+        self.now_ms += self.random.choice([0, 1, 100, 1_000, 3_000, 12_000, 25_000])
 
-    @rule()
     def poll(self) -> None:
         self.call("poll", self.now_ms)
 
-    @rule()
     def tick_when_due(self) -> None:
         for _ in range(4):
             due_ms = self.machine.next_due_ms()
@@ -191,167 +242,132 @@ class MadWorld(RuleBasedStateMachine):
         due_ms = self.machine.next_due_ms()
         assert due_ms is None or due_ms > self.now_ms, "a shell would spin"
 
-    @rule()
     def jump_to_the_next_deadline(self) -> None:
         if (due_ms := self.machine.next_due_ms()) is not None:
             self.now_ms = max(self.now_ms, due_ms)
             self.call("tick", self.now_ms)
 
-    @rule(wanted=topics)
-    def subscribe(self, wanted: list[str]) -> None:
-        self.call("subscribe", wanted, self.now_ms)
+    def subscribe(self) -> None:
+        self.call("subscribe", self.random.choice(TOPICS), self.now_ms)
 
-    @rule()
-    def subscribe_to_a_pattern(self) -> None:
-        self.call("subscribe_pattern", "t.*", self.now_ms)
+    def change_what_is_wanted(self) -> None:
+        self.call("unsubscribe", self.now_ms)
+        self.listener_returns()
+        match self.random.randint(0, 2):
+            case 0:
+                self.call("assign", self.some(), self.now_ms)
+            case 1:
+                self.call("subscribe_pattern", "t.*", self.now_ms)
+            case _:
+                self.subscribe()
 
-    @rule(partitions=some_partitions, n=st.integers(0, 9))
-    def assign(self, partitions: list[TopicPartition], n: int) -> None:
-        if n == 0:
-            self.call("assign", partitions, self.now_ms)
-
-    @rule(n=st.integers(0, 9))
-    def unsubscribe(self, n: int) -> None:
-        if n == 0:
-            self.call("unsubscribe", self.now_ms)
-
-    @rule(n=st.integers(0, 20))
-    def close(self, n: int) -> None:
-        if n == 0:
-            self.call("close", self.now_ms, timeout_ms=5_000)
-
-    @rule()
     def enforce_rebalance(self) -> None:
         self.call("enforce_rebalance", "", self.now_ms)
 
-    @rule(partitions=some_partitions, hold=st.booleans())
-    def hold_or_release(self, partitions: list[TopicPartition], hold: bool) -> None:
-        if hold:
-            self.machine.hold(partitions)
+    def hold_or_release(self) -> None:
+        if self.random.random() < 0.5:
+            self.machine.hold([*self.some(), *self.machine.owned])
         else:
-            self.call("release", partitions, self.now_ms)
+            self.call("release", [*self.some(), *self.machine.leaving], self.now_ms)
 
-    @precondition(lambda self: self.machine.listening)
-    @rule(error=st.sampled_from([None, None, None, ValueError("odd"), Wakeup()]))
-    def listener_returns(self, error: BaseException | None) -> None:
-        self.call("listener_done", self.now_ms, error)
+    def listener_returns(self) -> None:
+        if self.machine.listening:
+            error = self.random.choice([None, None, None, None, ValueError("odd"), Wakeup()])
+            self.call("listener_done", self.now_ms, error)
 
-    @rule(partitions=some_partitions, sync=st.booleans())
-    def commit(self, partitions: list[TopicPartition], sync: bool) -> None:
-        commit_id = len(self.asked)
-        if not self.machine.closed:
-            before = len(self.asked)
-            self.asked.append((commit_id, sync))
-            offsets = {partition: OffsetAndMetadata(5) for partition in partitions}
-            try:
-                self.do(
-                    self.machine.commit(offsets, self.now_ms, commit_id=commit_id, sync=sync),
-                    "commit",
-                    self.machine.owned,
-                )
-            except UsageError:
-                del self.asked[before:]
+    def commit(self) -> None:
+        commit_id, sync = len(self.asked), self.random.random() < 0.5
+        self.asked.append((commit_id, sync))
+        offsets = {partition: OffsetAndMetadata(5) for partition in self.some()}
+        self.call("commit", offsets, self.now_ms, commit_id=commit_id, sync=sync)
 
-    @rule(partitions=some_partitions)
-    def fetch_committed(self, partitions: list[TopicPartition]) -> None:
-        try:
-            effects = self.machine.fetch_committed(partitions, self.now_ms)
-        except UsageError:
-            return
+    def fetch_committed(self) -> None:
         self.fetches += 1
-        self.do(effects, "fetch", self.machine.owned)
+        self.call("fetch_committed", self.some(), self.now_ms)
 
-    @rule(partitions=some_partitions)
-    def consume(self, partitions: list[TopicPartition]) -> None:
-        self.machine.consumed({partition: OffsetAndMetadata(9) for partition in partitions})
+    def consume(self) -> None:
+        self.machine.consumed({partition: OffsetAndMetadata(9) for partition in self.some()})
 
-    @rule(data=st.data())
-    def everything_goes_well_for_a_while(self, data: st.DataObject) -> None:
-        for _ in range(8):
+    def everything_goes_well_for_a_while(self) -> None:
+        for _ in range(self.random.randint(1, 8)):
+            self.metadata()
             self.poll()
             self.tick_when_due()
             if self.machine.listening:
                 self.call("listener_done", self.now_ms)
             for request_id in sorted(self.open):
                 if (send := self.open.pop(request_id, None)) is not None:
-                    self.call("answered", request_id, self.response(send.request, data, Error.NONE), self.now_ms)
+                    self.call("answered", request_id, self.response(send.request, well=True), self.now_ms)
 
     # --- the broker -------------------------------------------------------------------------------------------
 
-    @rule(partitions=st.integers(0, 3))
-    def metadata(self, partitions: int) -> None:
-        cluster = {"t": TopicInfo(3), "u": TopicInfo(partitions)} if partitions else {"t": TopicInfo(3)}
+    def metadata(self) -> None:
+        cluster = {"t": TopicInfo(3), "u": TopicInfo(3 if self.calm else self.random.choice([2, 3, 3, 3]))}
         self.call("metadata", cluster, self.now_ms)
 
-    @precondition(lambda self: self.open)
-    @rule(data=st.data())
-    def answer(self, data: st.DataObject) -> None:
-        request_id = data.draw(st.sampled_from(sorted(self.open)))
-        response = self.response(self.open.pop(request_id).request, data)
-        self.call("answered", request_id, response, self.now_ms)
+    def answer(self) -> None:
+        if self.open:
+            request_id = self.random.choice(sorted(self.open))
+            response = self.response(self.open.pop(request_id).request, well=self.random.random() < 0.6)
+            self.call("answered", request_id, response, self.now_ms)
 
-    @precondition(lambda self: self.open)
-    @rule(data=st.data())
-    def answer_well(self, data: st.DataObject) -> None:
-        request_id = min(self.open)
-        response = self.response(self.open.pop(request_id).request, data, Error.NONE)
-        self.call("answered", request_id, response, self.now_ms)
+    def fail(self) -> None:
+        if self.open:
+            request_id = self.random.choice(sorted(self.open))
+            del self.open[request_id]
+            self.call("failed", request_id, self.now_ms)
 
-    @precondition(lambda self: self.open)
-    @rule(data=st.data())
-    def fail(self, data: st.DataObject) -> None:
-        request_id = data.draw(st.sampled_from(sorted(self.open)))
-        del self.open[request_id]
-        self.call("failed", request_id, self.now_ms)
-
-    @precondition(lambda self: self.late)
-    @rule()
     def answer_late(self) -> None:
-        before = self.machine.state
-        self.call("answered", self.late.pop(), HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), self.now_ms)
-        if self.machine.config.driver is Driver.POLL:
-            assert self.machine.state is before or self.machine.state is MemberState.UNJOINED
+        if self.late:
+            before = self.machine.generation_id
+            self.call("answered", self.late.pop(), HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), self.now_ms)
+            assert self.machine.generation_id == before
 
-    def response(self, request: MemberRequest, data: st.DataObject, error: Error | None = None) -> MemberResponse:
+    def response(self, request: MemberRequest, *, well: bool) -> MemberResponse:
         """Something a broker may say."""
-        code = data.draw(errors) if error is None else error
+        random = self.random
+        error = Error.NONE
+        if not well and (luck := random.random()) > 0.2:  # below, a good code comes with bad bytes
+            error = random.choice(LIKELY_ERRORS if luck < 0.8 else list(Error))
         match request:
             case FindCoordinator():
-                return FindCoordinatorResponse(code, data.draw(st.integers(0, 2)), "h", 9092)
+                return FindCoordinatorResponse(error, random.randint(0, 2), "h", 9092)
             case JoinGroup():
-                leads = data.draw(st.booleans())
+                leads = random.random() < 0.5
                 me = JoinedMember("m", None, request.protocols[0].metadata)
-                other = JoinedMember("n", None, data.draw(garbage) if error is None else SUBSCRIPTION)
+                other = JoinedMember("n", None, SUBSCRIPTION if well else random.choice(GARBAGE))
+                self.generation_id += random.randint(1, 2)
                 return JoinGroupResponse(
-                    code,
+                    error,
                     "m",
-                    data.draw(st.integers(1, 5)),
-                    data.draw(st.sampled_from(["consumer", None])),
-                    request.protocols[0].name if error is Error.NONE or data.draw(st.integers(0, 4)) else None,
+                    self.generation_id,
+                    random.choice(["consumer", None] if well else ["consumer", None, "connect"]),
+                    request.protocols[0].name if well or random.random() < 0.8 else None,
                     "m" if leads else "n",
-                    data.draw(st.booleans()),
+                    random.random() < 0.2,
                     (me, other) if leads else (),
                 )
             case SyncGroup():
-                fitting = [one for one in data.draw(some_partitions) if one.topic in self.machine.subscription]
+                fitting = [
+                    one for one in (PARTITIONS if self.calm else self.some()) if one.topic in self.machine.subscription
+                ]
                 part = encode_assignment(Assignment(tuple(fitting)))
-                return SyncGroupResponse(code, None, None, data.draw(garbage) if error is None else part)
+                return SyncGroupResponse(error, None, None, part if well else random.choice(GARBAGE))
             case Heartbeat():
-                return HeartbeatResponse(code)
+                return HeartbeatResponse(error)
             case LeaveGroup():
-                return LeaveGroupResponse(code)
+                return LeaveGroupResponse(error)
             case OffsetCommit():
                 return OffsetCommitResponse(
-                    tuple(CommittedPartition(one.topic, one.partition, code) for one in request.offsets)
+                    tuple(CommittedPartition(one.topic, one.partition, error) for one in request.offsets)
                 )
             case OffsetFetch():
-                top, each = (Error.NONE, code) if data.draw(st.booleans()) else (code, Error.NONE)
-                offsets = (FetchedOffset("t", 0, data.draw(st.integers(-1, 5)), error=each),)
+                top, each = (Error.NONE, error) if random.random() < 0.5 else (error, Error.NONE)
+                offsets = (FetchedOffset("t", 0, random.randint(-1, 5), error=each),)
                 return OffsetFetchResponse((FetchedGroup("g", top, offsets),))
 
     # --- what always holds ------------------------------------------------------------------------------------
 
-    @invariant()
     def readings_agree(self) -> None:
         machine = self.machine
         assert machine.fetchable <= machine.owned
@@ -361,7 +377,6 @@ class MadWorld(RuleBasedStateMachine):
         for name, value in machine.metrics(self.now_ms).items():
             assert value != value or value >= -1, name
 
-    @invariant()
     def commits_end_once_and_in_order(self) -> None:
         assert len(self.ended) == len(set(self.ended))
         sync = dict(self.asked)
@@ -373,7 +388,6 @@ class MadWorld(RuleBasedStateMachine):
             assert self.machine.next_due_ms() is None
 
 
-TestMadWorld = MadWorld.TestCase
-TestMadWorld.settings = settings(
-    max_examples=120, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@pytest.mark.parametrize("seed", range(100))
+def test_walk(seed: int) -> None:
+    MadWorld(seed).run()

@@ -24,7 +24,7 @@ def test_the_three_ways_exclude_each_other(subscription: SubscriptionState) -> N
         subscription.subscribe_pattern("a.*", CLUSTER)
     with pytest.raises(UsageError, match="unsubscribe before using manual"):
         subscription.assign([A0])
-    assert (subscription.mode, subscription.topics) == (Mode.TOPICS, {"a"})
+    assert (subscription.mode, subscription.topics) == (Mode.TOPICS, frozenset({"a"}))
     subscription.clear()
     subscription.assign([A0])
     assert not subscription.managed

@@ -65,12 +65,12 @@ class Subscription:
         rack_id: str | None = None,
         version: int = NEWEST_VERSION,
     ) -> None:
-        self.topics = topics
-        self.user_data = user_data
-        self.owned = PartitionsByTopic.of(owned_partitions)
-        self.generation_id = generation_id
-        self.rack_id = rack_id
-        self.version = version
+        self.topics: Final = topics
+        self.user_data: Final = user_data
+        self.owned: Final = PartitionsByTopic.of(owned_partitions)
+        self.generation_id: Final = generation_id
+        self.rack_id: Final = rack_id
+        self.version: Final = version
 
     @property
     def owned_partitions(self) -> tuple[TopicPartition, ...]:
@@ -102,8 +102,8 @@ class Assignment:
     def __init__(
         self, partitions: Iterable[TopicPartition] | PartitionsByTopic, user_data: bytes | None = None
     ) -> None:
-        self.assigned = PartitionsByTopic.of(partitions)
-        self.user_data = user_data
+        self.assigned: Final = PartitionsByTopic.of(partitions)
+        self.user_data: Final = user_data
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:

@@ -9,7 +9,7 @@ Rules kept here
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,9 @@ class PartitionsByTopic:
     __slots__ = ("counts", "numbers", "topics")
 
     def __init__(self, topics: tuple[str, ...], counts: IntArray, numbers: IntArray) -> None:
-        self.topics = topics
-        self.counts = counts
-        self.numbers = numbers
+        self.topics: Final = topics
+        self.counts: Final = counts
+        self.numbers: Final = numbers
 
     @classmethod
     def of(cls, partitions: "Iterable[TopicPartition] | PartitionsByTopic") -> "PartitionsByTopic":
@@ -80,4 +80,4 @@ class PartitionsByTopic:
         return f"PartitionsByTopic({', '.join(map(str, self))})"
 
 
-NO_PARTITIONS = PartitionsByTopic((), np.zeros(0, np.int64), np.zeros(0, np.int64))
+NO_PARTITIONS: Final = PartitionsByTopic((), np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -113,7 +113,10 @@ class Coordinator:
 
     def replay(self, shard: int, record: Record) -> None:
         """Take over one record of a shard's log; a later record of the same key wins."""
-        groups = self._desk.shards[shard].groups
+        owned = self._desk.shards.get(shard)
+        if owned is None or not owned.loading:
+            return  # given up while it was being loaded
+        groups = owned.groups
         group = groups.get(record.group_id)
         if group is None:
             group = groups[record.group_id] = Group(record.group_id, shard, 0)
@@ -125,7 +128,9 @@ class Coordinator:
         """The log is at its end: groups come back as they last were, without a rebalance (CO-06)."""
         turn = Turn(self._desk, now_ms)
         desk = self._desk
-        owned = desk.shards[shard]
+        owned = desk.shards.get(shard)
+        if owned is None or not owned.loading:
+            return []
         owned.loading = False
         for group in owned.groups.values():
             if group.stored is None and not group.offsets:
@@ -150,8 +155,8 @@ class Coordinator:
         """Give a shard up; everybody who waits is sent to look for the new coordinator (CO-08)."""
         turn = Turn(self._desk, now_ms)
         owned = self._desk.shards.get(shard)
-        if owned is None or (leader_epoch is not None and leader_epoch < owned.epoch):
-            return []  # CO-10
+        if owned is None or (leader_epoch is not None and leader_epoch <= owned.epoch):
+            return []  # CO-10: as in Kafka, an unload needs a newer epoch than the load, or none
         _close_shard(turn, shard)
         return turn.effects
 

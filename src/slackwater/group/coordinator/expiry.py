@@ -74,14 +74,24 @@ def dissolve(turn: Turn, group: Group, then: Callable[[Turn, Error], None]) -> N
         if error is Error.NONE:
             del later.desk.groups[group.group_id]
             later.tell(group, Kind.GROUP_DELETED, GroupLife(), before=before)
-        else:  # nothing was forgotten: the group is again what its records say
-            revived = Group(group.group_id, group.shard, later.now_ms)
-            revived.stored, revived.offsets, revived.writing = group.stored, group.offsets, group.writing
-            revived.restore()
-            later.desk.groups[group.group_id] = revived
+        else:
+            later.desk.groups[group.group_id] = _revive(group, later.now_ms)
         then(later, error)
 
     turn.append(group.shard, tombstone(group), written)
+
+
+def _revive(dead: Group, now_ms: int) -> Group:
+    """Nothing was forgotten: the group is empty again, as it was before; nothing else moves out of Dead (ST-01).
+
+    It is not rebuilt from its records: the one that says it is empty may not have been written either.
+    """
+    group = Group(dead.group_id, dead.shard, now_ms)
+    group.generation_id = dead.generation_id
+    group.protocol_type = dead.protocol_type
+    group.subscribed_topics = dead.subscribed_topics
+    group.stored, group.offsets, group.writing = dead.stored, dead.offsets, dead.writing
+    return group
 
 
 def topics_deleted(turn: Turn, topics: Collection[str]) -> None:

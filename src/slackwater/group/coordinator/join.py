@@ -47,7 +47,7 @@ def join(turn: Turn, request: JoinGroup, caller: object) -> None:
     group = desk.groups.get(group_id)
     if group is None:
         if (error := desk.refusal(group_id)) is not Error.NONE:
-            return _refuse(turn, None, request, caller, error)
+            return turn.answer(caller, JoinGroupResponse(error))  # nothing is known here, so no id is echoed
         if request.member_id != NO_MEMBER:
             return _refuse(turn, None, request, caller, Error.UNKNOWN_MEMBER_ID)  # JG-03
         return _join_absent(turn, group_id, request, caller)
@@ -103,6 +103,9 @@ def _abandon(turn: Turn, group: Group, error: Error) -> None:
         parked = group.take_join(member)
         if parked is not None:
             turn.answer(parked, JoinGroupResponse(error))
+        if member.parked_sync is not None:
+            parked, member.parked_sync = member.parked_sync, None
+            turn.answer(parked, SyncGroupResponse(error))
     before = group.move(DEAD, turn.now_ms)
     del turn.desk.groups[group.group_id]
     turn.tell(group, Kind.GROUP_DELETED, GroupLife(), before=before)
@@ -265,7 +268,8 @@ def _join_known(turn: Turn, group: Group, request: JoinGroup, caller: object) ->
     member_id = request.member_id
     if member_id in group.pending:
         if request.group_instance_id is not None:
-            return _refuse(turn, group, request, caller, Error.UNKNOWN_SERVER_ERROR)  # JG-14
+            _tell_refused(turn, group, request, Error.UNKNOWN_SERVER_ERROR)
+            return turn.answer(caller, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14
         return _admit(turn, group, request, member_id, caller)
     if (error := group.identify(member_id, request.group_instance_id)) is not Error.NONE:
         if error is Error.FENCED_INSTANCE_ID:

@@ -3,8 +3,8 @@
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.group import Cause, Group, Member, PendingMember
 from slackwater.group.coordinator.join import NOT_PROVIDED, tell_fenced
-from slackwater.group.coordinator.states import DEAD, Input
-from slackwater.group.coordinator.turn import Turn
+from slackwater.group.coordinator.states import DEAD, EMPTY, Input
+from slackwater.group.coordinator.turn import Turn, write_error
 from slackwater.group.errors import Error
 from slackwater.group.events import Kind, Left, Trigger
 from slackwater.group.messages import NO_MEMBER, LeaveGroup, LeaveGroupResponse, Leaver, LeftMember
@@ -35,13 +35,22 @@ def leave(turn: Turn, request: LeaveGroup, caller: object) -> None:
         else:
             answers.append(LeftMember(leaver.member_id, leaver.group_instance_id, Error.NONE))
             gone.append((leaver, left))
-    turn.answer(caller, LeaveGroupResponse(Error.NONE, tuple(answers)))
+    response = LeaveGroupResponse(Error.NONE, tuple(answers))
+    before = group.state
     if gone:
         leaver, first = gone[0]
         happened = Input.LEAVE if any(isinstance(who, Member) for _, who in gone) else Input.LEAVE_PENDING
         names = ", ".join(leaver.member_id for leaver, _ in gone)
         reason = f"explicit `LeaveGroup` request for ({names}) members."
         rebalance.trigger(turn, group, happened, Cause(_why(leaver), reason, first))
+    if group.state is before or group.state is not EMPTY:
+        turn.answer(caller, response)
+        return
+
+    def written(later: Turn, error: Error) -> None:
+        later.answer(caller, response if error is Error.NONE else LeaveGroupResponse(write_error(error)))
+
+    turn.also(written)  # the last one to leave is told when the empty group is written
 
 
 def _why(leaver: Leaver) -> Trigger:

@@ -116,6 +116,17 @@ class Turn:
         self._mark(write, +1)
         self.effects.append(Append(desk.last_write_id, shard, write.records))
 
+    def also(self, then: Then) -> None:
+        """Let `then` run with the outcome of the last append, too."""
+        desk = self.desk
+        write = desk.writes[desk.last_write_id]
+
+        def both(turn: "Turn", error: Error) -> None:
+            write.then(turn, error)
+            then(turn, error)
+
+        desk.writes[desk.last_write_id] = Write(write.shard, write.records, both)
+
     def settle(self, write_id: int, error: Error) -> None:
         """Take over what was written, or not, and go on with whatever waited for it."""
         write = self.desk.writes.pop(write_id, None)

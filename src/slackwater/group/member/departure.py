@@ -125,6 +125,7 @@ class Departure:
         if core.subscription.managed and (core.config.leave_group_on_close or not self._closing):
             self._leave_id = core.leave(Input.LEAVE, CLOSED if self._closing else UNSUBSCRIBED, now_ms)
         core.subscription.clear()
+        core.failure = None  # whatever it was, it concerned the membership that ends here
         self._stage = _Stage.LEAVING if self._closing else _Stage.STAYING
 
     def _gone(self, now_ms: int) -> None:

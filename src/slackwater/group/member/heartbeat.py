@@ -14,7 +14,10 @@ NEVER_SENT: Final = -1
 
 
 def backoff_ms(attempts: int, first_ms: int, most_ms: int) -> int:
-    """How long to wait before the next try, after `attempts` earlier ones failed: doubling, with an upper bound."""
+    """How long to wait before the next try, after `attempts` earlier ones failed: doubling, with an upper bound.
+
+    Kafka adds 20 % of chance, so that many clients do not come back at once. A shell that wants it delays its calls.
+    """
     return min(first_ms << min(attempts, 30), most_ms)
 
 

@@ -51,13 +51,12 @@ class Listener:
         self._told = self._then = None
         callback_ms = now_ms - self._told_ms
         metrics = self._core.metrics
-        match told.callback:
-            case Callback.REVOKED:
-                metrics.revoked.record(callback_ms, now_ms)
-            case Callback.ASSIGNED:
-                metrics.assigned.record(callback_ms, now_ms)
-            case Callback.LOST:
-                metrics.lost.record(callback_ms, now_ms)
+        latencies = {
+            Callback.REVOKED: metrics.revoked,
+            Callback.ASSIGNED: metrics.assigned,
+            Callback.LOST: metrics.lost,
+        }
+        latencies[told.callback].record(callback_ms, now_ms)
         self._core.emit(_KINDS[told.callback], now_ms, Partitions(told.partitions, callback_ms))
         then(frozenset(told.partitions), error, now_ms)
         return True

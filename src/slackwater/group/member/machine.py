@@ -24,7 +24,7 @@ Rules kept here
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, assert_never
 
 from slackwater.group.assignors.assignor import RebalanceProtocol, TopicInfo
 from slackwater.group.errors import UsageError
@@ -61,10 +61,10 @@ from slackwater.group.topic_partition import TopicPartition
 CLOSE_TIMEOUT_MS: Final = 30_000
 ENFORCED: Final = "rebalance enforced by user"
 EAGER_IN_BACKGROUND: Final = (
-    "This group rebalances eagerly (partition.assignment.strategy offers no assignor that all members know and that is "
-    "cooperative), so before every rebalance this member gives up all its partitions: the whole group waits until the "
-    "work in progress on them is done, for {seconds:g} s at most, after which they go all the same and that work may "
-    "be done twice; offer cooperative-sticky alone to hand over without a pause."
+    "With partition.assignment.strategy = {names} this member rebalances eagerly: before every rebalance it gives up "
+    "all its partitions, and the whole group waits until the work in progress on them is done, for {seconds:g} s at "
+    "most, after which they go all the same and that work may be done twice; use cooperative-sticky alone to hand "
+    "over without a pause."
 )
 
 
@@ -163,7 +163,8 @@ class GroupMember:
         """One sentence to log once: what a background member costs an eager group; None when it costs nothing."""
         config = self._core.config
         if config.in_background and config.protocol is RebalanceProtocol.EAGER:
-            return EAGER_IN_BACKGROUND.format(seconds=config.release_wait_ms / 1_000)
+            names = ", ".join(assignor.name for assignor in config.assignors)
+            return EAGER_IN_BACKGROUND.format(names=names, seconds=config.release_wait_ms / 1_000)
         return None
 
     def next_due_ms(self) -> int | None:
@@ -415,6 +416,8 @@ class GroupMember:
                 self._committed.unanswered(pending, now_ms)
             case LeaveGroup():
                 self._core.lose_coordinator("null", now_ms, disconnected=True)
+            case other:
+                assert_never(other)
 
     def _must_be_open(self) -> None:
         if self._departure.closing and not self._listener.busy:  # a listener may still commit what it gives up

@@ -6,7 +6,8 @@ Rules kept here
   fetching meanwhile: what it fetched after the commit would be read twice (CL-20).
 - An eager member gives up everything and is told so, even of nothing (CL-19); a cooperative one only what it no
   longer subscribes to (CL-21). Whoever lost its generation lost everything already, and is told that (CL-22).
-- Where partitions in use must go (BACKGROUND only), the group waits for them, for `release_wait_ms` at most.
+- Where partitions in use must go (BACKGROUND only), the group waits for them, for `release_wait_ms` at most. They are
+  not fetched meanwhile: new work on them would make the wait endless.
 - It runs once per rebalance, however often JoinGroup is tried (CL-17).
 """
 
@@ -79,6 +80,7 @@ class Preparation:
             self._stage = _Stage.REVOKE
         partitions = self._to_give_up()
         if self._in_use(partitions) and now_ms < self._release_by_ms:
+            core.subscription.leaving |= partitions
             return False
         if core.generation.is_lost:
             callback, told = Callback.LOST, bool(partitions)

@@ -68,6 +68,7 @@ class Rebalance:
         self._joined_topics: frozenset[str] | None = None
         self._snapshot = MetadataSnapshot(())
         self._assigned_from: MetadataSnapshot | None = None
+        self._led_generation_id = NO_GENERATION
         self._last_assigned: tuple[TopicPartition, ...] | None = None
         self._last_generation_id = NO_GENERATION
         self._first_error: BaseException | None = None
@@ -283,7 +284,12 @@ class Rebalance:
             return
         self._is_leader = True
         self._look()
-        self._assigned_from = self._snapshot
+        # CL-30: a leader told to skip lives by an assignment made earlier. Where this very process made it, it still
+        # knows from what: partitions added since it fell out of the group are missing in it. The Java client takes
+        # today's metadata for that of the assignment, and nobody gets those partitions until something else happens.
+        if not (response.skip_assignment and self._led_generation_id == response.generation_id):
+            self._assigned_from = self._snapshot
+            self._led_generation_id = response.generation_id
         self._sync(tuple(assignments.items()), now_ms)
 
     def _chosen(self, protocol_name: str | None) -> Assignor:
@@ -402,6 +408,7 @@ class Rebalance:
             return
         if not self._is_leader:
             self._assigned_from = None
+            self._led_generation_id = NO_GENERATION
         subscription = core.subscription
         if not subscription.wants(assigned):  # CL-24
             full = (

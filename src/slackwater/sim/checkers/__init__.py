@@ -7,7 +7,7 @@ Rules kept here
 """
 
 from slackwater.sim.checkers.answered import EveryRequestIsAnswered
-from slackwater.sim.checkers.bounded_delay import InitialDelayIsBounded
+from slackwater.sim.checkers.bounded_phases import JoinPhasesAreBounded
 from slackwater.sim.checkers.causes import RebalancesHaveACause
 from slackwater.sim.checkers.checker import Checker, View, Violation
 from slackwater.sim.checkers.convergence import TheGroupConverges
@@ -15,6 +15,7 @@ from slackwater.sim.checkers.durability import AnswersAreDurable
 from slackwater.sim.checkers.expiry import OnlyTheSilentExpire
 from slackwater.sim.checkers.fencing import OldGenerationsAreFenced
 from slackwater.sim.checkers.handover import CooperativeRoundsWaitForTheOwner
+from slackwater.sim.checkers.leader import TheLeaderIsPresent
 from slackwater.sim.checkers.one_owner import OneOwnerPerGeneration
 from slackwater.sim.checkers.processing import NothingIsLostOrRepeated
 from slackwater.sim.checkers.reload import AReloadChangesNothing
@@ -24,13 +25,14 @@ ALL: tuple[type[Checker], ...] = (
     AnswersAreDurable,
     CooperativeRoundsWaitForTheOwner,
     EveryRequestIsAnswered,
-    InitialDelayIsBounded,
+    JoinPhasesAreBounded,
     NothingIsLostOrRepeated,
     OldGenerationsAreFenced,
     OneOwnerPerGeneration,
     OnlyTheSilentExpire,
     RebalancesHaveACause,
     TheGroupConverges,
+    TheLeaderIsPresent,
 )
 
 __all__ = ["ALL", "Checker", "View", "Violation"]

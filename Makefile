@@ -1,0 +1,71 @@
+# Slackwater. `make test` and `make demo` are all a newcomer needs; each sets up what it uses, and is quick the second time.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KAFKA := 4.3.1
+JARS := .jars/kafka-$(KAFKA)
+WORKERS ?= 2
+RUNS ?= 20000
+SEED ?= 1000000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jars test check format docs bench soak interop lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+setup: $(VENV)/.ready jars ## Make .venv with the locked packages, and fetch Kafka's jars
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	@echo "== setting up $(VENV) (Python packages at the versions of requirements.lock)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "slackwater: $$($(PYTHON) --version 2>&1) is too old; 3.11 or newer is needed. Use: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@PIP_CONSTRAINT=requirements.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+jars: ## Fetch Apache Kafka's jars, for the tests that compare with the real one
+	@KAFKA=$(KAFKA) JARS=$(JARS) sh scripts/jars.sh
+
+test: setup check ## Run every check and every test that fits into a quarter of an hour
+	@echo "== tests, with branch coverage of group/"
+	@rm -f .cache/proven.json; mkdir -p .cache
+	@SLACKWATER_PROVEN=.cache/proven.json $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered --cov-fail-under=95 --ignore=tests/sim tests
+	@echo "== facts of the behaviour catalogue"
+	@$(BIN)/python scripts/conformance.py --from .cache/proven.json
+	@echo "== random faults, and machines broken on purpose"
+	@$(BIN)/python -m pytest -n $(WORKERS) tests/sim
+
+check: $(VENV)/.ready ## Lint, types, import rules, generated documentation
+	@echo "== ruff"
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+	@echo "== mypy --strict"
+	@$(BIN)/mypy
+	@echo "== imports run one way"
+	@$(BIN)/lint-imports --no-cache | tail -n 2
+	@echo "== documentation is what the code says"
+	@$(BIN)/python scripts/docs.py --check
+
+format: $(VENV)/.ready ## Put the code into its one form
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+docs: $(VENV)/.ready ## Write the generated parts of docs/ anew
+	@$(BIN)/python scripts/docs.py
+
+bench: setup ## Measure, each figure beside its peer
+	@$(BIN)/python benchmarks/core.py
+	@$(BIN)/python benchmarks/work.py
+	@$(BIN)/python benchmarks/assignors.py
+
+soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEED=7
+	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
+
+interop: setup ## What needs the real Kafka and is too long for every run
+	@$(BIN)/python -m pytest -m java tests
+
+lock: $(VENV)/.ready ## Choose versions anew, and write requirements.lock
+	@sh scripts/lock.sh $(BIN)
+
+clean: ## Remove everything that setup made
+	@rm -rf $(VENV) .jars .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -1,0 +1,150 @@
+"""Write the generated parts of docs/: the state machines, drawn from their tables, and the command line's reference.
+
+`--check` writes nothing and exits with 1 if a page is not what the code says.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from slackwater.cli.app import app
+from slackwater.group.coordinator.states import MOVES, OUTCOMES
+from slackwater.group.coordinator.states import Act as GroupAct
+from slackwater.group.events import GroupState
+from slackwater.group.member.states import TABLE, Action, Input, MemberState
+
+DOCS = Path(__file__).parent.parent / "docs"
+GENERATED = "<!-- Written by `make docs` from the code; changes here are overwritten. -->"
+
+
+def diagram(edges: Mapping[tuple[str, str], Iterable[str]], first: str) -> list[str]:
+    """A Mermaid state diagram: one arrow per pair of states, labelled with the inputs that lead along it."""
+    lines = ["```mermaid", "stateDiagram-v2", "    direction LR", f"    [*] --> {first}"]
+    lines += [f"    {source} --> {target}: {'<br/>'.join(inputs)}" for (source, target), inputs in edges.items()]
+    return [*lines, "```"]
+
+
+def words(name: str) -> str:
+    """JOIN_WITHOUT_ID -> join without id."""
+    return name.lower().replace("_", " ")
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """A Markdown table."""
+    head = list(columns)
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def coordinator_page() -> str:
+    """docs/coordinator-states.md."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    for happened, row in OUTCOMES.items():
+        for state, outcome in row.items():
+            for target in outcome.moves:
+                if target in MOVES[state] and (GroupState.DEAD not in (state, target)):
+                    edges.setdefault((state.value, target.value), []).append(words(happened.name))
+    rows = []
+    for happened, row in OUTCOMES.items():
+        cells = []
+        for outcome in row.values():
+            if outcome.act is GroupAct.REFUSE:
+                cells.append(outcome.error.name)
+            else:
+                moves = f" → {', '.join(state.value for state in outcome.moves)}" if outcome.moves else ""
+                cells.append(outcome.act.value + moves)
+        rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
+    lines = [
+        GENERATED,
+        "# The coordinator's states",
+        "",
+        "A classic group as the coordinator sees it. During KIP-134's delay the group is in InitialRebalance, which on",
+        "the wire is PreparingRebalance. Every state may also end in Dead: deleted by an administrator or by the sweep",
+        "(from Empty), or unloaded (from any).",
+        "",
+        *diagram(edges, GroupState.EMPTY.value),
+        "",
+        "## Every state and every input",
+        "",
+        "What a request must prove first (a known id, the current generation, a protocol in common) is checked before",
+        "this table is asked. A cell with an arrow names the states that may follow; the others stay where they are. A",
+        "rebalance that nobody is left to join passes through PreparingRebalance into Empty in one step, one that",
+        "everybody has joined into CompletingRebalance.",
+        "",
+        *table(["input", *(state.value for state in GroupState)], rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def member_page() -> str:
+    """docs/member-states.md."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    rows = []
+    for happened in Input:
+        cells = []
+        for state in MemberState:
+            outcome = TABLE[state][happened]
+            if outcome.next_state is not state:
+                edges.setdefault((state.value, outcome.next_state.value), []).append(words(happened.name))
+            moves = "" if outcome.next_state is state else f" → {outcome.next_state.value}"
+            cells.append("–" if outcome.action is Action.IGNORE and not moves else outcome.action.value + moves)
+        rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
+    lines = [
+        GENERATED,
+        "# A member's states",
+        "",
+        "The client's half, under the Java client's names. UNJOINED has no generation; PREPARING_REBALANCE has sent",
+        "JoinGroup; COMPLETING_REBALANCE has its generation and waits for its assignment; STABLE has both.",
+        "",
+        *diagram(edges, MemberState.UNJOINED.value),
+        "",
+        "## Every state and every input",
+        "",
+        *table(["input", *(state.value for state in MemberState)], rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def cli_page() -> str:
+    """docs/cli.md."""
+    lines = [GENERATED, "# The command line", "", "```text", *_help(), "```", ""]
+    for name in sorted(_commands()):
+        lines += [f"## slackwater {name}", "", "```text", *_help(name), "```", ""]
+    return "\n".join(lines)
+
+
+def _commands() -> list[str]:
+    return [info.name or str(getattr(info.callback, "__name__", "")) for info in app.registered_commands]
+
+
+def _help(*words: str) -> list[str]:
+    shown = CliRunner().invoke(app, [*words, "--help"], prog_name="slackwater", terminal_width=100)
+    return [line.rstrip() for line in shown.output.strip().splitlines()]
+
+
+PAGES = {"coordinator-states.md": coordinator_page, "member-states.md": member_page, "cli.md": cli_page}
+
+
+def main() -> int:
+    """Write the pages, or check them."""
+    check = "--check" in sys.argv[1:]
+    stale = [name for name, page in PAGES.items() if not _is_current(DOCS / name, page())]
+    if check:
+        for name in stale:
+            print(f"docs/{name} is not what the code says; run `make docs`.")
+        return 1 if stale else 0
+    for name in stale:
+        (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"docs/{name} written")
+    return 0
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

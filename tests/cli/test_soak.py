@@ -1,0 +1,71 @@
+"""`slackwater soak` as a person uses it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ..sim.broken_machines import BROKEN
+
+
+def _slackwater(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from slackwater.cli import main; main()", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_campaign_without_failures_ends_with_an_account_and_zero() -> None:
+    done = _slackwater("soak", "--runs", "3")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("3 runs, 0 failed: ")
+
+
+def test_the_account_comes_as_json_when_asked() -> None:
+    account = json.loads(_slackwater("soak", "--runs", "2", "--seed", "5", "--json").stdout)
+
+    assert account["runs"] == 2
+    assert account["failures"] == []
+
+
+def test_a_replay_tells_the_story_of_one_seed() -> None:
+    done = _slackwater("soak", "--replay", "3")
+
+    assert done.returncode == 0
+    assert "rebalance_completed" in done.stdout
+    assert done.stdout.endswith("seed 3: every promise kept\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--runs", "0"), "slackwater: --runs is 0; use 1 or more.\n"),
+        (("--keep-going", "0"), "slackwater: --keep-going is 0; use 1 or more.\n"),
+    ],
+)
+def test_a_wrong_number_is_one_sentence_and_exit_code_2(words: tuple[str, ...], sentence: str) -> None:
+    done = _slackwater("soak", *words)
+
+    assert (done.returncode, done.stderr, done.stdout) == (2, sentence, "")
+
+
+def test_the_version_is_shown() -> None:
+    assert _slackwater("--version").stdout.startswith("slackwater 0.")
+
+
+def test_a_broken_promise_is_reported_with_its_replay_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from slackwater.cli.app import app
+
+    BROKEN["generation_is_not_counted_up"](monkeypatch)
+    with pytest.raises(SystemExit) as ended:
+        app(["soak", "--runs", "50"])
+
+    assert ended.value.code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("seed ")
+    assert any(line.startswith("replay: .venv/bin/slackwater soak --replay ") for line in lines)
+    with pytest.raises(SystemExit) as replayed:
+        app(["soak", "--replay", lines[0].split()[1].rstrip(":")])
+    assert replayed.value.code == 1

@@ -1,0 +1,51 @@
+"""Moves during balancing."""
+
+from slackwater.group.assignors import MemberSubscription, TopicInfo
+from slackwater.group.assignors.consumer_protocol import Subscription
+from slackwater.group.assignors.layout import Layout
+from slackwater.group.assignors.movements import Movements
+
+A, B, C = 0, 1, 2
+T = 0
+
+
+def movements() -> Movements:
+    members = {one: MemberSubscription(None, Subscription(("t",))) for one in "abc"}
+    return Movements(Layout({"t": TopicInfo(20)}, members, list("abc")))
+
+
+def test_a_move_back_undoes_the_earlier_move_of_another_partition() -> None:
+    moves = movements()
+    moves.record(T, 3, giver=A, taker=B)
+    assert moves.instead_of(T, 7, giver=B, taker=A) == 3
+    assert moves.instead_of(T, 7, giver=C, taker=A) == 7
+    assert moves.instead_of(1, 7, giver=B, taker=A) == 7  # another topic
+
+
+def test_a_partition_that_came_home_is_forgotten() -> None:
+    moves = movements()
+    moves.record(T, 3, giver=A, taker=B)
+    moves.record(T, 3, giver=B, taker=A)
+    assert moves.instead_of(T, 7, giver=B, taker=A) == 7
+
+
+def test_a_partition_that_moved_on_counts_as_moved_from_where_it_started() -> None:
+    moves = movements()
+    moves.record(T, 3, giver=A, taker=B)
+    moves.record(T, 4, giver=A, taker=B)
+    moves.record(T, 3, giver=B, taker=C)
+    assert moves.instead_of(T, 7, giver=C, taker=A) == 3
+    assert moves.instead_of(T, 7, giver=B, taker=A) == 4
+    assert moves.instead_of(T, 3, giver=C, taker=B) == 3  # from A to B, like 4: nothing to undo
+
+
+def test_of_several_the_one_is_undone_that_java_would_undo() -> None:
+    moves = movements()
+    for partition in range(5):
+        moves.record(T, partition, giver=A, taker=B)
+    # "t".hashCode() is 116; the buckets of t-0 … t-4 are 5, 4, 3, 2, 1 of 16.
+    assert moves.instead_of(T, 7, giver=B, taker=A) == 4
+    for partition in range(5, 13):
+        moves.record(T, partition, giver=A, taker=B)
+    # With thirteen entries there are 32 buckets: t-12 is in bucket 9, the others follow. In 16, t-5 would be in 0.
+    assert moves.instead_of(T, 19, giver=B, taker=A) == 12

@@ -1,0 +1,85 @@
+"""Timers without a clock."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.group.coordinator.timers import Timer, Timers
+
+
+def _fired(timers: Timers[str], now_ms: int) -> list[str]:
+    names = []
+    while (timer := timers.pop(now_ms)) is not None:
+        names.append(timer.owner)
+    return names
+
+
+def test_timers_fire_in_order_of_deadline_and_then_of_arming() -> None:
+    timers: Timers[str] = Timers()
+    for name, deadline_ms in (("b", 20), ("a", 10), ("c", 20)):
+        timers.arm(Timer(name), deadline_ms)
+
+    assert timers.next_due_ms() == 10
+    assert _fired(timers, 9) == []
+    assert _fired(timers, 20) == ["a", "b", "c"]
+    assert timers.next_due_ms() is None
+
+
+def test_moving_a_deadline_later_is_an_assignment_and_the_timer_fires_at_the_new_time() -> None:
+    timers: Timers[str] = Timers()
+    timer = Timer("a")
+    timers.arm(timer, 10)
+
+    timer.deadline_ms = 30
+
+    assert timers.next_due_ms() == 30
+    assert _fired(timers, 29) == []
+    assert _fired(timers, 30) == ["a"]
+
+
+def test_arming_for_an_earlier_time_fires_once_and_early() -> None:
+    timers: Timers[str] = Timers()
+    timer = Timer("a")
+    timers.arm(timer, 300)
+    timers.arm(timer, 10)
+
+    assert _fired(timers, 10) == ["a"]
+    assert _fired(timers, 1_000) == []
+
+
+def test_a_cancelled_timer_does_not_fire_until_armed_again() -> None:
+    timers: Timers[str] = Timers()
+    timer = Timer("a")
+    timers.arm(timer, 10)
+    timer.cancel()
+
+    assert timers.next_due_ms() is None
+    assert _fired(timers, 1_000) == []
+
+    timers.arm(timer, 2_000)
+    assert _fired(timers, 2_000) == ["a"]
+
+
+_step = st.tuples(st.sampled_from(["arm", "cancel", "pass"]), st.integers(0, 4), st.integers(0, 50))
+
+
+@given(st.lists(_step, max_size=60))
+def test_timers_agree_with_a_plain_list(steps: list[tuple[str, int, int]]) -> None:
+    timers: Timers[str] = Timers()
+    all_timers = [Timer(str(number)) for number in range(5)]
+    deadlines: dict[str, int] = {}
+    now_ms = 0
+    for what, which, amount_ms in steps:
+        timer = all_timers[which]
+        if what == "arm":
+            timers.arm(timer, now_ms + amount_ms)
+            deadlines[timer.owner] = now_ms + amount_ms
+        elif what == "cancel":
+            timer.cancel()
+            deadlines.pop(timer.owner, None)
+        else:
+            now_ms += amount_ms
+            due = sorted(name for name, deadline_ms in deadlines.items() if deadline_ms <= now_ms)
+            assert sorted(_fired(timers, now_ms)) == due
+            for name in due:
+                del deadlines[name]
+        assert timers.next_due_ms() == min(deadlines.values(), default=None)

@@ -1,0 +1,55 @@
+"""What the coordinator can tell of why a rebalance starts."""
+
+import pytest
+
+from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
+from slackwater.group.coordinator import triggers
+from slackwater.group.events import Trigger
+from slackwater.group.messages import Protocol
+from slackwater.group.topic_partition import TopicPartition
+
+
+def _range(*topics: str, owned: tuple[TopicPartition, ...] = ()) -> tuple[Protocol, ...]:
+    return (Protocol("range", encode_subscription(Subscription(topics, owned_partitions=owned))),)
+
+
+@pytest.mark.parametrize(
+    ("reason", "administrator", "expected"),
+    [
+        (None, False, Trigger.MEMBER_LEAVE),
+        ("the consumer is being closed", False, Trigger.MEMBER_LEAVE),
+        ("consumer poll timeout has expired.", False, Trigger.POLL_TIMEOUT),
+        ("consumer poll timeout has expired.", True, Trigger.ADMIN_REMOVAL),
+    ],
+)
+def test_a_leave_is_told_by_its_reason_and_who_asked(
+    reason: str | None, administrator: bool, expected: Trigger
+) -> None:
+    assert triggers.of_leave(reason, administrator=administrator) is expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("rebalance enforced by user", Trigger.USER_ENFORCED),
+        ("need to revoke partitions [t-0] as indicated by the current assignment", Trigger.COOPERATIVE_FOLLOWUP),
+        ("subscription has changed from [a] to [b]", Trigger.SUBSCRIPTION_CHANGE),
+    ],
+)
+def test_a_clients_own_reason_is_believed(reason: str, expected: Trigger) -> None:
+    assert triggers.of_rejoin("consumer", _range("a"), _range("b"), reason, leader=False) is expected
+
+
+def test_without_a_reason_the_metadata_is_compared() -> None:
+    owned = (TopicPartition("a", 0),)
+
+    def why(before: tuple[Protocol, ...], after: tuple[Protocol, ...], *, leader: bool = False) -> Trigger:
+        return triggers.of_rejoin("consumer", before, after, None, leader=leader)
+
+    assert why(_range("a"), _range("a"), leader=True) is Trigger.LEADER_REJOIN
+    assert why(_range("a"), _range("b")) is Trigger.SUBSCRIPTION_CHANGE
+    assert why(_range("a", owned=owned), _range("a")) is Trigger.COOPERATIVE_FOLLOWUP
+    assert why(_range("a", owned=owned), _range("a"), leader=True) is Trigger.LEADER_REJOIN
+    assert why(_range("a"), (Protocol("roundrobin", b""),)) is Trigger.PROTOCOL_CHANGE
+    assert why((Protocol("range", b"\x00"),), (Protocol("range", b"\x01"),)) is Trigger.SUBSCRIPTION_CHANGE
+    assert triggers.of_rejoin("connect", _range("a"), _range("b"), None, leader=False) is Trigger.SUBSCRIPTION_CHANGE

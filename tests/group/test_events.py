@@ -1,0 +1,65 @@
+"""One vocabulary, and its JSON line."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.group.events import DETAILS, Detail, GroupEvent, GroupState, Kind, Source, Trigger
+from slackwater.group.topic_partition import TopicPartition
+
+
+def test_every_kind_has_its_detail() -> None:
+    assert set(DETAILS) == set(Kind)
+
+
+_partition = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 9))
+_maybe_text = st.none() | st.text(max_size=8)
+
+
+def _detail(kind: type[Detail]) -> st.SearchStrategy[Detail]:
+    return st.builds(kind)
+
+
+@st.composite
+def _events(draw: st.DrawFn) -> GroupEvent:
+    kind = draw(st.sampled_from(Kind))
+    st.register_type_strategy(TopicPartition, _partition)
+    return GroupEvent(
+        time_ms=draw(st.integers(0, 2**45)),
+        cluster=draw(_maybe_text),
+        group=draw(st.text(max_size=8)),
+        kind=kind,
+        trigger=draw(st.none() | st.sampled_from(Trigger)),
+        generation=draw(st.none() | st.integers(-1, 2**31 - 1)),
+        state_before=draw(st.none() | st.sampled_from(GroupState)),
+        state_after=draw(st.none() | st.sampled_from(GroupState)),
+        member=draw(_maybe_text),
+        detail=draw(st.none() | _detail(DETAILS[kind])),
+        source=draw(st.sampled_from(Source)),
+        evidence=draw(_maybe_text),
+    )
+
+
+@given(_events())
+def test_a_json_line_reads_back_as_the_same_event(event: GroupEvent) -> None:
+    line = event.to_json()
+
+    assert "\n" not in line
+    assert GroupEvent.from_json(line) == event
+
+
+def test_the_columns_of_a_json_line_are_those_of_the_specification_in_order() -> None:
+    event = GroupEvent(time_ms=1, group="g", kind=Kind.GROUP_CREATED, source=Source.COORDINATOR)
+
+    assert " ".join(json.loads(event.to_json())) == (
+        "time_ms cluster group kind trigger generation state_before state_after member instance client host "
+        "protocol_type assignor members detail source evidence"
+    )
+
+
+@pytest.mark.parametrize("state", GroupState)
+def test_only_the_initial_rebalance_has_another_name_on_the_wire(state: GroupState) -> None:
+    expected = "PreparingRebalance" if state is GroupState.INITIAL_REBALANCE else state.value
+    assert state.wire_name == expected

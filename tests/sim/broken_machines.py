@@ -1,0 +1,267 @@
+"""Deliberately broken machines: each breaks one rule of the catalogue, as a plausible slip would.
+
+`BROKEN` names each one, with a function that breaks the machine through pytest's monkeypatch. A campaign that does not
+notice has lost its eyes, whatever else it reports.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slackwater.group.assignors import CooperativeStickyAssignor
+from slackwater.group.coordinator import coordinator as facade
+from slackwater.group.coordinator import heartbeat as heartbeats
+from slackwater.group.coordinator import join as joins
+from slackwater.group.coordinator import offsets, rebalance, states, sync
+from slackwater.group.coordinator.effects import Answer, Effect
+from slackwater.group.coordinator.group import Group, Member, Round
+from slackwater.group.coordinator.states import Act, Input, Outcome
+from slackwater.group.coordinator.turn import Desk, Turn
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupState
+from slackwater.group.member.core import Core
+from slackwater.group.member.preparation import Preparation
+from slackwater.group.messages import Heartbeat, HeartbeatResponse, OffsetCommit
+
+Break = Callable[[pytest.MonkeyPatch], None]
+BROKEN: dict[str, Break] = {}
+
+
+def broken(function: Break) -> Break:
+    """Enter a broken machine into the list."""
+    BROKEN[function.__name__] = function
+    return function
+
+
+def _table(patch: pytest.MonkeyPatch, happened: Input, state: GroupState, outcome: Outcome) -> None:
+    patch.setitem(states.OUTCOMES[happened], state, outcome)
+
+
+@broken
+def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
+    """HB-04: members of an old generation are told that all is well."""
+    whole = heartbeats.heartbeat
+
+    def lax(desk: Desk, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        group = desk.groups.get(beat.group_id or "")
+        if group is not None and beat.member_id in group.members:
+            beat = replace(beat, generation_id=group.generation_id)
+        return whole(desk, beat, caller, now_ms)
+
+    patch.setattr(facade, "heartbeat", lax)
+
+
+@broken
+def commit_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """OC-06: whoever commits, it lands."""
+    whole = offsets._refusal
+
+    def lax(turn: Turn, request: OffsetCommit) -> Error:
+        error = whole(turn, request)
+        return Error.NONE if error in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID) else error
+
+    patch.setattr(offsets, "_refusal", lax)
+
+
+@broken
+def cooperative_gives_too_early(patch: pytest.MonkeyPatch) -> None:
+    """CS-01: a partition is given while its owner still has it."""
+    patch.setattr(CooperativeStickyAssignor, "adjust", lambda self, owner, moving: owner)
+
+
+@broken
+def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
+    """JG-49: the id that a static member had before is as good as the new one."""
+    whole = heartbeats.heartbeat
+
+    def lax(desk: Desk, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        group = desk.groups.get(beat.group_id or "")
+        if group is not None and beat.group_instance_id in group.static_members:
+            beat = replace(beat, member_id=group.static_members[beat.group_instance_id or ""])
+        return whole(desk, beat, caller, now_ms)
+
+    patch.setattr(facade, "heartbeat", lax)
+
+
+@broken
+def static_swap_forgets_the_old_join(patch: pytest.MonkeyPatch) -> None:
+    """JG-48: whoever waits under the old id waits for ever."""
+
+    def forget(turn: Turn, group: Group, member: Member) -> None:
+        group.take_join(member)
+        member.parked_sync = None
+
+    patch.setattr(joins, "_fence", forget)
+
+
+@broken
+def initial_delay_has_no_cap(patch: pytest.MonkeyPatch) -> None:
+    """JG-35: every joiner extends the delay, for ever."""
+    whole = rebalance.delay_over
+
+    def lax(turn: Turn, round: Round) -> None:
+        round.remaining_ms = 1_000_000
+        whole(turn, round)
+
+    patch.setattr(rebalance, "delay_over", lax)
+
+
+@broken
+def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
+    """OC-08: a member that only commits is taken for dead."""
+    whole = offsets.commit
+
+    def lax(turn: Turn, request: OffsetCommit, caller: object) -> None:
+        group = turn.desk.groups.get(request.group_id or "")
+        member = None if group is None else group.members.get(request.member_id)
+        before_ms = None if member is None else member.session.deadline_ms
+        whole(turn, request, caller)
+        if member is not None and before_ms is not None:
+            turn.desk.timers.arm(member.session, before_ms)
+
+    patch.setitem(facade._HANDLERS, OffsetCommit, lax)
+
+
+@broken
+def followers_rejoin_rebalances(patch: pytest.MonkeyPatch) -> None:
+    """JG-18: a follower that only asks again starts a rebalance."""
+    rebalances = states.OUTCOMES[Input.JOIN_CHANGED][states.STABLE]
+    _table(patch, Input.JOIN_FOLLOWER, states.STABLE, rebalances)
+
+
+@broken
+def assignment_is_handed_out_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    """SG-06: a crash takes back what members already work by."""
+    whole = sync._persist
+
+    def hasty(turn: Turn, group: Group, leader: Member, request: Any) -> None:
+        whole(turn, group, leader, request)
+        rebalance.assignment_written(turn, group, group.generation_id, dict(request.assignments))
+
+    patch.setattr(sync, "_persist", hasty)
+
+
+@broken
+def commit_is_answered_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    """OC-12: an acknowledged offset may be lost."""
+    whole = Turn.append
+
+    def hasty(self: Turn, shard: int, records: Any, then: Any) -> None:
+        kept = tuple(records)
+        if kept and all(hasattr(record, "topic") for record in kept):
+            then(self, Error.NONE)
+            whole(self, shard, kept, lambda _turn, _error: None)
+        else:
+            whole(self, shard, kept, then)
+
+    patch.setattr(Turn, "append", hasty)
+
+
+@broken
+def join_phase_waits_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    """JG-29: a member that does not rejoin stops the whole group, for as long as it heartbeats."""
+    _table(patch, Input.JOIN_OVER, states.PREPARING, Outcome(Act.IGNORE))
+
+
+@broken
+def dead_members_never_expire(patch: pytest.MonkeyPatch) -> None:
+    """SE-02: what a dead member owned stays with it."""
+    patch.setattr(rebalance, "session_over", lambda turn, member: None)
+
+
+@broken
+def pending_ids_never_expire(patch: pytest.MonkeyPatch) -> None:
+    """JG-10: an id that nobody used keeps the join phase waiting."""
+    patch.setattr(joins, "pending_over", lambda turn, pending: None)
+    patch.setattr(rebalance, "join_over", lambda turn, round: rebalance.complete_if_joined(turn, round.group))
+
+
+@broken
+def generation_is_not_counted_up(patch: pytest.MonkeyPatch) -> None:
+    """ST-07: two assignments share a generation, and nobody is fenced."""
+    whole = Group.next_generation
+
+    def still(self: Group) -> None:
+        whole(self)
+        if self.generation_id > 1:
+            self.generation_id -= 1
+
+    patch.setattr(Group, "next_generation", still)
+
+
+@broken
+def absent_leader_stays_leader(patch: pytest.MonkeyPatch) -> None:
+    """JG-31: the assignment is expected from somebody who is not there."""
+    patch.setattr(rebalance, "_elect", lambda turn, group: any(m.parked_join for m in group.members.values()))
+
+
+@broken
+def superseded_join_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """JG-22: the older of two joins of one member is never answered."""
+    whole = Group.park_join
+
+    def forgetful(self: Group, member: Member, caller: object) -> None:
+        whole(self, member, caller)
+
+    patch.setattr(Group, "park_join", forgetful)
+
+
+@broken
+def reload_starts_a_new_generation(patch: pytest.MonkeyPatch) -> None:
+    """CO-06: members come back to a group they are no longer part of."""
+    whole = Group.restore
+
+    def counting(self: Group) -> None:
+        whole(self)
+        self.generation_id += 1
+
+    patch.setattr(Group, "restore", counting)
+
+
+@broken
+def reload_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
+    """CO-06: everybody starts from the beginning."""
+    whole = Group.restore
+
+    def forgetful(self: Group) -> None:
+        whole(self)
+        self.offsets.clear()
+
+    patch.setattr(Group, "restore", forgetful)
+
+
+@broken
+def eager_member_keeps_its_partitions_while_joining(patch: pytest.MonkeyPatch) -> None:
+    """CL-19: the member joins without having given anything up."""
+    patch.setattr(Preparation, "_to_give_up", lambda self: frozenset())
+
+
+@broken
+def member_never_hears_of_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """CL-08: REBALANCE_IN_PROGRESS is taken for a good heartbeat."""
+    whole = heartbeats.heartbeat
+
+    def deaf(desk: Desk, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        return [
+            Answer(caller, HeartbeatResponse(Error.NONE))
+            if isinstance(effect, Answer) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
+            else effect
+            for effect in whole(desk, beat, caller, now_ms)
+        ]
+
+    patch.setattr(facade, "heartbeat", deaf)
+
+
+@broken
+def fenced_member_keeps_its_partitions(patch: pytest.MonkeyPatch) -> None:
+    """CL-09: a member that was thrown out goes on as if nothing had happened, and commits under its old name."""
+    whole = Core.reset
+
+    def stubborn(self: Core, reason: str, now_ms: int, *, member_id: bool) -> None:
+        kept = self.generation
+        whole(self, reason, now_ms, member_id=member_id)
+        self.generation = kept
+
+    patch.setattr(Core, "reset", stubborn)
