@@ -1,6 +1,6 @@
 """The core alone: heartbeats through the coordinator, memory of an idle member, joins, simulated member-hours.
 
-Run by `make bench`. The floors are the project's own; the broker's figures, beside a running Kafka, come with the broker.
+Run by `make bench`. The floors are the project's own; figures beside a running Kafka come with the broker.
 """
 
 import time

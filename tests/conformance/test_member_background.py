@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.group.errors import Error
 from slackwater.group.events import Kind
-from slackwater.group.member import Callback, Driver, MemberState
+from slackwater.group.member import Callback, CommitFailed, Driver, MemberState
 from slackwater.group.messages import (
     CommittedPartition,
     Heartbeat,
@@ -238,3 +238,31 @@ def test_a_background_member_commits_before_it_revokes() -> None:
     assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
     assert member.sends(JoinGroup)
     assert not member.sends(SyncGroup)
+
+
+# --- commits that outlive a generation --------------------------------------------------------------------------------
+
+
+def test_a_commit_tried_again_in_a_later_generation_leaves_out_nothing_that_was_never_lost() -> None:
+    member = background()
+    member.do(member.machine.commit(at("t-0", 10), member.now_ms, commit_id=1, sync=True))
+    member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-0 t-1")
+    member.answer(_refused("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).pass_ms(1_000).tick()
+    assert member.sent(OffsetCommit).generation_id == 2
+
+
+def test_a_commit_is_not_tried_again_for_a_partition_that_was_lost_meanwhile_even_if_it_came_back() -> None:
+    member = background()
+    member.do(member.machine.commit(at("t-0", 10), member.now_ms, commit_id=1, sync=True))
+    member.beat(Error.UNKNOWN_MEMBER_ID)
+    assert member.heard()[-1] == (LOST, tps("t-0 t-1"))
+    member.join_ok(2).sync_ok("t-0 t-1")
+    member.answer(_refused("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).pass_ms(1_000).tick()
+    assert not member.sends(OffsetCommit)
+    (done,) = member.commits
+    assert isinstance(done.error, CommitFailed)
+    assert "t-0 was lost" in str(done.error)
+
+
+def _refused(text: str, error: Error) -> OffsetCommitResponse:
+    return OffsetCommitResponse(tuple(CommittedPartition(*partition, error) for partition in tps(text)))

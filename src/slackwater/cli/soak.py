@@ -51,7 +51,8 @@ def soak(
         hours = account.member_ms / 3_600_000
         typer.echo(
             f"{account.runs} runs, {len(account.failures)} failed: "
-            f"{account.virtual_ms / 3_600_000:.1f} hours of faults, {hours:.1f} member-hours, {account.steps} steps in {seconds:.1f} s ({hours / seconds:.1f} member-hours/s)"
+            f"{account.virtual_ms / 3_600_000:.1f} hours of faults, {hours:.1f} member-hours, {account.steps} steps "
+            f"in {seconds:.1f} s ({hours / seconds:.1f} member-hours/s)"
         )
     if account.failures:
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """Subscriptions and assignments as values, and bytes by hand."""
 
+import numpy as np
 import pytest
 
 from slackwater.group.assignors.consumer_protocol import (
@@ -12,6 +13,7 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from slackwater.group.assignors.partitions import PartitionsByTopic
 from slackwater.group.topic_partition import TopicPartition
 
 
@@ -23,6 +25,12 @@ def test_a_subscription_v1_byte_by_byte() -> None:
         "00 00 00 01 00 01 74 00 00 00 02 00 00 00 00 00 00 00 01"  # owned, sorted
     )
     assert decode_subscription(data).owned_partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
+
+
+def test_a_topic_of_which_nothing_is_owned_is_not_written() -> None:
+    owned = PartitionsByTopic(("a", "t"), np.array([0, 1]), np.array([5]))
+    written = encode_subscription(Subscription(("t",), owned_partitions=owned))
+    assert written == encode_subscription(Subscription(("t",), owned_partitions=[TopicPartition("t", 5)]))
 
 
 def test_an_assignment_byte_by_byte() -> None:

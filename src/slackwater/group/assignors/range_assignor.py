@@ -8,6 +8,7 @@ Rules kept here
   to one member, racks or not (RA-04).
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import ClassVar
@@ -69,11 +70,6 @@ class _TopicInRacks:
         """How many more partitions this member may get."""
         return max(0, self.each + (self.members_with_one_more > 0) - self.held[member])
 
-    def matches(self, member: int, partition: int) -> bool:
-        """Whether a replica is in the member's rack; a member without a rack is at home everywhere."""
-        rack = self.rack[member]
-        return rack is None or rack in self.replica_racks[partition]
-
     def give(self, member: int, partitions: list[int]) -> None:
         for partition in partitions:
             self.owner[partition] = member
@@ -113,12 +109,18 @@ def _match_racks(topics: list[_TopicInRacks]) -> None:
 
 def _match_co_partitioned(topics: list[_TopicInRacks]) -> None:
     """Partition i of all topics to the first member with room that is in a rack of each of them (RA-04)."""
-    with_room = list(topics[0].members)
-    for partition in range(len(topics[0].owner)):
-        for member in with_room:
-            if all(topic.matches(member, partition) and topic.room(member) for topic in topics):
-                for topic in topics:
-                    topic.give(member, [partition])
-                if not topics[0].room(member):
-                    with_room.remove(member)
-                break
+    alike = topics[0]  # all of them give the same members the same numbers, so one stands for all
+    queues: dict[str | None, deque[int]] = {}
+    for member in alike.members:
+        queues.setdefault(alike.rack[member], deque()).append(member)
+    for partition in range(len(alike.owner)):
+        common = frozenset.intersection(*(topic.replica_racks[partition] for topic in topics))
+        first: list[int] = []
+        for rack in (*common, None):  # a member without a rack is at home everywhere
+            queue = queues.get(rack, deque())
+            while queue and not alike.room(queue[0]):
+                queue.popleft()  # who has no room now never will
+            first += list(islice(queue, 1))
+        if first:
+            for topic in topics:
+                topic.give(min(first), [partition])

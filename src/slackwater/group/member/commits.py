@@ -3,6 +3,8 @@
 Rules kept here
 - A commit under a subscription carries the member's generation and is not even sent unless the member is STABLE
   (CL-33); one under a manual assignment carries none (CL-34).
+- A partition that was lost since the commit was made is not committed, even if it has come back: somebody else may
+  have gone on from an earlier offset. The commit fails then, and says so.
 - A synchronous commit is tried again until default.api.timeout.ms; an asynchronous one never, because the next one
   overtakes it (CL-36). An asynchronous commit that finds the coordinator unknown waits for one look-up.
 - `CommitDone` comes in the order of the commits: asynchronous ones among themselves, and all earlier ones before a
@@ -19,6 +21,7 @@ from slackwater.group.member.core import Core, Pending
 from slackwater.group.member.effects import CommitDone, OffsetAndMetadata
 from slackwater.group.member.errors import (
     COMMIT_GROUP_REBALANCING,
+    COMMIT_LOST,
     COMMIT_MID_REBALANCE,
     COMMIT_STALE,
     CommitFailed,
@@ -53,12 +56,14 @@ class Commit:
         "request_id",
         "retry_due_ms",
         "started_ms",
+        "stints",
         "sync",
         "tries",
     )
 
     def __init__(self, offsets: Offsets, now_ms: int, *, commit_id: int | None, deadline_ms: int, sync: bool) -> None:
         self.offsets = offsets
+        self.stints: dict[TopicPartition, int | None] = {}  # of each partition, when the commit was made
         self.commit_id = commit_id  # None: an auto-commit
         self.sync = sync
         self.started_ms = now_ms
@@ -174,6 +179,7 @@ class Commits:
 
     def _begin(self, commit: Commit, now_ms: int) -> Commit:
         self._open.append(commit)
+        commit.stints = {partition: self._core.subscription.stint(partition) for partition in commit.offsets}
         if commit.offsets:
             self._try(commit, now_ms)
         else:
@@ -184,6 +190,11 @@ class Commits:
         core = self._core
         generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
         if core.subscription.managed:
+            # Between the call and this try the member may have lost a partition and rejoined (in the background nothing
+            # waits for a commit): its new generation would let through what the old one had no right to any more.
+            lost = [at for at, stint in commit.stints.items() if stint != core.subscription.stint(at)]
+            if lost:
+                return self._finish(commit, CommitFailed(COMMIT_LOST.format(", ".join(map(str, lost)))), now_ms)
             match core.step(Input.COMMIT):
                 case Action.COMMIT_FAILED:
                     return self._finish(commit, CommitFailed(), now_ms)

@@ -38,6 +38,10 @@ COMMIT_STALE: Final = (
     "already participated another rebalance and got a new generation. You can try completing the rebalance by "
     "calling poll() and then retry commit again"
 )
+COMMIT_LOST: Final = (
+    "{} was lost before the commit could be sent, even if it has come back since; whoever had it meanwhile went on "
+    "from the last committed offset, and so nothing of this commit was stored"
+)
 
 
 class FencedInstanceId(BrokerError):

@@ -44,6 +44,8 @@ class SubscriptionState:
         self.leaving: frozenset[TopicPartition] = frozenset()  # taken away, kept because held
         self.held: frozenset[TopicPartition] = frozenset()
         self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._stints: dict[TopicPartition, int] = {}
+        self._last_stint = 0
 
     # --- what is wanted ---------------------------------------------------------------------------------------
 
@@ -121,6 +123,12 @@ class SubscriptionState:
     def give(self, partitions: frozenset[TopicPartition]) -> None:
         """Own these too."""
         self.owned |= partitions
+        self._last_stint += 1
+        self._stints.update(dict.fromkeys(partitions, self._last_stint))
+
+    def stint(self, partition: TopicPartition) -> int | None:
+        """Which time of owning a partition this is: another number after every break, None without."""
+        return self._stints.get(partition) if partition in self.owned else None
 
     def take(self, partitions: frozenset[TopicPartition]) -> None:
         """Own these no longer."""

@@ -5,7 +5,7 @@ from slackwater.sim.checkers.checker import Checker, View
 
 
 class JoinPhasesAreBounded(Checker):
-    """After the rebalance timeout at the latest (or one initial delay, if that is longer: JG-35) a generation is formed.
+    """After the rebalance timeout at the latest (or one initial delay, if longer: JG-35) a generation is formed.
 
     Static members are the exception: a round in which nobody but absent static members is left starts over (JG-30).
     """
