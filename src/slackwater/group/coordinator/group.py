@@ -13,7 +13,7 @@ from typing import Final
 
 from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE, MalformedMetadata, decode_subscription
 from slackwater.group.coordinator.records import CommittedOffset, Record, StoredGroup, StoredMember, StoredOffset
-from slackwater.group.coordinator.states import DEAD, EMPTY, MOVES, STABLE
+from slackwater.group.coordinator.states import EMPTY, MOVES, STABLE
 from slackwater.group.coordinator.timers import Timer
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState, Trigger
@@ -73,10 +73,7 @@ class Member:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What this member said for one assignor."""
-        for protocol in self.protocols:
-            if protocol.name == protocol_name:
-                return protocol.metadata
-        return b""
+        return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
         """The first of its own protocols that everybody supports (JG-33)."""
@@ -471,8 +468,6 @@ class Group:
 
     def waiting_for(self) -> tuple[str, ...]:
         """Whom a rebalance waits for: in the join phase who did not rejoin, in the sync phase who did not sync."""
-        if self.state is DEAD or self.state is EMPTY:
-            return ()
         if self.state.wire_name == GroupState.PREPARING_REBALANCE:
             absent = [member.member_id for member in self.members.values() if member.parked_join is None]
             return (*absent, *self.pending)

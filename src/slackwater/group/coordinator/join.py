@@ -66,8 +66,6 @@ def _join_absent(turn: Turn, group_id: str, request: JoinGroup, caller: object) 
     group = Group(group_id, turn.desk.shard_of(group_id), turn.now_ms)
     if (error := _malformed(request)) is Error.NONE and not group.supports(request.protocol_type, request.protocols):
         error = Error.INCONSISTENT_GROUP_PROTOCOL  # JG-05
-    if error is Error.NONE and not _has_room(turn, group, request.member_id):
-        error = Error.GROUP_MAX_SIZE_REACHED
     if error is not Error.NONE:
         return _refuse(turn, None, request, caller, error)
     turn.desk.groups[group_id] = group
@@ -205,8 +203,6 @@ def _issue_id(turn: Turn, group: Group, request: JoinGroup) -> JoinGroupResponse
 def pending_over(turn: Turn, pending: PendingMember) -> None:
     """An issued id that nobody used is dropped (JG-10), also ending an initial delay that waited for it (JG-37)."""
     group = pending.group
-    if group.pending.get(pending.member_id) is not pending:
-        return
     del group.pending[pending.member_id]
     turn.tell(group, Kind.PENDING_MEMBER_EXPIRED, SessionTimeout(pending.session_timeout_ms), who=pending)
     if OUTCOMES[Input.PENDING_OVER][group.state].act is Act.COMPLETE:

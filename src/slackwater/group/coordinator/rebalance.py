@@ -241,11 +241,9 @@ def synced(group: Group, member: Member) -> None:
 def sync_over(turn: Turn, round: Round) -> None:
     """The sync timer is over: whoever never synced, leader or not, is out (SG-11)."""
     group = round.group
-    if group.round is not round or OUTCOMES[Input.SYNC_OVER][group.state].act is not Act.DROP_UNSYNCED:
+    if OUTCOMES[Input.SYNC_OVER][group.state].act is not Act.DROP_UNSYNCED:
         return
     late = [group.members[member_id] for member_id in group.unsynced]
-    if not late:
-        return
     names = ", ".join(member.member_id for member in late)
     for member in late:
         drop(turn, member)
@@ -275,10 +273,8 @@ def drop(turn: Turn, member: Member) -> None:
 
 
 def session_over(turn: Turn, member: Member) -> None:
-    """A member was silent for too long (SE-02 … SE-04)."""
+    """A member was silent for too long (SE-02, SE-03); whoever was removed or replaced has no timer (SE-04)."""
     group = member.group
-    if group.members.get(member.member_id) is not member:
-        return
     if not member.is_new and (member.parked_join is not None or member.parked_sync is not None):
         return  # SE-03: whoever waits for us cannot be expected to speak
     timer_ms = turn.desk.config.new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
@@ -298,8 +294,6 @@ def extend_session(turn: Turn, member: Member) -> None:
 def waiting(turn: Turn, round: Round) -> None:
     """Tell whom a long round waits for: once it lasts longer than a second, and when that changes."""
     group = round.group
-    if group.round is not round:
-        return
     waiting_for = group.waiting_for()
     if waiting_for != round.told:
         round.told = waiting_for
