@@ -10,7 +10,7 @@ RUNS ?= 20000
 SEED ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars test check format docs bench soak interop lock clean
+.PHONY: help setup jars test check lint format docs bench soak interop lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -28,7 +28,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 jars: ## Fetch Apache Kafka's jars, for the tests that compare with the real one
 	@KAFKA=$(KAFKA) JARS=$(JARS) sh scripts/jars.sh
 
-test: setup check ## Run every check and every test that fits into a quarter of an hour
+test: setup lint ## Run every check and every test that fits into a quarter of an hour
 	@echo "== tests, with branch coverage of group/"
 	@rm -f .cache/proven.json; mkdir -p .cache
 	@SLACKWATER_PROVEN=.cache/proven.json $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered --cov-fail-under=95 --ignore=tests/sim tests
@@ -37,7 +37,11 @@ test: setup check ## Run every check and every test that fits into a quarter of 
 	@echo "== random faults, and machines broken on purpose"
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/sim
 
-check: $(VENV)/.ready ## Lint, types, import rules, generated documentation
+check: lint ## Lint, types, import rules, documentation, and the facts of the catalogue without a passing test
+	@echo "== facts of the behaviour catalogue"
+	@$(BIN)/python scripts/conformance.py
+
+lint: $(VENV)/.ready ## The quick part of check: all but the facts
 	@echo "== ruff"
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
 	@echo "== mypy --strict"

@@ -140,10 +140,11 @@ def ours_ns(name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
 
 def java_ns(oracle: Oracle, name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
     """The same for Kafka's assignor, after a warm-up."""
-    warm_up, whole_runs = (3, 1) if len(rounds) == 1 else (20, runs)
+    small = sum(info.partitions for cluster, _ in rounds for info in cluster.values()) < 20_000
+    warm_up = 40 if small else 3
+    whole_runs = runs if small else 1
     answers = oracle.ask(
-        scenario(name, cluster, members, warm_up + runs, warm_up * (len(rounds) > 1) + whole_runs)
-        for cluster, members in rounds
+        scenario(name, cluster, members, warm_up + runs, warm_up * small + whole_runs) for cluster, members in rounds
     )
     assign = [mean(answer["assign_ns"][-run] for answer in answers) for run in range(1, runs + 1)]
     whole = [mean(answer["bytes_to_bytes_ns"][-run] for answer in answers) for run in range(1, whole_runs + 1)]

@@ -16,14 +16,22 @@ from slackwater.group.events import GroupState
 from slackwater.group.member.states import TABLE, Action, Input, MemberState
 
 DOCS = Path(__file__).parent.parent / "docs"
+MOST_LABELS = 6
 GENERATED = "<!-- Written by `make docs` from the code; changes here are overwritten. -->"
 
 
 def diagram(edges: Mapping[tuple[str, str], Iterable[str]], first: str) -> list[str]:
     """A Mermaid state diagram: one arrow per pair of states, labelled with the inputs that lead along it."""
     lines = ["```mermaid", "stateDiagram-v2", "    direction LR", f"    [*] --> {first}"]
-    lines += [f"    {source} --> {target}: {'<br/>'.join(inputs)}" for (source, target), inputs in edges.items()]
+    lines += [f"    {source} --> {target}: {_label(list(inputs))}" for (source, target), inputs in edges.items()]
     return [*lines, "```"]
+
+
+def _label(inputs: list[str]) -> str:
+    """What fits beside an arrow; the table below the diagram has them all."""
+    if len(inputs) > MOST_LABELS:
+        inputs = [*inputs[: MOST_LABELS - 1], f"and {len(inputs) - MOST_LABELS + 1} more"]
+    return "<br/>".join(inputs)
 
 
 def words(name: str) -> str:
