@@ -1,0 +1,143 @@
+"""The broker's log: Kafka 4.x's own lines, rendered from group events.
+
+Rules kept here
+- Every runbook, grep and dashboard query that people have for Apache Kafka 4.x works on these lines.
+- Lines come from events alone. What one line needs of an earlier event (who leads, which ids were issued) is kept here,
+  per group, and forgotten with the group.
+- Events without a line in Kafka have none here: they are in `__group_events`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from slackwater.group.events import (
+    Fenced,
+    Formed,
+    GroupEvent,
+    GroupLife,
+    Kind,
+    LeaderChanged,
+    Left,
+    RebalanceStarted,
+    Replaced,
+)
+
+
+@dataclass(slots=True)
+class _Memory:
+    formed: Formed | None = None
+    issued: set[str] = field(default_factory=set)
+
+
+class LogLines:
+    """Renders the lines of one shard's groups."""
+
+    def __init__(self, node_id: int, shard: int) -> None:
+        self.prefix = f"[GroupCoordinator id={node_id} topic=__consumer_offsets partition={shard}] "
+        self._groups: dict[str, _Memory] = {}
+
+    def render(self, events: Iterable[GroupEvent]) -> Iterator[str]:
+        """The lines of the events of one turn, in order."""
+        dropped: list[GroupEvent] = []
+        for event in events:
+            if event.kind is Kind.MEMBER_DROPPED:  # all of a round stand on one line
+                dropped.append(event)
+                continue
+            yield from self._dropped(dropped)
+            dropped = []
+            for line in self._lines(event):
+                yield self.prefix + line
+        yield from self._dropped(dropped)
+
+    def _dropped(self, events: list[GroupEvent]) -> Iterator[str]:
+        if events:
+            names = ", ".join(str(event.member) for event in events)
+            yield f"{self.prefix}Group {events[0].group} removed dynamic members who haven't joined: [{names}]"
+
+    def _lines(self, event: GroupEvent) -> Iterator[str]:
+        memory = self._groups.setdefault(event.group, _Memory())
+        group, member, generation = event.group, event.member, event.generation
+        state = event.state_after.wire_name if event.state_after is not None else ""
+        match event.kind, event.detail:
+            case Kind.MEMBER_ID_ISSUED, _:
+                memory.issued.add(str(member))
+                yield (
+                    f"Dynamic member with unknown member id joins group {group} in {state} state. Created a new member "
+                    f"id {member} and requesting the member to rejoin with this id."
+                )
+            case Kind.PENDING_MEMBER_EXPIRED, _:
+                memory.issued.discard(str(member))
+                yield f"Pending member {member} in group {group} has been removed after session timeout expiration."
+            case Kind.MEMBER_JOINED, _:
+                yield self._joined(event, memory, state)
+            case Kind.MEMBER_REPLACED, Replaced() as replaced:
+                yield (
+                    f"Static member with groupInstanceId={event.instance} and unknown member id joins group {group} in "
+                    f"{state} state. Replacing previously mapped member {replaced.old_member} with this "
+                    "groupInstanceId."
+                )
+                if state == "Stable" and not replaced.rebalance_needed:
+                    yield (
+                        "Static member which joins during Stable stage and doesn't affect the selected protocol will "
+                        "not trigger a rebalance."
+                    )
+            case Kind.MEMBER_FENCED, Fenced() as fenced:
+                yield (
+                    f"Request memberId={member} for static member with groupInstanceId={event.instance} is fenced by "
+                    f"existing memberId={fenced.holder} during operation {fenced.operation}"
+                )
+            case Kind.MEMBER_LEFT, Left() as left:
+                memory.issued.discard(str(member))
+                who = "Pending member" if left.pending else "Member"
+                yield (
+                    f"[Group {group}] {who} {member} has left group through explicit `LeaveGroup` request; client "
+                    f"reason: {left.reason}"
+                )
+            case Kind.MEMBER_EXPIRED, _:
+                yield f"Member {member} in group {group} has failed, removing it from the group."
+            case Kind.REBALANCE_STARTED, RebalanceStarted() as started:
+                yield (
+                    f"Preparing to rebalance group {group} in state PreparingRebalance with old generation "
+                    f"{started.old_generation} (reason: {started.reason})."
+                )
+            case Kind.LEADER_CHANGED, LeaderChanged() as change if change.why.startswith("failed to join"):
+                yield (
+                    f"Group leader [memberId: {change.old_leader}, groupInstanceId: None] failed to join before the "
+                    f"rebalance timeout. Member {member} was elected as the new leader."
+                )
+            case Kind.GENERATION_FORMED, Formed() as formed:
+                memory.formed = formed
+                yield f"Stabilized group {group} generation {generation} with {event.members} members."
+            case Kind.REBALANCE_COMPLETED, _ if memory.formed is not None:
+                yield (
+                    f"Assignment received from leader {memory.formed.leader} for group {group} for generation "
+                    f"{generation}. The group has {event.members} members, {memory.formed.static_members} of which "
+                    "are static."
+                )
+            case Kind.GROUP_EMPTIED, _:
+                yield f"Group {group} with generation {generation} is now empty."
+            case Kind.GROUP_LOADED, GroupLife() as life:
+                yield f"Loaded classic group {group} with {life.members} members."
+            case Kind.GROUP_UNLOADED, _:
+                del self._groups[group]
+                yield f"[GroupId={group}] Unloading group metadata for generation {generation}."
+            case Kind.GROUP_DELETED, _:
+                del self._groups[group]
+            case _:
+                pass
+
+    def _joined(self, event: GroupEvent, memory: _Memory, state: str) -> str:
+        group, member = event.group, str(event.member)
+        if event.instance is not None:
+            return (
+                f"Static member with groupInstanceId={event.instance} and unknown member id joins group {group} in "
+                f"{state} state. Created a new member id {member} for this member and added to the group."
+            )
+        if member in memory.issued:
+            memory.issued.discard(member)
+            where = f"joins group {group} in {state} state"
+            return f"Pending dynamic member with id {member} {where}. Adding to the group now."
+        return (
+            f"Dynamic member with unknown member id joins group {group} in state {state}. Created a new member id "
+            f"{member} and added the member to the group."
+        )

@@ -1,0 +1,97 @@
+"""Broker and topic settings."""
+
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, Settings, parse_topic, read_properties, show
+from slackwater.group.errors import UsageError
+
+
+def test_defaults_are_kafkas() -> None:
+    settings = Settings()
+
+    assert settings.number("group.initial.rebalance.delay.ms") == 3_000
+    assert settings.number("offsets.topic.num.partitions") == 50
+    assert settings.flag("auto.create.topics.enable")
+    assert settings["log.cleanup.policy"] == ("delete",)
+    assert settings.text("flush") == "os"
+
+
+def test_layers_go_from_default_to_static_to_dynamic_and_back() -> None:
+    settings, seen = Settings({"num.partitions": "3"}), list[int]()
+    settings.watch(lambda: seen.append(settings.number("num.partitions")))
+    assert settings.number("num.partitions") == 3
+
+    settings.alter({"num.partitions": 5})
+    settings.alter({"num.partitions": None})
+
+    assert seen == [5, 3]
+
+
+def test_a_topics_own_setting_wins_over_the_brokers() -> None:
+    settings = Settings({"log.retention.ms": "1000"})
+
+    assert settings.of_topic("retention.ms", {}) == 1_000
+    assert settings.of_topic("retention.ms", parse_topic({"retention.ms": "5"})) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("num.partitons", "1", "num.partitons is no setting of this broker; did you mean num.partitions?"),
+        ("zzz", "1", "zzz is no setting of this broker."),
+        ("num.partitions", "0", "num.partitions = 0 is too small; use 1 or more."),
+        ("num.partitions", "99999999999", "num.partitions = 99999999999 is too large; use 2147483647 or less."),
+        ("num.partitions", "many", "num.partitions = 'many' is not a whole number."),
+        ("auto.create.topics.enable", "yes", "auto.create.topics.enable = 'yes' is not true or false."),
+        ("log.cleaner.min.cleanable.ratio", "half", "log.cleaner.min.cleanable.ratio = 'half' is not a number."),
+        ("log.cleaner.min.cleanable.ratio", "2", "log.cleaner.min.cleanable.ratio = 2 is too large; use 1 or less."),
+        ("log.cleanup.policy", "keep", "log.cleanup.policy = keep is unknown; use one of delete, compact."),
+        ("flush", "never", "flush = never is unknown; use one of os, always."),
+    ],
+)
+def test_an_impossible_setting_is_one_sentence(name: str, text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings({name: text})
+    assert str(refused.value) == sentence
+
+
+def test_settings_of_a_kafka_cluster_are_taken_and_ignored() -> None:
+    settings = Settings({"process.roles": "broker,controller", "log.dirs": "/var/lib/kafka", "node.id": "7"})
+
+    assert settings.ignored == ["process.roles", "log.dirs"]
+    assert settings.number("node.id") == 7
+
+
+def test_a_properties_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("# a comment\n! another\nnum.partitions = 3\nlog.cleanup.policy=delete,\\\ncompact\n\n")
+
+    given = read_properties(path)
+
+    assert Settings(given)["log.cleanup.policy"] == ("delete", "compact")
+    assert given["num.partitions"] == "3"
+
+
+def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file or directory"):
+        read_properties(tmp_path / "missing")
+    (tmp_path / "bad").write_text("num.partitions\n")
+    with pytest.raises(UsageError, match=r"line 1: 'num\.partitions' is no setting; write name=value\."):
+        read_properties(tmp_path / "bad")
+
+
+def test_values_are_shown_as_kafkas_tools_show_them() -> None:
+    assert [show(value) for value in (True, False, 5, 0.5, ("a", "b"), "x")] == [
+        "true",
+        "false",
+        "5",
+        "0.5",
+        "a,b",
+        "x",
+    ]
+
+
+def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
+    assert all(synonym in BROKER_SETTINGS for synonym in SYNONYMS.values())
