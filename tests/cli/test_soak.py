@@ -6,6 +6,11 @@ import sys
 
 import pytest
 
+from slackwater.cli.app import app
+from slackwater.sim import campaign as campaigns
+from slackwater.sim.campaign import Failure
+from slackwater.sim.world import World
+
 from ..sim.broken_machines import BROKEN
 
 
@@ -49,6 +54,24 @@ def test_a_wrong_number_is_one_sentence_and_exit_code_2(words: tuple[str, ...], 
     assert (done.returncode, done.stderr, done.stdout) == (2, sentence, "")
 
 
+def test_ctrl_c_ends_with_the_account_of_what_was_run_and_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = campaigns.play
+
+    def play(seed: int) -> tuple[World, Failure | None]:
+        if seed == 2:
+            raise KeyboardInterrupt
+        return whole(seed)
+
+    monkeypatch.setattr(campaigns, "play", play)
+    with pytest.raises(SystemExit) as ended:
+        app(["soak", "--runs", "50"])
+
+    assert ended.value.code == 130
+    assert capsys.readouterr().out.startswith("2 runs, 0 failed: ")
+
+
 def test_the_version_is_shown() -> None:
     assert _slackwater("--version").stdout.startswith("slackwater 0.")
 
@@ -56,8 +79,6 @@ def test_the_version_is_shown() -> None:
 def test_a_broken_promise_is_reported_with_its_replay_and_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from slackwater.cli.app import app
-
     BROKEN["generation_is_not_counted_up"](monkeypatch)
     with pytest.raises(SystemExit) as ended:
         app(["soak", "--runs", "50"])

@@ -41,7 +41,11 @@ def soak(
             shown = time.monotonic()
             typer.echo(f"\r{account.runs} of {runs} runs, {len(account.failures)} failed ", err=True, nl=False)
 
-    account = campaign(range(seed, seed + runs), stop_at=keep_going, progress=progress)
+    account, interrupted = Campaign(), False
+    try:
+        campaign(range(seed, seed + runs), stop_at=keep_going, account=account, progress=progress)
+    except KeyboardInterrupt:
+        interrupted = True  # what was run so far is told all the same
     seconds = time.monotonic() - started
     if as_json:
         typer.echo(json.dumps(_account(account, seconds)))
@@ -56,6 +60,8 @@ def soak(
         )
     if account.failures:
         raise typer.Exit(1)
+    if interrupted:
+        raise typer.Exit(130)
 
 
 def _replay(seed: int) -> None:

@@ -52,9 +52,15 @@ def play(seed: int) -> tuple[World, Failure | None]:
     return world, None
 
 
-def campaign(seeds: Iterable[int], *, stop_at: int = 1, progress: Callable[[Campaign], None] | None = None) -> Campaign:
-    """Run seeds until `stop_at` of them failed."""
-    account = Campaign()
+def campaign(
+    seeds: Iterable[int],
+    *,
+    stop_at: int = 1,
+    account: Campaign | None = None,
+    progress: Callable[[Campaign], None] | None = None,
+) -> Campaign:
+    """Run seeds until `stop_at` of them failed; to have the account of an interrupted campaign, bring it along."""
+    account = account or Campaign()
     for seed in seeds:
         world, failure = play(seed)
         account.runs += 1
