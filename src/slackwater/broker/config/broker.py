@@ -3,60 +3,62 @@
 from dataclasses import replace
 from typing import Final
 
-from slackwater.broker.config.setting import MAX_INT, Kind, Setting
+from slackwater.broker.config.setting import (
+    MAX_INT,
+    Kind,
+    Setting,
+    choice_setting,
+    flag_setting,
+    int_setting,
+    long_setting,
+)
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 
-
-def _int(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
-    return Setting(name=name, kind=Kind.INT, default=default, low=low, doc=doc, dynamic=dynamic)
-
-
-def _long(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
-    return Setting(name=name, kind=Kind.LONG, default=default, low=low, doc=doc, dynamic=dynamic)
-
-
-def _flag(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Setting:
-    return Setting(name=name, kind=Kind.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
-
-
 _OWN: Final = (
-    _int("node.id", 1, "This broker's number.", low=0),
+    int_setting("node.id", 1, "This broker's number.", low=0),
     Setting(name="broker.rack", kind=Kind.STRING, default="", doc="The rack this broker is in."),
     # topics
-    _flag("auto.create.topics.enable", True, "Whether asking for an unknown topic creates it.", dynamic=True),
-    _flag("delete.topic.enable", True, "Whether topics may be deleted."),
-    _int("num.partitions", 1, "How many partitions a new topic has.", low=1, dynamic=True),
-    _int("default.replication.factor", 1, "There is one replica.", low=1),
-    _int("offsets.topic.replication.factor", 1, "There is one replica.", low=1),
+    flag_setting("auto.create.topics.enable", True, "Whether asking for an unknown topic creates it.", dynamic=True),
+    flag_setting("delete.topic.enable", True, "Whether topics may be deleted."),
+    int_setting("num.partitions", 1, "How many partitions a new topic has.", low=1, dynamic=True),
+    int_setting("default.replication.factor", 1, "There is one replica.", low=1),
+    int_setting("offsets.topic.replication.factor", 1, "There is one replica.", low=1),
     # groups
-    _int("group.min.session.timeout.ms", 6_000, "The shortest session a member may ask for.", low=0, dynamic=True),
-    _int("group.max.session.timeout.ms", 1_800_000, "The longest session a member may ask for.", low=0, dynamic=True),
-    _int("group.initial.rebalance.delay.ms", 3_000, "How long an empty group waits for more members.", dynamic=True),
-    _int("group.max.size", MAX_INT, "How many members a group may have.", low=1, dynamic=True),
-    _int("offsets.topic.num.partitions", 50, "How many partitions __consumer_offsets has.", low=1),
-    _int("offsets.topic.segment.bytes", 104_857_600, "The segment size of __consumer_offsets.", low=1),
-    _int("offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", low=1, dynamic=True),
-    _long("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", low=1),
-    _int("offset.metadata.max.bytes", 4_096, "The longest note that may be committed with an offset.", low=0),
-    # the log
-    Setting(
-        name="flush",
-        kind=Kind.STRING,
-        default="os",
-        choices=("os", "always"),
-        doc="When a write counts: when the operating system has it, or when the disk has it.",
+    int_setting(
+        "group.min.session.timeout.ms", 6_000, "The shortest session a member may ask for.", low=0, dynamic=True
     ),
-    _long("log.retention.check.interval.ms", 300_000, "How often old segments are looked for.", low=1),
-    _long("log.cleaner.backoff.ms", 15_000, "How often compaction looks for work.", low=0),
-    _flag("log.cleaner.enable", True, "Whether compacted topics are compacted."),
-    _int("producer.id.expiration.ms", 86_400_000, "How long a silent producer's sequences are kept.", low=1),
+    int_setting(
+        "group.max.session.timeout.ms", 1_800_000, "The longest session a member may ask for.", low=0, dynamic=True
+    ),
+    int_setting(
+        "group.initial.rebalance.delay.ms", 3_000, "How long an empty group waits for more members.", dynamic=True
+    ),
+    int_setting("group.max.size", MAX_INT, "How many members a group may have.", low=1, dynamic=True),
+    int_setting("offsets.topic.num.partitions", 50, "How many partitions __consumer_offsets has.", low=1),
+    int_setting("offsets.topic.segment.bytes", 104_857_600, "The segment size of __consumer_offsets.", low=1),
+    int_setting(
+        "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", low=1, dynamic=True
+    ),
+    long_setting("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", low=1),
+    int_setting("offset.metadata.max.bytes", 4_096, "The longest note that may be committed with an offset.", low=0),
+    # the log
+    choice_setting(
+        "flush",
+        "os",
+        ("os", "always"),
+        "When a write counts: when the operating system has it, or when the disk has it.",
+    ),
+    long_setting("log.retention.check.interval.ms", 300_000, "How often old segments are looked for.", low=1),
+    long_setting("log.cleaner.backoff.ms", 15_000, "How often compaction looks for work.", low=0),
+    flag_setting("log.cleaner.enable", True, "Whether compacted topics are compacted."),
+    int_setting("producer.id.expiration.ms", 86_400_000, "How long a silent producer's sequences are kept.", low=1),
     # the network
-    _int("max.connections", MAX_INT, "How many connections there may be.", low=0, dynamic=True),
-    _long("connections.max.idle.ms", 600_000, "When an idle connection is closed.", low=1),
-    _int("socket.request.max.bytes", 104_857_600, "The largest request.", low=1),
-    _int("queued.max.requests", 500, "How many requests of one connection may wait for an answer.", low=1),
-    _int("fetch.max.bytes", 57_671_680, "The largest answer to a fetch.", low=1024),
-    _int("max.incremental.fetch.session.cache.slots", 1_000, "How many fetch sessions are kept.", low=0),
+    int_setting("max.connections", MAX_INT, "How many connections there may be.", low=0, dynamic=True),
+    long_setting("connections.max.idle.ms", 600_000, "When an idle connection is closed.", low=1),
+    int_setting("socket.request.max.bytes", 104_857_600, "The largest request.", low=1),
+    int_setting("queued.max.requests", 500, "How many requests of one connection may wait for an answer.", low=1),
+    int_setting("fetch.max.bytes", 57_671_680, "The largest answer to a fetch.", low=1024),
+    int_setting("max.incremental.fetch.session.cache.slots", 1_000, "How many fetch sessions are kept.", low=0),
 )
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _OWN} | {

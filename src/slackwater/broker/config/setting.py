@@ -65,6 +65,26 @@ class Setting:
         return UsageError(f"{self.name} = {text!r} is not {expected}.")
 
 
+def int_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
+    """A whole number of four bytes."""
+    return Setting(name=name, kind=Kind.INT, default=default, low=low, doc=doc, dynamic=dynamic)
+
+
+def long_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
+    """A whole number of eight bytes."""
+    return Setting(name=name, kind=Kind.LONG, default=default, low=low, doc=doc, dynamic=dynamic)
+
+
+def flag_setting(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Setting:
+    """Yes or no."""
+    return Setting(name=name, kind=Kind.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
+
+
+def choice_setting(name: str, default: str, choices: tuple[str, ...], doc: str) -> Setting:
+    """One of a few words."""
+    return Setting(name=name, kind=Kind.STRING, default=default, choices=choices, doc=doc)
+
+
 def show(value: Value) -> str:
     """A value as Kafka's tools show it."""
     if isinstance(value, bool):

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from slackwater.broker.config.setting import MAX_LONG, Kind, Setting
+from slackwater.broker.config.setting import (
+    MAX_LONG,
+    Kind,
+    Setting,
+    choice_setting,
+    flag_setting,
+    int_setting,
+    long_setting,
+)
 
 _WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -31,150 +39,44 @@ SYNONYMS: Final[dict[str, str]] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
-TOPIC_SETTINGS: Final[dict[str, Setting]] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            name="cleanup.policy",
-            kind=Kind.LIST,
-            default=("delete",),
-            choices=("delete", "compact"),
-            doc="What becomes of old records: delete them, keep the last of each key, or both.",
-        ),
-        Setting(
-            name="compression.type",
-            kind=Kind.STRING,
-            default="producer",
-            choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-            doc="Batches are kept as the producer compressed them.",
-        ),
-        Setting(
-            name="delete.retention.ms",
-            kind=Kind.LONG,
-            default=_DAY_MS,
-            low=0,
-            doc="How long tombstones of a compacted topic are kept.",
-        ),
-        Setting(
-            name="file.delete.delay.ms",
-            kind=Kind.LONG,
-            default=60_000,
-            low=0,
-            doc="How long a deleted segment's file stays.",
-        ),
-        Setting(
-            name="index.interval.bytes",
-            kind=Kind.INT,
-            default=4096,
-            low=0,
-            doc="How many bytes of records lie between two entries of the offset index.",
-        ),
-        Setting(
-            name="max.compaction.lag.ms",
-            kind=Kind.LONG,
-            default=MAX_LONG,
-            low=1,
-            doc="How long a record may stay uncompacted.",
-        ),
-        Setting(
-            name="max.message.bytes",
-            kind=Kind.INT,
-            default=1_048_588,
-            low=0,
-            doc="The largest record batch.",
-        ),
-        Setting(
-            name="message.timestamp.after.max.ms",
-            kind=Kind.LONG,
-            default=3_600_000,
-            low=0,
-            doc="How far a record's own timestamp may lie ahead of the broker's clock.",
-        ),
-        Setting(
-            name="message.timestamp.before.max.ms",
-            kind=Kind.LONG,
-            default=MAX_LONG,
-            low=0,
-            doc="How far a record's own timestamp may lie behind the broker's clock.",
-        ),
-        Setting(
-            name="message.timestamp.type",
-            kind=Kind.STRING,
-            default="CreateTime",
-            choices=("CreateTime", "LogAppendTime"),
-            doc="Whose time a record carries.",
-        ),
-        Setting(
-            name="min.cleanable.dirty.ratio",
-            kind=Kind.DOUBLE,
-            default=0.5,
-            low=0,
-            high=1,
-            doc="How much of a log must be uncompacted before it is compacted.",
-        ),
-        Setting(
-            name="min.compaction.lag.ms",
-            kind=Kind.LONG,
-            default=0,
-            low=0,
-            doc="How long a record stays uncompacted at least.",
-        ),
-        Setting(
-            name="min.insync.replicas",
-            kind=Kind.INT,
-            default=1,
-            low=1,
-            doc="There is one replica.",
-        ),
-        Setting(
-            name="retention.bytes",
-            kind=Kind.LONG,
-            default=-1,
-            low=-1,
-            doc="How much of a partition is kept; -1 means all.",
-        ),
-        Setting(
-            name="retention.ms",
-            kind=Kind.LONG,
-            default=_WEEK_MS,
-            low=-1,
-            doc="How long records are kept; -1 means for ever.",
-        ),
-        Setting(
-            name="segment.bytes",
-            kind=Kind.INT,
-            default=1_073_741_824,
-            low=14,
-            doc="The size at which a segment file is full.",
-        ),
-        Setting(
-            name="segment.index.bytes",
-            kind=Kind.INT,
-            default=10 * 1024 * 1024,
-            low=4,
-            doc="The size at which an index is full.",
-        ),
-        Setting(
-            name="segment.jitter.ms",
-            kind=Kind.LONG,
-            default=0,
-            low=0,
-            doc="Taken and ignored: a single broker has no herd of segments to spread.",
-        ),
-        Setting(
-            name="segment.ms",
-            kind=Kind.LONG,
-            default=_WEEK_MS,
-            low=1,
-            doc="The age at which a segment file is closed.",
-        ),
-        Setting(
-            name="unclean.leader.election.enable",
-            kind=Kind.BOOLEAN,
-            default=False,
-            doc="There is one replica.",
-        ),
-    )
-}
+_COMPRESSION: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TIMES: Final = ("CreateTime", "LogAppendTime")
+
+_ALL: Final = (
+    Setting(
+        name="cleanup.policy",
+        kind=Kind.LIST,
+        default=("delete",),
+        choices=("delete", "compact"),
+        doc="What becomes of old records: delete them, keep the last of each key, or both.",
+    ),
+    choice_setting("compression.type", "producer", _COMPRESSION, "Batches are kept as the producer compressed them."),
+    long_setting("delete.retention.ms", _DAY_MS, "How long tombstones of a compacted topic are kept.", low=0),
+    long_setting("file.delete.delay.ms", 60_000, "How long a deleted segment's file stays.", low=0),
+    int_setting("index.interval.bytes", 4096, "How many bytes lie between two entries of the offset index.", low=0),
+    long_setting("max.compaction.lag.ms", MAX_LONG, "How long a record may stay uncompacted.", low=1),
+    int_setting("max.message.bytes", 1_048_588, "The largest record batch.", low=0),
+    long_setting("message.timestamp.after.max.ms", 3_600_000, "How far a timestamp may lie ahead.", low=0),
+    long_setting("message.timestamp.before.max.ms", MAX_LONG, "How far a timestamp may lie behind.", low=0),
+    choice_setting("message.timestamp.type", "CreateTime", _TIMES, "Whose time a record carries."),
+    Setting(
+        name="min.cleanable.dirty.ratio",
+        kind=Kind.DOUBLE,
+        default=0.5,
+        low=0,
+        high=1,
+        doc="How much of a log must be uncompacted before it is compacted.",
+    ),
+    long_setting("min.compaction.lag.ms", 0, "How long a record stays uncompacted at least.", low=0),
+    int_setting("min.insync.replicas", 1, "There is one replica.", low=1),
+    long_setting("retention.bytes", -1, "How much of a partition is kept; -1 means all.", low=-1),
+    long_setting("retention.ms", _WEEK_MS, "How long records are kept; -1 means for ever.", low=-1),
+    int_setting("segment.bytes", 1_073_741_824, "The size at which a segment file is full.", low=14),
+    int_setting("segment.index.bytes", 10 * 1024 * 1024, "The size at which an index is full.", low=4),
+    long_setting("segment.jitter.ms", 0, "Ignored: one broker has no herd of segments to spread.", low=0),
+    long_setting("segment.ms", _WEEK_MS, "The age at which a segment file is closed.", low=1),
+    flag_setting("unclean.leader.election.enable", False, "There is one replica."),
+)
+TOPIC_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _ALL}
 
 assert set(SYNONYMS) == set(TOPIC_SETTINGS), "every topic setting has a broker setting behind it"
