@@ -351,3 +351,24 @@ def test_without_a_coordinator_nothing_is_prepared() -> None:
     assert not member.heard()
     member.answer(NODE).poll()
     assert member.heard() == [(REVOKED, tps("t-0"))]
+
+
+# --- a generation that was missed -------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_missed_a_generation_loses_what_it_owned_and_gets_its_new_partitions_fresh() -> None:
+    """A deliberate difference: Java would revoke t-1, and a commit in the listener would carry the new generation."""
+    member = Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    member.heard()
+    member.join_ok(3).sync_ok("t-0").poll()
+    assert member.heard() == [(Callback.LOST, tps("t-0 t-1")), (Callback.ASSIGNED, tps("t-0"))]
+    assert member.owned() == tps("t-0")
+
+
+def test_a_static_member_that_joined_every_generation_keeps_what_it_owns() -> None:
+    member = Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
+    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    member.heard()
+    member.join_ok(2).sync_ok("t-0").poll()
+    assert member.heard() == [(Callback.REVOKED, tps("t-1")), (Callback.ASSIGNED, ())]

@@ -48,7 +48,6 @@ class World:
         self.processes: dict[str, SimConsumer] = {}
         self.started = 0
         self.story: list[str] = []
-        self.grown = False
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
@@ -197,7 +196,6 @@ class World:
         count = sum(1 for at in self.broker.ends if at.topic == topic)
         if count < MOST_PARTITIONS:
             self.broker.ends[TopicPartition(topic, count)] = 0
-            self.grown = True
 
     def _heal(self) -> None:
         """Chaos is over: everything that was broken is whole again, and somebody is there."""
@@ -208,11 +206,16 @@ class World:
         live = [process for process in self.processes.values() if process.alive and not process.stopping]
         if not live:
             self._start(0)
-        if self.plan.static and self.grown:
-            # A gap of the protocol itself: a static leader that returns skips the assignment (KIP-814), and so nobody
-            # notices partitions that were added while it was away. An operator would ask for a rebalance; so do we.
-            for process in live:
-                process.enforce_rebalance()
+        if self.plan.static:
+            # Two gaps of the protocol itself. A static leader that returns skips the assignment (KIP-814), so nobody
+            # notices partitions that were added while it was away; and a static member that returns with another
+            # subscription changes nothing (JG-41). An operator would ask for a rebalance; so do we, once everybody
+            # has joined.
+            self.agenda.after(self.plan.settle_ms // 2, self._ask_for_a_rebalance)
+
+    def _ask_for_a_rebalance(self) -> None:
+        for process in self.processes.values():
+            process.enforce_rebalance()
 
     # --- the checkers' view -------------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class Rebalance:
         self._last_assigned: tuple[TopicPartition, ...] | None = None
         self._last_generation_id = NO_GENERATION
         self._first_error: BaseException | None = None
+        self._missed = False  # a generation passed without this member
 
     # --- whether ----------------------------------------------------------------------------------------------
 
@@ -231,6 +232,10 @@ class Rebalance:
             core.metrics.join.record(now_ms - pending.sent_ms, now_ms)
         match core.step(join_cause(error, stale=core.stale(pending))):
             case Action.SEND_SYNC:
+                # A static member may miss a whole generation and stay a member (JG-29); what it owned may have been
+                # somebody else's in it, because its old subscription, which is all the leader had, claimed less.
+                before = core.generation.generation_id
+                self._missed |= before != NO_GENERATION and response.generation_id > before + 1
                 core.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
                 core.timers.reset(now_ms)
                 if response.leader == response.member_id:
@@ -419,6 +424,11 @@ class Rebalance:
             core.request_rejoin("received assignment does not match the current subscription", now_ms, full_reason=full)
             self._completed()
             return
+        if self._missed and self._cooperative and core.config.group_instance_id is not None and subscription.owned:
+            # Java revokes here, and a commit inside the listener, with the new generation, takes back what the owner
+            # in between has committed. What cannot be told from lost is lost.
+            self._listener.tell(Callback.LOST, subscription.owned, now_ms, partial(self._after_missed, assigned))
+            return
         taken = subscription.owned - assigned if self._cooperative else frozenset()
         kept = taken & subscription.held if core.config.in_background else frozenset()
         self._first_error = None
@@ -426,6 +436,14 @@ class Rebalance:
             self._listener.tell(Callback.REVOKED, revoked, now_ms, partial(self._after_revoke, assigned, kept))
         else:
             self._assign(assigned, kept, now_ms)
+
+    def _after_missed(self, assigned: Taken, lost: Taken, error: BaseException | None, now_ms: int) -> None:
+        if isinstance(error, Wakeup):
+            return  # CL-17
+        self._first_error = error
+        self._missed = False
+        self._core.subscription.take(lost)
+        self._assign(assigned, frozenset(), now_ms)
 
     def _after_revoke(
         self, assigned: Taken, kept: Taken, revoked: Taken, error: BaseException | None, now_ms: int
@@ -468,6 +486,7 @@ class Rebalance:
 
     def _completed(self) -> None:
         self._forget_join()
+        self._missed = False
         self._matched = False
         self._core.needs_join_prepare = True
 
