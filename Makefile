@@ -10,7 +10,7 @@ RUNS ?= 20000
 SEED ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars test check lint format docs bench soak interop lock clean
+.PHONY: help setup jars test check lint format docs bench soak interop transcripts lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -67,6 +67,9 @@ soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=10000
 
 interop: setup ## What needs the real Kafka and is too long for every run
 	@$(BIN)/python -m pytest -m java tests
+
+transcripts: setup ## Record the conformance transcripts anew from a running Apache Kafka (two minutes, an idle machine)
+	@$(BIN)/python scripts/record_transcripts.py
 
 lock: $(VENV)/.ready ## Choose versions anew, and write requirements.lock
 	@sh scripts/lock.sh $(BIN)

@@ -69,8 +69,9 @@ def test_partitions_are_answered_under_their_topics_in_the_order_asked() -> None
     response = OffsetCommitResponse(
         (
             CommittedPartition("b", 1, Error.NONE),
-            CommittedPartition("a", 0, Error.UNKNOWN_TOPIC_OR_PARTITION),
             CommittedPartition("b", 0, Error.NONE),
+            CommittedPartition("a", 0, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            CommittedPartition("b", 2, Error.NONE),
         )
     )
     assert answer(2, response) == {
@@ -80,5 +81,6 @@ def test_partitions_are_answered_under_their_topics_in_the_order_asked() -> None
                 "partitions": [{"partition_index": 1, "error_code": 0}, {"partition_index": 0, "error_code": 0}],
             },
             {"name": "a", "partitions": [{"partition_index": 0, "error_code": 3}]},
+            {"name": "b", "partitions": [{"partition_index": 2, "error_code": 0}]},
         ]
     }

@@ -54,11 +54,12 @@ def test_before_version_2_the_groups_error_stands_on_every_partition_asked_for()
     assert answer(2, failed, asked) == {"topics": [], "error_code": 16}
 
 
-def test_partitions_are_answered_under_their_topics() -> None:
-    offsets = (FetchedOffset("b", 1), FetchedOffset("a", 0), FetchedOffset("b", 0))
+def test_partitions_are_answered_under_their_topics_in_the_order_asked() -> None:
+    offsets = (FetchedOffset("b", 1), FetchedOffset("b", 0), FetchedOffset("a", 0), FetchedOffset("b", 2))
     fields = answer(2, OffsetFetchResponse((FetchedGroup("g", Error.NONE, offsets),)))
     partition = {"committed_offset": -1, "metadata": "", "error_code": 0}
     assert fields["topics"] == [
         {"name": "b", "partitions": [{"partition_index": 1} | partition, {"partition_index": 0} | partition]},
         {"name": "a", "partitions": [{"partition_index": 0} | partition]},
+        {"name": "b", "partitions": [{"partition_index": 2} | partition]},
     ]

@@ -13,6 +13,8 @@ v9  a generation of a group that does not exist is GROUP_ID_NOT_FOUND, before it
 """
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, NotRequired, TypedDict
 
 from slackwater.group.messages import (
@@ -75,10 +77,10 @@ def request(
 
 
 def answer(version: int, response: OffsetCommitResponse) -> dict[str, object]:
-    """What the client is told: a topic named twice is answered once, where it first stood."""
-    topics: dict[str, list[dict[str, int]]] = {}
-    for topic, partition, error in response.partitions:
-        topics.setdefault(topic, []).append({"partition_index": partition, "error_code": int(error)})
+    """What the client is told, in the order asked: a topic named in two places is answered in two places."""
     fields: dict[str, object] = {"throttle_time_ms": 0} if version >= 3 else {}
-    fields["topics"] = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    fields["topics"] = [
+        {"name": name, "partitions": [{"partition_index": one.partition, "error_code": int(one.error)} for one in run]}
+        for name, run in groupby(response.partitions, attrgetter("topic"))
+    ]
     return fields

@@ -13,6 +13,8 @@ v9  a member id and epoch for each group, which only a KIP-848 group looks at (O
 """
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, NotRequired, TypedDict
 
 from slackwater.group.errors import Error
@@ -88,12 +90,17 @@ def _with_error(group: FetchedGroup, asked: OffsetFetch | None) -> tuple[Fetched
 
 
 def _topics(version: int, offsets: Iterable[FetchedOffset]) -> list[dict[str, object]]:
-    topics: dict[str, list[dict[str, object]]] = {}
-    for topic, partition, offset, leader_epoch, metadata, error in offsets:
-        fields: dict[str, object] = {"partition_index": partition, "committed_offset": offset}
-        if version >= 5:
-            fields["committed_leader_epoch"] = leader_epoch
-        fields["metadata"] = metadata
-        fields["error_code"] = int(error)
-        topics.setdefault(topic, []).append(fields)
-    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    """In the order asked: a topic named in two places is answered in two places."""
+    return [
+        {"name": name, "partitions": [_partition(version, offset) for offset in run]}
+        for name, run in groupby(offsets, attrgetter("topic"))
+    ]
+
+
+def _partition(version: int, fetched: FetchedOffset) -> dict[str, object]:
+    fields: dict[str, object] = {"partition_index": fetched.partition, "committed_offset": fetched.offset}
+    if version >= 5:
+        fields["committed_leader_epoch"] = fetched.leader_epoch
+    fields["metadata"] = fetched.metadata
+    fields["error_code"] = int(fetched.error)
+    return fields

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE, MalformedMetadata, decode_subscription
+from slackwater.group.assignors.java_order import hash_map_order
 from slackwater.group.coordinator.records import CommittedOffset, Record, StoredGroup, StoredMember, StoredOffset
 from slackwater.group.coordinator.states import EMPTY, MOVES, STABLE
 from slackwater.group.coordinator.timers import Timer
@@ -423,7 +424,10 @@ class Group:
         return {name for name, count in self.supported.items() if count == size}
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those everybody supports; a tie goes to the first by name (JG-33)."""
+        """The protocol with most votes among those everybody supports (JG-33).
+
+        A tie is unspecified; Kafka takes the first of its hash map, and so do we.
+        """
         candidates = self.candidates()
         if len(candidates) == 1:
             return next(iter(candidates))
@@ -431,7 +435,8 @@ class Group:
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        return min(votes, key=lambda name: (-votes[name], name))
+        most = max(votes.values())
+        return next(name for name in hash_map_order(votes) if votes[name] == most)
 
     def next_generation(self) -> None:
         """Count up, choose the protocol, and see what the members subscribe to (ST-07, ST-08)."""

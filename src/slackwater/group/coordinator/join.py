@@ -303,10 +303,11 @@ def _rejoin(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
 
 
 def _take_over(turn: Turn, group: Group, member: Member, request: JoinGroup, caller: object) -> None:
-    """Replace what a member said before, and park its join; an older one of its own hears to try again."""
+    """Replace what a member said before, and park its join; an older one of its own hears to try again.
+
+    As in Kafka, client id and host stay those of the member's first join, whoever joins in its name.
+    """
     group.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
-    member.client_id = request.client_id
-    member.client_host = request.client_host
     member.last_heard_ms = turn.now_ms
     superseded = group.park_join(member, caller)
     if superseded is not None:
@@ -320,7 +321,6 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
     """A static member comes back under a new id, and the old id is fenced (JG-41 … JG-48)."""
     old_id = member.member_id
     before = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
-    old_client = (member.client_id, member.client_host)
     old_leader = group.leader_id
     assert old_leader is not None
     _fence(turn, group, member)
@@ -355,7 +355,7 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
         if error is Error.NONE:
             later.answer(caller, _swapped(group, member, request, old_leader))
             return
-        _restore(later, group, member, old_id, before, old_client)  # JG-44
+        _restore(later, group, member, old_id, before)  # JG-44
         later.answer(caller, JoinGroupResponse(write_error(error)))
 
     turn.append(group.shard, [GroupMetadata(group.group_id, group.to_store())], written)
@@ -400,11 +400,9 @@ def _restore(
     member: Member,
     old_id: str,
     before: tuple[tuple[Protocol, ...], int, int],
-    old_client: tuple[str, str],
 ) -> None:
     """The swap could not be written: the old id and what it said are back (JG-44)."""
     protocols, session_ms, rebalance_ms = before
     group.update(member, protocols, session_ms, rebalance_ms)
-    member.client_id, member.client_host = old_client
     group.replace(member, old_id)
     rebalance.extend_session(turn, member)

@@ -59,11 +59,14 @@ def _refusal(turn: Turn, request: SyncGroup) -> Error:
         return error
     if request.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
-    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
-        return Error.INCONSISTENT_GROUP_PROTOCOL
-    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+    if _differ(request.protocol_type, group.protocol_type) or _differ(request.protocol_name, group.protocol_name):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     return Error.NONE
+
+
+def _differ(named: str | None, chosen: str | None) -> bool:
+    """Whether two names contradict each other; one that is not there contradicts nothing."""
+    return named is not None and chosen is not None and named != chosen
 
 
 def _persist(turn: Turn, group: Group, leader: Member, request: SyncGroup) -> None:

@@ -10,6 +10,7 @@ Rules kept here
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from slackwater.group.assignors.java_order import string_hash
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
 from slackwater.group.coordinator.group import Group, Member, OffsetsSweep, PendingMember, TimerOwner
@@ -78,10 +79,7 @@ class Desk:
 
     def shard_of(self, group_id: str) -> int:
         """The partition of the offsets topic that holds a group: Java's string hash, made positive (CO-01)."""
-        code = 0
-        raw = group_id.encode("utf-16-be", "surrogatepass")
-        for at in range(0, len(raw), 2):
-            code = (31 * code + (raw[at] << 8 | raw[at + 1])) & 0xFFFFFFFF
+        code = string_hash(group_id)
         signed = code - (1 << 32) if code >= 1 << 31 else code
         return (0 if signed == -(1 << 31) else abs(signed)) % self.config.offsets_topic_num_partitions
 

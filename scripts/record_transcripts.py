@@ -1,0 +1,274 @@
+"""Play the scenarios of `tests/conformance/scenarios.py` against a running Apache Kafka, and keep what it answers.
+
+    python scripts/record_transcripts.py             all of them
+    python scripts/record_transcripts.py NAME …      these
+    python scripts/record_transcripts.py --check …   write nothing; say which transcripts would change
+
+Needs Java and Kafka's jars (`make jars`). Kafka runs on loopback, in a directory of its own that is removed, and is
+started once for each combination of broker settings. Exit code 0: done. 1: with --check, something would change.
+2: Kafka could not be started, or left a request unanswered that the scenario does not expect to be parked.
+"""
+
+import argparse
+import base64
+import os
+import selectors
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.kafka_wire import decode_answer, encode_request  # noqa: E402
+from tests.conformance.scenarios import SCENARIOS, TOPICS  # noqa: E402
+from tests.conformance.transcripts import DIRECTORY, Scenario, play, to_json  # noqa: E402
+
+JARS: Final = ROOT / ".jars" / "kafka-4.3.1"
+START_SECONDS: Final = 60
+ANSWER_SECONDS: Final = 5
+JAVA: Final = ("java", "-Xmx512m", "-cp", f"{JARS}/*")
+NONE: Final = 0
+
+
+class KafkaError(Exception):
+    """Kafka did not do what recording needs."""
+
+
+# --- the broker -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def kafka(settings: Mapping[str, int]) -> Iterator[int]:
+    """A Kafka of one node with these settings, its coordinator ready and the topics made; gives its port."""
+    home = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
+    process = None
+    try:
+        port, controller_port = _free_ports(2)
+        config = home / "server.properties"
+        config.write_text(
+            "\n".join(
+                [
+                    "process.roles=broker,controller",
+                    "node.id=1",
+                    f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+                    f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+                    "controller.listener.names=CONTROLLER",
+                    f"log.dirs={home / 'data'}",
+                    "auto.create.topics.enable=false",
+                    "offsets.topic.replication.factor=1",
+                    "offsets.topic.num.partitions=1",
+                    *(f"{name}={value}" for name, value in settings.items()),
+                    "",
+                ]
+            )
+        )
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        output = (home / "output.txt").open("wb")
+        environment = os.environ | {"KAFKA_HEAP_OPTS": "-Xmx512m"}
+        subprocess.run(
+            [*JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)],
+            check=True,
+            stdout=output,
+            stderr=output,
+            env=environment,
+        )
+        process = subprocess.Popen([*JAVA, "kafka.Kafka", str(config)], stdout=output, stderr=output, env=environment)
+        try:
+            _make_ready(port, process)
+        except KafkaError as error:
+            raise KafkaError(f"{error}\n{(home / 'output.txt').read_text()[-2000:]}") from None
+        yield port
+    finally:
+        if process is not None:
+            process.kill()  # nothing in it is worth an orderly end
+            process.wait()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _make_ready(port: int, process: "subprocess.Popen[bytes]") -> None:
+    give_up = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < give_up:
+        try:
+            if _is_ready(port):
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise KafkaError(f"Kafka did not start within {START_SECONDS} s")
+
+
+def _is_ready(port: int) -> bool:
+    """Whether topics and coordinator are there; asking is what makes them."""
+    topics = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()]
+    ask(port, "CreateTopics", 4, {"topics": topics, "timeout_ms": 5000})
+    found = ask(port, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["warm-up"]})
+    if found["coordinators"][0]["error_code"] != NONE:
+        return False
+    partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+    for _ in range(200):  # until the code is warm, its answers take longer than a beat
+        for name in TOPICS:
+            commit = {"group_id": "warm-up", "topics": [{"name": name, "partitions": partitions}]}
+            answer = ask(port, "OffsetCommit", 8, commit)
+            if answer["topics"][0]["partitions"][0]["error_code"] != NONE:
+                return False
+    return True
+
+
+def ask(port: int, api: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask once, on a connection of its own."""
+    with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
+        connection.sendall(encode_request(api, version, 0, "recorder", fields))
+        with connection.makefile("rb") as stream:
+            (size,) = struct.unpack(">i", stream.read(4))
+            return decode_answer(api, version, stream.read(size))[1]
+
+
+# --- talking to it --------------------------------------------------------------------------------------------------
+
+
+class Connection:
+    """One connection, which has at most one request under way."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.received = b""
+        self.asked: tuple[int, str, int] | None = None
+
+    def send(self, number: int, client_id: str, api: str, version: int, fields: Mapping[str, Any]) -> None:
+        if self.asked is not None:
+            raise KafkaError(f"step {number} is sent while step {self.asked[0]} waits on the same connection")
+        self.asked = (number, api, version)
+        self.socket.sendall(encode_request(api, version, number, client_id, fields))
+
+    def receive(self) -> tuple[int, dict[str, Any]] | None:
+        """Take what has come; an answer, if it is whole."""
+        data = self.socket.recv(65536)
+        if not data or self.asked is None:
+            raise KafkaError(f"Kafka closed the connection, or sent {data!r}, after {self.asked}")
+        self.received += data
+        if len(self.received) < 4 or len(self.received) < 4 + struct.unpack(">i", self.received[:4])[0]:
+            return None
+        number, api, version = self.asked
+        correlation_id, fields = decode_answer(api, version, self.received[4:])
+        if correlation_id != number:
+            raise KafkaError(f"step {number} was answered with correlation id {correlation_id}")
+        self.received, self.asked = b"", None
+        return number, fields
+
+
+class KafkaPeer:
+    """A running Kafka, in real time."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connections: dict[str, Connection] = {}
+        self._selector = selectors.DefaultSelector()
+        self._now = time.monotonic()
+
+    def send(self, number: int, on: str, client_id: str, api: str, version: int, fields: dict[str, Any]) -> None:
+        """Send a request; its answer is known by the step's number."""
+        if on not in self._connections:
+            self._connections[on] = Connection(self._port)
+            self._selector.register(self._connections[on].socket, selectors.EVENT_READ, self._connections[on])
+        self._connections[on].send(number, client_id, api, version, fields)
+
+    def wait(self, ms: int, until_answered: int | None) -> dict[int, dict[str, Any]]:
+        """Let time pass by the clock, and longer if this step's answer is not there yet."""
+        answers: dict[int, dict[str, Any]] = {}
+        self._now += ms / 1000
+        late = self._now + ANSWER_SECONDS
+        while True:
+            missing = until_answered is not None and until_answered not in answers
+            left = (late if missing else self._now) - time.monotonic()
+            if left <= 0:
+                if missing:
+                    raise KafkaError(f"step {until_answered} was not answered within {ANSWER_SECONDS} s")
+                self._now = max(self._now, time.monotonic())
+                return answers
+            for key, _ in self._selector.select(left):
+                received = key.data.receive()
+                if received is not None:
+                    answers[received[0]] = received[1]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._selector.close()
+        for connection in self._connections.values():
+            connection.socket.close()
+
+
+# --- recording ------------------------------------------------------------------------------------------------------
+
+
+def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | KafkaError]]:
+    """Play scenarios, those with the same settings against the same Kafka; the transcript, or why there is none."""
+
+    def settings_of(scenario: Scenario) -> list[tuple[str, int]]:
+        return sorted(scenario.settings.items())
+
+    for settings, group in groupby(sorted(scenarios, key=settings_of), settings_of):
+        with kafka(dict(settings)) as port:
+            for scenario in group:
+                peer = KafkaPeer(port)
+                try:
+                    yield scenario, to_json(scenario, play(scenario, peer))
+                except KafkaError as error:
+                    yield scenario, error
+                finally:
+                    peer.close()
+
+
+def main() -> int:
+    """Record what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to record (default: all)")
+    parser.add_argument("--check", action="store_true", help="write nothing, say what would change")
+    options = parser.parse_args()
+    by_name = {scenario.name: scenario for scenario in SCENARIOS}
+    unknown = [name for name in options.names if name not in by_name]
+    if unknown:
+        parser.error(f"no such scenario: {', '.join(unknown)}")
+    chosen = [by_name[name] for name in options.names] or list(SCENARIOS)
+    changed = failed = 0
+    try:
+        for scenario, text in record(chosen):
+            if isinstance(text, KafkaError):
+                print(f"! {scenario.name}: {text}", flush=True)
+                failed += 1
+                continue
+            path = DIRECTORY / f"{scenario.name}.json"
+            same = path.exists() and path.read_text() == text
+            changed += not same
+            print(f"{'=' if same else '*'} {scenario.name}", flush=True)
+            if not options.check and not same:
+                DIRECTORY.mkdir(exist_ok=True)
+                path.write_text(text)
+    except (KafkaError, subprocess.CalledProcessError, FileNotFoundError) as error:
+        print(f"record_transcripts: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(chosen)} scenarios, {changed} changed, {failed} failed")
+    return 2 if failed else 1 if options.check and changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
