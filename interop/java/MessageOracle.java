@@ -1,0 +1,92 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.HexFormat;
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.RequestHeaderData;
+import org.apache.kafka.common.message.ResponseHeaderData;
+import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
+
+/**
+ * Kafka's own messages as an oracle: one question per line in, one answer per line out.
+ *
+ * <pre>
+ * read request 11 7 &lt;hex of header and body&gt;
+ * read response 11 7 &lt;hex of header and body&gt;
+ * default request 11 7
+ * rewrite request 11 7 4 &lt;hex of body&gt;
+ * </pre>
+ *
+ * "read" answers with the header and the body as JSON in Kafka's own form (of records the size), how many bytes were left over, and both
+ * written anew in hex. "default" answers with the same for a body with nothing set. "rewrite" reads a body in
+ * one version and writes it in another. What fails is answered with "error".
+ */
+public final class MessageOracle {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final HexFormat HEX = HexFormat.of();
+
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            out.println(JSON.writeValueAsString(answer(line.split(" ", -1))));
+            out.flush();
+        }
+    }
+
+    private static ObjectNode answer(String[] words) {
+        ObjectNode answer = JSON.createObjectNode();
+        try {
+            boolean request = words[1].equals("request");
+            ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(words[2]));
+            short version = Short.parseShort(words[3]);
+            short headerVersion = request ? type.requestHeaderVersion(version) : type.responseHeaderVersion(version);
+            Message header = request ? new RequestHeaderData() : new ResponseHeaderData();
+            ApiMessage body = request ? type.newRequest() : type.newResponse();
+            answer.put("headerVersion", headerVersion);
+            if (words[0].equals("read")) {
+                ByteBuffer bytes = ByteBuffer.wrap(HEX.parseHex(words[4]));
+                ByteBufferAccessor accessor = new ByteBufferAccessor(bytes);
+                header.read(accessor, headerVersion);
+                body.read(accessor, version);
+                answer.put("left", bytes.remaining());
+                answer.set("header", json(header, headerVersion));
+                answer.put("bytes", hex(header, headerVersion) + hex(body, version));
+            } else if (words[0].equals("rewrite")) {
+                body.read(new ByteBufferAccessor(ByteBuffer.wrap(HEX.parseHex(words[5]))), version);
+                answer.put("bytes", hex(body, Short.parseShort(words[4])));
+            } else {
+                answer.put("bytes", hex(body, version));
+            }
+            answer.set("body", json(body, version));
+        } catch (InvocationTargetException error) {
+            answer.put("error", error.getCause().toString());
+        } catch (Exception error) {
+            answer.put("error", error.toString());
+        }
+        return answer;
+    }
+
+    private static JsonNode json(Message message, short version) throws Exception {
+        Class<?> converter = Class.forName(message.getClass().getName() + "JsonConverter");
+        return (JsonNode) converter
+            .getMethod("write", message.getClass(), short.class, boolean.class)
+            .invoke(null, message, version, false);
+    }
+
+    private static String hex(Message message, short version) {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer bytes = ByteBuffer.allocate(message.size(cache, version));
+        message.write(new ByteBufferAccessor(bytes), cache, version);
+        return HEX.formatHex(bytes.array());
+    }
+}

@@ -1,0 +1,104 @@
+"""The requests that Kafka 4.3 answers and Slackwater can read and write: key, name, versions.
+
+Rules kept here
+- A request and its answer share their versions, from the oldest that Kafka 4 still reads to the newest that 4.3 knows.
+- From `flexible_from` on, lengths are compact and every structure ends with tagged fields (KIP-482).
+- The header follows from the API and the version. Requests: header v2 when flexible, else v1 (v0, without a client id,
+  died with ControlledShutdown v0). Answers: header v1 when flexible, else v0; ApiVersions always v0, because a client
+  that does not know yet what the broker speaks must be able to read it.
+- `latest_stable` is the newest version to advertise; a version above it is still being designed.
+
+The messages themselves are one file per API under `messages/`, imported when they are first asked for.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row of the table; `flexible_from` is None where no version is flexible."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int | None
+    latest_stable: int
+
+    def speaks(self, version: int) -> bool:
+        """Whether there is such a version."""
+        return self.min_version <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def request_header_version(self, version: int) -> int:
+        """1, or 2 with tagged fields."""
+        return 2 if self.is_flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        """0, or 1 with tagged fields."""
+        return 1 if self.is_flexible(version) and self.key != API_VERSIONS.key else 0
+
+
+def _api(
+    key: int, name: str, first: int, last: int, *, flexible: int | None = None, latest_stable: int | None = None
+) -> Api:
+    return Api(key, name, first, last, flexible, last if latest_stable is None else latest_stable)
+
+
+# A broker advertises Produce from v0, although it takes v3 and up: librdkafka looks for the old ones (KAFKA-18659).
+PRODUCE: Final = _api(0, "Produce", 3, 13, flexible=9)
+FETCH: Final = _api(1, "Fetch", 4, 18, flexible=12)
+LIST_OFFSETS: Final = _api(2, "ListOffsets", 1, 11, flexible=6)
+METADATA: Final = _api(3, "Metadata", 0, 13, flexible=9)
+OFFSET_COMMIT: Final = _api(8, "OffsetCommit", 2, 10, flexible=8)
+OFFSET_FETCH: Final = _api(9, "OffsetFetch", 1, 10, flexible=6)
+FIND_COORDINATOR: Final = _api(10, "FindCoordinator", 0, 6, flexible=3)
+JOIN_GROUP: Final = _api(11, "JoinGroup", 0, 9, flexible=6)
+HEARTBEAT: Final = _api(12, "Heartbeat", 0, 4, flexible=4)
+LEAVE_GROUP: Final = _api(13, "LeaveGroup", 0, 5, flexible=4)
+SYNC_GROUP: Final = _api(14, "SyncGroup", 0, 5, flexible=4)
+DESCRIBE_GROUPS: Final = _api(15, "DescribeGroups", 0, 6, flexible=5)
+LIST_GROUPS: Final = _api(16, "ListGroups", 0, 5, flexible=3)
+SASL_HANDSHAKE: Final = _api(17, "SaslHandshake", 0, 1)
+API_VERSIONS: Final = _api(18, "ApiVersions", 0, 4, flexible=3)
+CREATE_TOPICS: Final = _api(19, "CreateTopics", 2, 7, flexible=5)
+DELETE_TOPICS: Final = _api(20, "DeleteTopics", 1, 6, flexible=4)
+DELETE_RECORDS: Final = _api(21, "DeleteRecords", 0, 2, flexible=2)
+INIT_PRODUCER_ID: Final = _api(22, "InitProducerId", 0, 6, flexible=2, latest_stable=5)
+OFFSET_FOR_LEADER_EPOCH: Final = _api(23, "OffsetForLeaderEpoch", 2, 4, flexible=4)
+ADD_PARTITIONS_TO_TXN: Final = _api(24, "AddPartitionsToTxn", 0, 5, flexible=3)
+ADD_OFFSETS_TO_TXN: Final = _api(25, "AddOffsetsToTxn", 0, 4, flexible=3)
+END_TXN: Final = _api(26, "EndTxn", 0, 5, flexible=3)
+TXN_OFFSET_COMMIT: Final = _api(28, "TxnOffsetCommit", 0, 5, flexible=3)
+DESCRIBE_ACLS: Final = _api(29, "DescribeAcls", 1, 3, flexible=2)
+CREATE_ACLS: Final = _api(30, "CreateAcls", 1, 3, flexible=2)
+DELETE_ACLS: Final = _api(31, "DeleteAcls", 1, 3, flexible=2)
+DESCRIBE_CONFIGS: Final = _api(32, "DescribeConfigs", 1, 4, flexible=4)
+ALTER_CONFIGS: Final = _api(33, "AlterConfigs", 0, 2, flexible=2)
+DESCRIBE_LOG_DIRS: Final = _api(35, "DescribeLogDirs", 1, 5, flexible=2)
+SASL_AUTHENTICATE: Final = _api(36, "SaslAuthenticate", 0, 2, flexible=2)
+CREATE_PARTITIONS: Final = _api(37, "CreatePartitions", 0, 3, flexible=2)
+DELETE_GROUPS: Final = _api(42, "DeleteGroups", 0, 2, flexible=2)
+ELECT_LEADERS: Final = _api(43, "ElectLeaders", 0, 2, flexible=2)
+INCREMENTAL_ALTER_CONFIGS: Final = _api(44, "IncrementalAlterConfigs", 0, 1, flexible=1)
+ALTER_PARTITION_REASSIGNMENTS: Final = _api(45, "AlterPartitionReassignments", 0, 1, flexible=0)
+LIST_PARTITION_REASSIGNMENTS: Final = _api(46, "ListPartitionReassignments", 0, 0, flexible=0)
+OFFSET_DELETE: Final = _api(47, "OffsetDelete", 0, 0)
+DESCRIBE_CLIENT_QUOTAS: Final = _api(48, "DescribeClientQuotas", 0, 1, flexible=1)
+DESCRIBE_QUORUM: Final = _api(55, "DescribeQuorum", 0, 2, flexible=0)
+DESCRIBE_CLUSTER: Final = _api(60, "DescribeCluster", 0, 2, flexible=0)
+DESCRIBE_PRODUCERS: Final = _api(61, "DescribeProducers", 0, 0, flexible=0)
+DESCRIBE_TRANSACTIONS: Final = _api(65, "DescribeTransactions", 0, 0, flexible=0)
+LIST_TRANSACTIONS: Final = _api(66, "ListTransactions", 0, 2, flexible=0)
+CONSUMER_GROUP_HEARTBEAT: Final = _api(68, "ConsumerGroupHeartbeat", 0, 1, flexible=0)
+CONSUMER_GROUP_DESCRIBE: Final = _api(69, "ConsumerGroupDescribe", 0, 1, flexible=0)
+GET_TELEMETRY_SUBSCRIPTIONS: Final = _api(71, "GetTelemetrySubscriptions", 0, 0, flexible=0)
+LIST_CONFIG_RESOURCES: Final = _api(74, "ListConfigResources", 0, 1, flexible=0)
+DESCRIBE_TOPIC_PARTITIONS: Final = _api(75, "DescribeTopicPartitions", 0, 0, flexible=0)
+
+APIS: Final[dict[int, Api]] = {row.key: row for row in list(globals().values()) if isinstance(row, Api)}
+"""Every API by its key."""

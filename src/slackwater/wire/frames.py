@@ -1,0 +1,76 @@
+"""Frames: what Kafka sends over a connection is a size in four bytes, then that many bytes.
+
+Rules kept here
+- A size below zero or above the bound is refused when its four bytes are there, before anything is kept for it.
+- Bytes come in as the connection gives them, whole frames come out in order; nothing is read twice.
+- Frames before a refused size are given out first, so that they can be answered. `refused` then says why it ends; the
+  next call, and every one after it, raises, because the stream has lost its place.
+
+The usual piece of a busy connection holds many whole frames and a rest. They are cut from it directly; only the rest
+is kept, in pieces, and joined once when its frame is complete.
+"""
+
+import struct
+from typing import Final
+
+from slackwater.wire.errors import WireError
+
+MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
+"""Kafka's `socket.request.max.bytes`."""
+_SIZE: Final = struct.Struct(">i")
+
+
+class FrameReader:
+    """Cuts one connection's bytes into frames, without their sizes."""
+
+    __slots__ = ("_kept", "_kept_bytes", "_needed", "max_bytes", "refused")
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.refused = ""
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._needed = _SIZE.size  # how many bytes must be there before there is anything to do
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes of an unfinished frame are kept; none means that the connection may end here."""
+        return self._kept_bytes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes complete."""
+        if self._kept:
+            self._kept.append(data)
+            self._kept_bytes += len(data)
+            if self._kept_bytes < self._needed:
+                return []
+            data = b"".join(self._kept)
+            self._kept.clear()
+            self._kept_bytes = 0
+        frames: list[bytes] = []
+        at = 0
+        while not self.refused:
+            self._needed = _SIZE.size
+            if len(data) - at < self._needed:
+                break
+            (size,) = _SIZE.unpack_from(data, at)
+            if not 0 <= size <= self.max_bytes:
+                self.refused = f"A frame announces {size} bytes; 0 to {self.max_bytes} are allowed."
+                break
+            self._needed += size
+            if len(data) - at < self._needed:
+                break
+            frames.append(data[at + _SIZE.size : at + self._needed])
+            at += self._needed
+        if self.refused:
+            if not frames:
+                raise WireError(self.refused)
+        elif at < len(data):
+            self._kept.append(data[at:])
+            self._kept_bytes = len(data) - at
+        return frames
+
+
+def frame(body: bytes) -> bytes:
+    """A frame to send."""
+    return _SIZE.pack(len(body)) + body

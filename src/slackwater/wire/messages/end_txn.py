@@ -1,0 +1,38 @@
+"""EndTxn (key 26), v0 to v5.
+
+v1   a throttled answer is sent at once, and the client waits
+v2   PRODUCER_FENCED may be answered
+v3   flexible
+v4   TRANSACTION_ABORTABLE (KIP-890)
+v5   every transaction has an epoch of its own: the next one stands in the answer (KIP-890)
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import END_TXN
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, V
+
+
+@dataclass(slots=True)
+class EndTxnRequest(Request):
+    """Commit or abort."""
+
+    API: ClassVar = END_TXN
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Boolean = False
+
+
+@dataclass(slots=True)
+class EndTxnResponse(Response):
+    """Whether it has begun."""
+
+    API: ClassVar = END_TXN
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Annotated[Int64, V("5+", ignorable=True)] = -1
+    producer_epoch: Annotated[Int16, V("5+", ignorable=True)] = -1

@@ -1,0 +1,54 @@
+"""FindCoordinator (key 10), v0 to v6.
+
+v0   groups only
+v1   key type: groups (0) or transactions (1); throttle time and error message in the answer
+v2   a throttled answer is sent at once, and the client waits
+v3   flexible
+v4   several keys at once (KIP-699)
+v5   TRANSACTION_ABORTABLE (KIP-890)
+v6   share groups (2), the key being "group:topic id:partition" (KIP-932)
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import FIND_COORDINATOR
+from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, V
+
+
+@dataclass(slots=True)
+class FindCoordinatorRequest(Request):
+    """Who coordinates a group or a transaction?"""
+
+    API: ClassVar = FIND_COORDINATOR
+
+    key: Annotated[String, V("0-3")] = ""
+    key_type: Annotated[Int8, V("1+")] = 0
+    coordinator_keys: Annotated[list[String], V("4+")] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Coordinator(Struct):
+    """One entry of `coordinators`."""
+
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+@dataclass(slots=True)
+class FindCoordinatorResponse(Response):
+    """The coordinators."""
+
+    API: ClassVar = FIND_COORDINATOR
+
+    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    error_code: Annotated[Int16, V("0-3")] = 0
+    error_message: Annotated[String | None, V("1-3", ignorable=True)] = ""
+    node_id: Annotated[Int32, V("0-3")] = 0
+    host: Annotated[String, V("0-3")] = ""
+    port: Annotated[Int32, V("0-3")] = 0
+    coordinators: Annotated[list[Coordinator], V("4+")] = field(default_factory=list)

@@ -1,0 +1,35 @@
+"""Heartbeat (key 12), v0 to v4.
+
+v1   throttle time
+v2   a throttled answer is sent at once, and the client waits
+v3   instance id: static members (KIP-345)
+v4   flexible
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import HEARTBEAT
+from slackwater.wire.schema import Int16, Int32, Request, Response, String, V
+
+
+@dataclass(slots=True)
+class HeartbeatRequest(Request):
+    """A member is alive."""
+
+    API: ClassVar = HEARTBEAT
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, V("3+")] = None
+
+
+@dataclass(slots=True)
+class HeartbeatResponse(Response):
+    """Whether it still belongs, or has to join again."""
+
+    API: ClassVar = HEARTBEAT
+
+    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    error_code: Int16 = 0

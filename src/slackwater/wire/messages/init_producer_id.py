@@ -1,0 +1,43 @@
+"""InitProducerId (key 22), v0 to v6.
+
+v1   a throttled answer is sent at once, and the client waits
+v2   flexible
+v3   producer id and epoch to go on with after INVALID_PRODUCER_EPOCH (KIP-360)
+v4   PRODUCER_FENCED may be answered
+v5   TRANSACTION_ABORTABLE (KIP-890)
+v6   two-phase commit (KIP-939); not stable yet
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import INIT_PRODUCER_ID
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, V
+
+
+@dataclass(slots=True)
+class InitProducerIdRequest(Request):
+    """A producer asks for its id, and fences an older one of its transactional id."""
+
+    API: ClassVar = INIT_PRODUCER_ID
+
+    transactional_id: String | None = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Annotated[Int64, V("3+")] = -1
+    producer_epoch: Annotated[Int16, V("3+")] = -1
+    enable2_pc: Annotated[Boolean, V("6+")] = False
+    keep_prepared_txn: Annotated[Boolean, V("6+")] = False
+
+
+@dataclass(slots=True)
+class InitProducerIdResponse(Response):
+    """Producer id and epoch."""
+
+    API: ClassVar = INIT_PRODUCER_ID
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0
+    ongoing_txn_producer_id: Annotated[Int64, V("6+")] = -1
+    ongoing_txn_producer_epoch: Annotated[Int16, V("6+")] = -1

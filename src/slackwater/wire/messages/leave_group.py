@@ -1,0 +1,54 @@
+"""LeaveGroup (key 13), v0 to v5.
+
+v1   throttle time
+v2   a throttled answer is sent at once, and the client waits
+v3   several members at once, by member id or instance id (KIP-345)
+v4   flexible
+v5   reason (KIP-800)
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import LEAVE_GROUP
+from slackwater.wire.schema import Int16, Int32, Request, Response, String, Struct, V
+
+
+@dataclass(slots=True)
+class MemberIdentity(Struct):
+    """One entry of `members`."""
+
+    member_id: String = ""
+    group_instance_id: String | None = None
+    reason: Annotated[String | None, V("5+", ignorable=True)] = None
+
+
+@dataclass(slots=True)
+class LeaveGroupRequest(Request):
+    """Members leave."""
+
+    API: ClassVar = LEAVE_GROUP
+
+    group_id: String = ""
+    member_id: Annotated[String, V("0-2")] = ""
+    members: Annotated[list[MemberIdentity], V("3+")] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MemberResponse(Struct):
+    """One entry of `members`."""
+
+    member_id: String = ""
+    group_instance_id: String | None = ""
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class LeaveGroupResponse(Response):
+    """For each, whether it left."""
+
+    API: ClassVar = LEAVE_GROUP
+
+    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    error_code: Int16 = 0
+    members: Annotated[list[MemberResponse], V("3+")] = field(default_factory=list)

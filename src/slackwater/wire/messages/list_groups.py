@@ -1,0 +1,45 @@
+"""ListGroups (key 16), v0 to v5.
+
+v1   throttle time
+v2   a throttled answer is sent at once, and the client waits
+v3   flexible
+v4   states, as filter and in the answer (KIP-518)
+v5   types, as filter and in the answer (KIP-848)
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import LIST_GROUPS
+from slackwater.wire.schema import Int16, Int32, Request, Response, String, Struct, V
+
+
+@dataclass(slots=True)
+class ListGroupsRequest(Request):
+    """Which groups are there?"""
+
+    API: ClassVar = LIST_GROUPS
+
+    states_filter: Annotated[list[String], V("4+")] = field(default_factory=list)
+    types_filter: Annotated[list[String], V("5+")] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ListedGroup(Struct):
+    """One entry of `groups`."""
+
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: Annotated[String, V("4+", ignorable=True)] = ""
+    group_type: Annotated[String, V("5+", ignorable=True)] = ""
+
+
+@dataclass(slots=True)
+class ListGroupsResponse(Response):
+    """Groups of this broker."""
+
+    API: ClassVar = LIST_GROUPS
+
+    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    error_code: Int16 = 0
+    groups: list[ListedGroup] = field(default_factory=list)

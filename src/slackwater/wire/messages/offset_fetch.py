@@ -1,0 +1,118 @@
+"""OffsetFetch (key 9), v1 to v10.
+
+v1   the oldest that Kafka 4 takes: offsets from `__consumer_offsets`
+v2   null means all topics; an error for the whole answer
+v3   throttle time
+v4   a throttled answer is sent at once, and the client waits
+v5   leader epoch
+v6   flexible
+v7   whether offsets of open transactions may be answered (KIP-447)
+v8   several groups at once (KIP-709)
+v9   member and its epoch, for groups of the new protocol (KIP-848)
+v10  topic ids instead of names (KIP-848)
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import OFFSET_FETCH
+from slackwater.wire.schema import NO_UUID, Boolean, Int16, Int32, Int64, Request, Response, String, Struct, Uuid, V
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopic(Struct):
+    """One entry of `topics`."""
+
+    name: String = ""
+    partition_indexes: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopics(Struct):
+    """One entry of `topics`."""
+
+    name: Annotated[String, V("8-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
+    partition_indexes: list[Int32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestGroup(Struct):
+    """One entry of `groups`."""
+
+    group_id: String = ""
+    member_id: Annotated[String | None, V("9+", ignorable=True)] = None
+    member_epoch: Annotated[Int32, V("9+", ignorable=True)] = -1
+    topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequest(Request):
+    """How far has a group come?"""
+
+    API: ClassVar = OFFSET_FETCH
+
+    group_id: Annotated[String, V("1-7")] = ""
+    topics: Annotated[list[OffsetFetchRequestTopic] | None, V("1-7", nullable="2-7")] = field(default_factory=list)
+    groups: Annotated[list[OffsetFetchRequestGroup], V("8+")] = field(default_factory=list)
+    require_stable: Annotated[Boolean, V("7+")] = False
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartition(Struct):
+    """One entry of `partitions`."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, V("5-7", ignorable=True)] = -1
+    metadata: String | None = ""
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopic(Struct):
+    """One entry of `topics`."""
+
+    name: String = ""
+    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartitions(Struct):
+    """One entry of `partitions`."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Int32 = -1
+    metadata: String | None = ""
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopics(Struct):
+    """One entry of `topics`."""
+
+    name: Annotated[String, V("8-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
+    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseGroup(Struct):
+    """One entry of `groups`."""
+
+    group_id: String = ""
+    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
+    error_code: Int16 = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponse(Response):
+    """Committed offsets; -1 where there is none."""
+
+    API: ClassVar = OFFSET_FETCH
+
+    throttle_time_ms: Annotated[Int32, V("3+", ignorable=True)] = 0
+    topics: Annotated[list[OffsetFetchResponseTopic], V("1-7")] = field(default_factory=list)
+    error_code: Annotated[Int16, V("2-7", ignorable=True)] = 0
+    groups: Annotated[list[OffsetFetchResponseGroup], V("8+")] = field(default_factory=list)

@@ -1,0 +1,32 @@
+"""SaslAuthenticate (key 36), v0 to v2.
+
+v1   how long the session lasts (KIP-368)
+v2   flexible
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from slackwater.wire.apis import SASL_AUTHENTICATE
+from slackwater.wire.schema import Bytes, Int16, Int64, Request, Response, String, V
+
+
+@dataclass(slots=True)
+class SaslAuthenticateRequest(Request):
+    """One step of the proof."""
+
+    API: ClassVar = SASL_AUTHENTICATE
+
+    auth_bytes: Bytes = b""
+
+
+@dataclass(slots=True)
+class SaslAuthenticateResponse(Response):
+    """The server's next step."""
+
+    API: ClassVar = SASL_AUTHENTICATE
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    auth_bytes: Bytes = b""
+    session_lifetime_ms: Annotated[Int64, V("1+", ignorable=True)] = 0

@@ -1,0 +1,364 @@
+"""Straight-line code that reads one message in one version, written from its layout.
+
+Rules kept here
+- The code reads forwards from `at` and must end exactly where the bytes end.
+- No length is believed: an array is refused unless its elements fit into the bytes that are left. A string or bytes
+  that announce too much come out short, because slices stop at the end; then `at` stands behind the end, and the next
+  read, or the last comparison, fails. So the usual message pays for no check.
+- Whatever fails in the code becomes a `WireError` that names the field: the bytes are read again, slowly, to find it.
+
+Neighbouring fields of a fixed size are unpacked together, with the length of the string or array behind them, or with
+its first byte where lengths are varints: almost all are below 128 and need no second. Objects are made without their
+`__init__`, and loops are written out instead of calling a function per element. Heartbeat v4 reads like this:
+
+    def read(data, at):
+        start = at
+        size = len(data)
+        try:
+            m1 = new(HeartbeatRequest)
+            n2 = data[at]
+            at += 1
+            if not 0 < n2 < 128:
+                n2, at = present_text(data, at, n2)
+            end = at + n2 - 1
+            m1.group_id = data[at:end].decode()
+            at = end
+            m1.generation_id, n3 = u_iB(data, at)
+            at += 5
+            ...
+            if at != size:
+                raise ValueError
+            return m1
+        except FAULTS as fault:
+            raise explain(data, start) from fault
+"""
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from slackwater.wire.faults import read_fault
+from slackwater.wire.schema import (
+    ARRAY,
+    MAX_STRING_BYTES,
+    RECORDS,
+    STRING,
+    STRUCT,
+    Layout,
+    Message,
+    Shape,
+    Slot,
+    Struct,
+    layout,
+    least_bytes,
+)
+
+Read: TypeAlias = Callable[[bytes, int], Message]
+
+READ_FAULTS: Final = (struct.error, IndexError, ValueError)
+VARINT_BYTES: Final = 5
+_SMALL: Final = 64
+
+
+def reader(message: type[Message], version: int) -> Read:
+    """The function (data, at) → message."""
+    source, names = read_source(message, version)
+    exec(compile(source, f"<read {message.__name__} v{version}>", "exec"), names)
+    function: Read = names["read"]  # type: ignore[assignment]  # what exec defined
+    return function
+
+
+def read_source(message: type[Message], version: int) -> tuple[str, dict[str, object]]:
+    """The code and the names it uses, for `reader` and for the curious."""
+    root = layout(message, version)
+    code = _ReadCode(root)
+    code.names["explain"] = partial(read_fault, root, f"{message.__name__} v{version}")
+    return code.finish(), code.names
+
+
+def varint(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte was 128 or more: its value, and where it ends."""
+    value = first & 0x7F
+    for shift in range(7, 7 * VARINT_BYTES, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError
+
+
+def present(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The rest of a length plus one that must not be 0, which means null."""
+    value, at = varint(data, at, first) if first else (0, at)
+    if not value:
+        raise ValueError
+    return value, at
+
+
+def text(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The same for a string, which must not be longer in compact form than it could be in the other."""
+    value, at = varint(data, at, first)
+    if value > MAX_STRING_BYTES + 1:
+        raise ValueError
+    return value, at
+
+
+def present_text(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The same for a string that must not be null."""
+    value, at = present(data, at, first)
+    if value > MAX_STRING_BYTES + 1:
+        raise ValueError
+    return value, at
+
+
+def skip_tagged(data: bytes, at: int, count: int) -> int:
+    """Where the tagged fields end that nobody knows here; `count` is the first byte of their number."""
+    if count > 127:
+        count, at = varint(data, at, count)
+    for _ in range(count):
+        for _ in range(2):
+            value = data[at]
+            at += 1
+            if value > 127:
+                value, at = varint(data, at, value)
+        at += value
+    return at
+
+
+class _ReadCode:
+    """Lines of code, and the run of fixed-size fields not yet written out."""
+
+    def __init__(self, root: Layout) -> None:
+        self.flexible = root.flexible
+        self.lines: list[str] = []
+        self.depth = 2
+        self.count = 0
+        self.codes = ""
+        self.targets: list[str] = []
+        self.names: dict[str, object] = {
+            "new": object.__new__,
+            "FAULTS": READ_FAULTS,
+            "varint": varint,
+            "present": present,
+            "text": text,
+            "present_text": present_text,
+            "skip_tagged": skip_tagged,
+            "unpack_from": struct.unpack_from,
+        }
+        self.top = self.structure(root)
+
+    def finish(self) -> str:
+        """The whole function."""
+        head = ["def read(data, at):", "    start = at", "    size = len(data)"]
+        if any("view[" in line for line in self.lines):
+            head.append("    view = memoryview(data)")
+        self.line("if at != size:")
+        self.line("    raise ValueError")
+        self.line(f"return {self.top}")
+        tail = ["    except FAULTS as fault:", "        raise explain(data, start) from fault", ""]
+        return "\n".join([*head, "    try:", *self.lines, *tail])
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def structure(self, plan: Layout) -> str:
+        """Read a structure into a new variable."""
+        name = self.fresh("m")
+        kind = self.named(plan.struct)
+        to = f"{name}_" if plan.frozen else f"{name}."  # fields of a frozen one are collected first
+        if not plan.frozen:
+            self.line(f"{name} = new({kind})")
+        for slot in plan.absent + plan.tagged:
+            self.default(slot, to + slot.name)
+        for slot in plan.slots:
+            self.value(slot.shape, to + slot.name)
+        if plan.flexible:
+            self.tagged(plan, to)
+        self.flush()
+        if plan.frozen:
+            slots = plan.slots + plan.tagged + plan.absent
+            self.line(f"{name} = {kind}({', '.join(f'{slot.name}={to}{slot.name}' for slot in slots)})")
+        return name
+
+    def named(self, kind: type[Struct]) -> str:
+        self.names[kind.__name__] = kind
+        return kind.__name__
+
+    def default(self, slot: Slot, target: str) -> None:
+        if isinstance(slot.default, Struct):
+            name = self.fresh("d")
+            self.names[name] = slot.default
+            self.line(f"{target} = {name}")
+        elif slot.factory is None:
+            self.line(f"{target} = {slot.default!r}")
+        elif slot.shape.kind is ARRAY:
+            self.line(f"{target} = []")
+        else:
+            name = self.fresh("m")
+            self.line(f"{target} = {name} = new({self.named(slot.shape.struct.struct)})")
+            inner = slot.shape.struct
+            for each in inner.slots + inner.tagged + inner.absent:
+                self.default(each, f"{name}.{each.name}")
+
+    def value(self, shape: Shape, target: str) -> None:
+        kind = shape.kind
+        if kind.code:
+            self.codes += kind.code
+            self.targets.append(target)
+        elif kind is STRUCT:
+            self.nested(shape, target)
+        elif kind is ARRAY:
+            self.array(shape, target)
+        else:
+            self.blob(shape, target)
+
+    def length(self, code: str) -> str:
+        """A length, read together with the fixed-size fields before it."""
+        name = self.fresh("n")
+        self.codes += "B" if self.flexible else code
+        self.targets.append(name)
+        self.flush()
+        return name
+
+    def flush(self) -> None:
+        """Write out the run of fixed-size fields."""
+        codes, targets = self.codes, self.targets
+        if not targets:
+            return
+        self.codes, self.targets = "", []
+        if codes == "B":
+            self.line(f"{targets[0]} = data[at]")
+            self.line("at += 1")
+            return
+        together = struct.Struct(">" + codes)
+        name = "u_" + codes.replace("?", "t")
+        self.names[name] = together.unpack_from
+        self.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {name}(data, at)")
+        self.line(f"at += {together.size}")
+
+    def guard(self, n: str, shape: Shape, target: str) -> bool:
+        """Deal with null and long lengths; what follows is the value, and is indented if this says so."""
+        is_text = shape.kind is STRING
+        if self.flexible:
+            if not shape.nullable:
+                self.line(f"if not 0 < {n} < 128:")
+                self.line(f"    {n}, at = {'present_text' if is_text else 'present'}(data, at, {n})")
+                return False
+            self.line(f"if {n} > 127:")
+            self.line(f"    {n}, at = {'text' if is_text else 'varint'}(data, at, {n})")
+            if is_text:  # most that may be null are null or empty
+                self.line(f"if {n} < 2:")
+                self.line(f'    {target} = "" if {n} else None')
+            else:
+                self.line(f"if not {n}:")
+                self.line(f"    {target} = None")
+            self.line("else:")
+            self.depth += 1
+            return True
+        self.line(f"if {n} < 0:")
+        if not shape.nullable:
+            self.line("    raise ValueError")
+            return False
+        self.line(f"    {target} = None")
+        self.line(f"    if {n} != -1:")
+        self.line("        raise ValueError")
+        self.line("else:")
+        self.depth += 1
+        return True
+
+    def blob(self, shape: Shape, target: str) -> None:
+        """A string, bytes or records."""
+        n = self.length("h" if shape.kind is STRING else "i")
+        indented = self.guard(n, shape, target)
+        self.line(f"end = at + {n} - 1" if self.flexible else f"end = at + {n}")
+        source = "view" if shape.kind is RECORDS else "data"
+        self.line(f"{target} = {source}[at:end]{'.decode()' if shape.kind is STRING else ''}")
+        self.line("at = end")
+        self.depth -= indented
+
+    def array(self, shape: Shape, target: str) -> None:
+        n = self.length("i")
+        indented = self.guard(n, shape, target)
+        if self.flexible:
+            self.line(f"{n} -= 1")
+        element = shape.of
+        each = least_bytes(element, self.flexible)
+        self.line(f"if {n}{f' * {each}' if each > 1 else ''} > size - at:")
+        self.line("    raise ValueError")
+        code = element.kind.code
+        if len(code) == 1:
+            name = f"many_{code.replace('?', 't')}"
+            self.names[name] = [struct.Struct(f">{count}{code}").unpack_from for count in range(_SMALL)]
+            self.line(f"if {n} < {_SMALL}:")
+            self.line(f"    {target} = list({name}[{n}](data, at))")
+            self.line("else:")
+            self.line(f'    {target} = list(unpack_from(f">{{{n}}}{code}", data, at))')
+            self.line(f"at += {n}{f' * {each}' if each > 1 else ''}")
+        else:
+            items = self.fresh("a")
+            self.line(f"{target} = {items} = []")
+            self.line(f"for _ in range({n}):")
+            self.depth += 1
+            if element.kind is STRUCT:
+                self.line(f"{items}.append({self.structure(element.struct)})")
+            else:
+                item = self.fresh("v")
+                self.value(element, item)
+                self.flush()
+                self.line(f"{items}.append({item})")
+            self.depth -= 1
+        self.depth -= indented
+
+    def nested(self, shape: Shape, target: str) -> None:
+        """A structure by itself; if it may be null, a byte before it says whether it is there."""
+        if not shape.nullable:
+            self.flush()
+            self.line(f"{target} = {self.structure(shape.struct)}")
+            return
+        there = self.fresh("n")
+        self.codes += "b"
+        self.targets.append(there)
+        self.flush()
+        self.line(f"if {there} < 0:")
+        self.line(f"    {target} = None")
+        self.line("else:")
+        self.depth += 1
+        self.line(f"{target} = {self.structure(shape.struct)}")
+        self.depth -= 1
+
+    def tagged(self, plan: Layout, to: str) -> None:
+        """The tagged fields that end a structure; usually there are none."""
+        n = self.length("")
+        self.line(f"if {n}:")
+        if not plan.tagged:
+            self.line(f"    at = skip_tagged(data, at, {n})")
+            return
+        self.depth += 1
+        self.line(f"if {n} > 127:")
+        self.line(f"    {n}, at = varint(data, at, {n})")
+        tag, stop = self.fresh("t"), self.fresh("e")
+        self.line(f"for _ in range({n}):")
+        self.depth += 1
+        for variable in (tag, stop):
+            self.line(f"{variable} = data[at]")
+            self.line("at += 1")
+            self.line(f"if {variable} > 127:")
+            self.line(f"    {variable}, at = varint(data, at, {variable})")
+        self.line(f"{stop} += at")
+        for number, slot in enumerate(plan.tagged):
+            self.line(f"{'elif' if number else 'if'} {tag} == {slot.tag}:")
+            self.depth += 1
+            self.value(slot.shape, to + slot.name)
+            self.flush()
+            self.depth -= 1
+        self.line("else:")
+        self.line(f"    at = {stop}")
+        self.line(f"if at != {stop}:")
+        self.line("    raise ValueError")
+        self.depth -= 2

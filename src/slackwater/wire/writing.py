@@ -1,0 +1,280 @@
+"""Straight-line code that writes one message in one version, from its layout.
+
+Rules kept here
+- What is written can be read back: a value that has no place in its field, or in this version, raises.
+- Tagged fields are written by rising tag, and only those that differ from their default, as Kafka does.
+- Whatever fails in the code becomes a `WireError` that names the field.
+
+The code adds pieces to a list, to be joined once. Neighbouring fields of a fixed size are packed together with the
+length of what follows them; where lengths are varints, with its first byte, as nearly all have only one. The byte 0
+that ends a structure without tagged fields is padding in the same call. Heartbeat v4 is written like this:
+
+    def write(m0, out):
+        try:
+            b1 = m0.group_id.encode()
+            n2 = len(b1) + 1
+            b3 = m0.member_id.encode()
+            n4 = len(b3) + 1
+            ...
+            out += (ONE[n2] if n2 < 128 else short(n2), b1,
+                    p_iB(m0.generation_id, n4) if n4 < 128 else p_i(m0.generation_id) + short(n4), b3, ...)
+        except FAULTS as fault:
+            raise explain(m0) from fault
+"""
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from slackwater.wire.faults import write_fault
+from slackwater.wire.schema import ARRAY, MAX_STRING_BYTES, STRING, STRUCT, UUID, Layout, Message, Shape, Slot, layout
+
+Piece: TypeAlias = bytes | memoryview
+Write: TypeAlias = Callable[[Message, list[Piece]], None]
+
+WRITE_FAULTS: Final = (struct.error, ValueError, TypeError, AttributeError, OverflowError)
+_ONE: Final = [bytes([value]) for value in range(128)]
+_SMALL: Final = 64
+
+
+def writer(message: type[Message], version: int) -> Write:
+    """The function (message, pieces) that adds the message's bytes to the pieces."""
+    source, names = write_source(message, version)
+    exec(compile(source, f"<write {message.__name__} v{version}>", "exec"), names)
+    function: Write = names["write"]  # type: ignore[assignment]  # what exec defined
+    return function
+
+
+def write_source(message: type[Message], version: int) -> tuple[str, dict[str, object]]:
+    """The code and the names it uses, for `writer` and for the curious."""
+    root = layout(message, version)
+    code = _WriteCode(root)
+    code.names["explain"] = partial(write_fault, root, f"{message.__name__} v{version}")
+    return code.finish(), code.names
+
+
+def varint(value: int) -> bytes:
+    """An unsigned integer, seven bits to the byte, lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _short(length: int) -> bytes:
+    """The length of a string, plus one: no longer in compact form than in the other."""
+    if length > MAX_STRING_BYTES + 1:
+        raise ValueError
+    return varint(length)
+
+
+class _WriteCode:
+    """Lines of code; the pieces not yet added, and the run of fixed-size fields not yet made a piece."""
+
+    def __init__(self, root: Layout) -> None:
+        self.flexible = root.flexible
+        self.names: dict[str, object] = {
+            "ONE": _ONE,
+            "FAULTS": WRITE_FAULTS,
+            "varint": varint,
+            "short": _short,
+            "pack": struct.pack,
+        }
+        self.lines: list[str] = []
+        self.depth = 2
+        self.count = 0
+        self.out = "out"
+        self.pieces: list[str] = []
+        self.codes = ""
+        self.values: list[str] = []
+        self.structure(root, "m0")
+        self.spill()
+
+    def finish(self) -> str:
+        """The whole function."""
+        head = ["def write(m0, out):", "    try:"]
+        tail = ["    except FAULTS as fault:", "        raise explain(m0) from fault", ""]
+        return "\n".join([*head, *(self.lines or ["        pass"]), *tail])
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def packed(self, codes: str, values: list[str]) -> str:
+        """An expression that packs values."""
+        if not values:
+            return repr(bytes(len(codes)))
+        name = "p_" + codes.replace("?", "t")
+        self.names[name] = struct.Struct(">" + codes).pack
+        return f"{name}({', '.join(values)})"
+
+    def settle(self) -> None:
+        """Make the run of fixed-size fields a piece."""
+        if self.codes:
+            self.pieces.append(self.packed(self.codes, self.values))
+            self.codes, self.values = "", []
+
+    def length(self, n: str, code: str, *, more: str = "varint") -> None:
+        """Pack a length behind the run."""
+        if not self.flexible:
+            self.codes += code
+            self.values.append(n)
+            self.settle()
+            return
+        codes, values = self.codes, self.values
+        self.codes, self.values = "", []
+        if codes:
+            quick = self.packed(codes + "B", [*values, n])
+            self.pieces.append(f"{quick} if {n} < 128 else {self.packed(codes, values)} + {more}({n})")
+        else:
+            self.pieces.append(f"ONE[{n}] if {n} < 128 else {more}({n})")
+
+    def spill(self) -> None:
+        """Add the pieces to the list."""
+        self.settle()
+        if len(self.pieces) == 1:
+            self.line(f"{self.out}.append({self.pieces[0]})")
+        elif self.pieces:
+            self.line(f"{self.out} += ({', '.join(self.pieces)})")
+        self.pieces = []
+
+    def structure(self, plan: Layout, name: str) -> None:
+        for slot in plan.refused:
+            self.line(f"if {self.differs(slot, f'{name}.{slot.name}')}:")
+            self.line("    raise ValueError")
+        for slot in plan.slots:
+            self.value(slot.shape, f"{name}.{slot.name}")
+        if plan.tagged:
+            self.tagged(plan, name)
+        elif plan.flexible:
+            self.codes += "x"
+
+    def differs(self, slot: Slot, name: str) -> str:
+        """A condition: the field is not at its default."""
+        if slot.shape.kind is STRUCT and slot.default_value() is not None:
+            inner = slot.shape.struct
+            fields = " or ".join(self.differs(each, f"{name}.{each.name}") for each in inner.slots + inner.tagged)
+            if slot.factory is not None:
+                return f"{name} is None or {fields}" if slot.shape.nullable else fields
+            shared = self.fresh("d")
+            self.names[shared] = slot.default
+            return f"{name} is not {shared} and ({fields})"
+        if slot.factory is not None:
+            return f"{name} is None or {name}" if slot.shape.nullable else name
+        return f"{name} is not None" if slot.default is None else f"{name} != {slot.default!r}"
+
+    def value(self, shape: Shape, name: str) -> None:
+        kind = shape.kind
+        if kind is UUID:
+            raw = self.fresh("b")
+            self.line(f"{raw} = {name}")
+            self.line(f"if len({raw}) != {kind.size}:")  # struct would cut it or fill it up
+            self.line("    raise ValueError")
+            name = raw
+        if kind.code:
+            self.codes += kind.code
+            self.values.append(name)
+        elif kind is STRUCT:
+            self.nested(shape, name)
+        elif kind is ARRAY:
+            self.array(shape, name)
+        else:
+            self.blob(shape, name)
+
+    def measured(self, shape: Shape, name: str, empty: str, convert: str) -> tuple[str, str]:
+        """Variables that hold a value, never None, and its length on the wire."""
+        value, n = self.fresh("b"), self.fresh("n")
+        plus, null = (" + 1", "0") if self.flexible else ("", "-1")
+        if not shape.nullable:
+            self.line(f"{value} = {name}{convert}")
+            self.line(f"{n} = len({value}){plus}")
+            return value, n
+        self.line(f"{value} = {name}")
+        self.line(f"if {value} is None:")
+        self.line(f"    {value} = {empty}")
+        self.line(f"    {n} = {null}")
+        self.line("else:")
+        if convert:
+            self.line(f"    {value} = {value}{convert}")
+        self.line(f"    {n} = len({value}){plus}")
+        return value, n
+
+    def blob(self, shape: Shape, name: str) -> None:
+        """A string, bytes or records."""
+        text = shape.kind is STRING
+        value, n = self.measured(shape, name, 'b""', ".encode()" if text else "")
+        self.length(n, "h" if text else "i", more="short" if text else "varint")
+        self.pieces.append(value)
+
+    def array(self, shape: Shape, name: str) -> None:
+        items, n = self.measured(shape, name, "()", "")
+        self.length(n, "i")
+        element = shape.of
+        code = element.kind.code
+        if len(code) == 1:
+            many = f"many_{code.replace('?', 't')}"
+            self.names[many] = [struct.Struct(f">{count}{code}").pack for count in range(_SMALL)]
+            quick = f"{many}[len({items})](*{items})"
+            self.pieces.append(f'{quick} if len({items}) < {_SMALL} else pack(f">{{len({items})}}{code}", *{items})')
+            return
+        self.spill()
+        item = self.fresh("m")
+        self.line(f"for {item} in {items}:")
+        self.depth += 1
+        before = len(self.lines)
+        if element.kind is STRUCT:
+            self.structure(element.struct, item)
+        else:
+            self.value(element, item)
+        self.settle()
+        if len(self.lines) == before and len(self.pieces) == 1:
+            self.depth -= 1
+            self.lines.pop()
+            self.line(f"{self.out} += [{self.pieces.pop()} for {item} in {items}]")
+            return
+        self.spill()
+        self.depth -= 1
+
+    def nested(self, shape: Shape, name: str) -> None:
+        """A structure by itself; if it may be null, a byte before it says whether it is there."""
+        inner = self.fresh("m")
+        self.line(f"{inner} = {name}")
+        if not shape.nullable:
+            self.structure(shape.struct, inner)
+            return
+        self.spill()
+        self.line(f"if {inner} is None:")
+        self.line(f'    {self.out}.append(b"\\xff")')
+        self.line("else:")
+        self.depth += 1
+        self.line(f'{self.out}.append(b"\\x01")')
+        self.structure(shape.struct, inner)
+        self.spill()
+        self.depth -= 1
+
+    def tagged(self, plan: Layout, name: str) -> None:
+        """The tagged fields: how many, then for each its tag, its size and its bytes."""
+        self.spill()
+        outer, found, there, inner = self.out, self.fresh("f"), self.fresh("n"), self.fresh("o")
+        self.line(f"{found} = []")
+        self.line(f"{there} = 0")
+        for slot in plan.tagged:
+            self.line(f"if {self.differs(slot, f'{name}.{slot.name}')}:")
+            self.depth += 1
+            self.line(f"{there} += 1")
+            self.line(f"{inner} = []")
+            self.out = inner
+            self.value(slot.shape, f"{name}.{slot.name}")
+            self.spill()
+            self.out = outer
+            self.line(f'{inner} = b"".join({inner})')
+            self.line(f"{found} += (ONE[{slot.tag}], varint(len({inner})), {inner})")
+            self.depth -= 1
+        self.line(f"{outer}.append(ONE[{there}])")
+        self.line(f"{outer} += {found}")

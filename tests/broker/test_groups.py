@@ -1,0 +1,161 @@
+"""The coordinator's shell: writes at the end of a turn, one timer, a restart that changes nothing."""
+
+from collections.abc import Iterable, Mapping
+
+from slackwater.broker.clock import ManualClock
+from slackwater.broker.groups import Groups, KeyValue
+from slackwater.group.coordinator import CoordinatorConfig
+from slackwater.group.errors import Error
+from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.messages import (
+    GroupToFetch,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    Protocol,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+
+class Memory:
+    """A store that remembers, and counts its writes."""
+
+    def __init__(self) -> None:
+        self.shards: dict[int, list[KeyValue]] = {}
+        self.writes = 0
+        self.error = Error.NONE
+
+    def read(self, shard: int) -> Iterable[KeyValue]:
+        return self.shards.get(shard, [])
+
+    def write(self, records: Mapping[int, list[KeyValue]]) -> Mapping[int, Error]:
+        self.writes += 1
+        if self.error is Error.NONE:
+            for shard, pairs in records.items():
+                self.shards.setdefault(shard, []).extend(pairs)
+        return dict.fromkeys(records, self.error)
+
+
+class House:
+    """A shell on a clock that stands still."""
+
+    def __init__(self, store: Memory) -> None:
+        self.clock = ManualClock()
+        self.events: list[GroupEvent] = []
+        self.turns = 0
+        self.due_ms: int | None = None
+        self.groups = Groups(
+            CoordinatorConfig(offsets_topic_num_partitions=3, group_initial_rebalance_delay_ms=0),
+            store,
+            now_ms=self.clock.now_ms,
+            wake_at=self._wake_at,
+            tell=self.events.extend,
+            turn_begins=self._turn_begins,
+        )
+        self.groups.load()
+
+    def _wake_at(self, due_ms: int) -> None:
+        self.due_ms = due_ms
+
+    def _turn_begins(self) -> None:
+        self.turns += 1
+
+
+def _commit(offset: int, group_id: str = "g", member_id: str = "", generation_id: int = -1) -> OffsetCommit:
+    return OffsetCommit(group_id, member_id, None, generation_id, (OffsetToCommit("t", 0, offset),))
+
+
+def test_everything_of_one_turn_is_written_at_once_and_answered_after_it() -> None:
+    store = Memory()
+    house, answers = House(store), list[OffsetCommitResponse]()
+    for offset in range(5):
+        house.groups.ask(_commit(offset), answers.append)
+    assert (store.writes, answers, house.turns) == (0, [], 1)
+
+    house.groups.end_turn()
+
+    assert store.writes == 1
+    assert [answer.partitions[0].error for answer in answers] == [Error.NONE] * 5
+
+
+def test_a_refused_write_is_told_to_whoever_waits_for_it() -> None:
+    store = Memory()
+    house, answers = House(store), list[OffsetCommitResponse]()
+    store.error = Error.KAFKA_STORAGE_ERROR
+    house.groups.ask(_commit(1), answers.append)
+    house.groups.end_turn()
+
+    assert [answer.partitions[0].error for answer in answers] == [Error.NOT_COORDINATOR]
+
+
+def _settle(house: House) -> str:
+    joined, synced = list[JoinGroupResponse](), list[SyncGroupResponse]()
+    join = JoinGroup(
+        "g",
+        "",
+        None,
+        "consumer",
+        (Protocol("range", b""),),
+        10_000,
+        60_000,
+        "c",
+        "/h",
+        "u1",
+        requires_known_member_id=False,
+    )
+    house.groups.ask(join, joined.append)
+    house.groups.end_turn()
+    assert house.due_ms == house.clock.now_ms()
+    house.groups.tick()
+    (answer,) = joined
+    sync = SyncGroup("g", answer.member_id, None, answer.generation_id, assignments=((answer.member_id, b"a"),))
+    house.groups.ask(sync, synced.append)
+    house.groups.end_turn()
+    assert [answer.assignment for answer in synced] == [b"a"]
+    return answer.member_id
+
+
+def test_a_restart_brings_groups_and_offsets_back_without_a_rebalance() -> None:
+    store = Memory()
+    before = House(store)
+    member_id = _settle(before)
+    before.groups.ask(_commit(7, member_id=member_id, generation_id=1), lambda _answer: None)
+    before.groups.end_turn()
+
+    after, beats, offsets = House(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
+    after.groups.ask(Heartbeat("g", member_id, None, 1), beats.append)
+    after.groups.ask(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
+
+    assert beats == [HeartbeatResponse(Error.NONE)]
+    assert [offset.offset for offset in offsets[0].groups[0].offsets] == [7]
+    assert [event.kind for event in after.events] == [Kind.GROUP_LOADED]
+
+
+def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
+    house = House(Memory())
+    _settle(house)
+    house.clock.pass_ms(10_000)
+    house.groups.tick()
+    house.groups.end_turn()
+
+    assert Kind.MEMBER_EXPIRED in [event.kind for event in house.events]
+    assert house.due_ms is not None
+    assert house.due_ms > house.clock.now_ms()
+
+
+def test_offsets_of_deleted_topics_go_with_them() -> None:
+    house, offsets = House(Memory()), list[OffsetFetchResponse]()
+    house.groups.ask(_commit(3), lambda _answer: None)
+    house.groups.end_turn()
+    house.groups.topics_deleted(["t"])
+    house.groups.end_turn()
+    house.groups.ask(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
+
+    assert offsets[0].groups[0].offsets == ()

@@ -1,0 +1,179 @@
+"""Messages to bytes and back: the bytes of a few by hand, and every way in which they can be wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+from slackwater.wire import codec
+from slackwater.wire.codec import decode, encode
+from slackwater.wire.errors import WireError
+from slackwater.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from slackwater.wire.messages.describe_client_quotas import DescribeClientQuotasResponse, EntryData, ValueData
+from slackwater.wire.messages.heartbeat import HeartbeatRequest
+from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from slackwater.wire.reading import read_source
+from slackwater.wire.schema import Message
+from slackwater.wire.writing import write_source
+
+JOIN = JoinGroupRequest(
+    group_id="g",
+    session_timeout_ms=45_000,
+    rebalance_timeout_ms=300_000,
+    member_id="m",
+    group_instance_id="i",
+    protocol_type="consumer",
+    protocols=[JoinGroupRequestProtocol("range", b"\x00\x01")],
+)
+
+
+def test_join_group_v5_byte_by_byte() -> None:
+    assert encode(JOIN, 5).hex(" ") == (
+        "00 01 67  00 00 af c8  00 04 93 e0  00 01 6d  00 01 69  00 08 63 6f 6e 73 75 6d 65 72"
+        "  00 00 00 01  00 05 72 61 6e 67 65  00 00 00 02 00 01"
+    ).replace("  ", " ")
+
+
+def test_join_group_v6_byte_by_byte() -> None:
+    assert encode(JOIN, 6).hex(" ") == (
+        "02 67  00 00 af c8  00 04 93 e0  02 6d  02 69  09 63 6f 6e 73 75 6d 65 72"
+        "  02  06 72 61 6e 67 65  03 00 01  00  00"
+    ).replace("  ", " ")
+
+
+def test_fields_that_a_version_does_not_have_come_back_as_defaults() -> None:
+    assert decode(JoinGroupResponse, 0, encode(JoinGroupResponse(generation_id=3), 0)).protocol_type is None
+    with pytest.raises(WireError, match="group_instance_id is 'i', and this version has no place for it"):
+        encode(JOIN, 4)
+
+
+def test_long_strings_and_arrays_have_longer_lengths() -> None:
+    for size in (126, 127, 128, 16_382, 16_383, 16_384, 32_767):
+        message = HeartbeatRequest("g" * size, 1, "m" * size, "i" * size)
+        assert decode(HeartbeatRequest, 4, encode(message, 4)) == message
+        assert decode(HeartbeatRequest, 3, encode(message, 3)) == message
+    many = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", list(range(1000)))] * 200)
+    assert decode(OffsetFetchRequest, 6, encode(many, 6)) == many
+    assert decode(OffsetFetchRequest, 5, encode(many, 5)) == many
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    plain = encode(HeartbeatRequest("g", 1, "m"), 4)
+    extra = plain[:-1] + b"\x02\x07\x00\x81\x01\x81\x01" + bytes(129)
+    assert decode(HeartbeatRequest, 4, extra) == HeartbeatRequest("g", 1, "m")
+    numbered = plain[:-1] + b"\x81\x00" + b"\x07\x00"  # a count that takes two bytes and need not
+    assert decode(HeartbeatRequest, 4, numbered) == HeartbeatRequest("g", 1, "m")
+
+
+def test_a_part_of_a_larger_buffer_is_read_from_where_it_starts() -> None:
+    assert decode(HeartbeatRequest, 4, b"header" + encode(HeartbeatRequest("g", 1, "m"), 4), 6).member_id == "m"
+
+
+def test_the_code_is_made_once_per_message_and_version() -> None:
+    assert codec.decoder(HeartbeatRequest, 2) is codec.decoder(HeartbeatRequest, 2)
+
+
+def test_the_generated_code_can_be_looked_at() -> None:
+    assert read_source(HeartbeatRequest, 4)[0].startswith("def read(data, at):")
+    assert write_source(HeartbeatRequest, 4)[0].startswith("def write(m0, out):")
+
+
+def test_importing_the_package_imports_no_message() -> None:
+    asked = "import sys, slackwater.wire.envelope; print([name for name in sys.modules if '.wire.messages' in name])"
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "data", "why"),
+    [
+        (HeartbeatRequest, 4, "", "group_id takes 1 bytes at byte 0, and 0 are left"),
+        (HeartbeatRequest, 4, "00", "group_id is null, and must not be"),
+        (HeartbeatRequest, 4, "0567", "group_id takes 4 bytes at byte 1, and 1 are left"),
+        (HeartbeatRequest, 4, "ffffffffff0f", "group_id has a varint longer than 5 bytes, which ends at byte 5"),
+        (HeartbeatRequest, 4, "ffffffff0f67", "group_id takes 4294967294 bytes, and at most 32767 can be read"),
+        (HeartbeatRequest, 4, "818002" + 32_768 * "67", "group_id takes 32768 bytes, and at most 32767 can be read"),
+        (HeartbeatRequest, 4, "0267 00000001 026d 818002" + 32_768 * "67", "group_instance_id takes 32768 bytes"),
+        (HeartbeatRequest, 4, "800067", "group_id is null, and must not be"),
+        (HeartbeatRequest, 4, "02ff", "group_id is not UTF-8: 'utf-8' codec can't decode byte 0xff in position 0"),
+        (HeartbeatRequest, 4, "0267 0000", "generation_id takes 4 bytes at byte 2, and 2 are left"),
+        (HeartbeatRequest, 4, "0267 00000001 026d 00", "tagged fields takes 1 bytes at byte 9, and 0 are left"),
+        (
+            HeartbeatRequest,
+            4,
+            "0267 00000001 026d 00 01 07 05 00",
+            "tagged field 7 takes 5 bytes at byte 12, and 1 are",
+        ),
+        (HeartbeatRequest, 4, "0267 00000001 026d 00 00 00", "1 bytes follow the end of the message at byte 10"),
+        (HeartbeatRequest, 3, "ffff", "group_id is null, and must not be"),
+        (HeartbeatRequest, 3, "fffe", "group_id has length -2"),
+        (HeartbeatRequest, 3, "0001 67 00000001 0001 6d fffe", "group_instance_id has length -2"),
+        (MetadataRequest, 0, "ffffffff", "topics is null, and must not be"),
+        (
+            MetadataRequest,
+            1,
+            "7fffffff",
+            "topics announces 2147483647 elements of 2 bytes or more, and 0 bytes are left",
+        ),
+        (MetadataRequest, 1, "00000002 0000 0005 6162", r"topics\[1\].name takes 5 bytes at byte 8, and 2 are left"),
+        (MetadataResponse, 0, "00000000 00000001 0000 0001 74 7fffffff", "topics.0..partitions announces 2147483647"),
+        (JoinGroupRequest, 9, encode(JOIN, 9).hex()[:-2], "tagged fields takes 1 bytes"),
+        (
+            ConsumerGroupHeartbeatRequest,
+            0,
+            "0267 026d 00000001 00 00 ffffffff 00 00 05 00 00",
+            "topic_partitions announces 4 elements of 18 bytes or more, and 2 bytes are left",
+        ),
+    ],
+)
+def test_malformed_bytes_are_refused_in_a_sentence(message: type[codec.M], version: int, data: str, why: str) -> None:
+    with pytest.raises(WireError, match=why) as caught:
+        decode(message, version, bytes.fromhex(data))
+    assert str(caught.value).startswith(f"{message.__name__} v{version}: ")
+    assert str(caught.value).endswith(".")
+
+
+def quota(value: object) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(entries=[EntryData(values=[ValueData("rate", value)])])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "why"),
+    [
+        (HeartbeatRequest(None), 4, "group_id is None, and must not be null"),  # type: ignore[arg-type]
+        (HeartbeatRequest(b"g"), 4, "group_id is b'g', and must be a string"),  # type: ignore[arg-type]
+        (HeartbeatRequest("g" * 32_768), 4, "group_id takes 32768 bytes, and at most 32767 can be written"),
+        (HeartbeatRequest("g" * 32_768), 3, "group_id takes 32768 bytes, and at most 32767 can be written"),
+        (HeartbeatRequest("\ud800"), 4, "group_id cannot be written as UTF-8"),
+        (HeartbeatRequest(generation_id=2**31), 4, "generation_id is 2147483648, and must be of type int32"),
+        (HeartbeatRequest(generation_id="1"), 4, "generation_id is '1', and must be of type int32"),  # type: ignore[arg-type]
+        (MetadataRequest(topics=7), 1, "topics is 7, and must be a list"),  # type: ignore[arg-type]
+        (MetadataRequest(topics=["t"]), 1, r"topics\[0\] is 't', and must be a MetadataRequestTopic"),  # type: ignore[list-item]
+        (
+            MetadataRequest([MetadataRequestTopic(b"short", "t")]),
+            12,
+            r"topics\[0\].topic_id has 5 bytes, and must have 16",
+        ),
+        (MetadataRequest([MetadataRequestTopic(name=None)]), 1, r"topics\[0\].name is None, and must not be null"),
+        (MetadataRequest([MetadataRequestTopic(bytes(16), "\ud800")]), 12, r"topics\[0\].name cannot be written"),
+        (SaslAuthenticateRequest("text"), 2, "auth_bytes is 'text', and must be bytes"),  # type: ignore[arg-type]
+        (SaslAuthenticateRequest(7), 2, "auth_bytes is 7, and must be bytes"),  # type: ignore[arg-type]
+        (quota(10**400), 1, r"entries\[0\].values\[0\].value is 1000+, and must be of type float64"),
+    ],
+)
+def test_values_that_no_bytes_can_hold_are_refused_in_a_sentence(message: Message, version: int, why: str) -> None:
+    with pytest.raises(WireError, match=why) as caught:
+        encode(message, version)
+    assert str(caught.value).startswith(f"{type(message).__name__} v{version}: ")
+
+
+def test_a_list_that_fails_by_itself_is_refused_too() -> None:
+    class Broken(list[MetadataRequestTopic]):
+        def __len__(self) -> int:
+            raise ValueError
+
+    with pytest.raises(WireError, match=r"MetadataRequest v1 cannot be written\."):
+        encode(MetadataRequest(topics=Broken()), 1)

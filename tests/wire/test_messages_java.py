@@ -1,0 +1,89 @@
+"""Every message in every version, against Apache Kafka's own classes: the same bytes, and the same meaning."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from slackwater.wire.apis import APIS, Api
+from slackwater.wire.codec import encode, request_type, response_type
+from slackwater.wire.envelope import decode_request, decode_response, encode_request, encode_response
+from slackwater.wire.errors import WireError
+from slackwater.wire.schema import Message, Request, Response
+from tests.wire.message_oracle import MessageOracle, kafka_json, needs_jars
+from tests.wire.samples import random_message
+
+pytestmark = [pytest.mark.java, needs_jars]
+SAMPLES = 12
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[MessageOracle]:
+    with MessageOracle() as running:
+        yield running
+
+
+def each_version(api: Api) -> Iterator[tuple[type[Message], int]]:
+    for version in range(api.min_version, api.max_version + 1):
+        yield request_type(api), version
+        yield response_type(api), version
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_a_message_with_nothing_set_is_kafkas_in_every_version(oracle: MessageOracle, api: Api) -> None:
+    for kind, version in each_version(api):
+        theirs = oracle.default(kind, version)
+        assert "error" not in theirs, theirs
+        assert encode(kind(), version).hex() == theirs["bytes"], (kind, version)
+        assert kafka_json(kind(), version) == theirs["body"], (kind, version)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_kafka_reads_what_we_write_and_writes_the_same_bytes(oracle: MessageOracle, api: Api) -> None:
+    dice = random.Random(api.key)
+    for kind, version in each_version(api):
+        for _ in range(SAMPLES):
+            message = random_message(dice, kind, version)
+            correlation_id = dice.getrandbits(31)
+            client_id = dice.choice((None, "", "rdkafka", "é" * 200))
+            if isinstance(message, Request):
+                sent = encode_request(message, version, correlation_id, client_id)[4:]
+            else:
+                assert isinstance(message, Response)
+                sent = encode_response(message, version, correlation_id)[4:]
+            theirs = oracle.read(kind, version, sent)
+            assert "error" not in theirs, (message, theirs)
+            assert theirs["left"] == 0
+            assert theirs["body"] == kafka_json(message, version)
+            assert theirs["bytes"] == sent.hex()
+            assert theirs["header"]["correlationId"] == correlation_id
+            if isinstance(message, Request):
+                header, again = decode_request(sent)
+                assert theirs["headerVersion"] == api.request_header_version(version)
+                assert theirs["header"] == {
+                    "requestApiKey": header.api_key,
+                    "requestApiVersion": header.api_version,
+                    "correlationId": header.correlation_id,
+                    "clientId": header.client_id,
+                }
+                assert again == message
+            else:
+                assert theirs["headerVersion"] == api.response_header_version(version)
+                assert decode_response(response_type(api), version, sent) == (correlation_id, message)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_a_value_that_a_version_has_no_place_for_is_refused_exactly_where_kafka_refuses_it(
+    oracle: MessageOracle, api: Api
+) -> None:
+    dice = random.Random(api.key)
+    for kind, version in each_version(api):
+        for other in {api.min_version, api.max_version, dice.randint(api.min_version, api.max_version)}:
+            message = random_message(dice, kind, version, set_share=0.3)
+            theirs = oracle.rewrite(kind, version, other, encode(message, version))
+            ours: str | None
+            try:
+                ours = encode(message, other).hex()
+            except WireError:
+                ours = None
+            assert ours == theirs.get("bytes"), (message, other, theirs)

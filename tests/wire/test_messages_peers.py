@@ -1,0 +1,76 @@
+"""kafka-python and kio on the same bytes: they read what we write, and write it again unchanged.
+
+kafka-python takes any values. kio turns error codes and times into types of its own, which hold fewer values than the
+wire does, so it is given messages with nothing set, in every version.
+"""
+
+import io
+import pkgutil
+import random
+from importlib import import_module
+from typing import Protocol, Self
+
+import pytest
+
+from slackwater.wire.codec import encode
+from slackwater.wire.schema import Message, Request
+from tests.wire.samples import all_messages, random_message
+
+SAMPLES = 3
+# kafka-python does not have these.
+MISSING = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "GetTelemetrySubscriptions"}
+
+
+class KafkaPythonMessage(Protocol):
+    """What is used of kafka-python's messages."""
+
+    _header: object
+
+    @classmethod
+    def decode(cls, data: bytes, version: int) -> Self: ...
+
+    def encode(self, version: int) -> bytes: ...
+
+
+def kafka_python_messages() -> dict[str, type[KafkaPythonMessage]]:
+    protocol = pytest.importorskip("kafka.protocol", reason="not here; to add it: pip install kafka-python")
+    base = import_module("kafka.protocol.api_message").ApiMessage
+    found = {}
+    for module in pkgutil.walk_packages(protocol.__path__, "kafka.protocol."):
+        if ".old" not in module.name and "generate" not in module.name:
+            for name, kind in vars(import_module(module.name)).items():
+                if isinstance(kind, type) and issubclass(kind, base):
+                    found[name] = kind
+    return found
+
+
+def test_kafka_python_reads_every_message_in_every_version_and_writes_it_again() -> None:
+    theirs = kafka_python_messages()
+    dice = random.Random(11)
+    for kind, version in all_messages():
+        # It reads any ApiVersions answer that has an error as v0.
+        if kind.API.name in MISSING or kind.__name__ == "ApiVersionsResponse":
+            continue
+        for _ in range(SAMPLES):
+            data = encode(random_message(dice, kind, version), version)
+            read = theirs[kind.__name__].decode(data, version=version)
+            read._header = None
+            assert bytes(read.encode(version=version)) == data, (kind, version)
+
+
+def test_kio_reads_every_message_with_nothing_set_and_writes_it_again() -> None:
+    pytest.importorskip("kio", reason="not here; to add it: pip install kio")
+    index, serial = import_module("kio.index"), import_module("kio.serial")
+
+    def schema(kind: type[Message], version: int) -> object:
+        load = index.load_request_schema if issubclass(kind, Request) else index.load_response_schema
+        found: object = load(kind.API.key, version)
+        return found
+
+    for kind, version in all_messages():
+        theirs = schema(kind, version)
+        data = encode(kind(), version)
+        entity, _ = serial.entity_reader(theirs)(data, 0)
+        out = io.BytesIO()
+        serial.entity_writer(theirs)(out, entity)
+        assert out.getvalue() == data, (kind, version)

@@ -1,0 +1,139 @@
+"""What a dataclass says about the wire."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+import pytest
+
+from slackwater.wire.apis import Api
+from slackwater.wire.codec import decode, encode
+from slackwater.wire.errors import WireError
+from slackwater.wire.schema import (
+    NO_UUID,
+    Bytes,
+    Int16,
+    Int32,
+    Request,
+    String,
+    Struct,
+    Uuid,
+    V,
+    layout,
+)
+
+
+@dataclass(slots=True)
+class Inner(Struct):
+    number: Int16 = 7
+    text: Annotated[String, V("2+")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(Struct):
+    number: Int16 = 7
+    text: Annotated[String, V("2+")] = ""
+    note: Annotated[String | None, V("3+", tag=0)] = None
+
+
+@dataclass(slots=True)
+class Sample(Request):
+    """What no message of Kafka has all at once."""
+
+    API: ClassVar = Api(999, "Sample", 0, 3, flexible_from=2, latest_stable=3)
+
+    always: Int32 = 1
+    gone: Annotated[Int32, V("0-1")] = 2
+    once: Annotated[Int32, V("1")] = 3
+    late: Annotated[Int32, V("2+", ignorable=True)] = 4
+    names: list[String] = field(default_factory=list)
+    ids: list[Uuid] = field(default_factory=list)
+    blobs: list[Bytes] | None = None
+    inner: Annotated[Inner, V("1+")] = field(default_factory=Inner)
+    maybe: Annotated[Inner | None, V("0+", nullable="1+")] = field(default_factory=Inner)
+    tagged_text: Annotated[String | None, V("2+", tag=5)] = None
+    tagged_inner: Annotated[Inner, V("2+", tag=0)] = field(default_factory=Inner)
+    tagged_shared: Annotated[Shared, V("2+", tag=1)] = Shared()
+    shared: Annotated[list[Shared], V("1+")] = field(default_factory=list)
+    tagged_list: Annotated[list[Int32] | None, V("3+", tag=2)] = field(default_factory=list)
+    tagged_id: Annotated[Uuid, V("3+", tag=3)] = NO_UUID
+
+
+def names(version: int) -> list[str]:
+    return [slot.name for slot in layout(Sample, version).slots]
+
+
+def test_a_version_has_the_fields_that_say_so_in_order() -> None:
+    assert names(0) == ["always", "gone", "names", "ids", "blobs", "maybe"]
+    assert names(1) == ["always", "gone", "once", "names", "ids", "blobs", "inner", "maybe", "shared"]
+    assert names(3) == ["always", "late", "names", "ids", "blobs", "inner", "maybe", "shared"]
+
+
+def test_tagged_fields_stand_by_rising_tag() -> None:
+    assert [slot.name for slot in layout(Sample, 3).tagged] == [
+        "tagged_inner",
+        "tagged_shared",
+        "tagged_list",
+        "tagged_id",
+        "tagged_text",
+    ]
+
+
+def test_a_field_may_be_null_in_some_versions_only() -> None:
+    for version in (1, 2, 3):
+        assert decode(Sample, version, encode(Sample(maybe=None), version)) == Sample(maybe=None)
+    with pytest.raises(WireError, match=r"Sample v0: maybe is None, and must not be null\."):
+        encode(Sample(maybe=None), 0)
+
+
+def test_what_a_version_has_no_place_for_is_refused_unless_it_may_be_left_out() -> None:
+    with pytest.raises(WireError, match="Sample v2: gone is 9, and this version has no place for it"):
+        encode(Sample(gone=9), 2)
+    with pytest.raises(WireError, match="Sample v0: inner is Inner"):
+        encode(Sample(inner=Inner(8)), 0)
+    with pytest.raises(WireError, match=r"Sample v1: maybe\.text is 'x', and this version has no place for it"):
+        encode(Sample(maybe=Inner(7, "x")), 1)
+    with pytest.raises(WireError, match="Sample v2: tagged_list is None"):
+        encode(Sample(tagged_list=None), 2)
+    assert decode(Sample, 1, encode(Sample(late=9), 1)) == Sample()
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_every_shape_is_read_back(version: int) -> None:
+    sample = Sample(names=["a", "", "é" * 100], ids=[bytes(range(16)), NO_UUID], blobs=[b"", b"x" * 200])
+    if version >= 1:
+        sample.inner = Inner(-1)
+        sample.shared = [Shared(1), Shared()]
+    if version >= 2:
+        sample.maybe = Inner(1, "one")
+        sample.tagged_text = "t" * 300
+        sample.tagged_inner = Inner(7, "not the default")
+        sample.tagged_shared = Shared(8, "either")
+    if version >= 3:
+        sample.tagged_list = None
+        sample.shared.append(Shared(note="n"))
+        sample.tagged_id = bytes(range(16))
+    assert decode(Sample, version, encode(sample, version)) == sample
+
+
+def test_tagged_fields_at_their_defaults_take_one_byte_in_all() -> None:
+    assert encode(Sample(), 3).hex(" ") == "00 00 00 01 00 00 00 04 01 01 00 00 07 01 00 01 00 07 01 00 01 00"
+
+
+def test_a_frozen_default_is_shared_and_one_like_it_is_not_written_either() -> None:
+    assert decode(Sample, 3, encode(Sample(), 3)).tagged_shared is Sample().tagged_shared
+    assert encode(Sample(tagged_shared=Shared()), 3) == encode(Sample(), 3)
+
+
+def test_unknown_tagged_fields_are_skipped_beside_known_ones() -> None:
+    data = encode(Sample(), 3)[:-1] + bytes.fromhex("03  04 01 ff  05 03 03 68 69  8001 00")
+    assert decode(Sample, 3, data) == Sample(tagged_text="hi")
+
+
+def test_a_tagged_field_must_be_as_long_as_its_size_says() -> None:
+    with pytest.raises(WireError, match="tagged_text should end at byte 28 by its size, and ends at 27"):
+        decode(Sample, 3, encode(Sample(), 3)[:-1] + bytes.fromhex("01 05 04 03 68 69 00"))
+
+
+def test_an_unknown_version_is_refused() -> None:
+    with pytest.raises(WireError, match=r"Sample v4 is unknown; the versions are 0 to 3\."):
+        layout(Sample, 4)
