@@ -1,0 +1,209 @@
+"""Record batches to Arrow beside aiokafka's and confluent-kafka's decoders: records per CPU second, from one run.
+
+aiokafka's decoder is called on the same bytes, checksums included, and makes one object per record. confluent-kafka
+decodes only what it fetches: it reads the same records from librdkafka's own mock broker in another process, and its
+figure holds the fetching over loopback too. Ours is measured in each of its ways: compiled (numba), numpy, and compiled
+with one Python object per record (`read_records`). Every figure is the median of several rounds.
+
+    python benchmarks/records.py [--json]
+"""
+
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
+
+from slackwater.wire.arrow import read_arrow
+from slackwater.wire.compression import Codec
+from slackwater.wire.records import BatchBuilder, Record
+from slackwater.wire.records_bulk import read_records
+from slackwater.wire.records_scan import NumpyScanner, compiled_scanner
+
+ROUNDS = 5
+RECORDS = 50_000
+BATCH_BYTES = 16_384
+# The mock broker gives every topic four partitions, and keeps the last 5 MB of each.
+MOCK_PARTITIONS = 4
+MOCK_RECORDS = 10_000
+MOCK_READS = 5
+WORDS = ("order", "shipped", "customer", "warehouse", "Lisbon", "Ghent", "express", "42.50", "pending", "null")
+
+# Fills a topic in librdkafka's mock broker, prints its address, and stays until its input is closed.
+MOCK = """
+import json, sys
+from confluent_kafka import Producer
+codec, partitions = sys.argv[1], int(sys.argv[2])
+producer = Producer({
+    "test.mock.num.brokers": 1, "test.mock.broker.rtt": 0, "compression.type": codec, "linger.ms": 50,
+    "batch.size": 16384, "queue.buffering.max.messages": 1000000, "log_level": 0,
+    "bootstrap.servers": "", "allow.auto.create.topics": True,
+})
+for line in iter(sys.stdin.readline, "\\n"):
+    key, value = json.loads(line)
+    for partition in range(partitions):
+        producer.produce("records", value, key, partition)
+    producer.poll(0)
+producer.flush()
+(broker,) = producer.list_topics().brokers.values()
+print(f"{broker.host}:{broker.port}", flush=True)
+sys.stdin.read()
+"""
+
+
+class Shape(NamedTuple):
+    """What the records look like."""
+
+    name: str
+    keys: bool
+    smallest: int
+    largest: int
+
+
+SHAPES = (Shape("100 B, no key", False, 100, 100), Shape("20-500 B, keys", True, 20, 500))
+CODECS = (Codec.NONE, Codec.LZ4, Codec.ZSTD)
+
+
+def records(shape: Shape, count: int) -> list[Record]:
+    """Text that compresses about as well as events do."""
+    random = Random(1)
+    found = []
+    for number in range(count):
+        size = random.randint(shape.smallest, shape.largest)
+        text = f"{random.getrandbits(64):016x} " + " ".join(random.choices(WORDS, k=size // 5))
+        value = text[:size].ljust(size).encode()
+        key = f"customer-{random.randrange(100_000)}".encode() if shape.keys else None
+        found.append(Record(key, value, (), 1_700_000_000_000 + number // 10))
+    return found
+
+
+def response(given: list[Record], codec: Codec) -> bytes:
+    """The records in batches of a producer's size, one behind the other, as a fetch response holds them."""
+    pieces = []
+    builder = BatchBuilder()
+    for record in given:
+        if builder.size > BATCH_BYTES:
+            pieces.append(builder.build(codec=codec))
+            builder = BatchBuilder(builder.last_offset + 1)
+        builder.append(record)
+    pieces.append(builder.build(codec=codec))
+    return b"".join(pieces)
+
+
+def rate(amount: int, work: Callable[[], int]) -> float:
+    """Records per CPU second of this process, all its threads together."""
+    rates = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        seen = work()
+        rates.append(amount / (time.process_time() - started))
+        assert seen == amount, f"{seen} records of {amount}"
+    return statistics.median(rates)
+
+
+def with_aiokafka(data: bytes) -> int:
+    """One object per record, as its fetcher makes them."""
+    from aiokafka.record import MemoryRecords  # type: ignore[import-untyped]
+
+    batches: Any = MemoryRecords(data)
+    seen = 0
+    while (batch := batches.next_batch()) is not None:
+        assert batch.validate_crc()
+        for record in batch:
+            _ = record.offset, record.timestamp, record.key, record.value
+            seen += 1
+    return seen
+
+
+def with_confluent(given: list[Record], codec: Codec) -> float:
+    """Records per CPU second of a confluent-kafka consumer, batches of 10,000 at a time."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    program = [sys.executable, "-c", MOCK, codec.name.lower(), str(MOCK_PARTITIONS)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as mock:
+        assert mock.stdin is not None
+        assert mock.stdout is not None
+        for record in given[:MOCK_RECORDS]:
+            key = None if record.key is None else record.key.decode()
+            mock.stdin.write(json.dumps([key, (record.value or b"").decode()]) + "\n")
+        mock.stdin.write("\n")
+        mock.stdin.flush()
+        address = mock.stdout.readline().strip()
+        amount = MOCK_PARTITIONS * min(MOCK_RECORDS, len(given))
+
+        consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "check.crcs": True, "log_level": 0})
+        partitions = [TopicPartition("records", number, OFFSET_BEGINNING) for number in range(MOCK_PARTITIONS)]
+
+        def work() -> int:
+            seen = 0
+            deadline = time.monotonic() + 30
+            for until in range(amount, MOCK_READS * amount + 1, amount):
+                consumer.assign(partitions)
+                while seen < until and time.monotonic() < deadline:
+                    for message in consumer.consume(10_000, 0.5):
+                        _ = message.offset(), message.timestamp(), message.key(), message.value()
+                        seen += 1
+            return seen
+
+        found = rate(MOCK_READS * amount, work)
+        consumer.close()
+        mock.stdin.close()
+    return found
+
+
+def measure(shape: Shape, codec: Codec) -> dict[str, float]:
+    """Every decoder on the same records."""
+    given = records(shape, RECORDS)
+    data = response(given, codec)
+    gc.collect()
+    gc.freeze()  # Or the collector would walk over our own records again and again while others are measured.
+    found = {}
+    compiled = compiled_scanner()
+    if compiled is not None:
+        found["numba"] = rate(RECORDS, lambda: int(read_arrow(data, scanner=compiled).table.num_rows))
+    found["numpy"] = rate(RECORDS, lambda: int(read_arrow(data, scanner=NumpyScanner()).table.num_rows))
+    found["objects"] = rate(RECORDS, lambda: len(read_records(data, scanner=compiled).records))
+    with suppress(ImportError):
+        found["aiokafka"] = rate(RECORDS, lambda: with_aiokafka(data))
+    with suppress(ImportError):
+        found["confluent"] = with_confluent(given, codec)
+    return found
+
+
+def main() -> None:
+    """Print the table, in millions of records per CPU second."""
+    results = {}
+    started = time.perf_counter()
+    compiled_scanner()
+    loading = time.perf_counter() - started
+    if "--json" not in sys.argv:
+        print("records decoded, millions per CPU second")
+        columns = ("numba", "numpy", "objects", "aiokafka", "confluent")
+        print(f"  {'':<21}" + "".join(f"{name:>11}" for name in (*columns, "÷ aiokafka", "÷ confluent")))
+    for shape in SHAPES:
+        for codec in CODECS:
+            found = measure(shape, codec)
+            results[f"{shape.name}, {codec.name.lower()}"] = found
+            if "--json" not in sys.argv:
+                ratios = [
+                    found.get("numba", 0) / found[peer] if peer in found else 0 for peer in ("aiokafka", "confluent")
+                ]
+                cells = [f"{found.get(name, 0) / 1e6:>11.2f}" for name in columns] + [
+                    f"{one:>10.1f}×" for one in ratios
+                ]
+                print(f"  {shape.name:<15} {codec.name.lower():<5}" + "".join(cells), flush=True)
+    if "--json" in sys.argv:
+        print(json.dumps({"numba_loading_s": loading, "records_per_cpu_s": results}))
+    else:
+        print(
+            f"  loading numba and its functions took {loading:.2f} s (seconds if they were compiled for the first time)"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""Ours against Apache Kafka's own record batches, both ways, in one JVM (`interop/java/RecordsOracle.java`)."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from slackwater.wire.arrow import read_arrow
+from slackwater.wire.compression import Codec
+from slackwater.wire.errors import WireError
+from slackwater.wire.record_batch import RecordBatch, TimestampType, check, iter_batches
+from slackwater.wire.records import BatchBuilder, ControlType, Record, control_type, decode_records, encode_batch
+from slackwater.wire.records import end_transaction_marker as marker
+
+from .random_records import random_records
+
+pytestmark = pytest.mark.java
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "interop" / "java" / "RecordsOracle.java"
+Ask = Callable[[dict[str, object]], dict[str, object]]
+
+
+def jars() -> Path:
+    return Path(os.environ.get("SLACKWATER_JARS", ROOT / ".jars" / "kafka-4.3.1"))
+
+
+def compiled() -> Path:
+    """The oracle's classes, compiled once per version of its source."""
+    classes = ROOT / ".cache" / "java" / hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    if not (classes / "RecordsOracle.class").exists():
+        classes.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars()}/*", str(SOURCE)], check=True)
+    return classes
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    if not any(jars().glob("kafka-clients-*.jar")):
+        missing = f"Kafka's jars are not in {jars()}; run `make jars`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    command = ["java", "-Xshare:auto", "-cp", f"{compiled()}{os.pathsep}{jars()}/*", "RecordsOracle"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
+    ) as jvm:
+        assert jvm.stdin is not None
+        assert jvm.stdout is not None
+
+        def asked(question: dict[str, object]) -> dict[str, object]:
+            assert jvm.stdin is not None
+            assert jvm.stdout is not None
+            jvm.stdin.write(json.dumps(question) + "\n")
+            jvm.stdin.flush()
+            answer: dict[str, object] = json.loads(jvm.stdout.readline())
+            return answer
+
+        yield asked
+        jvm.stdin.close()
+
+
+def hexed(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def as_json(record: Record) -> list[object]:
+    headers = [[name, hexed(value)] for name, value in record.headers]
+    return [record.offset, record.timestamp, hexed(record.key), hexed(record.value), headers]
+
+
+def bytes_of(answer: dict[str, object]) -> bytes:
+    text = answer["bytes"]
+    assert isinstance(text, str)
+    return bytes.fromhex(text)
+
+
+def written_by_kafka(
+    ask: Ask,
+    records: list[Record],
+    codec: Codec = Codec.NONE,
+    *,
+    log_append_time: int | None = None,
+    delete_horizon: int | None = None,
+    transactional: bool = False,
+    last_offset: int | None = None,
+) -> bytes:
+    batch = {
+        "codec": codec.name.lower(),
+        "base_offset": records[0].offset,
+        "log_append_time": log_append_time,
+        "delete_horizon": delete_horizon,
+        "producer_id": 77 if transactional else -1,
+        "producer_epoch": 3 if transactional else -1,
+        "base_sequence": 12 if transactional else -1,
+        "transactional": transactional,
+        "last_offset": last_offset,
+        "leader_epoch": -1,
+    }
+    return bytes_of(ask({"write": batch, "records": [as_json(record) for record in records]}))
+
+
+def written_by_us(
+    records: list[Record],
+    codec: Codec = Codec.NONE,
+    *,
+    log_append_time: int | None = None,
+    delete_horizon: int | None = None,
+    transactional: bool = False,
+    last_offset: int | None = None,
+) -> bytes:
+    builder = BatchBuilder(records[0].offset, delete_horizon)
+    for record in records:
+        builder.append(record)
+    return bytes(
+        builder.build(
+            codec=codec,
+            log_append_time_ms=log_append_time,
+            transactional=transactional,
+            last_offset=last_offset,
+            producer_id=77 if transactional else -1,
+            producer_epoch=3 if transactional else -1,
+            base_sequence=12 if transactional else -1,
+        )
+    )
+
+
+def seen(batch: RecordBatch) -> dict[str, object]:
+    """A batch in the oracle's words."""
+    names = (
+        *("base_offset", "last_offset", "next_offset", "size", "partition_leader_epoch", "crc", "timestamp_type"),
+        *("max_timestamp", "is_transactional", "is_control", "producer_id", "producer_epoch", "base_sequence"),
+        *("record_count", "delete_horizon_ms"),
+    )
+    found = {name: getattr(batch, name) for name in names}
+    return {**found, "codec": batch.codec.name.lower(), "records": [as_json(one) for one in decode_records(batch)]}
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
+@pytest.mark.parametrize("log_append_time", [None, 1_700_000_000_123], ids=["create time", "log append time"])
+def test_an_uncompressed_batch_has_kafkas_bytes(ask: Ask, log_append_time: int | None, transactional: bool) -> None:
+    for seed in range(30):
+        records = random_records(Random(seed))
+        ours = written_by_us(records, log_append_time=log_append_time, transactional=transactional)
+        theirs = written_by_kafka(ask, records, log_append_time=log_append_time, transactional=transactional)
+        assert ours == theirs
+
+
+def test_a_compacted_batch_has_kafkas_bytes(ask: Ask) -> None:
+    for seed in range(10):
+        records = [one for one in random_records(Random(seed)) if one.offset % 3 == 0] or [Record(b"k", b"v", offset=3)]
+        last_offset = records[-1].offset + 2
+        horizon = 1_600_000_000_000
+        theirs = written_by_kafka(ask, records, delete_horizon=horizon, last_offset=last_offset)
+        assert written_by_us(records, delete_horizon=horizon, last_offset=last_offset) == theirs
+        batch = RecordBatch(theirs)
+        assert batch.delete_horizon_ms == horizon
+        assert [as_json(one) for one in decode_records(batch)] == [as_json(one) for one in records]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_kafka_reads_what_we_write(ask: Ask, codec: Codec) -> None:
+    for seed in range(10):
+        records = random_records(Random(seed), large=seed % 3 == 0)
+        data = written_by_us(records, codec, log_append_time=5 if seed % 2 else None)
+        assert ask({"read": data.hex()}) == {"batches": [seen(RecordBatch(data))]}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_we_read_what_kafka_writes(ask: Ask, codec: Codec) -> None:
+    for seed in range(10):
+        records = random_records(Random(seed), large=seed % 3 == 0)
+        data = written_by_kafka(ask, records, codec)
+        (batch,) = iter_batches(data)
+        check(batch)
+        assert list(decode_records(batch)) == records
+        table = read_arrow(data, headers=True).table
+        assert table["value"].to_pylist() == [record.value for record in records]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_marker_that_ends_a_transaction_has_kafkas_bytes(ask: Ask, commit: bool) -> None:
+    question = {"commit": commit, "coordinator_epoch": 9, "base_offset": 5, "timestamp": 1_700_000_000_000}
+    theirs = bytes_of(ask({"marker": {**question, "leader_epoch": 0, "producer_id": 77, "producer_epoch": 3}}))
+    builder = BatchBuilder(5)
+    builder.append(marker(ControlType.COMMIT if commit else ControlType.ABORT, 9, 1_700_000_000_000))
+    ours = builder.build(
+        transactional=True, control=True, producer_id=77, producer_epoch=3, partition_leader_epoch=0, base_sequence=-1
+    )
+    assert ours == theirs
+    assert control_type(RecordBatch(theirs)) == commit
+
+
+@pytest.mark.parametrize("log_append_time", [None, 1_800_000_000_000], ids=["create time", "log append time"])
+@pytest.mark.parametrize("stamped", [None, 7], ids=["from create time", "from log append time"])
+def test_a_broker_sets_the_same_fields_to_the_same_bytes(
+    ask: Ask, log_append_time: int | None, stamped: int | None
+) -> None:
+    for seed in range(10):
+        data = encode_batch(
+            [record._replace(offset=-1) for record in random_records(Random(seed))],
+            codec=Codec(seed % 5),
+            log_append_time_ms=stamped,
+        )
+        question = {"last_offset": 2**40, "leader_epoch": 6, "log_append_time": log_append_time, "max_timestamp": 99}
+        theirs = bytes_of(ask({"append": data.hex(), **question}))
+        batch = RecordBatch(data)
+        batch.set_base_offset(2**40 - batch.last_offset_delta)
+        batch.set_partition_leader_epoch(6)
+        if log_append_time is None:
+            batch.set_max_timestamp(TimestampType.CREATE_TIME, 99)
+        else:
+            batch.set_log_append_time(log_append_time)
+        assert data == theirs
+        check(RecordBatch(data))
+
+
+def test_damaged_records_are_refused_where_kafka_refuses_them(ask: Ask) -> None:
+    """Checksums are set right again, so that the records themselves are looked at."""
+    random = Random(5)
+    refused = 0
+    for _ in range(600):
+        data = bytearray(written_by_us(random_records(random, most=4)))
+        data[random.randrange(61, len(data))] = random.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF, random.randrange(256)])
+        data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
+        answer = ask({"read": data.hex()})
+        try:
+            ours = seen(RecordBatch(data))
+        except WireError:
+            assert "error" in answer
+            refused += 1
+        else:
+            assert answer == {"batches": [ours]}
+    assert refused > 50

@@ -1,0 +1,147 @@
+"""What a consumer reads of a fetch response, and where it stands afterwards."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from slackwater.wire.arrow import read_arrow
+from slackwater.wire.compression import Codec
+from slackwater.wire.errors import WireError
+from slackwater.wire.records import ControlType, Record, encode_batch, end_transaction_marker
+from slackwater.wire.records_read import NO_LIMIT, AbortedTransaction, ReadableBatches, iter_records
+
+ALICE, BOB = 1, 2
+
+
+def plain(base_offset: int, count: int = 3, codec: Codec = Codec.NONE) -> bytes:
+    values = [Record(None, b"plain %d" % (base_offset + number)) for number in range(count)]
+    return bytes(encode_batch(values, base_offset=base_offset, codec=codec))
+
+
+def transactional(base_offset: int, producer_id: int, count: int = 2) -> bytes:
+    values = [Record(None, b"of %d, %d" % (producer_id, base_offset + number)) for number in range(count)]
+    return bytes(encode_batch(values, base_offset=base_offset, transactional=True, producer_id=producer_id))
+
+
+def ended(base_offset: int, producer_id: int, how: ControlType) -> bytes:
+    marker = end_transaction_marker(how, 0, 1_700_000_000_000)
+    return bytes(
+        encode_batch([marker], base_offset=base_offset, control=True, transactional=True, producer_id=producer_id)
+    )
+
+
+def offsets(
+    data: bytes,
+    from_offset: int = 0,
+    until_offset: int = NO_LIMIT,
+    aborted: Sequence[tuple[int, int]] | None = None,
+) -> list[int]:
+    """The offsets of the records that are read; Arrow must agree."""
+    one_by_one = [record.offset for record in iter_records(data, from_offset, until_offset, aborted=aborted)]
+    table = read_arrow(data, from_offset, until_offset, aborted=aborted).table
+    assert table["offset"].to_pylist() == one_by_one
+    return one_by_one
+
+
+def next_offset(
+    data: bytes, from_offset: int = 0, until_offset: int = NO_LIMIT, aborted: Sequence[tuple[int, int]] | None = None
+) -> int:
+    readable = ReadableBatches(data, from_offset, until_offset, aborted=aborted)
+    for _ in readable:
+        pass
+    assert read_arrow(data, from_offset, until_offset, aborted=aborted).next_offset == readable.next_offset
+    return readable.next_offset
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_before_the_position_and_from_the_end_on_are_trimmed(codec: Codec) -> None:
+    data = plain(10, codec=codec) + plain(13, codec=codec) + plain(16, codec=codec)
+    assert offsets(data) == [*range(10, 19)]
+    assert offsets(data, 11) == [*range(11, 19)]
+    assert offsets(data, 14, 17) == [14, 15, 16]
+    assert offsets(data, 14, 15) == [14]
+    assert offsets(data, 13, 13) == []
+    assert offsets(data, 19) == []
+    assert offsets(data, until_offset=10) == []
+
+
+def test_the_position_after_a_response_is_behind_its_last_batch_or_at_the_end_asked_for() -> None:
+    data = plain(10) + plain(13)
+    assert next_offset(data) == 16
+    assert next_offset(data, 12) == 16
+    assert next_offset(data, 12, 14) == 14
+    assert next_offset(data, 12, 13) == 13
+    assert next_offset(data, 20) == 20
+    assert next_offset(b"", 7) == 7
+
+
+def test_a_batch_that_was_cut_off_is_ignored_and_its_bytes_are_told() -> None:
+    data = plain(10) + plain(13)[:70]
+    assert offsets(data) == [10, 11, 12]
+    found = read_arrow(data)
+    assert (found.next_offset, found.torn) == (13, 70)
+    assert read_arrow(plain(10) + plain(13), until_offset=13).torn == 0
+
+
+def test_the_position_moves_past_a_batch_that_compaction_emptied() -> None:
+    data = plain(10) + bytes(encode_batch([], base_offset=13)) + plain(14)
+    assert offsets(data) == [10, 11, 12, 14, 15, 16]
+    assert next_offset(bytes(encode_batch([], base_offset=13)), 13) == 14
+
+
+def test_control_batches_are_never_given_out_and_the_position_moves_past_them() -> None:
+    data = transactional(0, ALICE) + ended(2, ALICE, ControlType.COMMIT)
+    assert offsets(data) == offsets(data, aborted=[]) == [0, 1]
+    assert next_offset(data) == next_offset(data, aborted=[]) == 3
+
+
+def test_of_an_aborted_transaction_nothing_is_read_until_its_marker() -> None:
+    data = (
+        transactional(0, ALICE)
+        + plain(2, 1)
+        + transactional(3, BOB)
+        + transactional(5, ALICE, 1)
+        + ended(6, ALICE, ControlType.ABORT)
+        + ended(7, BOB, ControlType.COMMIT)
+        + transactional(8, ALICE, 1)
+        + ended(9, ALICE, ControlType.COMMIT)
+    )
+    assert offsets(data) == [0, 1, 2, 3, 4, 5, 8]
+    assert offsets(data, aborted=[AbortedTransaction(ALICE, 0)]) == [2, 3, 4, 8]
+    assert next_offset(data, aborted=[AbortedTransaction(ALICE, 0)]) == 10
+
+
+def test_transactions_of_one_producer_are_told_apart_by_their_first_offsets() -> None:
+    data = (
+        transactional(0, ALICE)
+        + ended(2, ALICE, ControlType.COMMIT)
+        + transactional(3, ALICE)
+        + ended(5, ALICE, ControlType.ABORT)
+        + transactional(6, ALICE)
+        + ended(8, ALICE, ControlType.ABORT)
+        + transactional(9, BOB)
+    )
+    assert offsets(data, aborted=[(ALICE, 6), (ALICE, 3)]) == [0, 1, 9, 10]
+
+
+def test_an_aborted_transaction_that_began_before_the_response_is_left_out_too() -> None:
+    data = transactional(100, ALICE) + ended(102, ALICE, ControlType.ABORT) + plain(103)
+    assert offsets(data, 101, aborted=[(ALICE, 3)]) == [103, 104, 105]
+
+
+def test_an_idempotent_producer_outside_of_transactions_is_never_aborted() -> None:
+    data = bytes(encode_batch([Record(None, b"x")], producer_id=ALICE, base_sequence=0))
+    assert offsets(data, aborted=[(ALICE, 0)]) == [0]
+
+
+def test_checksums_are_looked_at_unless_the_reader_says_not_to() -> None:
+    data = bytearray(plain(10))
+    data[-2] ^= 1
+    with pytest.raises(WireError, match="offset 10: its CRC-32C is"):
+        list(iter_records(data))
+    assert [record.offset for record in iter_records(data, check_crcs=False)] == [10, 11, 12]
+    assert read_arrow(data, check_crcs=False).table.num_rows == 3
+
+
+def test_a_damaged_batch_from_the_end_on_does_not_matter() -> None:
+    assert offsets(plain(10) + bytes(plain(13))[:-1] + b"\xff", until_offset=13) == [10, 11, 12]
