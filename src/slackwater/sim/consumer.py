@@ -71,6 +71,7 @@ class SimConsumer:
         self.link = Link(agenda, dice, broker, f"/{name}")
         self.member = GroupMember(config)
         self.alive = True
+        self.staying = True
         self.stopping = False
         self.fatal: Exception | None = None
         self.positions: dict[TopicPartition, int] = {}
@@ -92,7 +93,7 @@ class SimConsumer:
 
     def crash(self) -> None:
         """Be gone without a word."""
-        self.alive = False
+        self.alive = self.staying = False
 
     def stall(self, length_ms: int) -> None:
         """Stand still, heartbeats and all."""
@@ -104,7 +105,8 @@ class SimConsumer:
         self._extra_work_ms = length_ms
 
     def stop(self) -> None:
-        """Close cleanly."""
+        """Close cleanly; a process that stands still does so when it wakes."""
+        self.staying = False
         self._run(self._close)
 
     def resubscribe(self, topics: Sequence[str]) -> None:
@@ -158,7 +160,7 @@ class SimConsumer:
                 case Raise():
                     self.fatal = effect.error
                     self._lose(self.owned)
-                    self.alive = False
+                    self.crash()
                 case _:
                     pass
         if self.alive:

@@ -124,7 +124,7 @@ class World:
     # --- mishaps ------------------------------------------------------------------------------------------------------
 
     def _befall(self, mishap: Mishap) -> None:
-        live = [process for process in self.processes.values() if process.alive and not process.stopping]
+        live = [process for process in self.processes.values() if process.staying]
         length_ms = mishap.length_ms
         if not live:
             self._start(mishap.whom % 4)
@@ -203,7 +203,7 @@ class World:
         self._accept_writes()
         for process in self.processes.values():
             self._mend(process)
-        live = [process for process in self.processes.values() if process.alive and not process.stopping]
+        live = [process for process in self.processes.values() if process.staying]
         if not live:
             self._start(0)
         if self.plan.static:
