@@ -63,6 +63,7 @@ bench: setup ## Measure, each figure beside its peer
 	@$(BIN)/python benchmarks/work.py
 	@$(BIN)/python benchmarks/wire.py
 	@$(BIN)/python benchmarks/records.py
+	@$(BIN)/python benchmarks/log.py
 	@$(BIN)/python benchmarks/assignors.py
 
 soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEED=7

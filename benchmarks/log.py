@@ -1,0 +1,102 @@
+"""How fast a partition log takes and gives batches on one core: appends of 1 kB and 100 kB, and reads of 1 MB.
+
+Run it with `python benchmarks/log.py [megabytes]`. The batches hold records of 100 bytes, as a producer sends them; an
+append checks them, gives them offsets and writes them to the operating system. Appends are measured one by one and 64
+to a turn; reads as a consumer does them, from the beginning to the end. A second plain figure stands beside each: how
+fast the same bytes go through the same system calls without a log, which is the most there can be.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.log.partition_log import PartitionLog
+from slackwater.broker.log.records import to_varint
+from slackwater.broker.log.turn import Appended
+from slackwater.broker.log.validation import Refused
+from slackwater.wire.record_batch import HEADER, HEADER_BYTES, RecordBatch
+
+NOW_MS = 1_700_000_000_000
+RECORD_BYTES = 100
+
+
+def batch(size: int) -> bytearray:
+    """A batch of about so many bytes."""
+    count = (size - HEADER_BYTES) // RECORD_BYTES
+    body = bytearray()
+    for number in range(count):
+        head = b"\0" + to_varint(0) + to_varint(number) + to_varint(-1)
+        value = b"x" * (RECORD_BYTES - len(head) - 5)
+        record = head + to_varint(len(value)) + value + to_varint(0)
+        body += to_varint(len(record)) + record
+    data = bytearray(HEADER_BYTES) + body
+    HEADER.pack_into(data, 0, 0, len(data) - 12, -1, 2, 0, 0, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count)
+    data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
+    return data
+
+
+def appends(path: Path, size: int, megabytes: int, turn: int) -> tuple[float, float]:
+    """Appends a second, and how many plain writes a second of the same bytes."""
+    number = megabytes * 1_000_000 // size
+    buffers = [batch(size) for _ in range(turn)]
+    log = PartitionLog.open(path / f"log-{size}-{turn}", LogConfig(), NOW_MS)
+    began = time.perf_counter()
+    for _ in range(number // turn):
+        for answer in log.append_many(buffers, NOW_MS):
+            assert isinstance(answer, Appended), answer
+    ours = number // turn * turn / (time.perf_counter() - began)
+    log.abandon()
+    fd = os.open(path / "plain", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    began = time.perf_counter()
+    for _ in range(number // turn):
+        os.writev(fd, buffers)
+    plain = number // turn * turn / (time.perf_counter() - began)
+    os.close(fd)
+    return ours, plain
+
+
+def reads(path: Path, size: int, max_bytes: int) -> tuple[float, float]:
+    """Megabytes a second out of the log, and out of its file alone."""
+    log = PartitionLog.open(path / f"log-{size}-1", LogConfig(), NOW_MS)
+    size = len(batch(size))
+    began = time.perf_counter()
+    offset = total = 0
+    while offset < log.high_watermark:
+        data = log.read(offset, max_bytes)
+        assert not isinstance(data, Refused)
+        total += len(data)
+        offset = total // size * RecordBatch(data).record_count
+    ours = total / 1e6 / (time.perf_counter() - began)
+    began = time.perf_counter()
+    for position in range(0, total, max_bytes):
+        os.pread(log.active.fd, max_bytes, position)
+    plain = total / 1e6 / (time.perf_counter() - began)
+    log.abandon()
+    return ours, plain
+
+
+def main() -> None:
+    """Measure and print."""
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        for size in (1_000, 100_000):
+            for turn in (1, 64):
+                ours, plain = appends(path, size, megabytes, turn)
+                print(
+                    f"append {size:7,} B, {turn:2} a turn: {ours:9,.0f}/s, {ours * size / 1e6:7,.0f} MB/s; "
+                    f"plain writev {plain:9,.0f}/s ({ours / plain:.2f})"
+                )
+        for size in (1_000, 100_000):
+            ours, plain = reads(path, size, 1 << 20)
+            print(
+                f"read   {size:7,} B, 1 MB a read: {ours:7,.0f} MB/s; "
+                f"plain pread {plain:7,.0f} MB/s ({ours / plain:.2f})"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Record batches as a producer sends them, and the records in what a log gives back."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crc32c import crc32c
+
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.log.partition_log import PartitionLog
+from slackwater.broker.log.records import records, timestamp_of, to_varint, unpacked
+from slackwater.broker.log.turn import Appended
+from slackwater.broker.log.validation import Refused
+from slackwater.wire.compression import Codec, compress
+from slackwater.wire.record_batch import HEADER, HEADER_BYTES, check, whole_batches
+
+NOW_MS = 1_700_000_000_000
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record as it is sent, and as it is read back."""
+
+    key: bytes | None = b"k"
+    value: bytes | None = b"v"
+    timestamp: int = NOW_MS
+
+
+@dataclass(frozen=True)
+class Read:
+    """A record that was read."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+def batch(
+    *sent: Sent,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    attributes: int = 0,
+    count: int | None = None,
+    last_delta: int | None = None,
+    max_timestamp: int | None = None,
+    payload: bytes | None = None,
+) -> bytearray:
+    """One batch; the last arguments make it say something else than it holds."""
+    sent = sent or (Sent(),)
+    base_timestamp = sent[0].timestamp
+    packed = b"".join(_record(number, one, base_timestamp) for number, one in enumerate(sent))
+    body = compress(codec, packed) if payload is None else payload
+    data = bytearray(HEADER_BYTES + len(body))
+    HEADER.pack_into(
+        data,
+        0,
+        0,
+        len(data) - 12,
+        -1,
+        2,
+        0,
+        attributes | codec,
+        len(sent) - 1 if last_delta is None else last_delta,
+        base_timestamp,
+        max(one.timestamp for one in sent) if max_timestamp is None else max_timestamp,
+        producer_id,
+        epoch,
+        sequence,
+        len(sent) if count is None else count,
+    )
+    data[HEADER_BYTES:] = body
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    return data
+
+
+def sized(size: int, value: bytes = b"x", timestamp: int = NOW_MS) -> bytearray:
+    """A batch of one record that takes exactly so many bytes."""
+    length = size - len(batch(Sent(b"k", b"", timestamp)))
+    while True:
+        made = batch(Sent(b"k", value * length, timestamp))
+        if len(made) == size:
+            return made
+        length -= len(made) - size
+
+
+def _record(number: int, sent: Sent, base_timestamp: int) -> bytes:
+    body = b"\0" + to_varint(sent.timestamp - base_timestamp) + to_varint(number)
+    for part in (sent.key, sent.value):
+        body += to_varint(-1) if part is None else to_varint(len(part)) + part
+    body += to_varint(0)
+    return to_varint(len(body)) + body
+
+
+def read_records(data: bytes | memoryview) -> list[Read]:
+    """The records in what a log gave, whose checksums must be right."""
+    found = []
+    for one in whole_batches(data):
+        check(one)
+        payload = unpacked(one)
+        for record in records(one, payload):
+            value = _value(payload, record.timestamp_ends_at) if record.has_value else None
+            offset = one.base_offset + record.offset_delta
+            found.append(Read(offset, record.key, value, timestamp_of(one, record)))
+    return found
+
+
+def _value(payload: bytes, at: int) -> bytes:
+    _, at = _varint(payload, at)
+    length, at = _varint(payload, at)
+    length, at = _varint(payload, at + max(length, 0))
+    return payload[at : at + length]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+
+
+def contents(log: PartitionLog, max_bytes: int = 1000) -> list[Read]:
+    """Everything in a log, read as a consumer reads it."""
+    offset, found = log.log_start_offset, list[Read]()
+    while True:
+        data = log.read(offset, max_bytes)
+        assert not isinstance(data, Refused)
+        if not data:
+            return found
+        found += [record for record in read_records(data) if record.offset >= offset]
+        *_, last = whole_batches(data)
+        offset = last.next_offset
+
+
+def reopen(log: PartitionLog, *, now_ms: int = NOW_MS, clean: bool = False) -> PartitionLog:
+    """The log as the next process finds it, after a kill."""
+    log.abandon()
+    return PartitionLog.open(log.directory, log.config, now_ms, clean_shutdown=clean)
+
+
+def opened(path: Path, config: LogConfig = SMALL) -> PartitionLog:
+    """A log in a directory."""
+    return PartitionLog.open(path, config, NOW_MS)
+
+
+def appended(log: PartitionLog, *sent: Sent, now_ms: int = NOW_MS) -> Appended:
+    """Append one batch, which must not be refused."""
+    answer = log.append(batch(*sent), now_ms)
+    assert isinstance(answer, Appended), answer
+    return answer
+
+
+def fill(log: PartitionLog, batches: int, *, size: int = 100, step_ms: int = 0, start_ms: int = NOW_MS) -> None:
+    """Append batches of one record each and of so many bytes, each `step_ms` later than the one before."""
+    answers = log.append_many([sized(size, timestamp=start_ms + step_ms * at) for at in range(batches)], NOW_MS)
+    assert all(isinstance(answer, Appended) for answer in answers), answers
+
+
+def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of everything in a log."""
+    return [(record.offset, record.key, record.value) for record in contents(log)]

@@ -1,0 +1,31 @@
+"""The offsets that a log remembers."""
+
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.log.checkpoint import FILE, Checkpoint
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(5, 70, 30, 90)
+    checkpoint.write(tmp_path, sync=True)
+    assert Checkpoint.read(tmp_path) == checkpoint
+    assert (tmp_path / FILE).read_text() == (
+        "0\n4\nlog-start-offset 5\nrecovery-point 70\ncleaner-offset 30\ngaps-up-to 90\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1\n1\nlog-start-offset 5\n", "0\n2\nlog-start-offset 5\n", "0\n1\nfoo 5\n", "0\n1\nlog-start-offset -5\n"],
+)
+def test_a_file_that_cannot_be_read_counts_as_absent(tmp_path: Path, text: str) -> None:
+    assert Checkpoint.read(tmp_path) == Checkpoint()
+    (tmp_path / FILE).write_text(text)
+    assert Checkpoint.read(tmp_path) == Checkpoint()
+
+
+def test_a_shorter_log_takes_its_offsets_along() -> None:
+    assert Checkpoint(5, 70, 30, 90).within(10, 20) == Checkpoint(10, 20, 20, 20)
+    assert Checkpoint(50, 0, 0, 0).within(10, 20) == Checkpoint(20, 0, 0, 0)

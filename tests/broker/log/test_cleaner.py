@@ -1,0 +1,337 @@
+"""Compaction, and a crash at every step of it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from slackwater.broker.log import cleaner
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.log.files import LOG, with_suffix
+from slackwater.broker.log.partition_log import Origin, PartitionLog
+from slackwater.broker.log.turn import Appended
+from slackwater.broker.log.validation import Refused
+from slackwater.wire.compression import Codec
+from slackwater.wire.errors import WireError
+from slackwater.wire.record_batch import CONTROL_BIT, RecordBatch, whole_batches
+
+from .batches import NOW_MS, Sent, appended, batch, contents, fill, opened, reopen, values
+
+COMPACT = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=1500,
+    index_interval_bytes=200,
+    file_delete_delay_ms=0,
+    min_cleanable_dirty_ratio=0.0,
+)
+
+
+def keyed(log: PartitionLog, number: int, keys: int = 7, codec: Codec = Codec.NONE) -> None:
+    """Batches of three records with few keys; every eleventh value is none."""
+    for at in range(number):
+        sent = [
+            Sent(b"k%d" % ((at * 3 + one) % keys), None if (at + one) % 11 == 0 else b"v%d-%d" % (at, one))
+            for one in range(3)
+        ]
+        assert isinstance(log.append(batch(*sent, codec=codec), NOW_MS), Appended)
+
+
+def latest(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+    """What a reader that keeps the last value of every key knows."""
+    return {key: value for _, key, value in values(log)}
+
+
+def alive(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+    return {key: value for key, value in latest(log).items() if value is not None}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_last_value_of_every_key_stays_at_its_offset(tmp_path: Path, codec: Codec) -> None:
+    log = opened(tmp_path, COMPACT)
+    keyed(log, 100, codec=codec)
+    before, everything = latest(log), set(values(log))
+    closed_end, size = log.active.base_offset, log.size
+    assert cleaner.compact(log, NOW_MS)
+    assert latest(log) == before
+    assert set(values(log)) <= everything
+    assert log.size < size / 2
+    kept = [key for offset, key, _ in values(log) if offset < closed_end]
+    assert len(kept) == len(set(kept))
+    assert log.checkpoint.cleaner_offset == closed_end
+    log = reopen(log)
+    assert latest(log) == before
+    assert log.cuts == []
+    assert not cleaner.compact(log, NOW_MS)
+
+
+def test_small_segments_become_one(tmp_path: Path) -> None:
+    log = opened(tmp_path, COMPACT)
+    keyed(log, 150)
+    number = len(log.segments)
+    cleaner.compact(log, NOW_MS)
+    keyed(log, 50)
+    cleaner.compact(log, NOW_MS)
+    assert len(log.segments) < number - 3
+    assert [segment.base_offset for segment in log.segments] == sorted(with_suffix(tmp_path, LOG))
+    assert not list(tmp_path.glob("*.cleaned")) + list(tmp_path.glob("*.swap"))
+
+
+def test_the_active_segment_is_left_alone(tmp_path: Path) -> None:
+    log = opened(tmp_path, COMPACT)
+    fill(log, 10)
+    assert cleaner.plan(log, NOW_MS) is None
+    log.roll(NOW_MS)
+    assert cleaner.compact(log, NOW_MS)
+    assert [offset for offset, _, _ in values(log)] == [9]
+
+
+def test_a_tombstone_stays_until_its_time_has_come(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(COMPACT, delete_retention_ms=1000))
+    appended(log, Sent(b"a", b"1"), Sent(b"b", b"1"))
+    appended(log, Sent(b"a", None))
+    log.roll(NOW_MS)
+    cleaner.compact(log, NOW_MS)
+    assert values(log) == [(1, b"b", b"1"), (2, b"a", None)]
+    assert [record.timestamp for record in contents(log)] == [NOW_MS, NOW_MS]
+    for now_ms, left in ((NOW_MS + 999, True), (NOW_MS + 1000, False)):
+        appended(log, Sent(b"c", b"1"))
+        log.roll(NOW_MS)
+        log = reopen(log)
+        cleaner.compact(log, now_ms)
+        assert (b"a" in latest(log)) is left
+
+
+def test_the_last_batch_of_a_producer_and_of_the_round_stay_without_records(tmp_path: Path) -> None:
+    log = opened(tmp_path, COMPACT)
+    log.append(batch(Sent(b"a"), Sent(b"b"), producer_id=5, epoch=0, sequence=0), NOW_MS)
+    log.append(batch(Sent(b"a"), producer_id=6, epoch=0, sequence=0), NOW_MS)
+    log.append(batch(Sent(b"a"), producer_id=6, epoch=0, sequence=1), NOW_MS)
+    appended(log, Sent(b"a", b"last"), Sent(b"b", b"last"))
+    appended(log, Sent(b"c", None))
+    log.roll(NOW_MS)
+    cleaner.compact(log, NOW_MS)
+    appended(log, Sent(b"c", b"1"))
+    log.roll(NOW_MS)
+    appended(log, Sent(b"d", b"1"))
+    cleaner.compact(log, NOW_MS)
+    data = log.read(0, 10_000)
+    assert not isinstance(data, Refused)
+    found = [(one.base_offset, one.last_offset, one.record_count) for one in whole_batches(data)]
+    assert found == [(0, 1, 0), (3, 3, 0), (4, 5, 2), (7, 7, 1), (8, 8, 1)][: len(found)]
+    for path in tmp_path.glob("*.snapshot"):
+        path.unlink()
+    again = reopen(log)
+    assert set(again.producers.producers) == {5, 6}
+    duplicate = again.append(batch(Sent(b"a"), Sent(b"b"), producer_id=5, epoch=0, sequence=0), NOW_MS)
+    assert isinstance(duplicate, Appended)
+    assert (duplicate.base_offset, duplicate.duplicate) == (0, True)
+
+
+def test_reads_go_over_the_gaps(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(COMPACT, segment_bytes=600))
+    for number in range(60):
+        appended(log, Sent(b"k%d" % (number % 5), b"v"))
+    cleaner.compact(log, NOW_MS)
+    offsets = [offset for offset, _, _ in values(log)]
+    assert len(offsets) < 20
+    for asked in range(60):
+        data = log.read(asked, 1)
+        assert not isinstance(data, Refused)
+        assert RecordBatch(data).last_offset >= asked
+    found = log.offset_for_timestamp(NOW_MS)
+    assert found is not None
+    assert found.offset == offsets[0]
+
+
+def test_records_without_a_key_go_and_control_batches_stay(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+    appended(log, Sent(None, b"no key"), Sent(b"a"))
+    log.append(batch(Sent(b"a"), attributes=CONTROL_BIT), NOW_MS, Origin.COORDINATOR)
+    log.append(batch(codec=Codec.GZIP, payload=b"no gzip"), NOW_MS)
+    appended(log, Sent(b"z"))
+    log.roll(NOW_MS)
+    assert cleaner.plan(log, NOW_MS) is None
+    log.config = COMPACT
+    cleaner.compact(log, NOW_MS)
+    data = log.read(0, 10_000)
+    assert not isinstance(data, Refused)
+    assert [(one.base_offset, one.record_count) for one in whole_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
+
+
+def test_cleaning_waits_until_it_is_worth_it(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(COMPACT, min_cleanable_dirty_ratio=0.5))
+    keyed(log, 100)
+    assert cleaner.compact(log, NOW_MS)
+    keyed(log, 400, keys=1000)
+    assert cleaner.compact(log, NOW_MS)
+    keyed(log, 40)
+    assert cleaner.plan(log, NOW_MS) is None
+    log.config = replace(log.config, max_compaction_lag_ms=1000)
+    assert cleaner.plan(log, NOW_MS + 1000) is None
+    assert cleaner.plan(log, NOW_MS + 1001) is not None
+
+
+def test_young_segments_are_not_cleaned(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(COMPACT, min_compaction_lag_ms=1000))
+    fill(log, 15)
+    fill(log, 15, start_ms=NOW_MS + 500)
+    fill(log, 1, start_ms=NOW_MS + 500)
+    assert cleaner.plan(log, NOW_MS + 999) is None
+    planned = cleaner.plan(log, NOW_MS + 1200)
+    assert planned is not None
+    assert planned.end_offset == 15
+
+
+def test_more_keys_than_memory_holds_are_cleaned_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaner, "MOST_KEYS", 10)
+    log = opened(tmp_path, COMPACT)
+    keyed(log, 60, keys=25)
+    before, ends = latest(log), []
+    for _ in range(20):
+        if not cleaner.compact(log, NOW_MS):
+            break
+        ends.append(log.checkpoint.cleaner_offset)
+        assert latest(log) == before
+    assert ends == sorted(set(ends))
+    assert len(ends) > 2
+    assert ends[-1] == log.active.base_offset
+
+
+def test_a_log_that_has_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000))
+    fill(log, 40)
+    planned = cleaner.plan(log, NOW_MS)
+    assert planned is not None
+    cleaned = cleaner.clean(planned)
+    assert log.retain(NOW_MS + 1001)
+    assert not cleaner.install(log, cleaned, NOW_MS)
+    assert not list(tmp_path.glob("*.cleaned"))
+    fill(log, 40)
+    planned = cleaner.plan(log, NOW_MS)
+    assert planned is not None
+    log.retain(NOW_MS + 1001)
+    with pytest.raises(FileNotFoundError):
+        cleaner.clean(planned)
+    assert not list(tmp_path.glob("*.cleaned"))
+
+
+def test_nothing_is_put_in_place_that_a_start_would_take_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path, COMPACT)
+    fill(log, 40)
+    planned = cleaner.plan(log, NOW_MS)
+    assert planned is not None
+    cleaned = cleaner.clean(planned)
+    monkeypatch.setattr("slackwater.broker.log.checkpoint.replace_file", _no_room)
+    with pytest.raises(OSError, match="No space"):
+        cleaner.install(log, cleaned, NOW_MS)
+    assert not list(tmp_path.glob("*.cleaned"))
+    assert len(contents(log)) == 40
+
+
+def _no_room(*_: object, sync: bool) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_ends_the_round_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path, COMPACT)
+    keyed(log, 60)
+    before = contents(log)
+    planned = cleaner.plan(log, NOW_MS)
+    assert planned is not None
+    monkeypatch.setattr(os, "pwritev", lambda *_: _no_room(sync=False))
+    with pytest.raises(OSError, match="No space"):
+        cleaner.clean(planned)
+    assert not list(tmp_path.glob("*.cleaned"))
+    assert contents(log) == before
+
+
+def test_large_segments_are_written_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaner, "_WRITE_BYTES", 150)
+    log = opened(tmp_path, COMPACT)
+    keyed(log, 60, keys=50)
+    before = latest(log)
+    assert cleaner.compact(log, NOW_MS)
+    assert latest(reopen(log)) == before
+
+
+def test_a_damaged_segment_is_not_cleaned(tmp_path: Path) -> None:
+    log = opened(tmp_path, COMPACT)
+    fill(log, 20)
+    path = with_suffix(tmp_path, LOG)[0]
+    data = bytearray(path.read_bytes())
+    data[-92] = 0x70
+    path.write_bytes(data)
+    planned = cleaner.plan(log, NOW_MS)
+    assert planned is not None
+    with pytest.raises(WireError):
+        cleaner.clean(planned)
+    assert not list(tmp_path.glob("*.cleaned"))
+    assert path.exists()
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+CALLS = ("rename", "fsync", "pwritev", "unlink", "replace", "ftruncate")
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
+    """Let the process die before its `step`th call that changes the disk; the answer counts the calls."""
+    calls = 0
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                raise Crash
+            return real(*arguments, **named)
+
+        return call
+
+    for name in CALLS:
+        # Nothing here depends on the disk being waited for.
+        monkeypatch.setattr(os, name, counted((lambda fd: None) if name == "fsync" else getattr(os, name)))
+    return lambda: calls
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_crash_at_every_step_leaves_the_old_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    step = 0
+    while True:
+        step += 1
+        log = opened(tmp_path / str(step), replace(COMPACT, segment_bytes=900, delete_retention_ms=0))
+        keyed(log, 30, keys=random.randint(3, 9))
+        cleaner.compact(log, NOW_MS)
+        keyed(log, 30, keys=random.randint(3, 9))
+        before, end = alive(log), log.log_end_offset
+        with monkeypatch.context() as patched:
+            calls = crash_at(patched, step)
+            try:
+                cleaner.compact(log, NOW_MS + 1)
+                log.retain(NOW_MS + 2)
+            except Crash:
+                pass
+            crashed = calls() >= step
+        again = reopen(log)
+        assert alive(again) == before
+        assert again.log_end_offset == end
+        assert again.cuts == []
+        assert not [path for path in again.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+        keyed(again, 10)
+        before = alive(again)
+        cleaner.compact(again, NOW_MS + 2)
+        assert alive(again) == before
+        again.close()
+        if not crashed:
+            break
+    assert step > 20

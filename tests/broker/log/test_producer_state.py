@@ -1,0 +1,161 @@
+"""Sequences of idempotent producers."""
+
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.log.files import SNAPSHOT, file_name, with_suffix
+from slackwater.broker.log.partition_log import PartitionLog
+from slackwater.broker.log.producer_state import ProducerState, SequencedBatch, last_sequence, remove_snapshots
+from slackwater.broker.log.turn import Appended
+from slackwater.broker.log.validation import Refused
+from slackwater.group.errors import Error
+from slackwater.wire.record_batch import TimestampType
+
+from .batches import NOW_MS, SMALL, Sent, batch, opened, reopen
+
+
+def send(
+    log: PartitionLog, sequence: int, *, epoch: int = 0, records: int = 1, producer_id: int = 7
+) -> Appended | Refused:
+    made = batch(*[Sent()] * records, producer_id=producer_id, epoch=epoch, sequence=sequence)
+    return log.append(made, NOW_MS)
+
+
+def offset(answer: Appended | Refused) -> int:
+    assert isinstance(answer, Appended), answer
+    return answer.base_offset
+
+
+def error(answer: Appended | Refused) -> Error:
+    assert isinstance(answer, Refused), answer
+    return answer.error
+
+
+def test_the_last_five_batches_are_known_again(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for number in range(7):
+        assert offset(send(log, number * 2, records=2)) == number * 2
+    for number in range(2, 7):
+        again = send(log, number * 2, records=2)
+        assert isinstance(again, Appended)
+        assert (again.base_offset, again.last_offset, again.duplicate) == (number * 2, number * 2 + 1, True)
+    assert error(send(log, 2, records=2)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 14
+
+
+def test_a_gap_and_a_past_epoch_are_refused(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    send(log, 0)
+    refused = send(log, 2)
+    assert refused == Refused(
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Producer 7 in {tmp_path.name}: Sequence 2 in epoch 0; expected was 1.",
+    )
+    assert error(send(log, 3, epoch=1)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert offset(send(log, 0, epoch=1)) == 1
+    assert error(send(log, 1, epoch=0)) is Error.INVALID_PRODUCER_EPOCH
+    assert offset(send(log, 1, epoch=1)) == 2
+
+
+def test_a_producer_that_is_not_known_begins_anywhere(tmp_path: Path) -> None:
+    assert offset(send(opened(tmp_path), 1234)) == 0
+
+
+def test_sequences_go_on_at_zero_after_the_largest(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    assert last_sequence((1 << 31) - 2, 3) == 1
+    assert offset(send(log, (1 << 31) - 2, records=4)) == 0
+    assert offset(send(log, 2)) == 4
+    assert offset(send(log, (1 << 31) - 2, records=4)) == 0
+
+
+def test_several_batches_of_a_turn_follow_each_other(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    made = [batch(producer_id=7, epoch=0, sequence=number) for number in (0, 1, 1, 3, 2)]
+    answers = log.append_many(made, NOW_MS)
+    assert [answer.base_offset if isinstance(answer, Appended) else answer.error for answer in answers] == [
+        0,
+        1,
+        1,
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        2,
+    ]
+    assert isinstance(answers[2], Appended)
+    assert answers[2].duplicate
+
+
+def test_several_batches_of_one_request_follow_each_other(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    first, second, gap = (batch(producer_id=7, epoch=0, sequence=number) for number in (0, 1, 3))
+    assert error(log.append(first + gap, NOW_MS)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert offset(log.append(first + second, NOW_MS)) == 0
+    assert offset(send(log, 2)) == 2
+
+
+def test_a_duplicate_under_the_brokers_time_has_the_time_it_had(tmp_path: Path) -> None:
+    log = opened(tmp_path, LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    send(log, 0)
+    again = log.append(batch(producer_id=7, epoch=0, sequence=0), NOW_MS + 500)
+    assert isinstance(again, Appended)
+    assert again.log_append_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize("how", ["killed", "closed", "snapshot lost", "snapshot damaged"])
+def test_duplicates_are_known_after_a_restart(tmp_path: Path, how: str) -> None:
+    log = opened(tmp_path)
+    for number in range(60):
+        send(log, number, records=2 if number % 2 else 1, producer_id=number % 3)
+        send(log, number, producer_id=100 + number)
+    assert len(log.segments) > 2
+    before = {key: known.batches for key, known in log.producers.producers.items()}
+    if how == "killed":
+        log = reopen(log)
+    else:
+        log.close()
+        for path in with_suffix(tmp_path, SNAPSHOT).values():
+            if how == "snapshot lost":
+                path.unlink()
+            elif how == "snapshot damaged":
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+        log = PartitionLog.open(tmp_path, SMALL, NOW_MS)
+    assert {key: known.batches for key, known in log.producers.producers.items()} == before
+
+
+def test_a_producer_is_forgotten_when_it_was_silent_for_too_long(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    send(log, 0)
+    log.retain(NOW_MS + SMALL.producer_id_expiration_ms - 1)
+    assert log.producers.producers
+    log.retain(NOW_MS + SMALL.producer_id_expiration_ms)
+    assert not log.producers.producers
+    assert offset(send(log, 55)) == 1
+    log.close()
+    assert not PartitionLog.open(tmp_path, SMALL, NOW_MS + SMALL.producer_id_expiration_ms).producers.producers
+
+
+def test_snapshots_stay_as_long_as_their_segment(tmp_path: Path) -> None:
+    for at in (10, 20, 30, 40):
+        ProducerState(at).write(tmp_path)
+    remove_snapshots(tmp_path, {20})
+    assert list(with_suffix(tmp_path, SNAPSHOT)) == [20, 40]
+    remove_snapshots(tmp_path / "..", set())
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\2" + bytes(8), b"\0\1" + bytes(8), bytes(10)])
+def test_a_file_that_is_no_snapshot_is_not_read(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / file_name(5, SNAPSHOT)
+    path.write_bytes(data)
+    assert ProducerState.read(path, 5) is None
+    assert ProducerState.latest(tmp_path, 3, 9).end_offset == 3
+    assert not path.exists()
+
+
+def test_a_snapshot_beyond_the_end_is_of_a_log_that_is_gone(tmp_path: Path) -> None:
+    for at in (5, 10):
+        state = ProducerState(at)
+        state.replay(1, 0, SequencedBatch(at, at, 0, NOW_MS))
+        state.write(tmp_path)
+    assert ProducerState.latest(tmp_path, 0, 7).producers[1].last.last_offset == 5
+    assert list(with_suffix(tmp_path, SNAPSHOT)) == [5]

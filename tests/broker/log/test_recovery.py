@@ -1,0 +1,224 @@
+"""What is found at the start, and what is cut off."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.log.checkpoint import FILE, Checkpoint
+from slackwater.broker.log.files import LOG, SNAPSHOT, with_suffix
+from slackwater.broker.log.partition_log import PartitionLog
+from slackwater.broker.log.recovery import Cut
+from slackwater.broker.log.turn import Appended
+from slackwater.wire.record_batch import RecordBatch
+
+from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, reopen
+
+ROOMY = replace(SMALL, segment_bytes=100_000)
+
+
+def active_file(path: Path) -> Path:
+    return list(with_suffix(path, LOG).values())[-1]
+
+
+def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(tmp_path: Path) -> None:
+    log = opened(tmp_path, ROOMY)
+    ends = []
+    for number in range(5):
+        appended(log, *[Sent(b"k%d" % number, b"v" * number)] * (number + 1))
+        ends.append((log.size, log.log_end_offset))
+    log.abandon()
+    data = active_file(tmp_path).read_bytes()
+    for length in range(len(data)):
+        active_file(tmp_path).write_bytes(data[:length])
+        size, offset = max([end for end in ends if end[0] <= length], default=(0, 0))
+        again = opened(tmp_path, ROOMY)
+        assert (again.size, again.log_end_offset, len(contents(again))) == (size, offset, offset)
+        cut = [(one.from_offset, one.position, one.size) for one in again.cuts]
+        assert cut == ([(offset, size, length - size)] if length > size else [])
+        assert active_file(tmp_path).stat().st_size == size
+        again.abandon()
+
+
+def test_a_flipped_bit_anywhere_cuts_from_its_batch_on(tmp_path: Path) -> None:
+    log = opened(tmp_path, ROOMY)
+    fill(log, 4)
+    log.abandon()
+    data = active_file(tmp_path).read_bytes()
+    for at in range(100, 300):
+        changed = bytearray(data)
+        changed[at] ^= 1 << at % 8
+        active_file(tmp_path).write_bytes(changed)
+        again = opened(tmp_path, ROOMY)
+        # The leader epoch is no part of what the checksum covers, and nothing depends on it.
+        if at % 100 in range(12, 16):
+            assert again.log_end_offset == 4
+        else:
+            assert again.log_end_offset == at // 100
+            assert again.cuts[0].from_offset == at // 100
+        again.abandon()
+
+
+def test_a_gap_is_believed_only_where_compaction_has_been(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 3)
+    late = RecordBatch(batch())
+    late.set_base_offset(9)
+    log.active.append([late.data])
+    log.abandon()
+    data = active_file(tmp_path).read_bytes()
+    for gaps_up_to, end in ((3, 3), (4, 10), (None, 10)):
+        active_file(tmp_path).write_bytes(data)
+        Checkpoint(gaps_up_to=gaps_up_to or 0).write(tmp_path)
+        if gaps_up_to is None:
+            (tmp_path / FILE).unlink()
+        again = opened(tmp_path)
+        assert again.log_end_offset == end
+        again.abandon()
+
+
+def test_a_batch_that_ends_before_it_begins_is_cut(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.active.append([batch(last_delta=-2)])
+    log.abandon()
+    assert opened(tmp_path).cuts[0].why == "the batch there ends at offset -2, which cannot be"
+
+
+def test_the_account_says_what_was_cut_and_why(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 3)
+    log.abandon()
+    path = active_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-10])
+    (cut,) = opened(tmp_path).cuts
+    assert str(cut) == (
+        f"Cut 90 bytes off {path} at byte 200: the log ends before offset 2; "
+        "the last batch takes 100 bytes, of which 90 were written."
+    )
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (bytes(61), "no record batch begins there (magic 0, length 0)"),
+        (b"\1" * 20, "the last 20 bytes are less than a header"),
+        (batch(), "the batch there has offset 0, and 3 was expected"),
+    ],
+)
+def test_bytes_that_are_no_next_batch_are_cut(tmp_path: Path, tail: bytes, why: str) -> None:
+    log = opened(tmp_path)
+    fill(log, 3)
+    log.abandon()
+    path = active_file(tmp_path)
+    path.write_bytes(path.read_bytes() + tail)
+    again = opened(tmp_path)
+    assert again.cuts == [Cut(path, 3, 300, len(tail), why)]
+    assert again.log_end_offset == 3
+
+
+def test_what_follows_a_cut_in_an_older_segment_goes_with_it(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 70)
+    log.abandon()
+    path = with_suffix(tmp_path, LOG)[20]
+    data = bytearray(path.read_bytes())
+    data[550] ^= 1
+    path.write_bytes(data)
+    again = opened(tmp_path)
+    assert [(cut.path.name[18:20], cut.from_offset, cut.size) for cut in again.cuts] == [
+        ("20", 25, 1500),
+        ("40", 25, 2000),
+        ("60", 25, 1000),
+    ]
+    assert [record.offset for record in contents(again)] == list(range(25))
+    assert list(with_suffix(tmp_path, SNAPSHOT)) == [20]
+    appended(again)
+    assert len(contents(reopen(again))) == 26
+
+
+def test_segments_that_overlap_end_at_the_first(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 30)
+    log.abandon()
+    path = with_suffix(tmp_path, LOG)[20]
+    path.rename(path.with_name(f"{10:020d}.log"))
+    again = opened(tmp_path)
+    assert [cut.why for cut in again.cuts] == [
+        "the next segment begins at offset 10 already",
+        "it follows what was cut",
+    ]
+    assert again.log_end_offset == 20
+
+
+def test_what_was_flushed_is_not_scanned_again(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 70)
+    log.close()
+    assert Checkpoint.read(tmp_path).recovery_point == 70
+    again = opened(tmp_path)
+    assert again.scanned_bytes == 1000
+    fill(again, 30)
+    again = reopen(again)
+    assert again.scanned_bytes == 2000 + 2000
+    assert again.log_end_offset == 100
+    assert reopen(again, clean=True).scanned_bytes == 2000
+
+
+def test_a_clean_start_still_scans_the_active_segment(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 50)
+    log.close()
+    path = active_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
+    again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
+    assert again.log_end_offset == 49
+    assert again.checkpoint.recovery_point == 49
+
+
+def test_offsets_that_were_deleted_are_not_given_again(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(batch(producer_id=3, epoch=0, sequence=0), NOW_MS)
+    fill(log, 4)
+    log.delete_records(5)
+    log.abandon()
+    active_file(tmp_path).write_bytes(active_file(tmp_path).read_bytes()[:-1])
+    log = opened(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    assert log.cuts[0].from_offset == 4
+    assert set(log.producers.producers) == {3}
+    assert log.append(batch(), NOW_MS) == Appended(5, 5, -1, 5)
+    log = reopen(log)
+    assert [record.offset for record in contents(log)] == [5]
+    assert log.retain(NOW_MS) == [0]
+
+
+def test_after_a_cut_nothing_that_is_written_later_counts_as_flushed(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 70)
+    log.close()
+    path = active_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:450])
+    log = opened(tmp_path)
+    assert log.log_end_offset == 64
+    assert Checkpoint.read(tmp_path).recovery_point == 64
+    fill(log, 36)
+    assert reopen(log).scanned_bytes == 2000 + 2000
+
+
+def test_an_index_without_a_segment_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f"{7:020d}.index").touch()
+    (tmp_path / f"{7:020d}.timeindex").touch()
+    assert opened(tmp_path).log_end_offset == 0
+    assert [path.name for path in tmp_path.glob("*index")] == []
+
+
+def test_appends_go_on_after_a_cut(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 19)
+    log.abandon()
+    path = active_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
+    again = opened(tmp_path)
+    assert again.append(batch(), NOW_MS) == Appended(18, 18, -1, 0)
+    fill(again, 40)
+    assert [record.offset for record in contents(reopen(again))] == list(range(59))

@@ -1,0 +1,170 @@
+"""One segment and its indexes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.log.files import OFFSET_INDEX, TIME_INDEX
+from slackwater.broker.log.recovery import scan
+from slackwater.broker.log.segment import Segment
+from slackwater.wire.record_batch import RecordBatch
+
+from .batches import NOW_MS, SMALL, sized
+
+CONFIG = LogConfig(index_interval_bytes=250)
+
+
+def put(segment: Segment, offset: int, size: int, timestamp: int = NOW_MS) -> None:
+    made = RecordBatch(sized(size, timestamp=timestamp))
+    made.set_base_offset(offset)
+    segment.append([made.data])
+    segment.note(made.size, offset, timestamp)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Segment:
+    made = Segment(tmp_path, 1000, CONFIG, NOW_MS, create=True)
+    for number in range(20):
+        put(made, 1000 + number * 2, 100, NOW_MS + number * 10)
+    return made
+
+
+def test_an_entry_is_due_after_more_than_the_interval(segment: Segment) -> None:
+    assert list(segment.offset_index.keys) == [6, 12, 18, 24, 30, 36]
+    assert list(segment.offset_index.values) == [300, 600, 900, 1200, 1500, 1800]
+    assert list(segment.time_index.keys) == [NOW_MS + at for at in (30, 60, 90, 120, 150, 180)]
+
+
+def test_every_offset_is_found_in_the_batch_that_holds_it_or_the_next(segment: Segment) -> None:
+    for offset in range(1000, 1039):
+        assert segment.find(offset) == (offset - 999) // 2 * 100
+    assert segment.find(1039) is None
+
+
+def test_reads_give_whole_batches(segment: Segment) -> None:
+    for max_bytes in range(0, 2200, 37):
+        for position in range(0, 2000, 100):
+            data = segment.read(position, max_bytes, min_one=False)
+            assert len(data) == min(max_bytes // 100 * 100, 2000 - position)
+            assert len(segment.read(position, max_bytes, min_one=True)) == max(len(data), 100)
+
+
+def test_where_a_read_ended_the_next_begins_without_a_search(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment.read(0, 250, min_one=True)
+    segment.read(1500, 10_000, min_one=True)
+    put(segment, 1040, 100)
+    monkeypatch.setattr(Segment, "walk", None)
+    assert segment.find(1003) == 200
+    assert segment.find(1039) == 2000
+    for number in range(100):
+        segment._remember(number, number)
+    assert len(segment._reads) == 64
+
+
+def test_a_closed_segment_is_read_through_its_files(segment: Segment) -> None:
+    segment.finish()
+    segment.close()
+    again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
+    again.trust(1039)
+    assert (again.max_timestamp, again.offset_of_max_timestamp) == (NOW_MS + 190, 1038)
+    assert (again.first_timestamp, again.next_offset) == (NOW_MS, 1039)
+    assert again.offset_index.values == segment.offset_index.values
+    assert again.time_index.keys == segment.time_index.keys
+    assert again.find_timestamp(NOW_MS + 55, 0) == (NOW_MS + 60, 1012)
+    again.close()
+    again.close()
+
+
+@pytest.mark.parametrize("kind", [OFFSET_INDEX, TIME_INDEX])
+@pytest.mark.parametrize("data", [None, b"odd", bytes(24 * 20)], ids=["missing", "odd", "zeros"])
+def test_a_missing_or_damaged_index_is_built_anew(segment: Segment, kind: str, data: bytes | None) -> None:
+    segment.finish()
+    expected = {one: segment.path(one).read_bytes() for one in (OFFSET_INDEX, TIME_INDEX)}
+    segment.path(kind).unlink()
+    if data is not None:
+        segment.path(kind).write_bytes(data)
+    again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
+    again.trust(1039)
+    assert again.time_index.last == (NOW_MS + 190, 38)
+    assert again.find(1025) == 1300
+    assert {one: again.path(one).read_bytes() for one in (OFFSET_INDEX, TIME_INDEX)} == expected
+
+
+def test_an_index_is_built_as_far_as_headers_follow_each_other(segment: Segment) -> None:
+    os.pwrite(segment.fd, b"\xff" * 61, 1000)
+    again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
+    again.trust(1039)
+    assert again.size == 1000
+    assert again.find(1019) is None
+    assert again.next_offset == 1039
+
+
+def test_a_scan_builds_the_same_indexes_as_the_appends(segment: Segment) -> None:
+    again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
+    assert scan(again, 2000) is None
+    assert (again.size, again.next_offset, again.max_timestamp) == (2000, 1039, NOW_MS + 190)
+    assert (again.offset_index.keys, again.time_index.keys) == (segment.offset_index.keys, segment.time_index.keys)
+    put(again, 1050, 100)
+    put(segment, 1050, 100)
+    assert again.offset_index.values == segment.offset_index.values
+
+
+def test_entries_are_written_behind_and_a_full_disk_leaves_them_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = Segment(tmp_path, 0, LogConfig(index_interval_bytes=0), NOW_MS, create=True)
+    for number in range(80):
+        put(segment, number, 100, NOW_MS + number)
+    assert segment.path(OFFSET_INDEX).stat().st_size == 64 * 8
+    with monkeypatch.context() as full:
+        full.setattr("slackwater.broker.log.index.write_at", _no_room)
+        for number in range(80, 200):
+            put(segment, number, 100, NOW_MS + number)
+    assert segment.path(OFFSET_INDEX).stat().st_size == 64 * 8
+    segment.finish()
+    assert segment.path(OFFSET_INDEX).stat().st_size == 199 * 8
+
+
+def _no_room(fd: int, buffers: object, position: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_segment_is_rolled_by_size_time_and_full_indexes(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1000, segment_ms=5000, index_interval_bytes=0, segment_index_bytes=48)
+    segment = Segment(tmp_path, 0, config, NOW_MS, create=True)
+    assert not segment.should_roll(config, 2000, 0, NOW_MS, NOW_MS + 10_000)
+    put(segment, 0, 400)
+    assert not segment.should_roll(config, 600, 1, NOW_MS + 5000, NOW_MS)
+    assert segment.should_roll(config, 601, 1, NOW_MS, NOW_MS)
+    assert segment.should_roll(config, 100, 1, NOW_MS + 5001, NOW_MS)
+    assert segment.should_roll(config, 100, 1 << 31, NOW_MS, NOW_MS)
+    assert not segment.should_roll(config, 100, 1, NOW_MS, NOW_MS + 99_999)
+    for number in range(1, 4):
+        assert not segment.should_roll(config, 100, number, NOW_MS, NOW_MS)
+        put(segment, number, 100, NOW_MS + number)
+    assert segment.should_roll(config, 100, 5, NOW_MS, NOW_MS)
+
+
+def test_records_without_a_timestamp_roll_by_the_brokers_clock(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, 0, SMALL, NOW_MS, create=True)
+    put(segment, 0, 100, -1)
+    assert not segment.should_roll(SMALL, 100, 1, -1, NOW_MS + SMALL.segment_ms)
+    assert segment.should_roll(SMALL, 100, 1, -1, NOW_MS + SMALL.segment_ms + 1)
+
+
+def test_a_full_offset_index_rolls_though_time_stands_still(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=48)
+    segment = Segment(tmp_path, 0, config, NOW_MS, create=True)
+    for number in range(7):
+        assert not segment.should_roll(config, 100, number, NOW_MS, NOW_MS)
+        put(segment, number, 100)
+    assert segment.should_roll(config, 100, 7, NOW_MS, NOW_MS)
+
+
+def test_a_walk_over_damaged_headers_ends(tmp_path: Path) -> None:
+    segment = Segment(tmp_path, 0, SMALL, NOW_MS, create=True)
+    segment.append([bytes(300)])
+    segment.size = 300
+    assert len(list(segment.walk(0))) == 5

@@ -1,0 +1,134 @@
+"""Topics that survive a restart, and groups that live in one of them."""
+
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.clock import ManualClock
+from slackwater.broker.config import Settings
+from slackwater.broker.groups import Groups
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.offsets_log import OffsetsLog
+from slackwater.broker.topics import FILE, OFFSETS_TOPIC, Topics
+from slackwater.group.coordinator import CoordinatorConfig
+from slackwater.group.errors import BrokerError, Error
+from slackwater.group.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetFetchResponse, OffsetToCommit
+
+CLOCK = ManualClock()
+
+
+def _open(directory: Path, settings: dict[str, str] | None = None) -> Topics:
+    ids = iter(range(1, 1_000))
+    used = len(list(directory.glob("*-0")))
+    topics = Topics(
+        directory,
+        Settings(settings),
+        now_ms=CLOCK.now_ms,
+        new_id=lambda: (next(ids) + used).to_bytes(16, "big"),
+    )
+    topics.load()
+    return topics
+
+
+def test_topics_come_back_with_their_ids_partitions_and_settings(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    made = topics.create("orders", 3, {"retention.ms": "1000"})
+    topics.grow(made, 4)
+    topics.close()
+
+    again = _open(tmp_path)
+    (topic,) = again
+    assert (topic.name, topic.topic_id, len(topic.partitions)) == ("orders", made.topic_id, 4)
+    assert topic.overrides == {"retention.ms": 1_000}
+    assert again.by_id(made.topic_id) is topic
+    assert again.partition("orders", 3) is topic.partitions[3]
+    assert again.partition("orders", 4) is None
+    assert again.partition("none", 0) is None
+    again.close()
+
+
+def test_a_topic_takes_the_brokers_settings_unless_it_has_its_own(tmp_path: Path) -> None:
+    topics = _open(tmp_path, {"log.segment.bytes": "5000", "log.retention.ms": "7"})
+    topic = topics.create("t", 1, {"retention.ms": "9"})
+    config = topics.config(topic)
+    assert isinstance(config, LogConfig)
+    assert (config.segment_bytes, config.retention_ms) == (5_000, 9)
+
+    topics.alter(topic, {"segment.bytes": 6_000})
+    config = topic.partitions[0].log.config
+    assert (config.segment_bytes, config.retention_ms) == (6_000, 7)
+    topics.close()
+
+
+def test_a_deleted_topic_is_gone_with_its_files_and_whoever_waits_hears_of_it(tmp_path: Path) -> None:
+    topics, woken = _open(tmp_path), list[int]()
+    topic = topics.create("t", 2)
+    topic.partitions[0].waiting[lambda: woken.append(0)] = None
+    topics.delete(topic)
+    assert woken == [0]
+    assert (len(topics), topics.get("t")) == (0, None)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_what_a_crash_left_half_made_is_removed(tmp_path: Path) -> None:
+    _open(tmp_path).create("t", 1)
+    (tmp_path / "half-0").mkdir()
+    again = _open(tmp_path)
+    assert not (tmp_path / "half-0").exists()
+    assert [topic.name for topic in again] == ["t"]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "settings", "error"),
+    [
+        ("", 1, {}, Error.INVALID_TOPIC_EXCEPTION),
+        ("..", 1, {}, Error.INVALID_TOPIC_EXCEPTION),
+        ("a b", 1, {}, Error.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, 1, {}, Error.INVALID_TOPIC_EXCEPTION),
+        ("t", 1, {}, Error.TOPIC_ALREADY_EXISTS),
+        ("u", 0, {}, Error.INVALID_PARTITIONS),
+        ("u", 1, {"retention": "1"}, Error.INVALID_CONFIG),
+    ],
+)
+def test_an_impossible_topic_is_refused_and_nothing_is_made(
+    tmp_path: Path, name: str, partitions: int, settings: dict[str, str], error: Error
+) -> None:
+    topics = _open(tmp_path)
+    topics.create("t", 1)
+    with pytest.raises(BrokerError) as refused:
+        topics.create(name, partitions, settings)
+    assert refused.value.error is error
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["t-0", FILE]
+    topics.close()
+
+
+def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_path: Path) -> None:
+    def groups(topics: Topics) -> Groups:
+        topic = topics.get(OFFSETS_TOPIC) or topics.create(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
+        shell = Groups(
+            CoordinatorConfig(offsets_topic_num_partitions=3),
+            OffsetsLog(topic, CLOCK.now_ms),
+            now_ms=CLOCK.now_ms,
+            wake_at=lambda _due_ms: None,
+            tell=lambda _events: None,
+            turn_begins=lambda: None,
+        )
+        shell.load()
+        return shell
+
+    topics = _open(tmp_path)
+    before = groups(topics)
+    for group_id in ("a", "b", "c", "d"):
+        commit = OffsetCommit(group_id, "", None, -1, (OffsetToCommit("t", 0, 7),))
+        before.ask(commit, lambda _answer: None)
+    before.end_turn()
+    topics.close()
+
+    topics, answers = _open(tmp_path), list[OffsetFetchResponse]()
+    after = groups(topics)
+    after.ask(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in "abcd")), answers.append)
+    assert [[offset.offset for offset in group.offsets] for group in answers[0].groups] == [[7]] * 4
+    assert topics.get(OFFSETS_TOPIC) is not None
+    assert topics.get(OFFSETS_TOPIC).is_internal  # type: ignore[union-attr]
+    topics.close()

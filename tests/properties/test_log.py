@@ -1,0 +1,272 @@
+"""A partition log against a model that keeps a list of batches.
+
+Whatever appends, rolls, deletions, retention, compaction and restarts do, kills and torn tails among them
+- offsets go on without a gap, and a read gives exactly the batches that are in the list, byte for byte;
+- compaction takes away only what a later record of the same key replaces, and moves nothing;
+- a batch that an idempotent producer sends again is known again, and only then;
+- a record is found by time where a walk over all of them finds it;
+- what is cut from a torn tail is what was torn, and nothing before it.
+"""
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from slackwater.broker.log import cleaner
+from slackwater.broker.log.config import LogConfig
+from slackwater.broker.log.files import LOG
+from slackwater.broker.log.partition_log import MAX_TIMESTAMP, PartitionLog, TimestampOffset
+from slackwater.broker.log.turn import Appended
+from slackwater.broker.log.validation import Refused
+from slackwater.group.errors import Error
+from slackwater.wire.compression import Codec
+from tests.broker.log.batches import NOW_MS, Read, Sent, batch, contents, read_records
+
+RETENTION_MS = 10_000
+CONFIG = LogConfig(
+    segment_bytes=900,
+    segment_ms=5_000,
+    index_interval_bytes=150,
+    retention_ms=RETENTION_MS,
+    retention_bytes=2_500,
+    file_delete_delay_ms=0,
+    min_cleanable_dirty_ratio=0.0,
+    delete_retention_ms=2_000,
+)
+KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
+SENT = st.builds(
+    lambda key, value, at: (key, value, at),
+    KEYS,
+    st.one_of(st.none(), st.binary(max_size=30)),
+    st.integers(-500, 500),
+)
+CODECS = st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4])
+
+
+@dataclass
+class Stored:
+    """One batch of the list."""
+
+    base_offset: int
+    last_offset: int
+    size: int
+    records: list[Read]
+    producer: tuple[int, int] | None
+
+
+class LogMachine(RuleBasedStateMachine):
+    """Everything that can happen to a log."""
+
+    @initialize(policy=st.sampled_from(["delete", "compact", "compact,delete"]))
+    def begin(self, policy: str) -> None:
+        # What a power cut does, `tear_the_tail` does; waiting for the disk would make a minute of this ten.
+        self.fsync = mock.patch("os.fsync")
+        self.fsync.start()
+        self.folder = tempfile.TemporaryDirectory()
+        self.config = replace(CONFIG, cleanup_policy=frozenset(policy.split(",")))
+        self.now_ms = NOW_MS
+        self.batches: list[Stored] = []
+        self.log_start = 0
+        self.end = 0
+        self.log = self.open()
+
+    def teardown(self) -> None:
+        if hasattr(self, "log"):
+            self.log.abandon()
+            self.folder.cleanup()
+            self.fsync.stop()
+
+    def open(self) -> PartitionLog:
+        return PartitionLog.open(Path(self.folder.name) / "t-0", self.config, self.now_ms)
+
+    @rule(requests=st.lists(st.tuples(st.lists(SENT, min_size=1, max_size=4), CODECS), min_size=1, max_size=6))
+    def append(self, requests: list[tuple[list[tuple[bytes, bytes | None, int]], Codec]]) -> None:
+        buffers, sent = [], []
+        for records, codec in requests:
+            sent.append([Sent(key, value, self.now_ms + at) for key, value, at in records])
+            buffers.append(batch(*sent[-1], codec=codec))
+        for answer, records_sent, buffer in zip(self.log.append_many(buffers, self.now_ms), sent, buffers, strict=True):
+            self.store(answer, records_sent, len(buffer), None)
+
+    @rule(producer_id=st.integers(0, 1), number=st.integers(1, 3), sent=SENT)
+    def append_in_sequence(self, producer_id: int, number: int, sent: tuple[bytes, bytes | None, int]) -> None:
+        key, value, at = sent
+        records = [Sent(key, value, self.now_ms + at)] * number
+        sequence = self.next_sequence(producer_id)
+        buffer = batch(*records, producer_id=producer_id, epoch=0, sequence=sequence)
+        self.store(self.log.append(buffer, self.now_ms), records, len(buffer), (producer_id, sequence))
+
+    def store(self, answer: Appended | Refused, sent: list[Sent], size: int, producer: tuple[int, int] | None) -> None:
+        last = self.end + len(sent) - 1
+        assert answer == Appended(self.end, last, -1, self.log_start)
+        records = [Read(self.end + at, one.key, one.value, one.timestamp) for at, one in enumerate(sent)]
+        self.batches.append(Stored(self.end, last, size, records, producer))
+        self.end = last + 1
+
+    def of_producer(self, producer_id: int) -> list[Stored]:
+        return [one for one in self.batches if one.producer is not None and one.producer[0] == producer_id]
+
+    def next_sequence(self, producer_id: int) -> int:
+        before = self.of_producer(producer_id)
+        if not before:
+            return 0
+        assert before[-1].producer is not None
+        return before[-1].producer[1] + before[-1].last_offset - before[-1].base_offset + 1
+
+    @rule(producer_id=st.integers(0, 1), back=st.integers(1, 8))
+    def append_again(self, producer_id: int, back: int) -> None:
+        before = self.of_producer(producer_id)
+        if len(before) < back:
+            return
+        one = before[-back]
+        assert one.producer is not None
+        sent = [Sent()] * (one.last_offset - one.base_offset + 1)
+        buffer = batch(*sent, producer_id=producer_id, epoch=0, sequence=one.producer[1])
+        answer = self.log.append(buffer, self.now_ms)
+        if back <= 5:
+            assert isinstance(answer, Appended)
+            assert (answer.base_offset, answer.last_offset, answer.duplicate) == (
+                one.base_offset,
+                one.last_offset,
+                True,
+            )
+        else:
+            assert isinstance(answer, Refused)
+            assert answer.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @rule(producer_id=st.integers(0, 1))
+    def append_behind_a_gap(self, producer_id: int) -> None:
+        if self.of_producer(producer_id):
+            sequence = self.next_sequence(producer_id) + 1
+            answer = self.log.append(batch(producer_id=producer_id, epoch=0, sequence=sequence), self.now_ms)
+            assert isinstance(answer, Refused)
+            assert answer.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @rule(ms=st.integers(1, 4_000))
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(self.now_ms)
+
+    @precondition(lambda self: self.config.deletes)
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        up_to = data.draw(st.integers(0, self.end), label="up to")
+        self.log_start = max(self.log_start, up_to)
+        assert self.log.delete_records(up_to) == self.log_start
+
+    @rule()
+    def retain(self) -> None:
+        bases = [segment.base_offset for segment in self.log.segments]
+        sizes = {segment.base_offset: segment.size for segment in self.log.segments}
+        newest = {segment.base_offset: segment.max_timestamp for segment in self.log.segments}
+        deleted = self.log.retain(self.now_ms)
+        assert deleted == bases[: len(deleted)]
+        left = sum(sizes.values())
+        for base_offset in deleted:
+            left -= sizes[base_offset]
+            after = bases[bases.index(base_offset) + 1] if base_offset != bases[-1] else self.end
+            old = self.config.deletes and self.now_ms - newest[base_offset] > RETENTION_MS
+            much = self.config.deletes and left >= CONFIG.retention_bytes
+            assert old or much or after <= self.log_start
+            self.log_start = max(self.log_start, after)
+        first = self.log.segments[0]
+        assert not (self.config.deletes and first.size and self.now_ms - first.max_timestamp > RETENTION_MS)
+
+    @precondition(lambda self: self.config.compacts)
+    @rule()
+    def compact(self) -> None:
+        before = contents(self.log)
+        active = self.log.active.base_offset
+        if not cleaner.compact(self.log, self.now_ms):
+            return
+        after = contents(self.log)
+        assert set(after) <= set(before)
+        assert [one for one in after if one.offset >= active] == [one for one in before if one.offset >= active]
+        assert _values(after) == _values(before)
+        kept = [one.key for one in after if one.offset < active]
+        assert len(kept) == len(set(kept))
+        left = {one.offset for one in after}
+        for stored in self.batches:
+            stored.records = [one for one in stored.records if one.offset in left or one.offset < self.log_start]
+
+    @rule(how=st.sampled_from(["close", "close without flush", "kill"]))
+    def restart(self, how: str) -> None:
+        if how == "kill":
+            self.log.abandon()
+        else:
+            self.log.close(sync=how == "close")
+        self.log = self.open()
+        assert self.log.cuts == []
+
+    @precondition(lambda self: self.log.active.size > 0)
+    @rule(data=st.data())
+    def tear_the_tail(self, data: st.DataObject) -> None:
+        size = self.log.active.size
+        torn = data.draw(st.integers(1, min(size, 400)), label="torn bytes")
+        path = self.log.active.path(LOG)
+        self.log.abandon()
+        path.write_bytes(path.read_bytes()[:-torn])
+        whole = size
+        while whole > size - torn:
+            lost = self.batches.pop()
+            whole -= lost.size
+            self.end = lost.base_offset
+        self.log = self.open()
+        expected = [] if whole == size - torn else [(self.end, whole, size - torn - whole)]
+        # Offsets that were deleted are not given again.
+        self.end = max(self.end, self.log_start)
+        assert [(cut.from_offset, cut.position, cut.size) for cut in self.log.cuts] == expected
+
+    @invariant()
+    def ends_are_right(self) -> None:
+        if hasattr(self, "log"):
+            assert (self.log.log_start_offset, self.log.log_end_offset) == (self.log_start, self.end)
+
+    @rule(max_bytes=st.integers(1, 2_000))
+    def read_everything(self, max_bytes: int) -> None:
+        assert contents(self.log, max_bytes) == self.records()
+
+    @rule(data=st.data(), max_bytes=st.integers(0, 1_000))
+    def read_from(self, data: st.DataObject, max_bytes: int) -> None:
+        offset = data.draw(st.integers(self.log_start, self.end), label="offset")
+        read = self.log.read(offset, max_bytes)
+        assert not isinstance(read, Refused)
+        found = [one for one in read_records(read) if one.offset >= offset]
+        expected = [one for one in self.records() if one.offset >= offset]
+        assert found == expected[: len(found)]
+        assert len(self.log.read(offset, max_bytes, min_one=False)) <= max_bytes
+
+    @rule(at=st.integers(-30_000, 1_000))
+    def find_by_time(self, at: int) -> None:
+        timestamp = self.now_ms + at
+        expected = next((one for one in self.records() if one.timestamp >= timestamp), None)
+        found = self.log.offset_for_timestamp(timestamp)
+        assert found == (None if expected is None else TimestampOffset(expected.timestamp, expected.offset))
+
+    @precondition(lambda self: not self.config.compacts)
+    @rule()
+    def find_the_newest(self) -> None:
+        newest = max((one.timestamp for one in self.records()), default=-1)
+        found = self.log.offset_for_timestamp(MAX_TIMESTAMP)
+        assert (-1 if found is None else found.timestamp) == newest
+
+    def records(self) -> list[Read]:
+        return [one for stored in self.batches for one in stored.records if one.offset >= self.log_start]
+
+
+def _values(records: list[Read]) -> dict[bytes | None, bytes]:
+    """The last value of every key that has one."""
+    last = {one.key: one.value for one in records}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+test_a_log_does_what_a_list_does = LogMachine.TestCase
