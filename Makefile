@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA := 4.3.1
 JARS := .jars/kafka-$(KAFKA)
 WORKERS ?= 2
-RUNS ?= 20000
+RUNS ?= 5000
 SEED ?= 1000000
 
 .DEFAULT_GOAL := help

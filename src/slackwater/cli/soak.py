@@ -33,7 +33,7 @@ def soak(
     if replay is not None:
         _replay(replay)
         return
-    started = shown = time.monotonic()
+    started = shown = time.monotonic()  # `shown` moves on with every line of progress
 
     def progress(account: Campaign) -> None:
         nonlocal shown
@@ -47,6 +47,8 @@ def soak(
     except KeyboardInterrupt:
         interrupted = True  # what was run so far is told all the same
     seconds = time.monotonic() - started
+    if shown > started:
+        typer.echo("\r\033[K", err=True, nl=False)  # the account takes the place of the progress
     if as_json:
         typer.echo(json.dumps(_account(account, seconds)))
     else:
