@@ -13,8 +13,9 @@
     └── Wakeup                      a listener was interrupted; what it was told is told again at the next poll
 
 Rules kept here
-- The words are those of the Java client, so that a search for them finds what people know about them.
-- `java_name` and `java_message` say of an error code what the Java client's log would say (catalogue, section 14).
+- Messages say what was wrong and what to do.
+- `java_name` and `java_message` say of an error code what the Java client's log would say (catalogue, section 14): the
+  log lines are rendered from join reasons, and runbooks look for them.
 """
 
 from typing import Final
@@ -22,25 +23,25 @@ from typing import Final
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 
 COMMIT_FAILED: Final = (
-    "Offset commit cannot be completed since the consumer is not part of an active group for auto partition "
-    "assignment; it is likely that the consumer was kicked out of the group."
+    "the offsets were not committed: this member is no longer in its group, and its partitions may be others' by now. "
+    "Poll to join again; what was processed since the last commit may be processed twice. If this happens often, the "
+    "time between two polls is longer than max.poll.interval.ms, or heartbeats stay away for session.timeout.ms."
 )
 COMMIT_MID_REBALANCE: Final = (
-    "Offset commit cannot be completed since the consumer is undergoing a rebalance for auto partition assignment. "
-    "You can try completing the rebalance by calling poll() and then retry the operation."
+    "the offsets were not committed: this member is in the middle of a rebalance. Poll until it is over, then commit "
+    "what is still owned."
 )
 COMMIT_GROUP_REBALANCING: Final = (
-    "Offset commit cannot be completed since the consumer group is executing a rebalance at the moment. "
-    "You can try completing the rebalance by calling poll() and then retry commit again"
+    "the offsets were not committed: the group has begun a rebalance. Poll to take part in it, then commit what is "
+    "still owned."
 )
 COMMIT_STALE: Final = (
-    "Offset commit cannot be completed since the consumer member's generation is already stale, meaning it has "
-    "already participated another rebalance and got a new generation. You can try completing the rebalance by "
-    "calling poll() and then retry commit again"
+    "the offsets were not committed: they were sent in an older generation than the one this member is joining. Poll "
+    "until the rebalance is over, then commit what is still owned."
 )
 COMMIT_LOST: Final = (
-    "{} was lost before the commit could be sent, even if it has come back since; whoever had it meanwhile went on "
-    "from the last committed offset, and so nothing of this commit was stored"
+    "the offsets were not committed: {} was lost before the commit could be sent, even if it has come back since; "
+    "whoever had it meanwhile went on from the last committed offset."
 )
 
 
