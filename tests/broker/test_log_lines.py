@@ -3,7 +3,7 @@
 from slackwater.broker.log_lines import LogLines
 from slackwater.group.errors import Error
 
-from ..conformance.room import Room
+from ..conformance.room import Room, offering
 
 PREFIX = "[GroupCoordinator id=1 topic=__consumer_offsets partition=0] "
 
@@ -107,3 +107,17 @@ def test_a_reload_reads_as_in_kafka() -> None:
     story.room.restart()
 
     assert story.lines() == "Loaded classic group orders with 2 members."
+
+
+def test_a_leaders_rejoin_reads_as_in_kafka_whether_its_metadata_changed_or_not() -> None:
+    for protocols in (offering("range"), offering("range", topics=("t", "u"))):
+        story = Story()
+        (a,) = story.room.settled("a")
+        story.lines()
+        a.protocols = protocols
+        a.join()
+
+        assert story.lines().splitlines()[0] == (
+            "Preparing to rebalance group orders in state PreparingRebalance with old generation 1 (reason: Leader "
+            f"{a.id} re-joining group during Stable; client reason: not provided)."
+        )

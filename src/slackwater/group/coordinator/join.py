@@ -297,7 +297,7 @@ def _rejoin(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
     state = group.state
     _take_over(turn, group, member, request, caller)
     turn.tell(group, Kind.MEMBER_REJOINED, _joined(request, changed=changed), who=member, trigger=why)
-    what = "Updating metadata for member {}" if changed or not leader else "Leader {} re-joining group"
+    what = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
     reason = f"{what.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
     rebalance.trigger(turn, group, happened, Cause(why, reason, member))
 
