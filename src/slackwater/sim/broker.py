@@ -152,12 +152,7 @@ class SimBroker:
         """Read the log."""
         self.epoch += 1
         self._carry_out(self.coordinator.load(SHARD, self.epoch, self.agenda.now_ms))
-        for record in self.log:
-            self.coordinator.replay(SHARD, record)
-        effects = self.coordinator.loaded(SHARD, self.agenda.now_ms)
-        for checker in self.checkers:
-            checker.reloaded()
-        self._carry_out(effects)
+        self._replay()
 
     def fail_over(self, loading_ms: int) -> None:
         """Give the shard up and take it back under a new epoch; what was being written is not."""
@@ -174,8 +169,10 @@ class SimBroker:
         self.agenda.after(loading_ms, lambda: self._finish_loading(life))
 
     def _finish_loading(self, life: int) -> None:
-        if life != self.lives:
-            return
+        if life == self.lives:
+            self._replay()
+
+    def _replay(self) -> None:
         for record in self.log:
             self.coordinator.replay(SHARD, record)
         effects = self.coordinator.loaded(SHARD, self.agenda.now_ms)

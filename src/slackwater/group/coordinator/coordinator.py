@@ -26,7 +26,7 @@ from slackwater.group.coordinator.group import (
 )
 from slackwater.group.coordinator.heartbeat import heartbeat
 from slackwater.group.coordinator.records import GroupMetadata, Record
-from slackwater.group.coordinator.states import COMPLETING, DEAD, INITIAL, STABLE, Input
+from slackwater.group.coordinator.states import DEAD, INITIAL, STABLE, Input
 from slackwater.group.coordinator.turn import Desk, Shard, Turn
 from slackwater.group.errors import Error
 from slackwater.group.events import Failed, GroupLife, Kind, Trigger, Waiting
@@ -35,7 +35,6 @@ from slackwater.group.messages import (
     DescribeGroups,
     Heartbeat,
     JoinGroup,
-    JoinGroupResponse,
     LeaveGroup,
     ListGroups,
     OffsetCommit,
@@ -43,7 +42,6 @@ from slackwater.group.messages import (
     OffsetFetch,
     Request,
     SyncGroup,
-    SyncGroupResponse,
 )
 
 _HANDLERS: Final[dict[type, Callable[[Turn, Any, object], None]]] = {
@@ -176,8 +174,7 @@ class Coordinator:
         group = self._desk.groups.get(group_id)
         if group is None or group.round is None or group.state in (STABLE, DEAD):
             return None
-        deadline = group.round.sync if group.state is COMPLETING else group.round.join
-        return Waiting(group.waiting_for(), deadline.deadline_ms)
+        return rebalance.waiting_of(group, group.round)
 
 
 def _fire(turn: Turn, owner: TimerOwner) -> None:
@@ -222,11 +219,6 @@ def _close_group(turn: Turn, group: Group) -> None:
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
-        caller = group.take_join(member)
-        if caller is not None:
-            turn.answer(caller, JoinGroupResponse(Error.NOT_COORDINATOR, member_id=member.member_id))
-        if member.parked_sync is not None:
-            caller, member.parked_sync = member.parked_sync, None
-            turn.answer(caller, SyncGroupResponse(Error.NOT_COORDINATOR))
+        rebalance.dismiss(turn, member, Error.NOT_COORDINATOR, member_id=member.member_id)
     before = group.move(DEAD, turn.now_ms)
     turn.tell(group, Kind.GROUP_UNLOADED, GroupLife(len(group.members)), before=before)

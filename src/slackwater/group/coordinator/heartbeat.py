@@ -9,7 +9,7 @@ Rules kept here
 from typing import Final
 
 from slackwater.group.coordinator.effects import Answer, Effect
-from slackwater.group.coordinator.join import tell_fenced
+from slackwater.group.coordinator.identity import tell_fenced
 from slackwater.group.coordinator.states import DEAD, OUTCOMES, Input
 from slackwater.group.coordinator.turn import Desk, Turn
 from slackwater.group.errors import Error

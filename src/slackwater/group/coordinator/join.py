@@ -16,6 +16,7 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.group import Cause, Group, Member, PendingMember
+from slackwater.group.coordinator.identity import identify, tell_fenced
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import (
     COMPLETING,
@@ -29,8 +30,8 @@ from slackwater.group.coordinator.states import (
 )
 from slackwater.group.coordinator.turn import Turn, write_error
 from slackwater.group.errors import Error
-from slackwater.group.events import Fenced, GroupLife, Joined, Kind, Refused, Replaced, SessionTimeout, Trigger
-from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, Protocol, SyncGroupResponse
+from slackwater.group.events import GroupLife, Joined, Kind, Refused, Replaced, SessionTimeout, Trigger
+from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, Protocol
 
 NOT_PROVIDED: Final = "not provided"
 
@@ -98,12 +99,7 @@ def _abandon(turn: Turn, group: Group, error: Error) -> None:
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
-        parked = group.take_join(member)
-        if parked is not None:
-            turn.answer(parked, JoinGroupResponse(error))
-        if member.parked_sync is not None:
-            parked, member.parked_sync = member.parked_sync, None
-            turn.answer(parked, SyncGroupResponse(error))
+        rebalance.dismiss(turn, member, error)
     before = group.move(DEAD, turn.now_ms)
     del turn.desk.groups[group.group_id]
     turn.tell(group, Kind.GROUP_DELETED, GroupLife(), before=before)
@@ -267,17 +263,9 @@ def _join_known(turn: Turn, group: Group, request: JoinGroup, caller: object) ->
             _tell_refused(turn, group, request, Error.UNKNOWN_SERVER_ERROR)
             return turn.answer(caller, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14
         return _admit(turn, group, request, member_id, caller)
-    if (error := group.identify(member_id, request.group_instance_id)) is not Error.NONE:
-        if error is Error.FENCED_INSTANCE_ID:
-            tell_fenced(turn, group, member_id, request.group_instance_id, "join-group")
+    if (error := identify(turn, group, member_id, request.group_instance_id, "join-group")) is not Error.NONE:
         return _refuse(turn, group, request, caller, error)
     _rejoin(turn, group, group.members[member_id], request, caller)
-
-
-def tell_fenced(turn: Turn, group: Group, member_id: str, instance_id: str | None, operation: str) -> None:
-    """Tell that somebody used an instance id that another member holds."""
-    holder = group.static_members.get(instance_id or "")
-    turn.tell(group, Kind.MEMBER_FENCED, Fenced(operation, holder), member_id=member_id, instance_id=instance_id)
 
 
 def _rejoin(turn: Turn, group: Group, member: Member, request: JoinGroup, caller: object) -> None:
@@ -363,14 +351,11 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
 
 def _fence(turn: Turn, group: Group, member: Member) -> None:
     """Whoever waits under the old id hears that it is fenced, at once (JG-48)."""
-    old = group.take_join(member)
-    if old is not None:
-        turn.answer(old, JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=member.member_id))
+    if member.parked_join is not None:
         tell_fenced(turn, group, member.member_id, member.group_instance_id, "join-group")
     if member.parked_sync is not None:
-        old, member.parked_sync = member.parked_sync, None
-        turn.answer(old, SyncGroupResponse(Error.FENCED_INSTANCE_ID))
         tell_fenced(turn, group, member.member_id, member.group_instance_id, "sync-group")
+    rebalance.dismiss(turn, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
 
 
 def _swapped(group: Group, member: Member, request: JoinGroup, old_leader: str) -> JoinGroupResponse:

@@ -2,7 +2,8 @@
 
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.group import Cause, Group, Member, PendingMember
-from slackwater.group.coordinator.join import NOT_PROVIDED, tell_fenced
+from slackwater.group.coordinator.identity import identify
+from slackwater.group.coordinator.join import NOT_PROVIDED
 from slackwater.group.coordinator.states import DEAD, EMPTY, Input
 from slackwater.group.coordinator.turn import Turn, write_error
 from slackwater.group.errors import Error
@@ -71,9 +72,7 @@ def _remove(turn: Turn, group: Group, leaver: Leaver) -> Member | PendingMember 
         member_id = group.static_members.get(leaver.group_instance_id or "", NO_MEMBER)
         if leaver.group_instance_id is None:
             return Error.UNKNOWN_MEMBER_ID
-    error = group.identify(member_id, leaver.group_instance_id)
-    if error is Error.FENCED_INSTANCE_ID:
-        tell_fenced(turn, group, member_id, leaver.group_instance_id, "leave-group")
+    error = identify(turn, group, member_id, leaver.group_instance_id, "leave-group")
     if error is not Error.NONE:
         return error
     member = group.members[member_id]

@@ -8,7 +8,7 @@ Rules kept here
 
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.group import Group
-from slackwater.group.coordinator.join import tell_fenced
+from slackwater.group.coordinator.identity import identify
 from slackwater.group.coordinator.records import CommittedOffset, Record, StoredOffset
 from slackwater.group.coordinator.states import DEAD, EMPTY, OUTCOMES, Act, Input
 from slackwater.group.coordinator.turn import Turn, write_error
@@ -105,9 +105,7 @@ def _refusal(turn: Turn, request: OffsetCommit) -> Error:
     )
     outcome = OUTCOMES[Input.COMMIT_SIMPLE if outside else Input.COMMIT][group.state]
     if not outside and group.state is not DEAD:
-        error = group.identify(request.member_id, request.group_instance_id)
-        if error is Error.FENCED_INSTANCE_ID:
-            tell_fenced(turn, group, request.member_id, request.group_instance_id, "offset-commit")
+        error = identify(turn, group, request.member_id, request.group_instance_id, "offset-commit")
         if error is not Error.NONE:
             return error
         if request.generation_id != group.generation_id:

@@ -24,7 +24,7 @@ from slackwater.group.events import (
     Trigger,
     Waiting,
 )
-from slackwater.group.messages import JoinGroupResponse, SyncGroupResponse
+from slackwater.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
 
 NOTICE_MS = 1_000  # a round that lasts longer tells whom it waits for
 
@@ -225,9 +225,7 @@ def _abort(turn: Turn, group: Group, error: Error) -> None:
     group.assignment_in_flight = False
     for member in group.members.values():
         member.assignment = b""
-        if member.parked_sync is not None:
-            caller, member.parked_sync = member.parked_sync, None
-            turn.answer(caller, SyncGroupResponse(error))
+        if dismiss_sync(turn, member, error):
             extend_session(turn, member)
 
 
@@ -259,17 +257,29 @@ def sync_over(turn: Turn, round: Round) -> None:
 def drop(turn: Turn, member: Member) -> None:
     """Remove a member, and tell whoever still waits in its name that nobody knows it (JG-24, LG-10)."""
     group = member.group
-    caller = group.take_join(member)
-    if caller is not None:
-        turn.answer(caller, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID))
-    if member.parked_sync is not None:
-        caller, member.parked_sync = member.parked_sync, None
-        turn.answer(caller, SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    dismiss(turn, member, Error.UNKNOWN_MEMBER_ID)
     was_leader = group.leader_id == member.member_id
     group.remove(member)
     if was_leader and group.leader_id is not None:
         detail = LeaderChanged(member.member_id, "is no longer a member")
         turn.tell(group, Kind.LEADER_CHANGED, detail, who=group.members[group.leader_id])
+
+
+def dismiss(turn: Turn, member: Member, error: Error, *, member_id: str = NO_MEMBER) -> None:
+    """Answer whoever waits in a member's name, join and sync, with an error; a join hears `member_id` with it."""
+    caller = member.group.take_join(member)
+    if caller is not None:
+        turn.answer(caller, JoinGroupResponse(error, member_id=member_id))
+    dismiss_sync(turn, member, error)
+
+
+def dismiss_sync(turn: Turn, member: Member, error: Error) -> bool:
+    """Answer a parked sync with an error; False when there was none."""
+    caller, member.parked_sync = member.parked_sync, None
+    if caller is None:
+        return False
+    turn.answer(caller, SyncGroupResponse(error))
+    return True
 
 
 def session_over(turn: Turn, member: Member) -> None:
@@ -294,11 +304,14 @@ def extend_session(turn: Turn, member: Member) -> None:
 def waiting(turn: Turn, round: Round) -> None:
     """Tell whom a long round waits for: once it lasts longer than a second, and when that changes."""
     group = round.group
-    waiting_for = group.waiting_for()
-    if waiting_for != round.told:
-        round.told = waiting_for
-        deadline = round.sync if group.state is COMPLETING else round.join
-        turn.tell(
-            group, Kind.REBALANCE_WAITING, Waiting(waiting_for, deadline.deadline_ms), trigger=round.cause.trigger
-        )
+    now_waiting = waiting_of(group, round)
+    if now_waiting.waiting_for != round.told:
+        round.told = now_waiting.waiting_for
+        turn.tell(group, Kind.REBALANCE_WAITING, now_waiting, trigger=round.cause.trigger)
     turn.desk.timers.arm(round.notice, turn.now_ms + NOTICE_MS)
+
+
+def waiting_of(group: Group, round: Round) -> Waiting:
+    """Whom a round waits for, and until when."""
+    deadline = round.sync if group.state is COMPLETING else round.join
+    return Waiting(group.waiting_for(), deadline.deadline_ms)

@@ -2,7 +2,7 @@
 
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.group import Group, Member
-from slackwater.group.coordinator.join import tell_fenced
+from slackwater.group.coordinator.identity import identify
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import DEAD, OUTCOMES, Act, Input
 from slackwater.group.coordinator.turn import Turn
@@ -52,9 +52,7 @@ def _refusal(turn: Turn, request: SyncGroup) -> Error:
         return Error.UNKNOWN_MEMBER_ID if error is Error.NONE else error
     if group.state is DEAD:
         return Error.COORDINATOR_NOT_AVAILABLE
-    error = group.identify(request.member_id, request.group_instance_id)
-    if error is Error.FENCED_INSTANCE_ID:
-        tell_fenced(turn, group, request.member_id, request.group_instance_id, "sync-group")
+    error = identify(turn, group, request.member_id, request.group_instance_id, "sync-group")
     if error is not Error.NONE:
         return error
     if request.generation_id != group.generation_id:
