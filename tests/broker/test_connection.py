@@ -11,6 +11,7 @@ from slackwater.broker.connection import Call, Connection
 from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from slackwater.wire.schema import Request
 
 DEADLINE_S = 10.0
@@ -26,6 +27,7 @@ class FakeDesk:
         self.calls: list[tuple[Call, Request]] = []
         self.errors: list[WireError] = []
         self.gone = 0
+        self.sent = 0
         self.changed = asyncio.Event()
 
     def opened(self, connection: Connection) -> bool:
@@ -41,6 +43,9 @@ class FakeDesk:
 
     def flush_later(self, connection: Connection) -> None:
         asyncio.get_running_loop().call_soon(connection.flush)
+
+    def answered(self, calls: list[Call]) -> None:
+        self.sent += len(calls)
 
     def malformed(self, connection: Connection, error: WireError) -> None:
         self.errors.append(error)
@@ -162,3 +167,41 @@ def test_a_client_that_is_turned_away_sees_a_closed_connection() -> None:
         await desk.until(lambda: desk.gone == 1)
 
     _with_server({"full": True}, story)
+
+
+def _list_groups(correlation_id: int) -> bytes:
+    return encode_request(ListGroupsRequest(), 4, correlation_id, "c")
+
+
+def test_a_request_begins_when_the_one_before_it_has_its_answer() -> None:
+    async def story(desk: FakeDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_list_groups(1) + _list_groups(2) + _request(3) + _request(4))
+        await desk.until(lambda: len(desk.calls) == 1)
+        desk.calls[0][0].answer(ListGroupsResponse())
+        await desk.until(lambda: len(desk.calls) == 2)
+        desk.calls[1][0].answer(ListGroupsResponse())
+        await desk.until(lambda: len(desk.calls) == 4)  # heartbeats may run beside each other
+        desk.calls[3][0].answer(HeartbeatResponse())
+        desk.calls[2][0].answer(HeartbeatResponse())
+        async with asyncio.timeout(DEADLINE_S):
+            for _ in range(2):
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                await reader.readexactly(size)
+        assert [await _answer(reader) for _ in range(2)] == [3, 4]
+        assert desk.sent == 4
+
+    _with_server({}, story)
+
+
+def test_garbage_behind_a_request_that_waits_is_met_when_its_turn_comes() -> None:
+    async def story(desk: FakeDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_list_groups(1) + _request(2) + struct.pack(">i", -5))
+        await desk.until(lambda: len(desk.calls) == 1)
+        assert not desk.errors
+        desk.calls[0][0].answer(ListGroupsResponse())
+        await desk.until(lambda: len(desk.errors) == 1)
+        async with asyncio.timeout(DEADLINE_S):
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            await reader.readexactly(size)
+
+    _with_server({}, story)

@@ -1,6 +1,6 @@
 """The coordinator's shell: writes at the end of a turn, one timer, a restart that changes nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from slackwater.broker.clock import ManualClock
 from slackwater.broker.groups import Groups, KeyValue
@@ -35,12 +35,12 @@ class Memory:
     def read(self, shard: int) -> Iterable[KeyValue]:
         return self.shards.get(shard, [])
 
-    def write(self, records: Mapping[int, list[KeyValue]]) -> Mapping[int, Error]:
+    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
         self.writes += 1
         if self.error is Error.NONE:
             for shard, pairs in records.items():
                 self.shards.setdefault(shard, []).extend(pairs)
-        return dict.fromkeys(records, self.error)
+        settled(dict.fromkeys(records, self.error))
 
 
 class House:

@@ -6,10 +6,11 @@ import pytest
 
 from slackwater.broker.clock import ManualClock
 from slackwater.broker.config import Settings
+from slackwater.broker.durability import Durability
 from slackwater.broker.groups import Groups
 from slackwater.broker.log.config import LogConfig
 from slackwater.broker.offsets_log import OffsetsLog
-from slackwater.broker.topics import FILE, OFFSETS_TOPIC, Topics
+from slackwater.broker.topics import FILE, OFFSETS_TOPIC, Topic, Topics
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetFetchResponse, OffsetToCommit
@@ -105,10 +106,13 @@ def test_an_impossible_topic_is_refused_and_nothing_is_made(
 
 def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_path: Path) -> None:
     def groups(topics: Topics) -> Groups:
-        topic = topics.get(OFFSETS_TOPIC) or topics.create(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
+        def create() -> Topic:
+            return topics.create(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
+
+        durability = Durability(always=False, in_thread=lambda _work, _done: None)
         shell = Groups(
             CoordinatorConfig(offsets_topic_num_partitions=3),
-            OffsetsLog(topic, CLOCK.now_ms),
+            OffsetsLog(topics, durability, create=create, now_ms=CLOCK.now_ms),
             now_ms=CLOCK.now_ms,
             wake_at=lambda _due_ms: None,
             tell=lambda _events: None,

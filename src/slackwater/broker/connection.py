@@ -1,33 +1,40 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
 Rules kept here
-- Answers leave in the order in which their requests came, as Kafka's clients expect; one that is ready waits for those
-  before it. What is ready at the end of a turn leaves in one write.
+- Requests of one connection are done one after another, as Kafka does them: the next begins when the one before it has
+  its answer, so a client that commits and then asks for its offset sees what it committed, and a parked JoinGroup or
+  Fetch holds up its own connection alone. A run of the same `PIPELINED` request is the exception: none of them can see
+  another's outcome, so all that came together are decided, and written, together.
+- What is ready at the end of a turn leaves in one write.
 - A malformed frame ends this connection and no other: earlier answers are still sent, then it is closed.
-- Everything is bounded: the size of a frame, the requests that wait for an answer (the socket is not read meanwhile),
-  and what a client that never reads can make us keep.
+- Everything is bounded: the size of a frame, the requests that wait (the socket is not read meanwhile), and what a
+  client that never reads can make us keep.
 """
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import Iterable
+from time import monotonic
+from typing import Final, Protocol, cast
 
-from slackwater.wire.envelope import RequestHeader, decode_request, response_pieces
+from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
+from slackwater.wire.envelope import RequestHeader, decode_request, encode_response, response_pieces
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import FrameReader
 from slackwater.wire.schema import Request, Response
+
+PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
 
 
 class Call:
     """One request and the answer it is owed."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "frame", "version")
+    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "frame", "since", "version")
 
-    def __init__(self, connection: "Connection", header: RequestHeader) -> None:
+    def __init__(self, connection: "Connection", header: RequestHeader, since: float) -> None:
         self.connection = connection
-        self.version = header.api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id
+        self.api_key, self.version, self.correlation_id, self.client_id = header
+        self.since = since  # when its last byte came, on the monotonic clock
         self.frame: bytes | None = None  # None: not answered yet
 
     @property
@@ -35,15 +42,25 @@ class Call:
         """Where the client is, as Kafka shows it."""
         return self.connection.host
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has its answer, or needs none any more."""
+        return self.frame is not None
+
     def answer(self, response: Response) -> None:
         """Answer; it leaves when everything before it has left."""
+        self.frame = encode_response(response, self.version, self.correlation_id)
+        self.connection.ready()
+
+    def answer_records(self, response: Response) -> None:
+        """Answer with what carries records, which are copied once."""
         self.frame = b"".join(response_pieces(response, self.version, self.correlation_id))
-        self.connection.ready(self)
+        self.connection.ready()
 
     def no_answer(self) -> None:
         """The client wants none (Produce with acks=0)."""
         self.frame = b""
-        self.connection.ready(self)
+        self.connection.ready()
 
 
 class Desk(Protocol):
@@ -61,11 +78,15 @@ class Desk(Protocol):
         ...
 
     def handle(self, call: Call, request: Request) -> None:
-        """Do what is asked, and answer now or later."""
+        """Do what is asked, and answer now or later; a WireError ends the connection."""
         ...
 
     def flush_later(self, connection: "Connection") -> None:
         """Call `flush` at the end of this turn."""
+        ...
+
+    def answered(self, calls: list[Call]) -> None:
+        """These answers leave now."""
         ...
 
     def malformed(self, connection: "Connection", error: WireError) -> None:
@@ -76,32 +97,53 @@ class Desk(Protocol):
 class Connection(asyncio.Protocol):
     """The server's side of one socket."""
 
-    __slots__ = ("_closing", "_desk", "_dirty", "_frames", "_full", "_reading", "_transport", "_waiting", "host")
+    __slots__ = (
+        "_closing",
+        "_desk",
+        "_dirty",
+        "_frames",
+        "_full",
+        "_open",
+        "_queue",
+        "_reading",
+        "_run",
+        "_transport",
+        "_waiting",
+        "heard",
+        "host",
+        "listener",
+    )
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._frames = FrameReader(desk.max_request_bytes)
-        self._waiting: deque[Call] = deque()
+        self._queue: deque[bytes] = deque()  # requests that have not begun
+        self._waiting: deque[Call] = deque()  # requests that have begun, in order; their answers leave in this order
+        self._open = 0  # how many of those have no answer yet
+        self._run = b""  # the API of the request that began last
         self._transport: asyncio.Transport | None = None
         self._dirty = False
         self._closing = False
         self._reading = True
         self._full = False  # the client does not read its answers
+        self.heard = 0.0  # when it last sent something
         self.host = ""
+        self.listener: tuple[str, int] = ("", 0)  # the address it came to
 
     @property
     def waiting(self) -> int:
         """How many requests wait for their answer."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._queue)
 
     # --- asyncio ------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
         peer = transport.get_extra_info("peername")
         self.host = f"/{peer[0]}" if peer else "/"
+        self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.heard = monotonic()
         if not self._desk.opened(self):
             self._closing = True
             transport.abort()
@@ -110,6 +152,7 @@ class Connection(asyncio.Protocol):
         """The socket is gone; answers that come now go nowhere."""
         self._closing = True
         self._transport = None
+        self._queue.clear()
         self._waiting.clear()
         self._desk.closed(self)
 
@@ -117,15 +160,17 @@ class Connection(asyncio.Protocol):
         """Take the frames that are whole by now."""
         if self._closing:
             return
+        self.heard = monotonic()
         try:
             frames = self._frames.feed(data)
         except WireError as error:
             self._refuse(error)
             return
-        for frame in frames:
-            if not self._take(frame):
-                return
-        if self._frames.refused:
+        if self._queue:
+            self._queue.extend(frames)
+        elif not self._begin(frames):
+            return
+        if self._frames.refused and not self._queue:
             self._refuse(WireError(self._frames.refused))
             return
         self._read_or_not()
@@ -142,52 +187,81 @@ class Connection(asyncio.Protocol):
 
     # --- requests and answers -----------------------------------------------------------------------------------------
 
-    def _take(self, frame: bytes) -> bool:
-        try:
-            header, request = decode_request(frame)
-        except WireError as error:
-            self._refuse(error)
-            return False
-        call = Call(self, header)
-        self._waiting.append(call)
-        self._desk.handle(call, request)
+    def _begin(self, frames: Iterable[bytes]) -> bool:
+        """Begin with these requests as far as they may begin; the rest waits. False if one cannot be read."""
+        since, waiting, handle = self.heard, self._waiting, self._desk.handle
+        rest = iter(frames)
+        for frame in rest:
+            api = frame[:2]
+            if self._open and (api != self._run or api not in PIPELINED):
+                self._queue.append(frame)
+                self._queue.extend(rest)
+                break
+            try:
+                header, request = decode_request(frame)
+                self._run = api
+                self._open += 1
+                call = Call(self, header, since)
+                waiting.append(call)
+                handle(call, request)
+            except WireError as error:
+                self._refuse(error)
+                return False
         return True
 
     def _refuse(self, error: WireError) -> None:
         self._desk.malformed(self, error)
         self._closing = True
+        self._queue.clear()
         self.flush()
         if self._transport is not None:
             self._transport.close()
 
-    def ready(self, call: Call) -> None:
+    def ready(self) -> None:
         """A call has its answer; if it is the first in line, something can leave."""
+        self._open -= 1
         if not self._dirty and self._waiting and self._waiting[0].frame is not None:
             self._dirty = True
             self._desk.flush_later(self)
 
     def flush(self) -> None:
-        """Send every answer that no earlier one holds back."""
+        """Send every answer that no earlier one holds back, and begin what waited for it."""
         self._dirty = False
         waiting = self._waiting
-        out = []
+        out: list[Call] = []
         while waiting and waiting[0].frame is not None:
-            out.append(waiting.popleft().frame)
-        if out and self._transport is not None:
-            self._transport.write(b"".join(frame for frame in out if frame))
+            out.append(waiting.popleft())
+        if out:
+            self._desk.answered(out)
+            if self._transport is not None:
+                self._transport.write(b"".join([call.frame for call in out if call.frame]))
+        if self._queue and not self._open and not self._closing:
+            queue, self._queue = self._queue, deque()
+            if not self._begin(queue):
+                return
+            if self._frames.refused and not self._queue:
+                self._refuse(WireError(self._frames.refused))
+                return
         self._read_or_not()
 
     def close(self) -> None:
         """Close after what is ready has been sent."""
-        self.flush()
         self._closing = True
+        self._queue.clear()
+        self.flush()
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Cut the connection; what was not sent is lost."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
 
     def _read_or_not(self) -> None:
         """Read on only while the client takes its answers and not too many requests wait."""
         transport = self._transport
-        wanted = not self._full and len(self._waiting) < self._desk.max_waiting
+        wanted = not self._full and len(self._waiting) + len(self._queue) < self._desk.max_waiting
         if transport is None or transport.is_closing() or wanted == self._reading:
             return
         self._reading = wanted

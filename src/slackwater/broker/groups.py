@@ -8,6 +8,7 @@ Rules kept here
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from slackwater.broker.offsets_topic import from_bytes, to_bytes
@@ -28,8 +29,8 @@ class OffsetsStore(Protocol):
         """Everything that was written, in order."""
         ...
 
-    def write(self, records: Mapping[int, list[KeyValue]]) -> Mapping[int, Error]:
-        """Write to shards, each all or none; what became of each."""
+    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
+        """Write to shards, each all or none; `settled` hears what became of each, in the order of the writes."""
         ...
 
 
@@ -87,11 +88,15 @@ class Groups:
             batches: dict[int, list[KeyValue]] = {}
             for append in appends:
                 batches.setdefault(append.shard, []).extend(map(to_bytes, append.records))
-            outcome = self._store.write({shard: records for shard, records in batches.items() if records})
-            now_ms = self._now_ms()
-            for append in appends:
-                error = outcome.get(append.shard, Error.NONE)
-                self._carry_out(self.coordinator.written(append.write_id, error, now_ms))
+            self._store.write(
+                {shard: records for shard, records in batches.items() if records}, partial(self._settled, appends)
+            )
+
+    def _settled(self, appends: list[Append], outcome: Mapping[int, Error]) -> None:
+        now_ms = self._now_ms()
+        for append in appends:
+            error = outcome.get(append.shard, Error.NONE)
+            self._carry_out(self.coordinator.written(append.write_id, error, now_ms))
 
     def _carry_out(self, effects: list[Effect]) -> None:
         events: list[GroupEvent] = []

@@ -1,6 +1,7 @@
 """`__consumer_offsets` on disk: the coordinator's store on top of the partition logs.
 
 Rules kept here
+- The topic is made when it is first needed, as in Kafka; until then there is nothing to read.
 - What one turn wants written to a shard is one batch, all or none.
 - Reading gives every record there is, in order; compaction may have taken older ones of a key away, and the coordinator
   lets the last one win anyway.
@@ -8,10 +9,11 @@ Rules kept here
 
 from collections.abc import Callable, Iterable, Mapping
 
+from slackwater.broker.durability import Durability
 from slackwater.broker.groups import KeyValue
-from slackwater.broker.log.partition_log import Origin
+from slackwater.broker.log.partition_log import Origin, PartitionLog
 from slackwater.broker.log.validation import Refused
-from slackwater.broker.topics import Topic
+from slackwater.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.wire.record_batch import iter_batches
 from slackwater.wire.records import Record, decode_records, encode_batch
@@ -22,13 +24,20 @@ READ_BYTES = 1024 * 1024
 class OffsetsLog:
     """The shards' records, each shard a partition of one topic."""
 
-    def __init__(self, topic: Topic, now_ms: Callable[[], int]) -> None:
-        self._topic = topic
+    def __init__(
+        self, topics: Topics, durability: Durability, *, create: Callable[[], Topic], now_ms: Callable[[], int]
+    ) -> None:
+        self._topics = topics
+        self._durability = durability
+        self._create = create
         self._now_ms = now_ms
 
     def read(self, shard: int) -> Iterable[KeyValue]:
         """Everything that was written, in order."""
-        log = self._topic.partitions[shard].log
+        topic = self._topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return
+        log = topic.partitions[shard].log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             data = log.read(offset, READ_BYTES)
@@ -40,14 +49,25 @@ class OffsetsLog:
                         yield record.key, record.value
                 offset = batch.next_offset
 
-    def write(self, records: Mapping[int, list[KeyValue]]) -> Mapping[int, Error]:
-        """Write to shards; what became of each."""
+    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
+        """Write to shards; `settled` hears what became of each."""
+        topic = self._topics.get(OFFSETS_TOPIC) or self._create()
         now_ms = self._now_ms()
         outcome: dict[int, Error] = {}
+        logs: dict[int, PartitionLog] = {}
         for shard, pairs in records.items():
+            partition = topic.partitions[shard]
             batch = encode_batch(Record(key, value, timestamp=now_ms) for key, value in pairs)
-            appended = self._topic.partitions[shard].log.append(batch, now_ms, Origin.COORDINATOR)
-            outcome[shard] = appended.error if isinstance(appended, Refused) else Error.NONE
-            if outcome[shard] is Error.NONE:
-                self._topic.partitions[shard].appended()
-        return outcome
+            appended = partition.log.append(batch, now_ms, Origin.COORDINATOR)
+            if isinstance(appended, Refused):
+                outcome[shard] = appended.error
+            else:
+                logs[shard] = partition.log
+                partition.appended()
+
+        def flushed(failed: frozenset[PartitionLog]) -> None:
+            for shard, log in logs.items():
+                outcome[shard] = Error.KAFKA_STORAGE_ERROR if log in failed else Error.NONE
+            settled(outcome)
+
+        self._durability.written(logs.values(), flushed)

@@ -23,7 +23,7 @@ from slackwater.group.errors import BrokerError, Error, UsageError
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 EVENTS_TOPIC: Final = "__group_events"
-INTERNAL: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+INTERNAL: Final = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC, "__transaction_state"})
 FILE: Final = "topics.json"
 MAX_PARTITIONS: Final = 10_000
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -94,13 +94,13 @@ class Topics:
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, clean_shutdown: bool = False) -> None:
         """Open everything that was there when the broker stopped, and remove what a crash left half done."""
         path = self._directory / FILE
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
         for row in rows:
             topic = Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic(row["settings"]))
-            self._open(topic, row["partitions"])
+            self._open(topic, row["partitions"], clean_shutdown=clean_shutdown)
             self._enter(topic)
         known = {f"{topic.name}-{partition.index}" for topic in self for partition in topic.partitions}
         for directory in self._directory.iterdir():
@@ -155,11 +155,14 @@ class Topics:
             partition.log.config = self.config(topic)
         self._save()
 
-    def close(self) -> None:
-        """Close all logs."""
+    def close(self, *, clean: bool = True) -> None:
+        """Close all logs; `clean=False` leaves them as a kill does."""
         for topic in self:
             for partition in topic.partitions:
-                partition.log.close()
+                if clean:
+                    partition.log.close()
+                else:
+                    partition.log.abandon()
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -170,10 +173,10 @@ class Topics:
             | {"producer.id.expiration.ms": show(self._settings["producer.id.expiration.ms"])}
         )
 
-    def _open(self, topic: Topic, partitions: int) -> None:
+    def _open(self, topic: Topic, partitions: int, *, clean_shutdown: bool = False) -> None:
         config = self.config(topic)
         for index in range(len(topic.partitions), partitions):
-            log = PartitionLog.open(self._path(topic, index), config, self._now_ms())
+            log = PartitionLog.open(self._path(topic, index), config, self._now_ms(), clean_shutdown=clean_shutdown)
             topic.partitions.append(Partition(topic, index, log))
 
     def _enter(self, topic: Topic) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from slackwater import __version__
+from slackwater.cli.broker import broker
 from slackwater.cli.soak import soak
 from slackwater.group.errors import UsageError
 
@@ -38,6 +39,7 @@ def program(
     """Take the options that belong to no command."""
 
 
+app.command()(broker)
 app.command()(soak)
 
 

@@ -41,6 +41,7 @@ _OWN: Final = (
     ),
     long_setting("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", low=1),
     int_setting("offset.metadata.max.bytes", 4_096, "The longest note that may be committed with an offset.", low=0),
+    flag_setting("group.events.enable", True, "Whether group events are written to __group_events."),
     # the log
     choice_setting(
         "flush",

@@ -1,9 +1,28 @@
 """One file per API: what its versions differ in, settled on the way in and on the way out.
 
-Rules kept here
-- A file opens with its version notes, and says in VERSIONS which versions it settles.
-- `request` takes the fields of the wire under Kafka's names, with the wire's default for every field that some version
-  lacks, and gives the core's message. A field that the version does not have is not looked at.
-- `answer` gives exactly the fields that the version has, arrays as lists and structures as dicts.
-- Both are pure, and decide nothing but what the version decides.
+`handler` says what such a file holds. A file is imported when its API is first asked for, which keeps the start short.
 """
+
+import re
+from importlib import import_module
+from typing import Final
+
+from slackwater.broker.handlers.handler import Handler
+from slackwater.wire import apis
+from slackwater.wire.apis import Api
+
+ANSWERED: Final[tuple[Api, ...]] = (
+    apis.HEARTBEAT,
+    apis.API_VERSIONS,
+)
+"""What the broker answers, and advertises."""
+
+
+def load(api: Api) -> Handler:
+    """The handler of an API."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
+    module = import_module(f"{__name__}.{name}")
+    return Handler(api, module.handle, module.refuse)
+
+
+__all__ = ["ANSWERED", "Handler", "load"]

@@ -5,22 +5,25 @@ v3  instance id
 v4  flexible
 """
 
-from typing import Final
-
-from slackwater.group.messages import Heartbeat, HeartbeatResponse
-
-VERSIONS: Final = range(5)
-
-
-def request(
-    version: int, *, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None = None
-) -> Heartbeat:
-    """What the core is asked."""
-    return Heartbeat(group_id, member_id, group_instance_id if version >= 3 else None, generation_id)
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.group.messages import Heartbeat
+from slackwater.group.messages import HeartbeatResponse as Heard
+from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def answer(version: int, response: HeartbeatResponse) -> dict[str, object]:
-    """What the client is told."""
-    if version == 0:
-        return {"error_code": int(response.error)}
-    return {"throttle_time_ms": 0, "error_code": int(response.error)}
+def handle(node: Node, call: Call, request: HeartbeatRequest) -> None:
+    """A member is alive."""
+
+    def heard(answer: Heard) -> None:
+        call.answer(HeartbeatResponse(error_code=answer.error))
+
+    node.groups.ask(
+        Heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id), heard
+    )
+
+
+def refuse(request: HeartbeatRequest, version: int, error: Error) -> HeartbeatResponse:
+    """Nothing but an error."""
+    return HeartbeatResponse(error_code=error)

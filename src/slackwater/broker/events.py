@@ -1,0 +1,103 @@
+"""Where the coordinator's group events go: to listeners in this process, to the log, to `__group_events`.
+
+Rules kept here
+- One stream, one order: everybody hears the same events in the order in which they were decided.
+- `__group_events` has one partition, so that its order is that of the decisions; the key is the group, the value the
+  event's JSON line. What a turn tells is one batch. A disk that refuses it costs the batch, never an answer.
+- A listener that fails is logged, and disturbs nobody.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from slackwater.broker.log.partition_log import Origin
+from slackwater.broker.log.validation import Refused
+from slackwater.broker.log_lines import LogLines
+from slackwater.broker.topics import EVENTS_TOPIC, Topics
+from slackwater.group.events import GroupEvent
+from slackwater.wire.records import Record, encode_batch
+
+EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+
+Hear = Callable[[GroupEvent], None]
+log = logging.getLogger("slackwater.broker.events")
+group_log = logging.getLogger("slackwater.broker.groups")
+
+
+class Events:
+    """The stream of a broker's group events."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        *,
+        node_id: int,
+        shard_of: Callable[[str], int],
+        publish: bool,
+        turn_begins: Callable[[], None],
+    ) -> None:
+        self._topics = topics
+        self._node_id = node_id
+        self._shard_of = shard_of
+        self._publish = publish
+        self._turn_begins = turn_begins
+        self._lines: dict[int, LogLines] = {}
+        self._hearers: list[Hear] = []
+        self._pending: list[GroupEvent] = []
+
+    def subscribe(self, hear: Hear) -> Callable[[], None]:
+        """Hear every event from now on, on the broker's thread; the answer ends it."""
+        self._hearers.append(hear)
+        return lambda: self._hearers.remove(hear)
+
+    def tell(self, events: list[GroupEvent]) -> None:
+        """These happened, in this order."""
+        if group_log.isEnabledFor(logging.INFO):
+            self._log(events)
+        for hear in list(self._hearers):
+            for event in events:
+                try:
+                    hear(event)
+                except Exception:
+                    log.exception("A listener failed to hear %s of group %s.", event.kind, event.group)
+        if self._publish:
+            if not self._pending:
+                self._turn_begins()
+            self._pending.extend(events)
+
+    def end_turn(self) -> None:
+        """Write what was told in this turn."""
+        if not self._pending:
+            return
+        events, self._pending = self._pending, []
+        topic = self._topics.get(EVENTS_TOPIC)
+        try:
+            if topic is None:
+                topic = self._topics.create(EVENTS_TOPIC, 1, {"retention.ms": str(EVENTS_RETENTION_MS)})
+        except OSError as error:
+            log.warning("%d group events were not written to %s: %s.", len(events), EVENTS_TOPIC, error.strerror)
+            return
+        batch = encode_batch(
+            Record(event.group.encode(), event.to_json().encode(), timestamp=event.time_ms) for event in events
+        )
+        partition = topic.partitions[0]
+        appended = partition.log.append(batch, events[-1].time_ms, Origin.COORDINATOR)
+        if isinstance(appended, Refused):
+            log.warning("%d group events were not written to %s: %s", len(events), EVENTS_TOPIC, appended.message)
+        else:
+            partition.appended()
+
+    def _log(self, events: list[GroupEvent]) -> None:
+        at = 0
+        while at < len(events):
+            shard = self._shard_of(events[at].group)
+            end = at + 1
+            while end < len(events) and self._shard_of(events[end].group) == shard:
+                end += 1
+            lines = self._lines.get(shard)
+            if lines is None:
+                lines = self._lines[shard] = LogLines(self._node_id, shard)
+            for line in lines.render(events[at:end]):
+                group_log.info(line)
+            at = end

@@ -1,0 +1,43 @@
+"""ApiVersions, v0 to v4: what this broker speaks.
+
+v1  throttle time
+v3  flexible; the client's name and version; features, of which there are none
+v4  a feature may begin at version 0
+
+A version nobody knows is answered in v0 with UNSUPPORTED_VERSION and this API's own versions (KIP-511). Produce is
+shown from v0 on, although v3 is the oldest that is read: librdkafka looks for the old ones (KAFKA-18659).
+"""
+
+import re
+from typing import Final
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.apis import API_VERSIONS, PRODUCE, Api
+from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def handle(node: Node, call: Call, request: ApiVersionsRequest) -> None:
+    """Tell every API and its versions."""
+    if not API_VERSIONS.speaks(call.version):
+        call.answer(refuse(request, call.version, Error.UNSUPPORTED_VERSION))
+        return
+    named = _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    if call.version >= 3 and not named:
+        call.answer(refuse(request, call.version, Error.INVALID_REQUEST))
+        return
+    call.answer(ApiVersionsResponse(api_keys=[_row(api) for api in node.apis]))
+
+
+def refuse(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:
+    """An error; for a version that is too new, what would do."""
+    rows = [_row(API_VERSIONS)] if error is Error.UNSUPPORTED_VERSION else []
+    return ApiVersionsResponse(error_code=error, api_keys=rows)
+
+
+def _row(api: Api) -> ApiVersion:
+    first = 0 if api is PRODUCE else api.min_version
+    return ApiVersion(api_key=api.key, min_version=first, max_version=api.latest_stable)

@@ -1,0 +1,235 @@
+"""The broker as a running server: sockets, turns, timers, one thread for what must block.
+
+Rules kept here
+- One event loop does everything that decides. What arrives in one turn of it is decoded and decided as it comes; at the
+  end of the turn everything is written, then every connection with answers gets one write.
+- A handler that fails answers UNKNOWN_SERVER_ERROR, and the broker goes on.
+- What must block (fsync, compaction) runs in one thread and comes back to the loop.
+- A stop is clean: no more connections, answers that are ready are sent, logs are closed, the directory is let go.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from slackwater.broker.clock import AnchoredClock, Clock, ManualClock
+from slackwater.broker.config import Settings
+from slackwater.broker.connection import Call, Connection
+from slackwater.broker.handlers import ANSWERED, Handler, load
+from slackwater.broker.housekeeping import Housekeeping
+from slackwater.broker.log.directory import DataDirectory
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error, UsageError
+from slackwater.wire.errors import WireError
+from slackwater.wire.schema import Request
+
+log = logging.getLogger("slackwater.broker")
+BACKLOG: Final = 4096
+
+
+class Server:
+    """A broker that runs on the current event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        group_clock: Clock | None = None,
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock or AnchoredClock()
+        self._group_clock = group_clock or self._clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
+        self._connections: set[Connection] = set()
+        self._dirty: list[Connection] = []
+        self._turn_is_planned = False
+        self._group_timer: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+        self._stopping = False
+        self.handlers: dict[int, Handler] = {}  # those asked for so far; a fault may take the place of one
+        self._answered = {api.key: api for api in ANSWERED}
+        self.max_request_bytes = settings.number("socket.request.max.bytes")
+        self.max_waiting = settings.number("queued.max.requests")
+        self.settings = settings
+        owned = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))
+        try:
+            self.node = Node(
+                settings,
+                owned,
+                loop=self._loop,
+                clock=self._clock,
+                group_clock=self._group_clock,
+                in_thread=self._in_thread,
+                turn_begins=self._plan_turn,
+                wake_groups_at=self._wake_groups_at,
+                advertised=advertised,
+            )
+            self.node.load()
+        except BaseException:
+            owned.close(clean=False)
+            raise
+        self._housekeeping = Housekeeping(self.node, self._connections)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen."""
+        try:
+            self._server = await self._loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
+        except OSError as error:
+            await self.stop()
+            raise UsageError(f"cannot listen on {host}:{port}: {_reason(error)}. Use another --listen.") from error
+        self._housekeeping.start()
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Stop; `clean=False` is what a kill leaves behind."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._housekeeping.stop()
+        if self._server is not None:
+            self._server.close()
+        if self._group_timer is not None:
+            self._group_timer.cancel()
+        if clean:
+            self._end_turn()
+        for connection in list(self._connections):
+            connection.close() if clean else connection.abort()
+        # Blocking work that is under way comes to its end, and is heard, before its files are closed.
+        await self._loop.run_in_executor(self._thread, lambda: None)
+        self._thread.shutdown()
+        await asyncio.sleep(0)
+        self.node.close(clean=clean)
+
+    # --- what connections need (`connection.Desk`) --------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> bool:
+        """A client has connected."""
+        self._connections.add(connection)
+        metrics = self.node.metrics
+        metrics.connections += 1
+        if len(self._connections) > self.settings.number("max.connections") or self._stopping:
+            metrics.connections_refused += 1
+            return False
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        """A client has gone."""
+        self._connections.discard(connection)
+        self.node.closed(connection)
+
+    def handle(self, call: Call, request: Request) -> None:
+        """Do what is asked."""
+        handler = self.handlers.get(call.api_key) or self.handler(call.api_key)
+        try:
+            handler.handle(self.node, call, request)
+        except Exception:
+            log.exception("The request %s v%d of %s failed.", request.API.name, call.version, call.client_id)
+            if not call.is_answered:
+                call.answer(handler.refuse(request, call.version, Error.UNKNOWN_SERVER_ERROR))
+
+    def handler(self, api_key: int) -> Handler:
+        """The handler of an API that was not asked for before."""
+        api = self._answered.get(api_key)
+        if api is None:
+            raise WireError(f"Request header: API key {api_key} is not answered by this broker.")
+        self.handlers[api_key] = handler = load(api)
+        return handler
+
+    def flush_later(self, connection: Connection) -> None:
+        """It has answers to send when the turn ends."""
+        self._dirty.append(connection)
+        if not self._turn_is_planned:
+            self._plan_turn()
+
+    def answered(self, calls: list[Call]) -> None:
+        """These answers leave now."""
+        self.node.metrics.answered(calls)
+
+    def malformed(self, connection: Connection, error: WireError) -> None:
+        """A client sent what cannot be read."""
+        self.node.metrics.malformed += 1
+        log.warning("Closed the connection of %s: %s", connection.host, error)
+
+    # --- turns, timers, the thread ------------------------------------------------------------------------------------
+
+    def _plan_turn(self) -> None:
+        if not self._turn_is_planned:
+            self._turn_is_planned = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_is_planned = True  # what happens in here needs no other turn, until it is over
+        self.node.end_turn()
+        self._turn_is_planned = False
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def pass_group_time(self, length_ms: int) -> None:
+        """Move a group clock that stands still, firing every timer of the groups at its own time."""
+        clock = self._group_clock
+        assert isinstance(clock, ManualClock)
+        until_ms = clock.now_ms() + length_ms
+        while (due_ms := self.node.groups.coordinator.next_due_ms()) is not None and due_ms <= until_ms:
+            clock.pass_ms(max(due_ms - clock.now_ms(), 0))
+            self.node.groups.tick()
+            self._end_turn()
+        clock.pass_ms(until_ms - clock.now_ms())
+
+    def _wake_groups_at(self, due_ms: int) -> None:
+        if isinstance(self._group_clock, ManualClock):
+            return
+        if self._group_timer is not None:
+            self._group_timer.cancel()
+        delay_ms = due_ms - self._group_clock.now_ms()
+        self._group_timer = self._loop.call_later(max(delay_ms, 0) / 1000, self._tick_groups)
+
+    def _tick_groups(self) -> None:
+        self._group_timer = None
+        self.node.groups.tick()
+
+    def _in_thread(self, work: Callable[[], None], done: Callable[[], object]) -> None:
+        def heard(future: Future[None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._back, future, done)
+
+        self._thread.submit(work).add_done_callback(heard)
+
+    def _back(self, future: Future[None], done: Callable[[], object]) -> None:
+        if (error := future.exception()) is not None:
+            log.error("Work in the background failed.", exc_info=error)
+        done()
+        self._plan_turn()
+
+
+def new_cluster_id() -> str:
+    """A cluster id as Kafka makes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _reason(error: OSError) -> str:
+    if error.errno is None:
+        return str(error)
+    text = os.strerror(error.errno)
+    return text[0].lower() + text[1:]

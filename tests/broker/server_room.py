@@ -1,0 +1,87 @@
+"""A broker that runs on this test's own event loop, and a client that speaks raw requests to it."""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from slackwater.broker.clock import Clock
+from slackwater.broker.config import Settings
+from slackwater.broker.server import Server
+from slackwater.wire.codec import response_type
+from slackwater.wire.envelope import decode_response, encode_request
+from slackwater.wire.schema import Request, Response
+
+DEADLINE_S = 20.0
+R = TypeVar("R", bound=Response)
+
+
+class Client:
+    """One connection; `ask` waits for the answer, `send` does not."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+        self._ids = itertools.count(1)
+        self._sent: list[tuple[int, type[Response], int]] = []
+
+    @classmethod
+    async def connect(cls, server: Server, client_id: str = "client") -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", server.port), client_id)
+
+    def send(self, request: Request, version: int | None = None) -> None:
+        """Send a request, in the newest version unless told otherwise."""
+        version = request.API.latest_stable if version is None else version
+        number = next(self._ids)
+        self._writer.write(encode_request(request, version, number, self._client_id))
+        self._sent.append((number, response_type(request.API), version))
+
+    async def answer(self) -> Response:
+        """The next answer."""
+        number, kind, version = self._sent.pop(0)
+        async with asyncio.timeout(DEADLINE_S):
+            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+            found, response = decode_response(kind, version, await self._reader.readexactly(size))
+        assert found == number
+        return response
+
+    async def ask(self, request: Request, kind: type[R], version: int | None = None) -> R:
+        """Send a request and wait for its answer."""
+        self.send(request, version)
+        response = await self.answer()
+        assert isinstance(response, kind)
+        return response
+
+    async def is_closed(self) -> bool:
+        """Whether the broker has closed the connection, without another byte."""
+        async with asyncio.timeout(DEADLINE_S):
+            return await self._reader.read() == b""
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def with_server(
+    directory: Path,
+    story: Callable[[Server], Awaitable[None]],
+    *,
+    group_clock: Clock | None = None,
+    clock: Clock | None = None,
+    **settings: str,
+) -> None:
+    """Run a story against a broker; settings with underscores for dots."""
+
+    async def run() -> None:
+        given = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+        given |= {name.replace("_", "."): value for name, value in settings.items()}
+        server = Server(directory, Settings(given), group_clock=group_clock, clock=clock)
+        await server.start("127.0.0.1", 0)
+        try:
+            await story(server)
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
