@@ -17,8 +17,8 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from slackwater.group.assignors.java_order import sorted_as_java
 from slackwater.group.assignors.sticky import StickyAssignor
+from slackwater.group.java_order import sorted_as_java
 from slackwater.group.topic_partition import TopicPartition
 
 names = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from([f"topic-{at:02}" for at in range(40)])

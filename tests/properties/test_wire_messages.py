@@ -16,7 +16,7 @@ from slackwater.wire.schema import Message, Request, layout
 from tests.wire.samples import all_messages, messages, random_message
 
 MUTANTS = 150
-NOTHING_WRONG = ": 0 bytes follow"
+NOTHING_LEFT = ": 0 bytes follow"
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
@@ -73,6 +73,11 @@ def attempt(kind: type[Message], version: int, data: bytes) -> tuple[Message | N
         return None, str(error)
 
 
+def nothing_wrong(kind: type[Message], sentence: str) -> bool:
+    """Whether the slow reading found all fields sound; behind a request, more bytes may follow."""
+    return ("bytes follow the end" if issubclass(kind, Request) else NOTHING_LEFT) in sentence
+
+
 def test_changed_bytes_are_another_message_or_a_wire_error_that_says_why() -> None:
     dice = random.Random(2)
     refused = accepted = 0
@@ -86,10 +91,10 @@ def test_changed_bytes_are_another_message_or_a_wire_error_that_says_why() -> No
             if message is None:
                 refused += 1
                 assert fault.startswith(f"{title}: ")
-                assert NOTHING_WRONG not in fault, changed.hex()
+                assert not nothing_wrong(kind, fault), changed.hex()
             else:
                 accepted += 1
-                assert NOTHING_WRONG in str(read_fault(plan, title, changed, 0)), changed.hex()
+                assert nothing_wrong(kind, str(read_fault(plan, title, changed, 0))), changed.hex()
                 # A byte that means the same as another may come back as the usual one; the message stays.
                 again = decode(kind, version, encode(message, version))
                 assert encode(again, version) == encode(message, version)
@@ -121,7 +126,7 @@ def test_changed_frames_are_another_request_or_answer_or_a_wire_error() -> None:
 @given(st.sampled_from(list(all_messages())), st.binary(max_size=60))
 def test_any_bytes_are_a_message_or_a_wire_error(case: tuple[type[Message], int], data: bytes) -> None:
     _, fault = attempt(*case, data)
-    assert NOTHING_WRONG not in fault
+    assert not nothing_wrong(case[0], fault)
 
 
 @settings(max_examples=300, deadline=None, database=None)

@@ -10,7 +10,7 @@ from slackwater.wire.codec import decode, encode
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from slackwater.wire.messages.describe_client_quotas import DescribeClientQuotasResponse, EntryData, ValueData
-from slackwater.wire.messages.heartbeat import HeartbeatRequest
+from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -107,7 +107,7 @@ def test_importing_the_package_imports_no_message() -> None:
             "0267 00000001 026d 00 01 07 05 00",
             "tagged field 7 takes 5 bytes at byte 12, and 1 are",
         ),
-        (HeartbeatRequest, 4, "0267 00000001 026d 00 00 00", "1 bytes follow the end of the message at byte 10"),
+        (HeartbeatResponse, 4, "00000000 0000 00 00", "1 bytes follow the end of the message at byte 7"),
         (HeartbeatRequest, 3, "ffff", "group_id is null, and must not be"),
         (HeartbeatRequest, 3, "fffe", "group_id has length -2"),
         (HeartbeatRequest, 3, "0001 67 00000001 0001 6d fffe", "group_instance_id has length -2"),

@@ -19,6 +19,8 @@ from slackwater.wire.offsets_topic import (
     decode_offset_value,
     encode_group_value,
     encode_key,
+    encode_lasting_offset,
+    encode_offset_key,
     encode_offset_value,
 )
 
@@ -185,3 +187,10 @@ def test_what_no_bytes_can_hold_is_refused() -> None:
         encode_key(GroupKey("\ud800"))
     with pytest.raises(WireError, match="version 5 is none of 0 to 4"):
         encode_offset_value(OFFSET, 5)
+
+
+@pytest.mark.parametrize("metadata", ["", "méta"])
+def test_what_every_commit_writes_has_the_bytes_of_any_offset(metadata: str) -> None:
+    assert encode_offset_key("g", "t", 3) == encode_key(OffsetKey("g", "t", 3))
+    value = OffsetValue(1234567890123, -1, metadata, 1700000000000)
+    assert encode_lasting_offset(*value[:4]) == encode_offset_value(value)

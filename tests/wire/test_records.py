@@ -33,6 +33,29 @@ def batch_of(payload: bytes, count: int = 1, **header: int) -> RecordBatch:
     return batch
 
 
+@pytest.mark.parametrize("base", [0, 5])
+def test_pairs_are_written_as_records_of_one_time_are(base: int) -> None:
+    random = Random(1)
+    sizes = (0, 1, 63, 64, 8_191, 8_192, 20_000)
+    given: list[tuple[bytes | None, bytes | None]] = [
+        (random.randbytes(a), random.randbytes(b)) for a in sizes for b in sizes
+    ]
+    given += [(None, b"v"), (b"k", None)] + [(b"k", b"v")] * 100
+    one_by_one, together = BatchBuilder(base), BatchBuilder(base)
+    for start, time in ((0, 1_000), (30, 70_000), (60, 500)):
+        pairs = given[start : start + 30] if start < 60 else given[start:]
+        together.extend(pairs, time)
+        for key, value in pairs:
+            one_by_one.append(Record(key, value, timestamp=time))
+    assert together.build() == one_by_one.build()
+    assert together.size == one_by_one.size
+
+
+def test_pairs_of_an_impossible_time_are_refused() -> None:
+    with pytest.raises(WireError, match="timestamp is -2"):
+        BatchBuilder().extend([(b"k", b"v")], -2)
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_records_come_back_as_they_were(codec: Codec) -> None:
     for seed in range(20):

@@ -9,7 +9,7 @@ Rules kept here
 """
 
 import json
-from dataclasses import KW_ONLY, fields
+from dataclasses import KW_ONLY, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Final, get_type_hints
 
@@ -386,7 +386,7 @@ class GroupEvent:
 
     def to_json(self) -> str:
         """This event as one JSON line, without the newline."""
-        return json.dumps(_plain(self), ensure_ascii=False, separators=(",", ":"))
+        return _encode(_plain(self))
 
     @classmethod
     def from_json(cls, line: str) -> "GroupEvent":
@@ -408,9 +408,20 @@ _ENUMS: Final[dict[str, type[StrEnum]]] = {
 }
 
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_columns: Final[dict[type, tuple[str, ...] | None]] = {}
+"""The fields of every class met so far; None for what is no dataclass."""
+
+
 def _plain(value: object) -> object:
-    if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+    kind = type(value)
+    try:
+        columns = _columns[kind]
+    except KeyError:
+        names = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+        columns = _columns[kind] = names
+    if columns is not None:
+        return {name: _plain(getattr(value, name)) for name in columns}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value

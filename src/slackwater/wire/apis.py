@@ -89,6 +89,7 @@ ALTER_PARTITION_REASSIGNMENTS: Final = _api(45, "AlterPartitionReassignments", 0
 LIST_PARTITION_REASSIGNMENTS: Final = _api(46, "ListPartitionReassignments", 0, 0, flexible=0)
 OFFSET_DELETE: Final = _api(47, "OffsetDelete", 0, 0)
 DESCRIBE_CLIENT_QUOTAS: Final = _api(48, "DescribeClientQuotas", 0, 1, flexible=1)
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = _api(50, "DescribeUserScramCredentials", 0, 0, flexible=0)
 DESCRIBE_QUORUM: Final = _api(55, "DescribeQuorum", 0, 2, flexible=0)
 DESCRIBE_CLUSTER: Final = _api(60, "DescribeCluster", 0, 2, flexible=0)
 DESCRIBE_PRODUCERS: Final = _api(61, "DescribeProducers", 0, 0, flexible=0)

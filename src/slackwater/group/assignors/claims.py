@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from slackwater.group.assignors.consumer_protocol import NO_GENERATION
-from slackwater.group.assignors.java_order import hash_map_order
 from slackwater.group.assignors.layout import NOBODY, Layout
 from slackwater.group.assignors.partitions import BoolArray, IntArray, PartitionsByTopic
+from slackwater.group.java_order import hash_map_order
 from slackwater.group.message import message
 
 

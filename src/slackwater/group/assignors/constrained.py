@@ -15,10 +15,10 @@ from collections import deque
 
 import numpy as np
 
-from slackwater.group.assignors.java_order import hash_map_order
 from slackwater.group.assignors.layout import NOBODY, Layout, stable_order
 from slackwater.group.assignors.partitions import BoolArray, IntArray
 from slackwater.group.assignors.racks import Racks
+from slackwater.group.java_order import hash_map_order
 
 
 class Constrained:

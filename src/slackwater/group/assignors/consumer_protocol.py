@@ -18,7 +18,6 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.group.assignors.java_order import sorted_as_java
 from slackwater.group.assignors.partitions import NO_PARTITIONS, IntArray, PartitionsByTopic
 from slackwater.group.assignors.records import (
     INT16,
@@ -28,6 +27,7 @@ from slackwater.group.assignors.records import (
     Reader,
     encode_partitions,
 )
+from slackwater.group.java_order import sorted_as_java
 from slackwater.group.topic_partition import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"

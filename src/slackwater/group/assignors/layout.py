@@ -15,8 +15,8 @@ import numpy as np
 
 from slackwater.group.assignors.assignor import MemberSubscription, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment
-from slackwater.group.assignors.java_order import sorted_as_java
 from slackwater.group.assignors.partitions import NO_PARTITIONS, BoolArray, IntArray, PartitionsByTopic
+from slackwater.group.java_order import sorted_as_java
 
 NOBODY: Final = -1
 

@@ -8,7 +8,7 @@ Rules kept here
 from collections.abc import Mapping
 
 from slackwater.group.assignors.assignor import MemberSubscription
-from slackwater.group.assignors.java_order import utf16_key
+from slackwater.group.java_order import utf16_key
 
 
 def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:

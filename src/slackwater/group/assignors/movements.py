@@ -7,8 +7,8 @@ Rules kept here
 - Of several moves that could be undone, the one the Java client would undo (`java_order.py`).
 """
 
-from slackwater.group.assignors.java_order import bucket, capacity, partition_hash, string_hash
 from slackwater.group.assignors.layout import Layout
+from slackwater.group.java_order import bucket, capacity, partition_hash, string_hash
 
 
 class Movements:

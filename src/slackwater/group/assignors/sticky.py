@@ -22,11 +22,11 @@ from slackwater.group.assignors.claims import Claim, Claims
 from slackwater.group.assignors.constrained import Constrained
 from slackwater.group.assignors.consumer_protocol import NO_GENERATION, Assignment, MalformedMetadata, Subscription
 from slackwater.group.assignors.general import General
-from slackwater.group.assignors.java_order import sorted_as_java
 from slackwater.group.assignors.layout import NOBODY, Layout
 from slackwater.group.assignors.partitions import NO_PARTITIONS, BoolArray, IntArray, PartitionsByTopic
 from slackwater.group.assignors.racks import Racks
 from slackwater.group.assignors.records import Reader, encode_partitions
+from slackwater.group.java_order import sorted_as_java
 from slackwater.group.topic_partition import TopicPartition
 
 _GENERATION: Final = Struct(">i")

@@ -8,7 +8,7 @@ Rules kept here
   with an older leader epoch are ignored (CO-10).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from slackwater.group.coordinator import admin, expiry, join, leave, offsets, rebalance, sync
@@ -63,6 +63,12 @@ class Coordinator:
     def __init__(self, config: CoordinatorConfig | None = None) -> None:
         self._desk = Desk(config or CoordinatorConfig())
 
+    def reconfigure(self, config: CoordinatorConfig) -> None:
+        """Go by other settings from now on; timers that run stay, and so does the number of shards if one is owned."""
+        desk = self._desk
+        assert not desk.shards or config.offsets_topic_num_partitions == desk.config.offsets_topic_num_partitions
+        desk.config = config
+
     # --- requests, writes, time -----------------------------------------------------------------------------------
 
     def handle(self, request: Request, caller: object, now_ms: int) -> list[Effect]:
@@ -79,6 +85,20 @@ class Coordinator:
         turn.settle(write_id, error)
         return turn.effects
 
+    def all_written(self, outcomes: Iterable[tuple[int, Error]], now_ms: int) -> list[Effect]:
+        """Take the outcomes of appends that were written together."""
+        turn = Turn(self._desk, now_ms)
+        for write_id, error in outcomes:
+            turn.settle(write_id, error)
+        return turn.effects
+
+    def overdue(self, write_ids: Iterable[int], now_ms: int) -> list[Effect]:
+        """These writes take too long: whoever waits for one is told so, and the outcome may still come (OC-12)."""
+        turn = Turn(self._desk, now_ms)
+        for write_id in write_ids:
+            turn.give_up(write_id)
+        return turn.effects
+
     def next_due_ms(self) -> int | None:
         """When `tick` next has something to do, unless something happens before."""
         return self._desk.timers.next_due_ms()
@@ -88,6 +108,12 @@ class Coordinator:
         turn = Turn(self._desk, now_ms)
         while (timer := self._desk.timers.pop(now_ms)) is not None:
             _fire(turn, timer.owner)
+        return turn.effects
+
+    def expire(self, group_id: str, member_id: str, now_ms: int) -> list[Effect]:
+        """End a member's session now, as if it had been silent for all of it; whoever is parked stays (SE-03)."""
+        turn = Turn(self._desk, now_ms)
+        rebalance.session_over(turn, self._desk.groups[group_id].members[member_id])
         return turn.effects
 
     def topics_deleted(self, topics: Collection[str], now_ms: int) -> list[Effect]:

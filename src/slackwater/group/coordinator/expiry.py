@@ -25,8 +25,11 @@ def sweep(turn: Turn, due: OffsetsSweep) -> None:
 
 def _sweep_group(turn: Turn, group: Group) -> None:
     base = _counts_from(group)
-    expired = [] if base is None else [at for at, offset in group.offsets.items() if _is_expired(turn, group, at, base)]
-    nothing_left = len(expired) == len(group.offsets) and not group.writing
+    unwritten = group.unwritten()
+    expired: list[TopicPartition] = []
+    if base is not None:
+        expired = [at for at in group.offsets if at not in unwritten and _is_expired(turn, group, at, base)]
+    nothing_left = len(expired) == len(group.offsets) and not unwritten
     if nothing_left and OUTCOMES[Input.SWEEP][group.state].act is Act.DISSOLVE:  # EX-07
         dissolve(turn, group, lambda later, error: _told(later, group, len(expired), error))
     elif expired:
@@ -53,7 +56,7 @@ def _counts_from(group: Group) -> Callable[[StoredOffset], int] | None:
 
 
 def _is_expired(turn: Turn, group: Group, at: TopicPartition, base: Callable[[StoredOffset], int]) -> bool:
-    if at in group.writing or group.is_subscribed(at.topic):
+    if group.is_subscribed(at.topic):
         return False
     offset = group.offsets[at]
     if offset.expire_timestamp_ms is not None:
@@ -97,7 +100,7 @@ def _revive(dead: Group, now_ms: int) -> Group:
 def topics_deleted(turn: Turn, topics: Collection[str]) -> None:
     """The offsets of deleted topics go with them, in every group (EX-10)."""
     for group in list(turn.desk.groups.values()):
-        doomed = sorted(at for at in {*group.offsets, *group.writing} if at.topic in topics)
+        doomed = sorted(at for at in {*group.offsets, *group.unwritten()} if at.topic in topics)
         if doomed:
             records: list[Record] = [CommittedOffset(group.group_id, *at, None) for at in doomed]
             turn.append(group.shard, records, _deleted(group, len(doomed)))

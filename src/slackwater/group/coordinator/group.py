@@ -11,13 +11,13 @@ Rules kept here
 from collections.abc import Iterable
 from typing import Final
 
-from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE, MalformedMetadata, decode_subscription
-from slackwater.group.assignors.java_order import hash_map_order
 from slackwater.group.coordinator.records import CommittedOffset, Record, StoredGroup, StoredMember, StoredOffset
 from slackwater.group.coordinator.states import EMPTY, MOVES, STABLE
+from slackwater.group.coordinator.subscriptions import CONSUMER, topics_of
 from slackwater.group.coordinator.timers import Timer
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState, Trigger
+from slackwater.group.java_order import hash_map_order
 from slackwater.group.message import message
 from slackwater.group.messages import JoinedMember, JoinGroup, Protocol
 from slackwater.group.topic_partition import TopicPartition
@@ -226,20 +226,29 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
-        self.writing: dict[TopicPartition, int] = {}  # offsets on their way to the log, and how many times
+        self.writing: dict[int, tuple[Record, ...]] = {}  # what is on its way to the log, by the number of the write
 
     # --- hard state -----------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
         """Take over what was written."""
         if isinstance(record, CommittedOffset):
-            partition = TopicPartition(record.topic, record.partition)
+            partition = tuple.__new__(TopicPartition, (record.topic, record.partition))
             if record.value is None:
                 self.offsets.pop(partition, None)
             else:
                 self.offsets[partition] = record.value
         else:
             self.stored = record.value
+
+    def unwritten(self) -> set[TopicPartition]:
+        """The offsets on their way to the log, so that a deletion meanwhile does not forget them."""
+        return {
+            TopicPartition(record.topic, record.partition)
+            for records in self.writing.values()
+            for record in records
+            if isinstance(record, CommittedOffset)
+        }
 
     def to_store(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
         """This generation as a record, with new assignments or the members' own."""
@@ -309,7 +318,7 @@ class Group:
     @property
     def is_consumer(self) -> bool:
         """Whether the members speak the consumer protocol."""
-        return self.protocol_type == PROTOCOL_TYPE
+        return self.protocol_type == CONSUMER
 
     def everybody_joined(self) -> bool:
         """Whether the join phase waits for nobody (JG-11, JG-28)."""
@@ -463,13 +472,8 @@ class Group:
             return frozenset()
         if not self.is_consumer or self.protocol_name is None:
             return None
-        topics: set[str] = set()
-        try:
-            for member in self.members.values():
-                topics.update(decode_subscription(member.metadata(self.protocol_name)).topics)
-        except MalformedMetadata:
-            return None
-        return frozenset(topics)
+        protocol_name = self.protocol_name
+        return topics_of(member.metadata(protocol_name) for member in self.members.values())
 
     def waiting_for(self) -> tuple[str, ...]:
         """Whom a rebalance waits for: in the join phase who did not rejoin, in the sync phase who did not sync."""

@@ -18,7 +18,9 @@ def identify(turn: Turn, group: Group, member_id: str, instance_id: str | None, 
     return error
 
 
-def tell_fenced(turn: Turn, group: Group, member_id: str, instance_id: str | None, operation: str) -> None:
-    """Tell that somebody used an instance id that another member holds."""
-    holder = group.static_members.get(instance_id or "")
+def tell_fenced(
+    turn: Turn, group: Group, member_id: str, instance_id: str | None, operation: str, *, holder: str | None = None
+) -> None:
+    """Tell that somebody used an instance id that another member holds; `holder` if it is about to."""
+    holder = holder or group.static_members.get(instance_id or "")
     turn.tell(group, Kind.MEMBER_FENCED, Fenced(operation, holder), member_id=member_id, instance_id=instance_id)

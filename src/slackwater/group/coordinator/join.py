@@ -8,12 +8,6 @@ Rules kept here
 
 from typing import Final
 
-from slackwater.group.assignors.consumer_protocol import (
-    PROTOCOL_TYPE,
-    MalformedMetadata,
-    OverlongArray,
-    decode_subscription,
-)
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.group import Cause, Group, Member, PendingMember
 from slackwater.group.coordinator.identity import identify, tell_fenced
@@ -28,6 +22,7 @@ from slackwater.group.coordinator.states import (
     Act,
     Input,
 )
+from slackwater.group.coordinator.subscriptions import CONSUMER, is_overlong
 from slackwater.group.coordinator.turn import Turn, write_error
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupLife, Joined, Kind, Refused, Replaced, SessionTimeout, Trigger
@@ -113,14 +108,9 @@ def _malformed(request: JoinGroup) -> Error:
     names = {protocol.name for protocol in request.protocols}
     if len(names) != len(request.protocols):
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    if request.protocol_type == PROTOCOL_TYPE:
-        for protocol in request.protocols:
-            try:
-                decode_subscription(protocol.metadata)
-            except OverlongArray:
-                return Error.INVALID_REQUEST
-            except MalformedMetadata:
-                pass  # unreadable is allowed: it counts as subscribed to everything (EX-09)
+    # What is unreadable otherwise is allowed: it counts as subscribed to everything (EX-09).
+    if request.protocol_type == CONSUMER and any(is_overlong(protocol.metadata) for protocol in request.protocols):
+        return Error.INVALID_REQUEST
     return Error.NONE
 
 
@@ -311,8 +301,9 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
     before = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
     old_leader = group.leader_id
     assert old_leader is not None
-    _fence(turn, group, member)
-    group.replace(member, f"{member.group_instance_id}-{request.uuid}")
+    new_id = f"{member.group_instance_id}-{request.uuid}"
+    _fence(turn, group, member, new_id)
+    group.replace(member, new_id)
     _take_over(turn, group, member, request, caller)
     rebalance.extend_session(turn, member)
     other = group.state is STABLE and group.select_protocol() != group.protocol_name
@@ -332,7 +323,6 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
             what = f"Updating metadata for static member {member.member_id} with instance id {instance}"
         reason = f"{what}; client reason: {_reason(request)}"
         return rebalance.trigger(turn, group, happened, Cause(Trigger.STATIC_CHANGED, reason, member))
-    new_id = member.member_id
 
     def written(later: Turn, error: Error) -> None:
         if group.members.get(new_id) is not member or member.parked_join is not caller:
@@ -349,12 +339,12 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
     turn.append(group.shard, [GroupMetadata(group.group_id, group.to_store())], written)
 
 
-def _fence(turn: Turn, group: Group, member: Member) -> None:
+def _fence(turn: Turn, group: Group, member: Member, new_id: str) -> None:
     """Whoever waits under the old id hears that it is fenced, at once (JG-48)."""
     if member.parked_join is not None:
-        tell_fenced(turn, group, member.member_id, member.group_instance_id, "join-group")
+        tell_fenced(turn, group, member.member_id, member.group_instance_id, "join-group", holder=new_id)
     if member.parked_sync is not None:
-        tell_fenced(turn, group, member.member_id, member.group_instance_id, "sync-group")
+        tell_fenced(turn, group, member.member_id, member.group_instance_id, "sync-group", holder=new_id)
     rebalance.dismiss(turn, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
 
 

@@ -6,6 +6,8 @@ Rules kept here
 - A commit by a member counts as a heartbeat (OC-08).
 """
 
+from typing import Final
+
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.group import Group
 from slackwater.group.coordinator.identity import identify
@@ -29,34 +31,38 @@ from slackwater.group.messages import (
 )
 from slackwater.group.topic_partition import TopicPartition
 
+_LATEST_MS: Final = 2**63 - 1  # the latest time that can be written down
+
+_COMMIT: Final = OUTCOMES[Input.COMMIT]
+_COMMIT_SIMPLE: Final = OUTCOMES[Input.COMMIT_SIMPLE]
+
 # --- commit ---------------------------------------------------------------------------------------------------------
 
 
 def commit(turn: Turn, request: OffsetCommit, caller: object) -> None:
     """Store offsets, or say for each why not."""
-    error = _refusal(turn, request)
+    group_id = request.group_id
+    group = turn.desk.groups.get(group_id) if group_id is not None else None
+    error = _refusal(turn, request, group)
     if error is not Error.NONE:
         partitions = tuple(CommittedPartition(o.topic, o.partition, error) for o in request.offsets)  # OC-11
         turn.answer(caller, OffsetCommitResponse(partitions))
         return
-    group_id = request.group_id
     assert group_id is not None
-    group = turn.desk.groups.get(group_id)
     if group is not None and (member := group.members.get(request.member_id)) is not None:
         member.last_heard_ms = turn.now_ms
         rebalance.extend_session(turn, member)
     limit = turn.desk.config.offset_metadata_max_bytes
-    errors: list[Error] = []
+    too_large: list[int] = []  # places in the request
     records: list[Record] = []
-    expire_ms = turn.now_ms + request.retention_ms if request.retention_ms >= 0 else None  # OC-13
-    for offset in request.offsets:
-        metadata = offset.metadata or ""
-        if len(metadata) > limit:  # OC-09: characters, not bytes
-            errors.append(Error.OFFSET_METADATA_TOO_LARGE)
+    now_ms = turn.now_ms
+    expire_ms = min(now_ms + request.retention_ms, _LATEST_MS) if request.retention_ms >= 0 else None  # OC-13
+    for place, (topic, partition, offset, leader_epoch, metadata) in enumerate(request.offsets):
+        if metadata and len(metadata) > limit:  # OC-09: characters, not bytes
+            too_large.append(place)
             continue
-        errors.append(Error.NONE)
-        value = StoredOffset(offset.offset, offset.leader_epoch, metadata, turn.now_ms, expire_ms)
-        records.append(CommittedOffset(group_id, offset.topic, offset.partition, value))
+        value = StoredOffset(offset, leader_epoch, metadata or "", now_ms, expire_ms)
+        records.append(CommittedOffset(group_id, topic, partition, value))
     if records and group is None:  # OC-01: not before there is something to keep
         group = Group(group_id, turn.desk.shard_of(group_id), turn.now_ms)
         turn.desk.groups[group_id] = group
@@ -64,15 +70,10 @@ def commit(turn: Turn, request: OffsetCommit, caller: object) -> None:
 
     def written(later: Turn, failure: Error) -> None:
         told = write_error(failure)
-        later.answer(
-            caller,
-            OffsetCommitResponse(
-                tuple(
-                    CommittedPartition(o.topic, o.partition, told if each is Error.NONE else each)
-                    for o, each in zip(request.offsets, errors, strict=True)
-                )
-            ),
-        )
+        results = [CommittedPartition(o.topic, o.partition, told) for o in request.offsets]
+        for place in too_large:
+            results[place] = results[place]._replace(error=Error.OFFSET_METADATA_TOO_LARGE)
+        later.answer(caller, OffsetCommitResponse(tuple(results)))
         if failure is not Error.NONE and group is not None:
             _forget_if_never_kept(later, group)
 
@@ -85,29 +86,28 @@ def commit(turn: Turn, request: OffsetCommit, caller: object) -> None:
 
 def _forget_if_never_kept(turn: Turn, group: Group) -> None:
     """A simple group whose first offsets could not be written is no group."""
-    if group.is_simple and group.stored is None and not group.offsets and not group.writing:
+    if group.is_simple and group.stored is None and not group.offsets and not group.unwritten():
         group.move(DEAD, turn.now_ms)
         turn.desk.groups.pop(group.group_id, None)
 
 
-def _refusal(turn: Turn, request: OffsetCommit) -> Error:
+def _refusal(turn: Turn, request: OffsetCommit, group: Group | None) -> Error:
     """Why nothing of this commit can be stored, or NONE (OC-01 … OC-08)."""
     if request.group_id is None:
         return Error.INVALID_GROUP_ID  # OC-14
-    group = turn.desk.groups.get(request.group_id)
     if group is None:
         error = turn.desk.refusal(request.group_id)
         if error is not Error.NONE or request.generation_id < 0:
             return error
         return Error.GROUP_ID_NOT_FOUND if request.reports_missing_group else Error.ILLEGAL_GENERATION  # OC-02
-    outside = request.generation_id < 0 and (
-        group.state is EMPTY or (request.member_id == NO_MEMBER and request.group_instance_id is None)
-    )
-    outcome = OUTCOMES[Input.COMMIT_SIMPLE if outside else Input.COMMIT][group.state]
+    member_id, instance_id = request.member_id, request.group_instance_id
+    outside = request.generation_id < 0 and (group.state is EMPTY or (member_id == NO_MEMBER and instance_id is None))
+    outcome = (_COMMIT_SIMPLE if outside else _COMMIT)[group.state]
     if not outside and group.state is not DEAD:
-        error = identify(turn, group, request.member_id, request.group_instance_id, "offset-commit")
-        if error is not Error.NONE:
-            return error
+        if instance_id is not None or member_id not in group.members:
+            error = identify(turn, group, member_id, instance_id, "offset-commit")
+            if error is not Error.NONE:
+                return error
         if request.generation_id != group.generation_id:
             return Error.ILLEGAL_GENERATION
     return Error.NONE if outcome.act is Act.STORE else outcome.error
@@ -191,13 +191,14 @@ def delete(turn: Turn, request: OffsetDelete, caller: object) -> None:
         return
     results: list[CommittedPartition] = []
     doomed: dict[TopicPartition, None] = {}
+    unwritten = group.unwritten()
     for topic, partition in request.partitions:
         if group.is_subscribed(topic):
             results.append(CommittedPartition(topic, partition, Error.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         results.append(CommittedPartition(topic, partition, Error.NONE))
         at = TopicPartition(topic, partition)
-        if at in group.offsets or at in group.writing:
+        if at in group.offsets or at in unwritten:
             doomed[at] = None
 
     def written(later: Turn, error: Error) -> None:

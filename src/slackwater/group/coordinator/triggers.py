@@ -7,7 +7,7 @@ Rules kept here
 
 from typing import Final
 
-from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE, MalformedMetadata, decode_subscription
+from slackwater.group.coordinator.subscriptions import CONSUMER, topics_of
 from slackwater.group.events import Trigger
 from slackwater.group.messages import Protocol
 
@@ -44,17 +44,15 @@ def of_rejoin(
         return Trigger.LEADER_REJOIN
     if [protocol.name for protocol in before] != [protocol.name for protocol in after]:
         return Trigger.PROTOCOL_CHANGE
-    if protocol_type == PROTOCOL_TYPE and _same_topics(before, after):
+    if protocol_type == CONSUMER and _same_topics(before, after):
         # The same topics in other bytes: what changed is what the member owns, so it follows up on a cooperative round.
         return Trigger.LEADER_REJOIN if leader else Trigger.COOPERATIVE_FOLLOWUP
     return Trigger.SUBSCRIPTION_CHANGE
 
 
 def _same_topics(before: tuple[Protocol, ...], after: tuple[Protocol, ...]) -> bool:
-    try:
-        return all(
-            set(decode_subscription(old.metadata).topics) == set(decode_subscription(new.metadata).topics)
-            for old, new in zip(before, after, strict=True)
-        )
-    except MalformedMetadata:
-        return False
+    for old, new in zip(before, after, strict=True):
+        topics = topics_of([old.metadata])
+        if topics is None or topics != topics_of([new.metadata]):
+            return False
+    return True

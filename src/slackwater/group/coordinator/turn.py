@@ -10,7 +10,6 @@ Rules kept here
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from slackwater.group.assignors.java_order import string_hash
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
 from slackwater.group.coordinator.group import Group, Member, OffsetsSweep, PendingMember, TimerOwner
@@ -18,9 +17,9 @@ from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata,
 from slackwater.group.coordinator.timers import Timers
 from slackwater.group.errors import Error
 from slackwater.group.events import Detail, GroupEvent, GroupState, Kind, Source, Trigger
+from slackwater.group.java_order import string_hash
 from slackwater.group.message import message
 from slackwater.group.messages import Response
-from slackwater.group.topic_partition import TopicPartition
 
 Then = Callable[["Turn", Error], None]
 
@@ -106,13 +105,14 @@ class Turn:
         self.effects.append(Answer(caller, response))
 
     def append(self, shard: int, records: Iterable[Record], then: Then) -> None:
-        """Write records; `then` runs when the outcome is known."""
+        """Write records, all of one group; `then` runs when the outcome is known."""
         desk = self.desk
-        desk.last_write_id += 1
-        write = Write(shard, tuple(records), then)
-        desk.writes[desk.last_write_id] = write
-        self._mark(write, +1)
-        self.effects.append(Append(desk.last_write_id, shard, write.records))
+        desk.last_write_id = write_id = desk.last_write_id + 1
+        written = tuple(records)
+        desk.writes[write_id] = Write(shard, written, then)
+        if written and (group := desk.groups.get(written[0].group_id)) is not None:
+            group.writing[write_id] = written
+        self.effects.append(Append(write_id, shard, written))
 
     def also(self, then: Then) -> None:
         """Let `then` run with the outcome of the last append, too."""
@@ -130,23 +130,20 @@ class Turn:
         write = self.desk.writes.pop(write_id, None)
         if write is None:
             return  # settled when its shard was unloaded
-        self._mark(write, -1)
-        if error is Error.NONE:
-            for record in write.records:
-                if (group := self.desk.groups.get(record.group_id)) is not None:
+        records = write.records
+        if records and (group := self.desk.groups.get(records[0].group_id)) is not None:
+            group.writing.pop(write_id, None)
+            if error is Error.NONE:
+                for record in records:
                     group.apply(record)
         write.then(self, error)
 
-    def _mark(self, write: Write, step: int) -> None:
-        """Count offsets on their way to the log, so that a deletion meanwhile does not forget them."""
-        for record in write.records:
-            if isinstance(record, CommittedOffset) and (group := self.desk.groups.get(record.group_id)) is not None:
-                partition = TopicPartition(record.topic, record.partition)
-                count = group.writing.get(partition, 0) + step
-                if count > 0:
-                    group.writing[partition] = count
-                else:
-                    group.writing.pop(partition, None)
+    def give_up(self, write_id: int) -> None:
+        """Let whoever waits for a write wait no longer; what becomes of it is taken over later, in silence."""
+        write = self.desk.writes.get(write_id)
+        if write is not None:
+            self.desk.writes[write_id] = Write(write.shard, write.records, _nobody_waits)
+            write.then(self, Error.REQUEST_TIMED_OUT)
 
     def tell(
         self,
@@ -183,9 +180,13 @@ class Turn:
         self.effects.append(Emit(event))
 
 
+def _nobody_waits(turn: Turn, error: Error) -> None:
+    """What comes after a write that was given up."""
+
+
 def tombstone(group: Group) -> list[Record]:
     """Everything it takes to forget a group, offsets on their way to the log included."""
-    partitions = sorted({*group.offsets, *group.writing})
+    partitions = sorted({*group.offsets, *group.unwritten()})
     return [
         *(CommittedOffset(group.group_id, topic, partition, None) for topic, partition in partitions),
         GroupMetadata(group.group_id, None),

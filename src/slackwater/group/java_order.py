@@ -11,9 +11,11 @@ Rules kept here
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _INITIAL_CAPACITY = 16
 
@@ -33,6 +35,8 @@ def sorted_as_java(texts: Iterable[str]) -> list[str]:
 
 def string_hash(text: str) -> int:
     """`String.hashCode`, as an unsigned 32-bit number."""
+    import numpy as np  # here, because a broker imports this file and should start before numpy is loaded
+
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).astype(np.uint32)
     return int(units @ _powers_of_31(len(units)))
 
@@ -62,8 +66,10 @@ def hash_map_order(keys: Collection[str]) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _powers_of_31(count: int) -> npt.NDArray[np.uint32]:
+def _powers_of_31(count: int) -> "npt.NDArray[np.uint32]":
     """31^(count-1), …, 31, 1, each modulo 2^32."""
+    import numpy as np
+
     powers = np.full(count, 31, np.uint32)
     powers[:1] = 1
     return np.cumprod(powers, dtype=np.uint32)[::-1]

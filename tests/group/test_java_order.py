@@ -1,6 +1,6 @@
 """Java's orders; the expected values are what a JVM prints."""
 
-from slackwater.group.assignors.java_order import (
+from slackwater.group.java_order import (
     bucket,
     capacity,
     hash_map_order,
