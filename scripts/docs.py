@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: the state machines, drawn from their tables, and the command line's reference.
+"""Write the generated parts of docs/: the state machines, drawn from their tables, the command line, the settings.
 
 `--check` writes nothing and exits with 1 if a page is not what the code says.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, show
 from slackwater.cli.app import app
 from slackwater.group.coordinator.states import MOVES, OUTCOMES
 from slackwater.group.coordinator.states import Act as GroupAct
@@ -124,6 +125,51 @@ def cli_page() -> str:
     return "\n".join(lines)
 
 
+def settings_page() -> str:
+    """docs/settings.md."""
+    synonyms = set(SYNONYMS.values())
+    own = [setting for name, setting in BROKER_SETTINGS.items() if name not in synonyms]
+    columns = ["setting", "default", "values", "while it runs", "meaning"]
+    lines = [
+        GENERATED,
+        "# Settings",
+        "",
+        "Under Kafka's names, with Kafka's defaults and meanings; `flush` and `group.events.enable` are our own.",
+        "[broker.md](broker.md) says how they are given. Those marked *yes* can be changed while the broker runs.",
+        "",
+        "## Of the broker",
+        "",
+        *table(columns, ([*_setting(one), "yes" if one.dynamic else "", one.doc] for one in own)),
+        "",
+        "## Of a topic",
+        "",
+        "A topic has its own, or else the broker's, under the name beside it. Both can be changed while it runs.",
+        "",
+        *table(
+            ["setting", "default", "values", "of the broker", "meaning"],
+            ([*_setting(one), _synonym(name), one.doc] for name, one in TOPIC_SETTINGS.items()),
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _synonym(name: str) -> str:
+    return f"`{SYNONYMS[name]}`" if name in SYNONYMS else ""
+
+
+def _setting(setting: Setting) -> list[str]:
+    bounds = (setting.low is not None, setting.high is not None)
+    values = {
+        (True, True): f"{setting.low} to {setting.high}",
+        (True, False): f"{setting.low} or more",
+        (False, True): f"{setting.high} or less",
+        (False, False): ", ".join(setting.choices) or setting.kind.name.lower(),
+    }
+    shown = show(setting.default)
+    return [f"`{setting.name}`", f"`{shown}`" if shown else "", values[bounds]]
+
+
 def _commands() -> list[str]:
     return [info.name or str(getattr(info.callback, "__name__", "")) for info in app.registered_commands]
 
@@ -133,7 +179,12 @@ def _help(*words: str) -> list[str]:
     return [line.rstrip() for line in shown.output.strip().splitlines()]
 
 
-PAGES = {"coordinator-states.md": coordinator_page, "member-states.md": member_page, "cli.md": cli_page}
+PAGES = {
+    "coordinator-states.md": coordinator_page,
+    "member-states.md": member_page,
+    "cli.md": cli_page,
+    "settings.md": settings_page,
+}
 
 
 def main() -> int:

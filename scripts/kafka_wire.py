@@ -42,6 +42,46 @@ _F = Field
 _THROTTLE: Final = "throttle_time_ms"
 
 APIS: Final[Mapping[str, Api]] = {
+    "Metadata": Api(  # as it is in v12
+        3,
+        9,
+        (
+            _F("topics", (_F("topic_id", "uuid", default=bytes(16)), _F("name", "string", nullable_since=10))),
+            _F("allow_auto_topic_creation", "bool", default=False),
+            _F("include_topic_authorized_operations", "bool", default=False),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F(
+                "brokers",
+                (_F("node_id", "int32"), _F("host", "string"), _F("port", "int32"), _F("rack", "string")),
+            ),
+            _F("cluster_id", "string"),
+            _F("controller_id", "int32"),
+            _F(
+                "topics",
+                (
+                    _F("error_code", "int16"),
+                    _F("name", "string"),
+                    _F("topic_id", "uuid"),
+                    _F("is_internal", "bool"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("error_code", "int16"),
+                            _F("partition_index", "int32"),
+                            _F("leader_id", "int32"),
+                            _F("leader_epoch", "int32"),
+                            _F("replica_nodes", "[int32]"),
+                            _F("isr_nodes", "[int32]"),
+                            _F("offline_replicas", "[int32]"),
+                        ),
+                    ),
+                    _F("topic_authorized_operations", "int32"),
+                ),
+            ),
+        ),
+    ),
     "OffsetCommit": Api(
         8,
         8,
@@ -54,7 +94,8 @@ APIS: Final[Mapping[str, Api]] = {
             _F(
                 "topics",
                 (
-                    _F("name", "string"),
+                    _F("name", "string", 0, 9),
+                    _F("topic_id", "uuid", 10),
                     _F(
                         "partitions",
                         (
@@ -72,7 +113,8 @@ APIS: Final[Mapping[str, Api]] = {
             _F(
                 "topics",
                 (
-                    _F("name", "string"),
+                    _F("name", "string", 0, 9),
+                    _F("topic_id", "uuid", 10),
                     _F("partitions", (_F("partition_index", "int32"), _F("error_code", "int16"))),
                 ),
             ),
@@ -99,7 +141,11 @@ APIS: Final[Mapping[str, Api]] = {
                     _F("member_epoch", "int32", 9, default=-1),
                     _F(
                         "topics",
-                        (_F("name", "string"), _F("partition_indexes", "[int32]")),
+                        (
+                            _F("name", "string", 0, 9),
+                            _F("topic_id", "uuid", 10),
+                            _F("partition_indexes", "[int32]"),
+                        ),
                         nullable_since=8,
                     ),
                 ),
@@ -136,7 +182,8 @@ APIS: Final[Mapping[str, Api]] = {
                     _F(
                         "topics",
                         (
-                            _F("name", "string"),
+                            _F("name", "string", 0, 9),
+                            _F("topic_id", "uuid", 10),
                             _F(
                                 "partitions",
                                 (
@@ -404,13 +451,13 @@ def decode_answer(api: str, version: int, frame: bytes) -> tuple[int, dict[str, 
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
-_NUMBERS: Final = {"bool": ">?", "int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
+_FIXED: Final = {"bool": ">?", "int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uuid": ">16s"}
 
 
 def _length(value: int, plain: str, *, compact: bool = False) -> bytes:
     """A length; -1 stands for null."""
     if not compact:
-        return struct.pack(_NUMBERS[plain], value)
+        return struct.pack(_FIXED[plain], value)
     value += 1
     out = bytearray()
     while value > 0x7F:
@@ -445,8 +492,8 @@ def _write(out: bytearray, kind: str | Schema, value: Any, version: int, flexibl
                 _write_struct(out, kind, entry, version, flexible)
             else:
                 _write(out, kind[1:-1], entry, version, flexible)
-    elif kind in _NUMBERS:
-        out += struct.pack(_NUMBERS[kind], value)
+    elif kind in _FIXED:
+        out += struct.pack(_FIXED[kind], value)
     else:
         data = value.encode() if isinstance(value, str) else value
         out += _length(-1 if data is None else len(data), "int16" if kind == "string" else "int32", compact=flexible)
@@ -471,7 +518,7 @@ class _Reader:
         return self.frame[self.at - size : self.at]
 
     def number(self, kind: str) -> Any:
-        shape = _NUMBERS[kind]
+        shape = _FIXED[kind]
         return struct.unpack(shape, self.take(struct.calcsize(shape)))[0]
 
     def varint(self) -> int:
@@ -507,7 +554,7 @@ class _Reader:
             if isinstance(kind, tuple):
                 return [self.struct(kind, version) for _ in range(count)]
             return [self.value(kind[1:-1], version) for _ in range(count)]
-        if kind in _NUMBERS:
+        if kind in _FIXED:
             return self.number(kind)
         size = self.length("int16" if kind == "string" else "int32")
         if size < 0:

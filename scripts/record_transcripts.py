@@ -32,7 +32,14 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.kafka_wire import decode_answer, encode_request  # noqa: E402
 from tests.conformance.scenarios import SCENARIOS, TOPICS  # noqa: E402
-from tests.conformance.transcripts import DIRECTORY, Scenario, play, to_json  # noqa: E402
+from tests.conformance.transcripts import (  # noqa: E402
+    DIRECTORY,
+    Scenario,
+    play,
+    to_json,
+    with_topic_ids,
+    without_topic_ids,
+)
 
 JARS: Final = ROOT / ".jars" / "kafka-4.3.1"
 START_SECONDS: Final = 60
@@ -183,6 +190,8 @@ class KafkaPeer:
         self._port = port
         self._connections: dict[str, Connection] = {}
         self._selector = selectors.DefaultSelector()
+        asked = {"topics": [{"name": name} for name in TOPICS]}
+        self._ids = {topic["name"]: topic["topic_id"] for topic in ask(port, "Metadata", 12, asked)["topics"]}
         self._now = time.monotonic()
 
     def send(self, number: int, on: str, client_id: str, api: str, version: int, fields: dict[str, Any]) -> None:
@@ -190,7 +199,7 @@ class KafkaPeer:
         if on not in self._connections:
             self._connections[on] = Connection(self._port)
             self._selector.register(self._connections[on].socket, selectors.EVENT_READ, self._connections[on])
-        self._connections[on].send(number, client_id, api, version, fields)
+        self._connections[on].send(number, client_id, api, version, with_topic_ids(fields, self._ids))
 
     def wait(self, ms: int, until_answered: int | None) -> dict[int, dict[str, Any]]:
         """Let time pass by the clock, and longer if this step's answer is not there yet."""
@@ -208,7 +217,7 @@ class KafkaPeer:
             for key, _ in self._selector.select(left):
                 received = key.data.receive()
                 if received is not None:
-                    answers[received[0]] = received[1]
+                    answers[received[0]] = without_topic_ids(received[1], self._ids)
 
     def close(self) -> None:
         """Hang up."""

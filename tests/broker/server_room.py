@@ -1,15 +1,16 @@
 """A broker that runs on this test's own event loop, and a client that speaks raw requests to it."""
 
 import asyncio
+import contextlib
 import itertools
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
-from slackwater.broker.clock import Clock
 from slackwater.broker.config import Settings
 from slackwater.broker.server import Server
+from slackwater.clock import Clock
 from slackwater.wire.codec import response_type
 from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
@@ -19,7 +20,9 @@ R = TypeVar("R", bound=Response)
 
 
 class Client:
-    """One connection; `ask` waits for the answer, `send` does not."""
+    """One connection; `ask` waits for the answer, `send` does not. The end of a story closes it."""
+
+    _opened: ClassVar[list["Client"]] = []
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
         self._reader = reader
@@ -30,7 +33,9 @@ class Client:
 
     @classmethod
     async def connect(cls, server: Server, client_id: str = "client") -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", server.port), client_id)
+        client = cls(*await asyncio.open_connection("127.0.0.1", server.port), client_id)
+        cls._opened.append(client)
+        return client
 
     def send(self, request: Request, version: int | None = None) -> None:
         """Send a request, in the newest version unless told otherwise."""
@@ -38,6 +43,10 @@ class Client:
         number = next(self._ids)
         self._writer.write(encode_request(request, version, number, self._client_id))
         self._sent.append((number, response_type(request.API), version))
+
+    def send_unanswered(self, request: Request, version: int) -> None:
+        """Send a request that gets no answer."""
+        self._writer.write(encode_request(request, version, next(self._ids), self._client_id))
 
     async def answer(self) -> Response:
         """The next answer."""
@@ -63,6 +72,15 @@ class Client:
     def close(self) -> None:
         self._writer.close()
 
+    @classmethod
+    async def close_all(cls) -> None:
+        """Close every connection of this story."""
+        while cls._opened:
+            writer = cls._opened.pop()._writer
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
 
 def with_server(
     directory: Path,
@@ -82,6 +100,7 @@ def with_server(
         try:
             await story(server)
         finally:
+            await Client.close_all()
             await server.stop()
 
     asyncio.run(run())

@@ -1,9 +1,10 @@
 """The coordinator's shell: writes at the end of a turn, one timer, a restart that changes nothing."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
-from slackwater.broker.clock import ManualClock
-from slackwater.broker.groups import Groups, KeyValue
+from slackwater.broker.groups import MOST_GATHERED, Groups, KeyValue
+from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent, Kind
@@ -159,3 +160,63 @@ def test_offsets_of_deleted_topics_go_with_them() -> None:
     house.groups.ask(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
     assert offsets[0].groups[0].offsets == ()
+
+
+def test_many_appends_do_not_wait_for_the_end_of_the_turn() -> None:
+    store = Memory()
+    house, answers = House(store), list[OffsetCommitResponse]()
+    for offset in range(MOST_GATHERED + 1):
+        house.groups.ask(_commit(offset), answers.append)
+    assert (store.writes, len(answers)) == (1, MOST_GATHERED)
+
+    house.groups.end_turn()
+
+    assert (store.writes, len(answers)) == (2, MOST_GATHERED + 1)
+
+
+def test_a_parked_join_alone_has_its_timer_planned() -> None:
+    house = House(Memory())
+    house.groups.reconfigure(replace(house.groups.config, group_initial_rebalance_delay_ms=3_000))
+    house.groups.end_turn()
+    turns = house.turns
+    join = JoinGroup("g", "", "i", "consumer", (Protocol("range", b""),), 10_000, 60_000, uuid="u1")
+    house.groups.ask(join, lambda _answer: None)
+    assert house.turns == turns + 1
+
+    house.groups.end_turn()
+
+    assert house.due_ms is not None
+    assert house.due_ms - house.clock.now_ms() <= 3_000
+
+
+class Slow(Memory):
+    """A store whose writes come to their end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Callable[[], None]] = []
+
+    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
+        self.held.append(lambda: Memory.write(self, records, settled))
+
+
+def test_a_write_that_takes_too_long_is_given_up_by_who_waits_and_its_outcome_still_counts() -> None:
+    store = Slow()
+    house, answers = House(store), list[OffsetCommitResponse]()
+    for offset in (1, 2):
+        house.groups.ask(_commit(offset), answers.append)
+        house.groups.end_turn()
+        house.clock.pass_ms(3_000)
+    assert house.groups.next_due_ms() == house.clock.now_ms() - 1_000
+    house.groups.tick()
+    assert [answer.partitions[0].error for answer in answers] == [Error.COORDINATOR_NOT_AVAILABLE]
+
+    for outcome in store.held:
+        outcome()
+
+    assert [answer.partitions[0].error for answer in answers] == [Error.COORDINATOR_NOT_AVAILABLE, Error.NONE]
+    (stored,) = house.groups.coordinator.groups["g"].offsets.values()
+    assert stored.offset == 2
+    due_ms = house.groups.next_due_ms()
+    assert due_ms is not None
+    assert due_ms > house.clock.now_ms() + 5_000

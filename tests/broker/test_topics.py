@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.clock import ManualClock
 from slackwater.broker.config import Settings
 from slackwater.broker.durability import Durability
 from slackwater.broker.groups import Groups
 from slackwater.broker.log.config import LogConfig
 from slackwater.broker.offsets_log import OffsetsLog
 from slackwater.broker.topics import FILE, OFFSETS_TOPIC, Topic, Topics
+from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
-from slackwater.group.errors import BrokerError, Error
+from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetFetchResponse, OffsetToCommit
 
 CLOCK = ManualClock()
@@ -136,3 +136,33 @@ def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_p
     assert topics.get(OFFSETS_TOPIC) is not None
     assert topics.get(OFFSETS_TOPIC).is_internal  # type: ignore[union-attr]
     topics.close()
+
+
+def test_what_fails_halfway_leaves_nothing_and_can_be_tried_again(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    (tmp_path / "t-2").write_text("in the way")
+    with pytest.raises(FileExistsError):
+        topics.create("t", 3)
+    assert topics.get("t") is None
+    assert not list(tmp_path.glob("t-[01]"))
+
+    topic = topics.create("t", 2)
+    with pytest.raises(FileExistsError):
+        topics.grow(topic, 3)
+    assert len(topic.partitions) == 2
+    (tmp_path / "t-2").unlink()
+    topics.grow(topic, 3)
+    assert len(topic.partitions) == 3
+    topics.close()
+
+
+def test_a_list_of_topics_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('[{"name": "t"}]')
+    with pytest.raises(UsageError, match=r"topics\.json cannot be read as the list of topics"):
+        _open(tmp_path)
+
+
+def test_settings_that_no_log_can_work_with_are_said_at_the_start(tmp_path: Path) -> None:
+    impossible = {"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "2"}
+    with pytest.raises(UsageError, match=r"min\.compaction\.lag\.ms = 5 is above"):
+        _open(tmp_path, impossible)

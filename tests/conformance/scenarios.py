@@ -1595,6 +1595,81 @@ def commit_topics_repeated(s: Script) -> None:
     )
 
 
+@scenario()
+def commit_to_what_is_not_there(s: Script) -> None:
+    """Topics and partitions that do not exist are refused, and come first; the others proceed (OC-10)."""
+    zero: Fields = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    one, far, below = (zero | {"partition_index": index} for index in (1, 9, -1))
+    t: Fields = {"name": "t", "partitions": [zero, far, one, below]}
+    u: Fields = {"name": "u", "partitions": [zero]}
+    z: Fields = {"name": "z", "partitions": [one, zero]}
+    nothing: Fields = {"name": "z", "partitions": []}
+    again: Fields = {"name": "t", "partitions": [zero | {"partition_index": 2}]}
+    for v in (2, 8, 9):
+        for topics in ([u, t, z], [u, u, z], [again, t, u, again, z, z], [z], [nothing], [nothing, u]):
+            s.ask("a", "OffsetCommit", v, group_id=s.group, topics=topics)
+        s.ask("a", "OffsetCommit", v, group_id=s.group + "/x", topics=[u, t], generation_id_or_member_epoch=3)
+        s.ask("a", "OffsetCommit", v, group_id=s.group + "/x", topics=[z], generation_id_or_member_epoch=3)
+    s.fetch("a", None)
+
+
+@scenario()
+def topics_by_id(s: Script) -> None:
+    """OffsetCommit and OffsetFetch v10 name topics by id, in the answer too (OC-10)."""
+    zero: Fields = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    t: Fields = {"topic_id": "@t", "partitions": [zero, zero | {"partition_index": 9}]}
+    u: Fields = {"topic_id": "@u", "partitions": [zero]}
+    gone: Fields = {"topic_id": "@gone", "partitions": [zero, zero]}
+    for topics in ([u], [u, gone, t], [u, u, gone, t, gone], [gone], []):
+        s.ask("a", "OffsetCommit", 10, group_id=s.group, topics=topics)
+    s.ask("a", "OffsetCommit", 10, group_id=s.group + "/x", topics=[gone, u], generation_id_or_member_epoch=3)
+    t = {"topic_id": "@t", "partition_indexes": [0, 9]}
+    u = {"topic_id": "@u", "partition_indexes": [0]}
+    gone = {"topic_id": "@gone", "partition_indexes": [1, 0]}
+    for wanted in ([t], [gone, t, u, t], [gone, gone], [], None):
+        groups: list[Fields] = [{"group_id": s.group, "topics": wanted}, {"group_id": s.group + "/x", "topics": wanted}]
+        s.ask("a", "OffsetFetch", 10, groups=groups)
+
+
+@scenario()
+def fetch_without_partitions(s: Script) -> None:
+    """A topic without partitions, one named twice in a row, one that does not exist."""
+    s.commit("a", {("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
+    empty: Fields = {"name": "t", "partition_indexes": []}
+    t0: Fields = {"name": "t", "partition_indexes": [0]}
+    t1: Fields = {"name": "t", "partition_indexes": [1]}
+    z: Fields = {"name": "z", "partition_indexes": [0]}
+    for topics in ([empty], [empty, empty], [t0, t1], [t0, t0, empty, z], []):
+        for v in (1, 2, 7):
+            s.ask("a", "OffsetFetch", v, group_id=s.group, topics=topics)
+        s.ask("a", "OffsetFetch", 9, groups=[{"group_id": s.group, "topics": topics}])
+
+
+@scenario()
+def delete_offsets_that_are_not_there(s: Script) -> None:
+    """Topics and partitions that do not exist are refused, and come first; the others proceed (AD-05)."""
+    s.commit("a", {("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
+    zero, one, far = ({"partition_index": index} for index in (0, 1, 9))
+    t: Fields = {"name": "t", "partitions": [zero, far, one]}
+    u: Fields = {"name": "u", "partitions": [zero]}
+    z: Fields = {"name": "z", "partitions": [one, zero]}
+    nothing: Fields = {"name": "u", "partitions": []}
+    none: Fields = {"name": "z", "partitions": []}
+    for topics in ([u, t, z], [nothing], [nothing, t], [none], [z, u, z, u], [z], []):
+        s.ask("admin", "OffsetDelete", 0, group_id=s.group, topics=topics)
+        s.ask("admin", "OffsetDelete", 0, group_id=s.group + "/never", topics=topics)
+    s.fetch("a", None)
+
+
+@scenario()
+def authorized_operations(s: Script) -> None:
+    """Without rights to check, everybody may do everything with a group (AD-02)."""
+    s.commit("a", {("t", 0): 5})
+    for v in range(3, 7):
+        groups = [s.group, s.group + "/never"]
+        s.ask("admin", "DescribeGroups", v, groups=groups, include_authorized_operations=True)
+
+
 # --- where we differ on purpose -------------------------------------------------------------------------------------
 
 _NEVER: Final = "Kafka never answers"

@@ -330,6 +330,8 @@ def test_the_old_ids_parked_join_is_fenced_at_once_under_its_old_id(room: Room) 
     assert room.state is PR
     b.join()
     assert (room.state, room.group.leader_id) == (CR, again.id)
+    (fenced,) = room.events.of(Kind.MEMBER_FENCED)
+    assert (fenced.member, fenced.detail) == (a.id, Fenced("join-group", holder=again.id))
 
 
 @pytest.mark.proves("JG-48")
@@ -339,9 +341,15 @@ def test_the_old_ids_parked_sync_is_fenced_at_once(room: Room) -> None:
     b.join()
     room.end_initial_delay()
     syncing = b.sync()
-    b.restarted().join()
+    again = b.restarted()
+    again.join()
 
     assert syncing.answer == SyncGroupResponse(Error.FENCED_INSTANCE_ID)
+    (fenced,) = room.events.of(Kind.MEMBER_FENCED)
+    assert fenced.member == b.id
+    assert isinstance(fenced.detail, Fenced)
+    assert fenced.detail.operation == "sync-group"
+    assert fenced.detail.holder in room.member_ids - {b.id}
 
 
 @pytest.mark.proves("JG-48", "JG-41")

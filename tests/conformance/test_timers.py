@@ -37,6 +37,17 @@ def test_a_silent_member_is_removed_when_its_session_ends_and_not_before(room: R
     assert (expired.detail.timer_ms, expired.detail.last_heard_ms) == (SESSION_MS, heard_ms)
 
 
+@pytest.mark.proves("SE-02")
+def test_a_session_that_is_ended_by_hand_ends_as_one_that_ran_out(room: Room) -> None:
+    a, b = room.settled("a", "b")
+    before = room.events.mark()
+    room.do(room.coordinator.expire(GROUP, b.id, room.now_ms))
+
+    assert (room.state, room.member_ids) == (PR, {a.id})
+    assert room.rebalances(before) == [(Trigger.SESSION_TIMEOUT, b.id)]
+    assert b.heartbeat() is Error.UNKNOWN_MEMBER_ID
+
+
 @pytest.mark.proves("SE-02", "ST-11")
 def test_the_last_member_expiring_empties_the_group(room: Room) -> None:
     room.settled("a")

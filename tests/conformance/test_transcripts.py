@@ -1,107 +1,67 @@
-"""Kafka is the referee: our coordinator answers every recorded scenario as Apache Kafka 4.3.1 answered it.
+"""Kafka is the referee: our broker answers every recorded scenario as Apache Kafka 4.3.1 answered it.
 
 Rules kept here
-- Each step goes through the API's handler file, in its version, to a coordinator on a virtual clock; writes succeed at
-  once. Every field of every answer is compared, and the step during which it came.
+- Each step is the bytes of a request on a connection of our broker, in virtual time; what comes back is bytes. They are
+  written and read by `scripts/kafka_wire.py`, as they were for Kafka, so that a mistake of our codec cannot hide.
+- Every field of every answer is compared, and the step during which it came.
 - Where we differ on purpose, the scenario says for that step why, and what we answer; a difference that is no longer
   one fails as well.
 - A transcript that does not belong to its scenario any more fails: record it anew (`scripts/record_transcripts.py`).
 """
 
-from typing import Any
-from uuid import UUID
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
+from scripts.kafka_wire import decode_answer, encode_request
 
-from slackwater.broker.handlers import (
-    describe_groups,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_fetch,
-    sync_group,
+from tests.broker.quiet_broker import QuietBroker, QuietClient
+
+from .scenarios import SCENARIOS, TOPICS
+from .transcripts import (
+    DIRECTORY,
+    Answered,
+    Fields,
+    Request,
+    Scenario,
+    as_stored,
+    play,
+    read,
+    steps_of,
+    with_topic_ids,
+    without_topic_ids,
 )
-from slackwater.group.messages import (
-    DeleteGroups,
-    DeleteGroupsResponse,
-    OffsetDelete,
-    OffsetDeleteResponse,
-)
-
-from .room import Call, Room
-from .scenarios import SCENARIOS
-from .transcripts import DIRECTORY, HOST, Answered, Fields, Request, Scenario, as_stored, play, read, steps_of
-
-_HANDLERS: dict[str, Any] = {
-    "DescribeGroups": describe_groups,
-    "Heartbeat": heartbeat,
-    "JoinGroup": join_group,
-    "LeaveGroup": leave_group,
-    "ListGroups": list_groups,
-    "OffsetCommit": offset_commit,
-    "OffsetFetch": offset_fetch,
-    "SyncGroup": sync_group,
-}
 
 
-class CoordinatorPeer:
-    """Our coordinator, behind its handlers, in virtual time."""
+class BrokerPeer:
+    """Our broker, in virtual time."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.room = Room(**{name.replace(".", "_"): value for name, value in scenario.settings.items()})
-        self._uuids = 0
-        self._waiting: dict[int, tuple[str, int, Call[Any]]] = {}
+    def __init__(self, broker: QuietBroker) -> None:
+        self._broker = broker
+        self._ids = {topic.name: topic.topic_id for topic in broker.node.topics}
+        self._clients: dict[str, QuietClient] = {}
+        self._waiting: dict[int, tuple[QuietClient, str, int]] = {}
 
     def send(self, number: int, on: str, client_id: str, api: str, version: int, fields: Fields) -> None:
-        """Ask the coordinator what the wire asks."""
-        more: Fields = {}
-        if api == "JoinGroup":
-            self._uuids += 1
-            more = {"client_id": client_id, "client_host": HOST, "uuid": str(UUID(int=self._uuids))}
-        asked = _request(api, version, fields | more)
-        self._waiting[number] = (api, version, self.room.ask(asked))
+        """Send a request; its answer is known by the step's number."""
+        client = self._clients.get(on)
+        if client is None:
+            client = self._clients[on] = self._broker.connect(client_id)
+        self._waiting[number] = (client, api, version)
+        client.send_bytes(encode_request(api, version, number, client_id, with_topic_ids(fields, self._ids)))
 
     def wait(self, ms: int, until_answered: int | None) -> dict[int, Fields]:
         """Let virtual time pass, and hand over what was answered until then."""
-        self.room.pass_ms(ms)
-        answers = {}
-        for number, (api, version, call) in list(self._waiting.items()):
-            if not call.parked:
+        self._broker.pass_ms(ms)
+        answers: dict[int, Fields] = {}
+        for number, (client, api, version) in list(self._waiting.items()):
+            for frame in client.frames():
+                found, fields = decode_answer(api, version, frame)
+                assert found == number
+                answers[number] = without_topic_ids(fields, self._ids)
                 del self._waiting[number]
-                answers[number] = _answer(api, version, call)
         return answers
-
-
-def _request(api: str, version: int, fields: Fields) -> Any:
-    # The two APIs without a handler file have no versions that differ in anything but encoding.
-    if api == "DeleteGroups":
-        return DeleteGroups(tuple(fields["groups_names"]))
-    if api == "OffsetDelete":
-        partitions = [
-            (topic["name"], one["partition_index"]) for topic in fields["topics"] for one in topic["partitions"]
-        ]
-        return OffsetDelete(fields["group_id"], tuple(partitions))
-    return _HANDLERS[api].request(version, **fields)
-
-
-def _answer(api: str, version: int, call: Call[Any]) -> Fields:
-    response = call.answer
-    if isinstance(response, DeleteGroupsResponse):
-        return {"results": [{"group_id": one.group_id, "error_code": int(one.error)} for one in response.groups]}
-    if isinstance(response, OffsetDeleteResponse):
-        topics: dict[str, list[Fields]] = {}
-        for topic, partition, error in response.partitions:
-            topics.setdefault(topic, []).append({"partition_index": partition, "error_code": int(error)})
-        listed = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-        return {"error_code": int(response.error), "topics": listed}
-    answer: Fields
-    if api == "OffsetFetch":
-        answer = offset_fetch.answer(version, response, call.request)  # type: ignore[arg-type]
-    else:
-        answer = _HANDLERS[api].answer(version, response)
-    return answer
 
 
 def _expected(scenario: Scenario, recorded: list[Answered | None]) -> list[Answered | None]:
@@ -112,12 +72,24 @@ def _expected(scenario: Scenario, recorded: list[Answered | None]) -> list[Answe
     return expected
 
 
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scenario], QuietBroker]]:
+    """A broker for each combination of settings, as when Kafka was recorded."""
+    with ExitStack() as stack:
+
+        @cache
+        def with_settings(settings: frozenset[tuple[str, int]]) -> QuietBroker:
+            return stack.enter_context(QuietBroker(tmp_path_factory.mktemp("broker"), dict(settings), **TOPICS))
+
+        yield lambda scenario: with_settings(frozenset(scenario.settings.items()))
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_the_coordinator_answers_as_kafka_did(scenario: Scenario) -> None:
+def test_the_broker_answers_as_kafka_did(scenario: Scenario, brokers: Callable[[Scenario], QuietBroker]) -> None:
     stored, recorded = read(scenario.name)
     assert steps_of(stored) == [as_stored(step) for step in scenario.steps], "record this scenario anew"
     assert stored["settings"] == scenario.settings, "record this scenario anew"
-    ours = play(scenario, CoordinatorPeer(scenario))
+    ours = play(scenario, BrokerPeer(brokers(scenario)))
     for number, (mine, theirs) in enumerate(zip(ours, _expected(scenario, recorded), strict=True)):
         step = scenario.steps[number]
         if isinstance(step, Request):

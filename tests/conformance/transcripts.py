@@ -6,6 +6,7 @@ Rules kept here
 - Every request takes one BEAT of time, on a real clock and on a virtual one alike, so that both reach a timer's
   deadline on the same side of the same step. Scenarios keep deadlines a hundred milliseconds and more away from steps.
 - `$a` in a request is the member id that client `a` was last told, `$a#1` the first one it was told, and so on.
+- `@t` in a request or an answer is the id of topic `t`; an id of no topic has a name of its own.
 - Generated parts of ids are renamed in order of appearance: `a-<1>` is client a's id with the first uuid seen.
 - What Kafka keeps in a hash map has no order: such lists are sorted. Everything else is compared as it came.
 - Of an answer it is also kept during which step it arrived; None says that it never did. Answers that arrive during
@@ -30,6 +31,7 @@ _BYTES: Final = {"assignment", "member_metadata", "member_assignment"}
 _LEARNED_FROM: Final = (0, 79)  # NONE, MEMBER_ID_REQUIRED
 
 Fields = dict[str, Any]
+TopicIds = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Play:
         if request.api == "OffsetFetch":
             for one in fields.get("groups", [fields]):
                 if _all_topics(request, one.get("group_id")):
-                    one["topics"].sort(key=lambda topic: str(topic["name"]))
+                    one["topics"].sort(key=lambda topic: str(topic.get("name", topic.get("topic_id"))))
                     for topic in one["topics"]:
                         topic["partitions"].sort(key=lambda partition: int(partition["partition_index"]))
         return fields
@@ -210,6 +212,28 @@ def with_bytes(api: str, value: Any, name: str = "") -> Any:
         return [with_bytes(api, one, name) for one in value]
     if isinstance(value, str) and (name in _BYTES or (name == "metadata" and api == "JoinGroup")):
         return value.encode("latin-1")
+    return value
+
+
+def with_topic_ids(value: Any, ids: TopicIds) -> Any:
+    """A request's fields with the peer's ids for `@t`."""
+    if isinstance(value, str) and value.startswith("@"):
+        return ids.get(value[1:]) or value.encode().ljust(16)
+    if isinstance(value, dict):
+        return {key: with_topic_ids(one, ids) for key, one in value.items()}
+    if isinstance(value, list):
+        return [with_topic_ids(one, ids) for one in value]
+    return value
+
+
+def without_topic_ids(value: Any, ids: TopicIds, name: str = "") -> Any:
+    """An answer's fields with `@t` for the peer's ids."""
+    if isinstance(value, dict):
+        return {key: without_topic_ids(one, ids, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_topic_ids(one, ids, name) for one in value]
+    if name == "topic_id":
+        return next((f"@{topic}" for topic, one in ids.items() if one == value), value.decode("latin-1").rstrip())
     return value
 
 

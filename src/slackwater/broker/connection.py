@@ -7,8 +7,9 @@ Rules kept here
   another's outcome, so all that came together are decided, and written, together.
 - What is ready at the end of a turn leaves in one write.
 - A malformed frame ends this connection and no other: earlier answers are still sent, then it is closed.
-- Everything is bounded: the size of a frame, the requests that wait (the socket is not read meanwhile), and what a
-  client that never reads can make us keep.
+- Everything is bounded: the size of a frame, the requests that wait, in number and in bytes (the socket is not read
+  meanwhile), and what a client that never reads can make us keep: nothing more is begun for it while it does not take
+  what it is owed.
 """
 
 import asyncio
@@ -18,11 +19,14 @@ from time import monotonic
 from typing import Final, Protocol, cast
 
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
-from slackwater.wire.envelope import RequestHeader, decode_request, encode_response, response_pieces
+from slackwater.wire.envelope import RequestHeader, RequestReader, encode_response, response_pieces
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import FrameReader
 from slackwater.wire.schema import Request, Response
+from slackwater.wire.writing import Piece
 
+MOST_READY_BYTES: Final = 1024 * 1024  # answers that are not sent yet; the next request waits for them to leave
+MOST_QUEUED_BYTES: Final = 1024 * 1024  # requests that have not begun; the socket is not read meanwhile
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
 
 
@@ -35,7 +39,7 @@ class Call:
         self.connection = connection
         self.api_key, self.version, self.correlation_id, self.client_id = header
         self.since = since  # when its last byte came, on the monotonic clock
-        self.frame: bytes | None = None  # None: not answered yet
+        self.frame: bytes | list[Piece] | None = None  # in pieces where it carries records; None: not answered yet
 
     @property
     def host(self) -> str:
@@ -49,18 +53,24 @@ class Call:
 
     def answer(self, response: Response) -> None:
         """Answer; it leaves when everything before it has left."""
-        self.frame = encode_response(response, self.version, self.correlation_id)
-        self.connection.ready()
+        self.frame = frame = encode_response(response, self.version, self.correlation_id)
+        self.connection.ready(len(frame))
+
+    def answer_frame(self, frame: bytes) -> None:
+        """Answer with what is encoded already."""
+        self.frame = frame
+        self.connection.ready(len(frame))
 
     def answer_records(self, response: Response) -> None:
-        """Answer with what carries records, which are copied once."""
-        self.frame = b"".join(response_pieces(response, self.version, self.correlation_id))
-        self.connection.ready()
+        """Answer with what carries records, which are not copied: a new megabyte for each answer costs the most."""
+        self.frame = frame = response_pieces(response, self.version, self.correlation_id)
+        self.connection.in_pieces = True
+        self.connection.ready(sum(map(len, frame)))
 
     def no_answer(self) -> None:
         """The client wants none (Produce with acks=0)."""
         self.frame = b""
-        self.connection.ready()
+        self.connection.ready(0)
 
 
 class Desk(Protocol):
@@ -105,19 +115,26 @@ class Connection(asyncio.Protocol):
         "_full",
         "_open",
         "_queue",
+        "_queued_bytes",
+        "_reader",
         "_reading",
+        "_ready_bytes",
         "_run",
         "_transport",
         "_waiting",
         "heard",
         "host",
+        "in_pieces",
         "listener",
     )
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._frames = FrameReader(desk.max_request_bytes)
+        self._reader = RequestReader()
         self._queue: deque[bytes] = deque()  # requests that have not begun
+        self._queued_bytes = 0
+        self._ready_bytes = 0  # of answers that are not sent yet
         self._waiting: deque[Call] = deque()  # requests that have begun, in order; their answers leave in this order
         self._open = 0  # how many of those have no answer yet
         self._run = b""  # the API of the request that began last
@@ -127,6 +144,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._full = False  # the client does not read its answers
         self.heard = 0.0  # when it last sent something
+        self.in_pieces = False  # an answer that is ready carries records
         self.host = ""
         self.listener: tuple[str, int] = ("", 0)  # the address it came to
 
@@ -134,6 +152,11 @@ class Connection(asyncio.Protocol):
     def waiting(self) -> int:
         """How many requests wait for their answer."""
         return len(self._waiting) + len(self._queue)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the client does not take what it is owed."""
+        return self._full
 
     # --- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -168,6 +191,7 @@ class Connection(asyncio.Protocol):
             return
         if self._queue:
             self._queue.extend(frames)
+            self._queued_bytes += sum(map(len, frames))
         elif not self._begin(frames):
             return
         if self._frames.refused and not self._queue:
@@ -183,22 +207,25 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self._full = False
-        self._read_or_not()
+        self.heard = monotonic()
+        self.flush()
 
     # --- requests and answers -----------------------------------------------------------------------------------------
 
     def _begin(self, frames: Iterable[bytes]) -> bool:
         """Begin with these requests as far as they may begin; the rest waits. False if one cannot be read."""
-        since, waiting, handle = self.heard, self._waiting, self._desk.handle
+        since, waiting, decode, handle = self.heard, self._waiting, self._reader.decode, self._desk.handle
         rest = iter(frames)
         for frame in rest:
             api = frame[:2]
-            if self._open and (api != self._run or api not in PIPELINED):
+            must_wait = self._open and (api != self._run or api not in PIPELINED)
+            if must_wait or self._ready_bytes > MOST_READY_BYTES or self._full:
                 self._queue.append(frame)
                 self._queue.extend(rest)
+                self._queued_bytes = sum(map(len, self._queue))
                 break
             try:
-                header, request = decode_request(frame)
+                header, request = decode(frame)
                 self._run = api
                 self._open += 1
                 call = Call(self, header, since)
@@ -217,9 +244,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def ready(self) -> None:
-        """A call has its answer; if it is the first in line, something can leave."""
+    def ready(self, size: int) -> None:
+        """A call has its answer of this size; if it is the first in line, something can leave."""
         self._open -= 1
+        self._ready_bytes += size
         if not self._dirty and self._waiting and self._waiting[0].frame is not None:
             self._dirty = True
             self._desk.flush_later(self)
@@ -227,22 +255,48 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Send every answer that no earlier one holds back, and begin what waited for it."""
         self._dirty = False
-        waiting = self._waiting
-        out: list[Call] = []
-        while waiting and waiting[0].frame is not None:
-            out.append(waiting.popleft())
+        out = self._take_answered()
         if out:
             self._desk.answered(out)
-            if self._transport is not None:
-                self._transport.write(b"".join([call.frame for call in out if call.frame]))
-        if self._queue and not self._open and not self._closing:
+            self._send(out)
+        if self._queue and not self._open and not self._closing and not self._full:
             queue, self._queue = self._queue, deque()
+            self._queued_bytes = 0
             if not self._begin(queue):
                 return
             if self._frames.refused and not self._queue:
                 self._refuse(WireError(self._frames.refused))
                 return
         self._read_or_not()
+
+    def _send(self, out: list[Call]) -> None:
+        pieces: list[Piece] = []
+        for call in out:
+            if isinstance(call.frame, list):
+                pieces += call.frame
+            elif call.frame:
+                pieces.append(call.frame)
+        in_pieces, self.in_pieces = self.in_pieces, False
+        if in_pieces:
+            self._ready_bytes -= sum(map(len, pieces))
+            if self._transport is not None:
+                self._transport.writelines(pieces)
+        else:
+            data = b"".join(pieces)
+            self._ready_bytes -= len(data)
+            if self._transport is not None:
+                self._transport.write(data)
+
+    def _take_answered(self) -> list[Call]:
+        waiting = self._waiting
+        if not self._open:  # all of them, which is the usual case
+            out = list(waiting)
+            waiting.clear()
+            return out
+        out = []
+        while waiting and waiting[0].frame is not None:
+            out.append(waiting.popleft())
+        return out
 
     def close(self) -> None:
         """Close after what is ready has been sent."""
@@ -262,6 +316,7 @@ class Connection(asyncio.Protocol):
         """Read on only while the client takes its answers and not too many requests wait."""
         transport = self._transport
         wanted = not self._full and len(self._waiting) + len(self._queue) < self._desk.max_waiting
+        wanted = wanted and self._queued_bytes <= MOST_QUEUED_BYTES
         if transport is None or transport.is_closing() or wanted == self._reading:
             return
         self._reading = wanted

@@ -4,6 +4,8 @@ Rules kept here
 - One stream, one order: everybody hears the same events in the order in which they were decided.
 - `__group_events` has one partition, so that its order is that of the decisions; the key is the group, the value the
   event's JSON line. What a turn tells is one batch. A disk that refuses it costs the batch, never an answer.
+- Listeners hear at once. The log and the topic are written a moment later, so that nobody's answer waits for them; a
+  clean stop, and whoever asks through this process, has them written first.
 - A listener that fails is logged, and disturbs nobody.
 """
 
@@ -18,6 +20,7 @@ from slackwater.broker.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import GroupEvent
 from slackwater.wire.records import Record, encode_batch
 
+WRITTEN_AFTER_S: Final = 0.02
 EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 Hear = Callable[[GroupEvent], None]
@@ -35,13 +38,13 @@ class Events:
         node_id: int,
         shard_of: Callable[[str], int],
         publish: bool,
-        turn_begins: Callable[[], None],
+        later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._node_id = node_id
         self._shard_of = shard_of
         self._publish = publish
-        self._turn_begins = turn_begins
+        self._later = later
         self._lines: dict[int, LogLines] = {}
         self._hearers: list[Hear] = []
         self._pending: list[GroupEvent] = []
@@ -53,24 +56,27 @@ class Events:
 
     def tell(self, events: list[GroupEvent]) -> None:
         """These happened, in this order."""
-        if group_log.isEnabledFor(logging.INFO):
-            self._log(events)
         for hear in list(self._hearers):
             for event in events:
                 try:
                     hear(event)
                 except Exception:
                     log.exception("A listener failed to hear %s of group %s.", event.kind, event.group)
-        if self._publish:
-            if not self._pending:
-                self._turn_begins()
-            self._pending.extend(events)
+        if not self._pending:
+            self._later(WRITTEN_AFTER_S, self.write)
+        self._pending.extend(events)
 
-    def end_turn(self) -> None:
-        """Write what was told in this turn."""
+    def write(self) -> None:
+        """Write what was told since the last time."""
         if not self._pending:
             return
         events, self._pending = self._pending, []
+        if group_log.isEnabledFor(logging.INFO):
+            self._log(events)
+        if self._publish:
+            self._append(events)
+
+    def _append(self, events: list[GroupEvent]) -> None:
         topic = self._topics.get(EVENTS_TOPIC)
         try:
             if topic is None:

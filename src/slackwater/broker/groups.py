@@ -2,23 +2,25 @@
 
 Rules kept here
 - Effects are carried out in order. Appends of one turn are gathered and written together, one write per shard, when the
-  turn ends; only then does the coordinator hear of them, and only then do the answers leave that wait for them.
-- One timer of the event loop stands for all timers of all groups.
+  turn ends or there are many; only then does the coordinator hear of them, and only then do the answers leave that wait
+  for them.
+- One timer of the event loop stands for all timers of all groups, planned at the end of a turn.
+- A write that takes longer than `offsets.commit.timeout.ms` is given up by those who wait for it, not by us (OC-12).
 - Events are told as they come, to whoever listens in this process.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 from slackwater.broker.offsets_topic import from_bytes, to_bytes
-from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect, Emit
+from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import Request, Response
 
 KeyValue = tuple[bytes, bytes | None]
-Heard = Callable[[Response], None]
+MOST_GATHERED: Final = 512  # appends; a write costs little beside so many, and what waits for it is kept in memory
 _R = TypeVar("_R", bound=Response)
 
 
@@ -46,16 +48,26 @@ class Groups:
         wake_at: Callable[[int], None],
         tell: Callable[[list[GroupEvent]], None],
         turn_begins: Callable[[], None],
+        write_timeout_ms: int = 5_000,
     ) -> None:
         self._store = store
+        self._write_timeout_ms = write_timeout_ms
         self._now_ms = now_ms
         self._wake_at = wake_at
         self._tell = tell
         self._turn_begins = turn_begins
         self._appends: list[Append] = []
+        self._unsettled: deque[tuple[int, list[Append]]] = deque()  # writes under way, and when they are overdue
+        self._given_up = 0  # how many of those, the first ones, nobody waits for any more
+        self.in_turn = False  # whether `end_turn` has something to do
         self._due_ms: int | None = None
         self.config = config
         self.coordinator = Coordinator(config)
+
+    def reconfigure(self, config: CoordinatorConfig) -> None:
+        """Go by other settings from now on."""
+        self.config = config
+        self.coordinator.reconfigure(config)
 
     def load(self) -> None:
         """Read all shards; groups come back as they were (CO-06)."""
@@ -71,50 +83,74 @@ class Groups:
     def ask(self, request: Request, heard: Callable[[_R], None]) -> None:
         """Put a request to the coordinator; `heard` gets the answer, now or later."""
         self._carry_out(self.coordinator.handle(request, heard, self._now_ms()))
+        if len(self._appends) >= MOST_GATHERED:
+            self._write()
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Topics are gone, and with them their offsets (EX-10)."""
         self._carry_out(self.coordinator.topics_deleted(frozenset(topics), self._now_ms()))
 
+    def expire(self, group_id: str, member_id: str) -> None:
+        """End a member's session, as if it had been silent (a tester's wish)."""
+        self._carry_out(self.coordinator.expire(group_id, member_id, self._now_ms()))
+
+    def next_due_ms(self) -> int | None:
+        """When `tick` next has something to do."""
+        due_ms = self.coordinator.next_due_ms()
+        if len(self._unsettled) > self._given_up:
+            overdue_ms = self._unsettled[self._given_up][0]
+            return overdue_ms if due_ms is None else min(due_ms, overdue_ms)
+        return due_ms
+
     def tick(self) -> None:
         """Fire what is due."""
         self._due_ms = None
-        self._carry_out(self.coordinator.tick(self._now_ms()))
+        now_ms = self._now_ms()
+        while len(self._unsettled) > self._given_up and self._unsettled[self._given_up][0] <= now_ms:
+            appends = self._unsettled[self._given_up][1]
+            self._given_up += 1
+            self._carry_out(self.coordinator.overdue([append.write_id for append in appends], now_ms))
+        self._carry_out(self.coordinator.tick(now_ms))
 
     def end_turn(self) -> None:
         """Write what this turn wants written, and go on with what waited for it, until nothing is left to write."""
-        while self._appends:
-            appends, self._appends = self._appends, []
-            batches: dict[int, list[KeyValue]] = {}
-            for append in appends:
-                batches.setdefault(append.shard, []).extend(map(to_bytes, append.records))
-            self._store.write(
-                {shard: records for shard, records in batches.items() if records}, partial(self._settled, appends)
-            )
-
-    def _settled(self, appends: list[Append], outcome: Mapping[int, Error]) -> None:
-        now_ms = self._now_ms()
-        for append in appends:
-            error = outcome.get(append.shard, Error.NONE)
-            self._carry_out(self.coordinator.written(append.write_id, error, now_ms))
-
-    def _carry_out(self, effects: list[Effect]) -> None:
-        events: list[GroupEvent] = []
-        for effect in effects:
-            if isinstance(effect, Answer):
-                cast(Heard, effect.caller)(effect.response)
-            elif isinstance(effect, Append):
-                if not self._appends:
-                    self._turn_begins()
-                self._appends.append(effect)
-            elif isinstance(effect, Emit):
-                events.append(effect.event)
-        if events:
-            self._tell(events)
-        self._plan()
-
-    def _plan(self) -> None:
-        due_ms = self.coordinator.next_due_ms()
+        try:
+            while self._appends:
+                self._write()
+        finally:
+            self.in_turn = False
+        due_ms = self.next_due_ms()
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
             self._wake_at(due_ms)
+
+    def _write(self) -> None:
+        appends, self._appends = self._appends, []
+        batches: dict[int, list[KeyValue]] = {}
+        for append in appends:
+            if append.records:
+                batches.setdefault(append.shard, []).extend(map(to_bytes, append.records))
+        self._unsettled.append((self._now_ms() + self._write_timeout_ms, appends))
+        self._store.write(batches, self._settled)
+
+    def _settled(self, outcome: Mapping[int, Error]) -> None:
+        """The oldest write has come to its end."""
+        _, appends = self._unsettled.popleft()
+        self._given_up = max(self._given_up - 1, 0)
+        writes = [(append.write_id, outcome.get(append.shard, Error.NONE)) for append in appends]
+        self._carry_out(self.coordinator.all_written(writes, self._now_ms()))
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        if not self.in_turn:
+            self.in_turn = True
+            self._turn_begins()
+        events: list[GroupEvent] = []
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.caller(effect.response)  # type: ignore[operator]  # what `ask` was given; a cast costs a call
+            elif isinstance(effect, Append):
+                self._appends.append(effect)
+            else:
+                events.append(effect.event)
+        if events:
+            self._tell(events)

@@ -3,7 +3,8 @@
 Rules kept here
 - Nothing here is urgent, and nothing blocks the loop for long: what reads or writes whole segments runs in the thread.
 - Compaction cleans one log at a time, the dirtiest first in line at each round.
-- A log that cannot be cleaned is logged once and left alone until the next start.
+- A log that is damaged is logged once and not cleaned until the next start. One that the disk refuses to clean waits
+  for the next round, when there may be room; one that was deleted meanwhile is dropped.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ class Housekeeping:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._cleaning = False
         self._damaged: set[PartitionLog] = set()
+        self._put_off: set[PartitionLog] = set()  # until the next round
 
     def start(self) -> None:
         """Begin; every kind of work at its own interval."""
@@ -38,7 +40,9 @@ class Housekeeping:
         self._every("retention", lambda: settings.number("log.retention.check.interval.ms") / 1000, self.retain)
         self._every("flush", lambda: FLUSH_ROLLED_S, self._node.durability.flush_rolled)
         self._every("cleaner", lambda: max(settings.number("log.cleaner.backoff.ms") / 1000, 0.1), self.compact)
-        self._every("idle", lambda: IDLE_CHECK_S, self.close_idle)
+        self._every(
+            "idle", lambda: min(IDLE_CHECK_S, settings.number("connections.max.idle.ms") / 2000), self.close_idle
+        )
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -55,13 +59,17 @@ class Housekeeping:
                 log.info("Deleted segments %s of %s.", deleted, partition_log.directory.name)
 
     def compact(self) -> None:
-        """Clean the next log that is worth it; others follow until none is."""
+        """Clean every log that is worth it, one after another."""
+        self._put_off.clear()
+        self._compact_next()
+
+    def _compact_next(self) -> None:
         if self._cleaning or not self._node.settings.flag("log.cleaner.enable"):
             return
         now_ms = self._node.clock.now_ms()
         for partition_log in self._logs():
             partition_log.sweep(now_ms)
-            if partition_log in self._damaged:
+            if partition_log in self._damaged or partition_log in self._put_off:
                 continue
             plan = cleaner.plan(partition_log, now_ms)
             if plan is not None:
@@ -69,10 +77,11 @@ class Housekeeping:
                 return
 
     def close_idle(self) -> None:
-        """Close connections that have been silent for too long and wait for nothing."""
+        """Cut connections that have been silent for too long and wait for nothing, or do not take what they get."""
         limit = monotonic() - self._node.settings.number("connections.max.idle.ms") / 1000
-        for connection in [one for one in self._connections if one.heard < limit and not one.waiting]:
-            connection.close()
+        for connection in [one for one in self._connections if one.heard < limit]:
+            if connection.is_stuck or not connection.waiting:
+                connection.abort()
 
     def _clean(self, partition_log: PartitionLog, plan: cleaner.Plan) -> None:
         outcome: list[cleaner.Cleaned | Exception] = []
@@ -86,15 +95,34 @@ class Housekeeping:
         def done() -> None:
             self._cleaning = False
             (cleaned,) = outcome
-            if isinstance(cleaned, Exception):
-                self._damaged.add(partition_log)
-                log.warning("%s is not compacted any more: %s", partition_log.directory.name, cleaned)
-            elif self._timers and cleaner.install(partition_log, cleaned, self._node.clock.now_ms()):
-                log.info("Compacted %s up to offset %d.", partition_log.directory.name, cleaned.clean_up_to)
-                self.compact()
+            if self._timers:
+                self._cleaned(partition_log, cleaned)
+                self._compact_next()
 
         self._cleaning = True
         self._node.in_thread(work, done)
+
+    def _cleaned(self, partition_log: PartitionLog, cleaned: cleaner.Cleaned | Exception) -> None:
+        """Put in place what was cleaned, unless the log is gone or something went wrong."""
+        name = partition_log.directory.name
+        if partition_log not in set(self._logs()):
+            # Its directory may be another log's by now: nothing of this one may go there.
+            if isinstance(cleaned, cleaner.Cleaned):
+                cleaner.discard(cleaned)
+            return
+        try:
+            if isinstance(cleaned, Exception):
+                raise cleaned
+            if cleaner.install(partition_log, cleaned, self._node.clock.now_ms()):
+                log.info("Compacted %s up to offset %d.", name, cleaned.clean_up_to)
+            else:
+                self._put_off.add(partition_log)
+        except OSError as error:
+            self._put_off.add(partition_log)
+            log.warning("%s was not compacted: %s.", name, error.strerror or error)
+        except Exception as error:
+            self._damaged.add(partition_log)
+            log.warning("%s is not compacted any more: %s", name, error)
 
     def _logs(self) -> Iterator[PartitionLog]:
         for topic in list(self._node.topics):

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Final
 
 from slackwater.broker.connection import Call
-from slackwater.group.events import GroupEvent
+from slackwater.group.events import Completed, GroupEvent
 
 # Upper bounds of request times, in seconds; what is slower stands in one more.
 TIME_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
@@ -33,6 +33,7 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: dict[int, Tally] = {}
         self.events: dict[tuple[str, str], int] = {}  # kind and trigger, "" where there is none
+        self.rebalance_seconds = 0.0  # of all rebalances that came to their end
         self.malformed = 0
         self.connections = 0
         self.connections_refused = 0
@@ -40,17 +41,26 @@ class Metrics:
     def answered(self, calls: list[Call]) -> None:
         """These answers leave now."""
         now = monotonic()
-        requests = self.requests
-        for call in calls:
-            tally = requests.get(call.api_key)
-            if tally is None:
-                tally = requests[call.api_key] = Tally()
-            seconds = now - call.since
-            tally.count += 1
-            tally.seconds += seconds
-            tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += 1
+        at = 0
+        while at < len(calls):  # those of one API that came together are counted together
+            api_key, since = calls[at].api_key, calls[at].since
+            end = at + 1
+            while end < len(calls) and calls[end].since == since and calls[end].api_key == api_key:
+                end += 1
+            self._count(api_key, now - since, end - at)
+            at = end
+
+    def _count(self, api_key: int, seconds: float, times: int) -> None:
+        tally = self.requests.get(api_key)
+        if tally is None:
+            tally = self.requests[api_key] = Tally()
+        tally.count += times
+        tally.seconds += seconds * times
+        tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
 
     def hear(self, event: GroupEvent) -> None:
         """Something happened to a group."""
         key = (event.kind.value, event.trigger.value if event.trigger is not None else "")
         self.events[key] = self.events.get(key, 0) + 1
+        if isinstance(event.detail, Completed):
+            self.rebalance_seconds += event.detail.duration_ms / 1000

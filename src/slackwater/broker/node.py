@@ -9,23 +9,29 @@ Rules kept here
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from slackwater.broker.appends import Appends
-from slackwater.broker.clock import Clock
-from slackwater.broker.config import Settings
+from slackwater.broker.config import Settings, remembered
+from slackwater.broker.config.listeners import advertised_address
 from slackwater.broker.connection import Call, Connection
 from slackwater.broker.durability import Durability, InThread
-from slackwater.broker.events import Events
+from slackwater.broker.events import EVENTS_RETENTION_MS, Events
+from slackwater.broker.fetch_sessions import FetchSessions
+from slackwater.broker.fetch_waits import FetchWaits
 from slackwater.broker.groups import Groups
 from slackwater.broker.handlers import ANSWERED
 from slackwater.broker.log.directory import DataDirectory
 from slackwater.broker.metrics import Metrics
 from slackwater.broker.offsets_log import OffsetsLog
-from slackwater.broker.topics import OFFSETS_TOPIC, Topic, Topics
+from slackwater.broker.producer_ids import ProducerIds
+from slackwater.broker.topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, Topics, remove_directories
+from slackwater.clock import Clock
 from slackwater.group.coordinator import CoordinatorConfig
+from slackwater.group.errors import BrokerError, Error
 from slackwater.group.events import GroupEvent
 
 _MINUTE_MS: Final = 60_000
@@ -54,12 +60,24 @@ class Node:
         self.in_thread = in_thread
         self.node_id = directory.node_id
         self.cluster_id = directory.cluster_id
-        self.advertised = advertised
+        self.advertised = advertised or advertised_address(settings.text("advertised.listeners"))
         self.apis = ANSWERED
         self.metrics = Metrics()
-        self.topics = Topics(directory.path, settings, now_ms=clock.now_ms, new_id=partial(secrets.token_bytes, 16))
+        self.topics = Topics(
+            directory.path,
+            settings,
+            now_ms=clock.now_ms,
+            new_id=partial(secrets.token_bytes, 16),
+            remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
+        )
         self.durability = Durability(always=settings.text("flush") == "always", in_thread=in_thread)
         self.appends = Appends(self.durability, now_ms=clock.now_ms, turn_begins=turn_begins)
+        self.producer_ids = ProducerIds(directory.path)
+        self.fetch_sessions = FetchSessions(
+            settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
+        )
+        self.fetch_waits = FetchWaits(loop)
+        self.fetch_max_bytes = settings.number("fetch.max.bytes")
         self.groups = Groups(
             coordinator_config(settings, directory.cluster_id),
             OffsetsLog(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
@@ -67,34 +85,46 @@ class Node:
             wake_at=wake_groups_at,
             tell=self._tell,
             turn_begins=turn_begins,
+            write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
         self.events = Events(
             self.topics,
             node_id=self.node_id,
             shard_of=self.groups.coordinator.shard_of,
             publish=settings.flag("group.events.enable"),
-            turn_begins=turn_begins,
+            later=loop.call_later,
         )
         self.events.subscribe(self.metrics.hear)
 
     def load(self) -> None:
         """Open what the last run left."""
+        remembered.load(self.directory.path, self.settings)
+        self._configure_groups()
+        self.settings.watch(self.topics.configure)
         self.topics.load(clean_shutdown=self.directory.clean_shutdown)
+        if (offsets := self.topics.get(OFFSETS_TOPIC)) is not None:  # it keeps the partitions it was made with
+            shards = len(offsets.partitions)
+            self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=shards))
         self.groups.load()
+        self.settings.watch(self._configure_groups)
 
     def end_turn(self) -> None:
-        """Write what this turn gathered."""
+        """Write what this turn gathered, and what came of that."""
+        self._write_gathered()
+        while self.groups.in_turn:
+            self._write_gathered()
+
+    def _write_gathered(self) -> None:
         self.appends.end_turn()
         self.groups.end_turn()
-        self.events.end_turn()
         self.durability.end_turn()
 
     def address(self, call: Call) -> tuple[str, int]:
         """Where a client reaches this broker: what it was told to advertise, or the address the client came to."""
         return self.advertised or call.connection.listener
 
-    def create_offsets_topic(self) -> Topic:
-        """Make `__consumer_offsets`."""
+    def create_offsets_topic(self, own: Mapping[str, str] | None = None) -> Topic:
+        """Make `__consumer_offsets`, with the settings it needs under those that are given."""
         settings = self.settings
         return self.topics.create(
             OFFSETS_TOPIC,
@@ -103,16 +133,35 @@ class Node:
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(settings.number("offsets.topic.segment.bytes")),
-            },
+            }
+            | dict(own or {}),
         )
+
+    def auto_create(self, name: str) -> Topic:
+        """Make a topic because a client asked for it."""
+        if name == OFFSETS_TOPIC:
+            return self.create_offsets_topic()
+        if name == TRANSACTIONS_TOPIC:
+            raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This broker has no transactions.")
+        own = {"retention.ms": str(EVENTS_RETENTION_MS)} if name == EVENTS_TOPIC else {}
+        return self.topics.create(name, 1 if own else self.settings.number("num.partitions"), own)
 
     def closed(self, connection: Connection) -> None:
         """A client has gone."""
+        self.fetch_waits.drop(connection)
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; `clean=False` leaves what a kill leaves."""
+        if clean:
+            self.events.write()
         self.topics.close(clean=clean)
         self.directory.close(clean=clean)
+
+    def _configure_groups(self) -> None:
+        """Settings were altered; the number of shards stays."""
+        shards = self.groups.config.offsets_topic_num_partitions
+        config = coordinator_config(self.settings, self.cluster_id)
+        self.groups.reconfigure(replace(config, offsets_topic_num_partitions=shards))
 
     def _tell(self, events: list[GroupEvent]) -> None:
         self.events.tell(events)

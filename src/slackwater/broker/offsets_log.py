@@ -1,12 +1,14 @@
 """`__consumer_offsets` on disk: the coordinator's store on top of the partition logs.
 
 Rules kept here
-- The topic is made when it is first needed, as in Kafka; until then there is nothing to read.
+- The topic is made when it is first needed, as in Kafka; until then there is nothing to read. A disk that has no room
+  for it refuses the write, and the next one tries again.
 - What one turn wants written to a shard is one batch, all or none.
 - Reading gives every record there is, in order; compaction may have taken older ones of a key away, and the coordinator
   lets the last one win anyway.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from slackwater.broker.durability import Durability
@@ -16,8 +18,9 @@ from slackwater.broker.log.validation import Refused
 from slackwater.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.wire.record_batch import iter_batches
-from slackwater.wire.records import Record, decode_records, encode_batch
+from slackwater.wire.records import BatchBuilder, decode_records
 
+log = logging.getLogger("slackwater.broker.offsets")
 READ_BYTES = 1024 * 1024
 
 
@@ -37,12 +40,12 @@ class OffsetsLog:
         topic = self._topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
-        log = topic.partitions[shard].log
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            data = log.read(offset, READ_BYTES)
+        stored = topic.partitions[shard].log
+        offset = stored.log_start_offset
+        while offset < stored.log_end_offset:
+            data = stored.read(offset, READ_BYTES)
             if isinstance(data, Refused):
-                raise OSError(f"{log.directory}: {data.message}")
+                raise OSError(f"{stored.directory}: {data.message}")
             for batch in iter_batches(data):
                 for record in decode_records(batch):
                     if record.key is not None:
@@ -51,14 +54,21 @@ class OffsetsLog:
 
     def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
         """Write to shards; `settled` hears what became of each."""
-        topic = self._topics.get(OFFSETS_TOPIC) or self._create()
+        try:
+            topic = self._topics.get(OFFSETS_TOPIC) or self._create()
+        except OSError as error:
+            log.warning("%s cannot be made: %s.", OFFSETS_TOPIC, error.strerror)
+            refused = dict.fromkeys(records, Error.KAFKA_STORAGE_ERROR)
+            self._durability.written((), lambda _failed: settled(refused))  # in its turn, after those before it
+            return
         now_ms = self._now_ms()
         outcome: dict[int, Error] = {}
         logs: dict[int, PartitionLog] = {}
         for shard, pairs in records.items():
             partition = topic.partitions[shard]
-            batch = encode_batch(Record(key, value, timestamp=now_ms) for key, value in pairs)
-            appended = partition.log.append(batch, now_ms, Origin.COORDINATOR)
+            batch = BatchBuilder()
+            batch.extend(pairs, now_ms)
+            appended = partition.log.append(batch.build(), now_ms, Origin.COORDINATOR)
             if isinstance(appended, Refused):
                 outcome[shard] = appended.error
             else:
@@ -66,8 +76,8 @@ class OffsetsLog:
                 partition.appended()
 
         def flushed(failed: frozenset[PartitionLog]) -> None:
-            for shard, log in logs.items():
-                outcome[shard] = Error.KAFKA_STORAGE_ERROR if log in failed else Error.NONE
+            for shard, written in logs.items():
+                outcome[shard] = Error.KAFKA_STORAGE_ERROR if written in failed else Error.NONE
             settled(outcome)
 
         self._durability.written(logs.values(), flushed)

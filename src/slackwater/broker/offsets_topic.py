@@ -19,7 +19,6 @@ from slackwater.wire.offsets_topic import (
     GroupKey,
     GroupMember,
     GroupValue,
-    OffsetKey,
     OffsetValue,
     UnknownKey,
     decode_group_value,
@@ -27,6 +26,8 @@ from slackwater.wire.offsets_topic import (
     decode_offset_value,
     encode_group_value,
     encode_key,
+    encode_lasting_offset,
+    encode_offset_key,
     encode_offset_value,
 )
 
@@ -36,9 +37,8 @@ def to_bytes(record: Record) -> tuple[bytes, bytes | None]:
     if isinstance(record, GroupMetadata):
         group = record.value
         return encode_key(GroupKey(record.group_id)), None if group is None else encode_group_value(_group_value(group))
-    offset = record.value
-    key = encode_key(OffsetKey(record.group_id, record.topic, record.partition))
-    return key, None if offset is None else encode_offset_value(_offset_value(offset))
+    key = encode_offset_key(record.group_id, record.topic, record.partition)
+    return key, None if record.value is None else _offset_value(record.value)
 
 
 def from_bytes(key: bytes, value: bytes | None) -> Record | None:
@@ -52,13 +52,12 @@ def from_bytes(key: bytes, value: bytes | None) -> Record | None:
     return CommittedOffset(found.group, found.topic, found.partition, offset)
 
 
-def _offset_value(stored: StoredOffset) -> OffsetValue:
-    return OffsetValue(
-        stored.offset,
-        stored.leader_epoch,
-        stored.metadata,
-        stored.commit_timestamp_ms,
-        -1 if stored.expire_timestamp_ms is None else stored.expire_timestamp_ms,
+def _offset_value(stored: StoredOffset) -> bytes:
+    offset, leader_epoch, metadata = stored.offset, stored.leader_epoch, stored.metadata
+    if stored.expire_timestamp_ms is None:
+        return encode_lasting_offset(offset, leader_epoch, metadata, stored.commit_timestamp_ms)
+    return encode_offset_value(
+        OffsetValue(offset, leader_epoch, metadata, stored.commit_timestamp_ms, stored.expire_timestamp_ms)
     )
 
 

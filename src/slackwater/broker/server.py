@@ -11,21 +11,24 @@ Rules kept here
 import asyncio
 import base64
 import contextlib
+import errno
 import logging
 import os
+import resource
+import socket
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from slackwater.broker.clock import AnchoredClock, Clock, ManualClock
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import Call, Connection
 from slackwater.broker.handlers import ANSWERED, Handler, load
 from slackwater.broker.housekeeping import Housekeeping
 from slackwater.broker.log.directory import DataDirectory
 from slackwater.broker.node import Node
+from slackwater.clock import AnchoredClock, Clock, ManualClock
 from slackwater.group.errors import Error, UsageError
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
@@ -94,11 +97,12 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen."""
+        allow_many_files()
         try:
             self._server = await self._loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
         except OSError as error:
             await self.stop()
-            raise UsageError(f"cannot listen on {host}:{port}: {_reason(error)}. Use another --listen.") from error
+            raise cannot_listen(host, port, error) from error
         self._housekeeping.start()
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -113,13 +117,22 @@ class Server:
             self._group_timer.cancel()
         if clean:
             self._end_turn()
-        for connection in list(self._connections):
-            connection.close() if clean else connection.abort()
-        # Blocking work that is under way comes to its end, and is heard, before its files are closed.
-        await self._loop.run_in_executor(self._thread, lambda: None)
+            for connection in list(self._connections):
+                connection.close()
+        else:
+            self.cut_connections()
+        # Blocking work that is under way comes to its end, and is heard, before its files are closed. When the whole
+        # program ends, the thread has come to its end already, and takes nothing more.
+        with contextlib.suppress(RuntimeError):
+            await self._loop.run_in_executor(self._thread, lambda: None)
         self._thread.shutdown()
         await asyncio.sleep(0)
         self.node.close(clean=clean)
+
+    def cut_connections(self) -> None:
+        """End every connection now; what was not sent is lost."""
+        for connection in list(self._connections):
+            connection.abort()
 
     # --- what connections need (`connection.Desk`) --------------------------------------------------------------------
 
@@ -180,7 +193,11 @@ class Server:
 
     def _end_turn(self) -> None:
         self._turn_is_planned = True  # what happens in here needs no other turn, until it is over
-        self.node.end_turn()
+        try:
+            self.node.end_turn()
+        except Exception:
+            # Nothing in there should fail. If it does, a broker whose turns end no more would answer nobody again.
+            log.exception("The end of a turn failed.")
         self._turn_is_planned = False
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
@@ -191,15 +208,15 @@ class Server:
         clock = self._group_clock
         assert isinstance(clock, ManualClock)
         until_ms = clock.now_ms() + length_ms
-        while (due_ms := self.node.groups.coordinator.next_due_ms()) is not None and due_ms <= until_ms:
+        while (due_ms := self.node.groups.next_due_ms()) is not None and due_ms <= until_ms:
             clock.pass_ms(max(due_ms - clock.now_ms(), 0))
             self.node.groups.tick()
             self._end_turn()
         clock.pass_ms(until_ms - clock.now_ms())
 
     def _wake_groups_at(self, due_ms: int) -> None:
-        if isinstance(self._group_clock, ManualClock):
-            return
+        if isinstance(self._group_clock, ManualClock) and due_ms > self._group_clock.now_ms():
+            return  # `pass_group_time` brings it about
         if self._group_timer is not None:
             self._group_timer.cancel()
         delay_ms = due_ms - self._group_clock.now_ms()
@@ -223,13 +240,22 @@ class Server:
         self._plan_turn()
 
 
+def allow_many_files() -> None:
+    """Raise this process's limit of open files to what the system allows: every connection and segment is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def new_cluster_id() -> str:
     """A cluster id as Kafka makes them."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _reason(error: OSError) -> str:
-    if error.errno is None:
-        return str(error)
-    text = os.strerror(error.errno)
-    return text[0].lower() + text[1:]
+def cannot_listen(host: str, port: int, error: OSError) -> UsageError:
+    """What to tell whoever wanted to listen there."""
+    if isinstance(error, socket.gaierror):
+        return UsageError(f"cannot listen on {host}:{port}: {host} is no address of this machine. Use another one.")
+    reason = os.strerror(error.errno) if error.errno is not None else str(error)
+    advice = "Stop what listens there, or use another port" if error.errno == errno.EADDRINUSE else "Use another address"
+    return UsageError(f"cannot listen on {host}:{port}: {reason[:1].lower()}{reason[1:]}. {advice}.")

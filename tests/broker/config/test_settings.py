@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, Settings, parse_topic, read_properties, show
+from slackwater.broker.config.listeners import advertised_address
 from slackwater.group.errors import UsageError
 
 
@@ -95,3 +96,57 @@ def test_values_are_shown_as_kafkas_tools_show_them() -> None:
 
 def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
     assert all(synonym in BROKER_SETTINGS for synonym in SYNONYMS.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"},
+            (
+                "group.min.session.timeout.ms = 9 is above group.max.session.timeout.ms = 8; "
+                "use a smaller minimum or a larger maximum."
+            ),
+        ),
+        ({"default.replication.factor": "3"}, "default.replication.factor = 3 is impossible with one broker; use 1."),
+        (
+            {"offsets.topic.replication.factor": "3"},
+            "offsets.topic.replication.factor = 3 is impossible with one broker; use 1.",
+        ),
+        (
+            {"advertised.listeners": "kafka:9092"},
+            "advertised.listeners = kafka:9092 cannot be read; write PLAINTEXT://HOST:PORT.",
+        ),
+        ({"log.retention.hours": "long"}, "log.retention.hours = 'long' is not a whole number."),
+    ],
+)
+def test_settings_that_contradict_each_other_are_one_sentence(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings(given)
+    assert str(refused.value) == sentence
+
+
+def test_kafkas_other_names_of_a_setting_count_and_the_finer_unit_wins() -> None:
+    settings = Settings({"broker.id": "5", "log.retention.hours": "2", "log.roll.hours": "1"})
+    assert (settings.number("node.id"), settings.number("log.retention.ms")) == (5, 7_200_000)
+    assert settings.number("log.roll.ms") == 3_600_000
+    assert Settings({"log.retention.hours": "2", "log.retention.minutes": "3"}).number("log.retention.ms") == 180_000
+    assert Settings({"log.retention.hours": "2", "log.retention.ms": "4"}).number("log.retention.ms") == 4
+    assert Settings({"log.retention.hours": "-1"}).number("log.retention.ms") == -1
+
+
+def test_an_authorizer_is_not_ignored() -> None:
+    with pytest.raises(UsageError, match="authorizer"):
+        Settings({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", None),
+        ("PLAINTEXT://kafka:9092", ("kafka", 9092)),
+        ("CONTROLLER://a:1, PLAINTEXT://[::1]:9093,OTHER://b:2", ("::1", 9093)),
+    ],
+)
+def test_the_advertised_address_is_the_first_that_is_for_clients(text: str, address: tuple[str, int] | None) -> None:
+    assert advertised_address(text) == address

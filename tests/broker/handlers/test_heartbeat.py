@@ -1,26 +1,45 @@
 """Heartbeat in its versions."""
 
+from pathlib import Path
+
 import pytest
 
-from slackwater.broker.handlers.heartbeat import VERSIONS, answer, request
 from slackwater.group.errors import Error
-from slackwater.group.messages import Heartbeat, HeartbeatResponse
+from tests.broker.quiet_broker import QuietBroker
 
-from .wire_fields import assert_fields, assert_takes
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_has_exactly_its_versions_fields(version: int) -> None:
-    fields = answer(version, HeartbeatResponse(Error.REBALANCE_IN_PROGRESS))
-    assert_fields("HeartbeatResponse", version, fields)
-    assert fields["error_code"] == 27
+from .members import GROUP, settle
 
 
-def test_a_request_takes_every_versions_fields() -> None:
-    assert_takes("HeartbeatRequest", VERSIONS, request)
+@pytest.mark.parametrize("version", range(5))
+def test_a_member_hears_that_all_is_well_and_others_what_is_wrong(tmp_path: Path, version: int) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client = broker.connect()
+        member_id = settle(client)
+        for asked, error in (
+            ((member_id, 1), Error.NONE),
+            ((member_id, 2), Error.ILLEGAL_GENERATION),
+            (("nobody", 1), Error.UNKNOWN_MEMBER_ID),
+            ((member_id, 1), Error.NONE),
+        ):
+            answer = client.ask_fields("Heartbeat", version, group_id=GROUP, member_id=asked[0], generation_id=asked[1])
+            assert answer == {"error_code": error} | ({"throttle_time_ms": 0} if version >= 1 else {})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_instance_id_counts_from_version_3_on(version: int) -> None:
-    asked = request(version, group_id="g", generation_id=3, member_id="m", group_instance_id="i")
-    assert asked == Heartbeat("g", "m", "i" if version >= 3 else None, 3)
+def test_an_instance_id_counts_from_v3_on(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client = broker.connect()
+        settle(client, instance="i")
+        beat = {"group_id": GROUP, "member_id": "other", "group_instance_id": "i", "generation_id": 1}
+        errors = [client.ask_fields("Heartbeat", version, **beat)["error_code"] for version in range(5)]
+    assert errors == [Error.UNKNOWN_MEMBER_ID] * 3 + [Error.FENCED_INSTANCE_ID] * 2
+
+
+def test_a_heartbeat_moves_the_end_of_the_session(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client = broker.connect()
+        beat = {"group_id": GROUP, "member_id": settle(client), "generation_id": 1}
+        for _ in range(3):
+            broker.pass_ms(9_000)
+            assert client.ask_fields("Heartbeat", 4, **beat)["error_code"] == Error.NONE
+        broker.pass_ms(10_000)
+        assert client.ask_fields("Heartbeat", 4, **beat)["error_code"] == Error.UNKNOWN_MEMBER_ID

@@ -1,79 +1,48 @@
-"""JoinGroup in its versions."""
+"""JoinGroup: what the broker itself adds to a request. Its versions are told apart in `tests/conformance`."""
 
-import pytest
+import re
+from pathlib import Path
 
-from slackwater.broker.handlers import join_group
-from slackwater.broker.handlers.join_group import VERSIONS, answer, request
 from slackwater.group.errors import Error
-from slackwater.group.messages import JoinedMember, JoinGroup, JoinGroupResponse, Protocol
+from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tests.broker.quiet_broker import QuietBroker
 
-from .wire_fields import assert_fields, assert_takes
+from .members import GROUP, join, settle
 
-
-def joining(version: int) -> JoinGroup:
-    return request(
-        version,
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
-        member_id="m",
-        group_instance_id="i",
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": b"sub"}],
-        reason="why",
-        client_id="c",
-        client_host="/10.0.0.1",
-        uuid="u",
-    )
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
-JOINED = JoinGroupResponse(
-    Error.NONE, "m", 3, "consumer", "range", "m", skip_assignment=True, members=(JoinedMember("m", "i", b"sub"),)
-)
+def test_a_member_id_is_the_client_id_and_a_uuid_of_its_own(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        ids = [join(broker.connect("loader"), group=group) for group in ("g", "h")]
+    assert all(re.fullmatch(f"loader-{UUID}", member_id) for member_id in ids)
+    assert ids[0] != ids[1]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_has_exactly_its_versions_fields(version: int) -> None:
-    assert_fields("JoinGroupResponse", version, answer(version, JOINED))
+def test_a_static_members_id_begins_with_its_instance_id(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        assert re.fullmatch(f"node-7-{UUID}", join(broker.connect("loader"), instance="node-7"))
 
 
-def test_a_request_takes_every_versions_fields() -> None:
-    assert_takes("JoinGroupRequest", VERSIONS, join_group.request, "client_id", "client_host", "uuid")
+def test_a_member_is_shown_with_the_client_and_the_host_it_came_from(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client = broker.connect("loader")
+        settle(client)
+        (group,) = client.ask_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
+        (member,) = group["members"]
+    assert (member["client_id"], member["client_host"]) == ("loader", "/127.0.0.1")
 
 
-def test_the_newest_version_carries_everything() -> None:
-    assert joining(9) == JoinGroup(
-        group_id="g",
-        member_id="m",
-        group_instance_id="i",
-        protocol_type="consumer",
-        protocols=(Protocol("range", b"sub"),),
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
-        client_id="c",
-        client_host="/10.0.0.1",
-        uuid="u",
-        reason="why",
-        requires_known_member_id=True,
-        supports_skipping_assignment=True,
-    )
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_version_lacks_is_not_looked_at(version: int) -> None:
-    asked = joining(version)
-    assert asked.rebalance_timeout_ms == (60_000 if version >= 1 else 10_000)
-    assert asked.requires_known_member_id is (version >= 4)
-    assert asked.group_instance_id == ("i" if version >= 5 else None)
-    assert asked.reason == ("why" if version >= 8 else None)
-    assert asked.supports_skipping_assignment is (version >= 9)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_refused_join_names_no_protocol(version: int) -> None:
-    fields = answer(version, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, "m"))
-    assert fields["error_code"] == 25
-    assert fields["generation_id"] == -1
-    assert fields["protocol_name"] == (None if version >= 7 else "")
-    assert fields.get("protocol_type") is None
-    assert fields["members"] == []
+def test_a_join_parks_until_the_generation_is_complete(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, {"group.initial.rebalance.delay.ms": 3000}) as broker:
+        client = broker.connect()
+        protocols = [JoinGroupRequestProtocol("range", b"")]
+        request = JoinGroupRequest(GROUP, 10_000, 60_000, "", "i", "consumer", protocols)
+        answer = client.send(request, JoinGroupResponse)
+        broker.pass_ms(2_900)
+        assert answer() is None
+        broker.pass_ms(100)
+        response = answer()
+        assert response is not None
+        assert (response.error_code, response.generation_id) == (Error.NONE, 1)
+        assert [member.group_instance_id for member in response.members] == ["i"]

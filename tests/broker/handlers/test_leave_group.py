@@ -1,46 +1,35 @@
 """LeaveGroup in its versions."""
 
+from pathlib import Path
+
 import pytest
 
-from slackwater.broker.handlers.leave_group import VERSIONS, answer, request
 from slackwater.group.errors import Error
-from slackwater.group.messages import LeaveGroup, LeaveGroupResponse, Leaver, LeftMember
+from slackwater.group.events import GroupEvent, Kind, Left
+from tests.broker.quiet_broker import QuietBroker
 
-from .wire_fields import assert_fields, assert_takes
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_has_exactly_its_versions_fields(version: int) -> None:
-    response = LeaveGroupResponse(Error.NONE, (LeftMember("m", "i", Error.NONE),))
-    assert_fields("LeaveGroupResponse", version, answer(version, response))
+from .members import GROUP, settle
 
 
-def test_a_request_takes_every_versions_fields() -> None:
-    assert_takes("LeaveGroupRequest", VERSIONS, request)
+@pytest.mark.parametrize(("version", "told"), [(4, "not provided"), (5, "closing")])
+def test_from_v5_on_a_leaver_says_why(tmp_path: Path, version: int, told: str) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client, events = broker.connect(), list[GroupEvent]()
+        member_id = settle(client)
+        broker.node.events.subscribe(events.append)
+        leaver = {"member_id": member_id, "group_instance_id": None, "reason": "closing"}
+        client.ask_fields("LeaveGroup", version, group_id=GROUP, members=[leaver])
+    (left,) = (event.detail for event in events if event.kind is Kind.MEMBER_LEFT)
+    assert isinstance(left, Left)
+    assert left.reason == told
 
 
-@pytest.mark.parametrize("version", range(3))
-def test_before_version_3_one_member_leaves_by_its_id(version: int) -> None:
-    assert request(version, group_id="g", member_id="m") == LeaveGroup("g", (Leaver("m"),))
-
-
-@pytest.mark.parametrize("version", range(3, 6))
-def test_from_version_3_on_many_leave_and_from_5_on_they_say_why(version: int) -> None:
-    asked = request(
-        version,
-        group_id="g",
-        members=[
-            {"member_id": "a", "group_instance_id": None, "reason": "why"},
-            {"member_id": "", "group_instance_id": "i", "reason": ""},
-            {"member_id": "b"},
-        ],
-    )
-    reason = "why" if version >= 5 else None
-    assert asked == LeaveGroup("g", (Leaver("a", None, reason), Leaver("", "i"), Leaver("b")))
-
-
-@pytest.mark.parametrize("version", range(3))
-def test_the_answers_own_error_comes_before_the_members(version: int) -> None:
-    failed = LeaveGroupResponse(Error.COORDINATOR_NOT_AVAILABLE, (LeftMember("m", None, Error.UNKNOWN_MEMBER_ID),))
-    assert answer(version, failed)["error_code"] == Error.COORDINATOR_NOT_AVAILABLE
-    assert answer(version, LeaveGroupResponse(Error.NOT_COORDINATOR))["error_code"] == Error.NOT_COORDINATOR
+@pytest.mark.parametrize("version", range(6))
+def test_an_error_of_the_whole_stands_before_those_of_members(tmp_path: Path, version: int) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client = broker.connect()
+        broker.node.groups.coordinator.unload(0, None, broker.clock.now_ms())
+        asked = {"member_id": "m", "members": [{"member_id": "m", "group_instance_id": None}]}
+        answer = client.ask_fields("LeaveGroup", version, group_id=GROUP, **asked)
+    assert answer["error_code"] == Error.NOT_COORDINATOR
+    assert answer.get("members", []) == []

@@ -1,25 +1,18 @@
-"""ListGroups in its versions."""
+"""ListGroups: all groups, and their states. Its versions are told apart in `tests/conformance`."""
 
-import pytest
+from pathlib import Path
 
-from slackwater.broker.handlers.list_groups import VERSIONS, answer, request
-from slackwater.group.errors import Error
-from slackwater.group.messages import ListedGroup, ListGroups, ListGroupsResponse
+from tests.broker.quiet_broker import QuietBroker
 
-from .wire_fields import assert_fields, assert_takes
+from .members import commit, settle
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_has_exactly_its_versions_fields(version: int) -> None:
-    response = ListGroupsResponse(Error.NONE, (ListedGroup("g", "consumer", "Stable"),))
-    assert_fields("ListGroupsResponse", version, answer(version, response))
-
-
-def test_a_request_takes_every_versions_fields() -> None:
-    assert_takes("ListGroupsRequest", VERSIONS, request)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_filter_counts_from_its_version_on(version: int) -> None:
-    asked = request(version, states_filter=["Stable"], types_filter=["classic"])
-    assert asked == ListGroups(("Stable",) if version >= 4 else (), ("classic",) if version >= 5 else ())
+def test_groups_of_members_and_of_offsets_are_named(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, {"offsets.topic.num.partitions": 5}, t=1) as broker:
+        client = broker.connect()
+        settle(client, group="members")
+        commit(client, 1, group="offsets")
+        answer = client.ask_fields("ListGroups", 5, states_filter=[], types_filter=[])
+    listed = {(group["group_id"], group["protocol_type"], group["group_state"]) for group in answer["groups"]}
+    assert answer["error_code"] == 0
+    assert listed == {("members", "consumer", "Stable"), ("offsets", "", "Empty")}

@@ -1,86 +1,87 @@
-"""OffsetCommit in its versions."""
+"""OffsetCommit: what is stored of it. How answers are put together is in `tests/conformance`'s transcripts."""
+
+from pathlib import Path
 
 import pytest
 
-from slackwater.broker.handlers.offset_commit import VERSIONS, answer, request
+from slackwater.broker.topics import Partition
+from slackwater.group.coordinator import StoredOffset
 from slackwater.group.errors import Error
-from slackwater.group.messages import CommittedPartition, OffsetCommit, OffsetCommitResponse, OffsetToCommit
+from slackwater.wire.envelope import decode_response, encode_request
+from slackwater.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from slackwater.wire.record_batch import iter_batches
+from tests.broker.quiet_broker import QuietBroker
 
-from .wire_fields import assert_fields, assert_takes
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_has_exactly_its_versions_fields(version: int) -> None:
-    response = OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),))
-    assert_fields("OffsetCommitResponse", version, answer(version, response))
-
-
-def test_a_request_takes_every_versions_fields() -> None:
-    assert_takes("OffsetCommitRequest", VERSIONS, request)
+from .members import GROUP, settle
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_version_lacks_is_not_looked_at(version: int) -> None:
-    asked = request(
-        version,
-        group_id="g",
-        generation_id_or_member_epoch=3,
-        member_id="m",
-        group_instance_id="i",
-        retention_time_ms=60_000,
-        topics=[
-            {
-                "name": "t",
-                "partitions": [
-                    {
-                        "partition_index": 1,
-                        "committed_offset": 42,
-                        "committed_leader_epoch": 7,
-                        "committed_metadata": None,
-                    }
-                ],
-            }
-        ],
-    )
-    assert asked == OffsetCommit(
-        group_id="g",
-        member_id="m",
-        group_instance_id="i" if version >= 7 else None,
-        generation_id=3,
-        offsets=(OffsetToCommit("t", 1, 42, 7 if version >= 6 else -1, None),),
-        retention_ms=60_000 if version <= 4 else -1,
-        reports_missing_group=version >= 9,
-    )
-
-
-def test_an_offset_without_a_leader_epoch_has_none() -> None:
-    asked = request(
-        9,
-        group_id="g",
-        topics=[
-            {"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 42, "committed_metadata": ""}]}
-        ],
-    )
-    assert asked.offsets == (OffsetToCommit("t", 1, 42, -1, ""),)
-    assert (asked.generation_id, asked.member_id) == (-1, "")
-
-
-def test_partitions_are_answered_under_their_topics_in_the_order_asked() -> None:
-    response = OffsetCommitResponse(
-        (
-            CommittedPartition("b", 1, Error.NONE),
-            CommittedPartition("b", 0, Error.NONE),
-            CommittedPartition("a", 0, Error.UNKNOWN_TOPIC_OR_PARTITION),
-            CommittedPartition("b", 2, Error.NONE),
+@pytest.mark.parametrize("version", range(2, 11))
+def test_what_a_version_has_is_stored_and_read_again_after_a_restart(tmp_path: Path, version: int) -> None:
+    with QuietBroker(tmp_path, t=2) as broker:
+        now_ms = broker.clock.now_ms()
+        topic = broker.node.topics.get("t")
+        assert topic is not None
+        request = OffsetCommitRequest(
+            GROUP,
+            retention_time_ms=60_000,
+            topics=[OffsetCommitRequestTopic("t", topic.topic_id, [OffsetCommitRequestPartition(1, 42, 7, "note")])],
         )
-    )
-    assert answer(2, response) == {
-        "topics": [
-            {
-                "name": "b",
-                "partitions": [{"partition_index": 1, "error_code": 0}, {"partition_index": 0, "error_code": 0}],
-            },
-            {"name": "a", "partitions": [{"partition_index": 0, "error_code": 3}]},
-            {"name": "b", "partitions": [{"partition_index": 2, "error_code": 0}]},
+        answer = broker.connect().ask(request, OffsetCommitResponse, version)
+    (told,) = answer.topics
+    assert (told.name, told.topic_id) == (("t", bytes(16)) if version <= 9 else ("", topic.topic_id))
+    assert [(one.partition_index, one.error_code) for one in told.partitions] == [(1, Error.NONE)]
+    epoch = 7 if version >= 6 else -1
+    expiry_ms = now_ms + 60_000 if version <= 4 else None
+    with QuietBroker(tmp_path) as broker:
+        offsets = broker.node.groups.coordinator.groups[GROUP].offsets
+    assert offsets == {("t", 1): StoredOffset(42, epoch, "note", now_ms, expiry_ms)}
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_an_instance_id_counts_from_v7_on(tmp_path: Path, version: int) -> None:
+    with QuietBroker(tmp_path, t=1) as broker:
+        client = broker.connect()
+        settle(client, instance="i")
+        one = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+        asked = {"group_id": GROUP, "generation_id_or_member_epoch": 1, "member_id": "other", "group_instance_id": "i"}
+        answer = client.ask_fields("OffsetCommit", version, **asked, topics=[{"name": "t", "partitions": [one]}])
+    error = Error.FENCED_INSTANCE_ID if version >= 7 else Error.UNKNOWN_MEMBER_ID
+    assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": error}]
+
+
+def test_commits_that_come_together_are_one_batch_and_answered_in_order(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, t=1) as broker:
+        client = broker.connect()
+        settle(client)
+        log = offsets_partition(broker).log
+        before = log.log_end_offset
+        frames = [
+            encode_request(
+                OffsetCommitRequest(
+                    group,
+                    topics=[OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])],
+                ),
+                9,
+                number,
+                "c",
+            )
+            for number, (group, offset) in enumerate((("x", 1), ("y", 2), ("x", 3)))
         ]
-    }
+        client.send_bytes(b"".join(frames))
+        assert [decode_response(OffsetCommitResponse, 9, frame)[0] for frame in client.frames()] == [0, 1, 2]
+        written = log.read(before, 1_000_000)
+        assert isinstance(written, memoryview)
+        assert [batch.last_offset_delta + 1 for batch in iter_batches(written)] == [3]
+        groups = broker.node.groups.coordinator.groups
+        assert [offset.offset for group in "xy" for offset in groups[group].offsets.values()] == [3, 2]
+
+
+def offsets_partition(broker: QuietBroker) -> Partition:
+    partition = broker.node.topics.partition("__consumer_offsets", 0)
+    assert partition is not None
+    return partition

@@ -60,7 +60,7 @@ def test_a_meta_file_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> N
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be used: File exists"):
+    with pytest.raises(UsageError, match="cannot be used: It is a file"):
         DataDirectory.open(tmp_path / "file", "c", 1)
     (tmp_path / META).mkdir()
     with pytest.raises(UsageError, match="cannot be used: Is a directory"):

@@ -308,3 +308,26 @@ def test_a_log_that_was_closed_is_the_same_when_it_is_opened(tmp_path: Path) -> 
 def test_an_empty_log_is_closed_and_opened(tmp_path: Path) -> None:
     opened(tmp_path, LogConfig()).close(sync=False)
     assert opened(tmp_path).log_end_offset == 0
+
+
+def test_a_log_that_nothing_happened_to_is_closed_without_a_write(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    appended(log)
+    log.close()
+    before = _changed(log)
+
+    log = PartitionLog.open(log.directory, SMALL, NOW_MS, clean_shutdown=True)
+    log.close()
+    assert _changed(log) == before
+
+    log = PartitionLog.open(log.directory, SMALL, NOW_MS, clean_shutdown=True)
+    appended(log)
+    log.close()
+    assert _changed(log) != before
+    log = PartitionLog.open(log.directory, SMALL, NOW_MS, clean_shutdown=True)
+    assert log.log_end_offset == log.checkpoint.recovery_point == 2
+    log.close()
+
+
+def _changed(log: PartitionLog) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in log.directory.iterdir()}

@@ -91,7 +91,7 @@ def test_more_than_a_segment_holds_is_refused(tmp_path: Path) -> None:
 def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
     answer = log.append(batch(Sent(b"k"), Sent(None), codec=Codec.ZSTD), NOW_MS)
-    assert answer == Refused(Error.INVALID_RECORD, "A compacted topic takes no record without a key.")
+    assert answer == Refused(Error.INVALID_RECORD, "A compacted topic takes no record without a key.", (1,))
     assert isinstance(log.append(batch(Sent(b""), Sent(b"k"), codec=Codec.ZSTD), NOW_MS), Appended)
 
 

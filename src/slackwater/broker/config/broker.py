@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
-from slackwater.broker.config.setting import (
+from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
+from slackwater.settings import (
     MAX_INT,
     Kind,
     Setting,
@@ -12,10 +13,15 @@ from slackwater.broker.config.setting import (
     int_setting,
     long_setting,
 )
-from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 
 _OWN: Final = (
     int_setting("node.id", 1, "This broker's number.", low=0),
+    Setting(
+        name="advertised.listeners",
+        kind=Kind.STRING,
+        default="",
+        doc="The address that clients are told; without one, the address they came to.",
+    ),
     Setting(name="broker.rack", kind=Kind.STRING, default="", doc="The rack this broker is in."),
     # topics
     flag_setting("auto.create.topics.enable", True, "Whether asking for an unknown topic creates it.", dynamic=True),
@@ -39,6 +45,7 @@ _OWN: Final = (
     int_setting(
         "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", low=1, dynamic=True
     ),
+    int_setting("offsets.commit.timeout.ms", 5_000, "How long a commit waits for its write.", low=1),
     long_setting("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", low=1),
     int_setting("offset.metadata.max.bytes", 4_096, "The longest note that may be committed with an offset.", low=0),
     flag_setting("group.events.enable", True, "Whether group events are written to __group_events."),
@@ -59,6 +66,9 @@ _OWN: Final = (
     int_setting("socket.request.max.bytes", 104_857_600, "The largest request.", low=1),
     int_setting("queued.max.requests", 500, "How many requests of one connection may wait for an answer.", low=1),
     int_setting("fetch.max.bytes", 57_671_680, "The largest answer to a fetch.", low=1024),
+    int_setting(
+        "max.request.partition.size.limit", 2_000, "How many partitions a page of DescribeTopicPartitions holds.", low=1
+    ),
     int_setting("max.incremental.fetch.session.cache.slots", 1_000, "How many fetch sessions are kept.", low=0),
 )
 

@@ -1,8 +1,8 @@
-"""The settings of a topic, each with the broker setting it falls back to."""
+"""The settings of a topic, and the broker setting that one falls back to where there is such a setting."""
 
 from typing import Final
 
-from slackwater.broker.config.setting import (
+from slackwater.settings import (
     MAX_LONG,
     Kind,
     Setting,
@@ -18,10 +18,17 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 # topic setting -> the broker setting that is its default
 SYNONYMS: Final[dict[str, str]] = {
     "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
     "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
     "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
     "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
@@ -30,6 +37,7 @@ SYNONYMS: Final[dict[str, str]] = {
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
@@ -42,6 +50,11 @@ SYNONYMS: Final[dict[str, str]] = {
 _COMPRESSION: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMES: Final = ("CreateTime", "LogAppendTime")
 
+_NOT_COMPRESSED: Final = "Ignored: batches are kept as the producer compressed them."
+_NOT_FLUSHED: Final = "Ignored: the broker's setting flush says when a write counts."
+_NO_FOLLOWER: Final = "Ignored: there is one replica."
+_NOT_TIERED: Final = "Ignored: there is no remote storage."
+
 _ALL: Final = (
     Setting(
         name="cleanup.policy",
@@ -50,10 +63,19 @@ _ALL: Final = (
         choices=("delete", "compact"),
         doc="What becomes of old records: delete them, keep the last of each key, or both.",
     ),
+    int_setting("compression.gzip.level", -1, _NOT_COMPRESSED),
+    int_setting("compression.lz4.level", 9, _NOT_COMPRESSED),
+    int_setting("compression.zstd.level", 3, _NOT_COMPRESSED),
     choice_setting("compression.type", "producer", _COMPRESSION, "Batches are kept as the producer compressed them."),
     long_setting("delete.retention.ms", _DAY_MS, "How long tombstones of a compacted topic are kept.", low=0),
     long_setting("file.delete.delay.ms", 60_000, "How long a deleted segment's file stays.", low=0),
+    long_setting("flush.messages", MAX_LONG, _NOT_FLUSHED, low=1),
+    long_setting("flush.ms", MAX_LONG, _NOT_FLUSHED, low=0),
+    Setting(name="follower.replication.throttled.replicas", kind=Kind.LIST, default=(), doc=_NO_FOLLOWER),
     int_setting("index.interval.bytes", 4096, "How many bytes lie between two entries of the offset index.", low=0),
+    Setting(name="leader.replication.throttled.replicas", kind=Kind.LIST, default=(), doc=_NO_FOLLOWER),
+    long_setting("local.retention.bytes", -2, _NOT_TIERED, low=-2),
+    long_setting("local.retention.ms", -2, _NOT_TIERED, low=-2),
     long_setting("max.compaction.lag.ms", MAX_LONG, "How long a record may stay uncompacted.", low=1),
     int_setting("max.message.bytes", 1_048_588, "The largest record batch.", low=0),
     long_setting("message.timestamp.after.max.ms", 3_600_000, "How far a timestamp may lie ahead.", low=0),
@@ -69,6 +91,10 @@ _ALL: Final = (
     ),
     long_setting("min.compaction.lag.ms", 0, "How long a record stays uncompacted at least.", low=0),
     int_setting("min.insync.replicas", 1, "There is one replica.", low=1),
+    flag_setting("preallocate", False, "Ignored: a segment's file grows as it is written."),
+    flag_setting("remote.log.copy.disable", False, _NOT_TIERED),
+    flag_setting("remote.log.delete.on.disable", False, _NOT_TIERED),
+    flag_setting("remote.storage.enable", False, _NOT_TIERED),
     long_setting("retention.bytes", -1, "How much of a partition is kept; -1 means all.", low=-1),
     long_setting("retention.ms", _WEEK_MS, "How long records are kept; -1 means for ever.", low=-1),
     int_setting("segment.bytes", 1_073_741_824, "The size at which a segment file is full.", low=14),
@@ -79,4 +105,4 @@ _ALL: Final = (
 )
 TOPIC_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _ALL}
 
-assert set(SYNONYMS) == set(TOPIC_SETTINGS), "every topic setting has a broker setting behind it"
+assert set(SYNONYMS) <= set(TOPIC_SETTINGS), "a synonym belongs to a topic setting"

@@ -1,54 +1,55 @@
 """DescribeGroups, v0 to v6.
 
 v1  throttle time in the answer
-v3  authorized operations, if they are asked for
+v3  authorized operations, if they are asked for; of groups without an error
 v4  instance id of each member in the answer
 v5  flexible
 v6  a group that does not exist is GROUP_ID_NOT_FOUND, with a message; before, it is Dead without an error (AD-01)
 """
 
-from collections.abc import Iterable
 from typing import Final
 
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
 from slackwater.group.errors import Error
-from slackwater.group.messages import DescribedGroup, DescribedMember, DescribeGroups, DescribeGroupsResponse
+from slackwater.group.messages import DescribedGroup as Group
+from slackwater.group.messages import DescribeGroups
+from slackwater.group.messages import DescribeGroupsResponse as Described
+from slackwater.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
-VERSIONS: Final = range(7)
 NOT_ASKED: Final = -(2**31)
+# What can be done with a group, as bits: read, delete, describe, describe configs, alter configs. All may do all of it.
+EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def request(version: int, *, groups: Iterable[str], include_authorized_operations: bool = False) -> DescribeGroups:
-    """What the core is asked; authorized operations are the broker's business, and `answer` takes them."""
-    return DescribeGroups(tuple(groups), reports_missing_group=version >= 6)
+def handle(node: Node, call: Call, request: DescribeGroupsRequest) -> None:
+    """Tell state and members of groups."""
+    operations = EVERYTHING if request.include_authorized_operations else NOT_ASKED
+
+    def heard(answer: Described) -> None:
+        call.answer(DescribeGroupsResponse(groups=[_group(group, operations) for group in answer.groups]))
+
+    node.groups.ask(DescribeGroups(tuple(request.groups), reports_missing_group=call.version >= 6), heard)
 
 
-def answer(version: int, response: DescribeGroupsResponse, authorized_operations: int = NOT_ASKED) -> dict[str, object]:
-    """What the client is told; only groups without an error have authorized operations."""
-    fields: dict[str, object] = {"throttle_time_ms": 0} if version >= 1 else {}
-    fields["groups"] = [_group(version, group, authorized_operations) for group in response.groups]
-    return fields
+def refuse(request: DescribeGroupsRequest, version: int, error: Error) -> DescribeGroupsResponse:
+    """An error on every group."""
+    return DescribeGroupsResponse(groups=[DescribedGroup(error_code=error, group_id=group) for group in request.groups])
 
 
-def _group(version: int, group: DescribedGroup, authorized_operations: int) -> dict[str, object]:
-    fields: dict[str, object] = {"error_code": int(group.error)}
-    if version >= 6:
-        fields["error_message"] = group.error_message
-    fields["group_id"] = group.group_id
-    fields["group_state"] = group.state
-    fields["protocol_type"] = group.protocol_type
-    fields["protocol_data"] = group.protocol_name
-    fields["members"] = [_member(version, member) for member in group.members]
-    if version >= 3:
-        fields["authorized_operations"] = authorized_operations if group.error is Error.NONE else NOT_ASKED
-    return fields
-
-
-def _member(version: int, member: DescribedMember) -> dict[str, object]:
-    fields: dict[str, object] = {"member_id": member.member_id}
-    if version >= 4:
-        fields["group_instance_id"] = member.group_instance_id
-    fields["client_id"] = member.client_id
-    fields["client_host"] = member.client_host
-    fields["member_metadata"] = member.metadata
-    fields["member_assignment"] = member.assignment
-    return fields
+def _group(group: Group, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=group.error,
+        error_message=group.error_message,
+        group_id=group.group_id or "",
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[DescribedGroupMember(*member) for member in group.members],
+        authorized_operations=operations if group.error is Error.NONE else NOT_ASKED,
+    )

@@ -12,72 +12,58 @@ v8  reason (JG-51)
 v9  skip_assignment in the answer: a static leader that returns keeps the lead (JG-42, JG-43)
 """
 
-from collections.abc import Iterable
-from typing import Final, TypedDict
+from uuid import uuid4
 
-from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, Protocol
-
-VERSIONS: Final = range(10)
-
-
-class WireProtocol(TypedDict):
-    """One entry of `protocols`."""
-
-    name: str
-    metadata: bytes
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.group.messages import JoinGroup, Protocol
+from slackwater.group.messages import JoinGroupResponse as Joined
+from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
-def request(
-    version: int,
-    *,
-    group_id: str,
-    session_timeout_ms: int,
-    protocol_type: str,
-    protocols: Iterable[WireProtocol],
-    rebalance_timeout_ms: int = -1,
-    member_id: str = NO_MEMBER,
-    group_instance_id: str | None = None,
-    reason: str | None = None,
-    client_id: str = "",
-    client_host: str = "",
-    uuid: str = "",
-) -> JoinGroup:
-    """What the core is asked; client id, host and uuid are the connection's and the shell's, not the body's."""
-    return JoinGroup(
-        group_id=group_id,
-        member_id=member_id,
-        group_instance_id=group_instance_id if version >= 5 else None,
-        protocol_type=protocol_type,
-        protocols=tuple(Protocol(protocol["name"], protocol["metadata"]) for protocol in protocols),
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=rebalance_timeout_ms if version >= 1 else session_timeout_ms,
-        client_id=client_id,
-        client_host=client_host,
-        uuid=uuid,
-        reason=(reason or None) if version >= 8 else None,
-        requires_known_member_id=version >= 4,
-        supports_skipping_assignment=version >= 9,
+def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
+    """A member joins; it is answered when the generation is complete."""
+    version = call.version
+
+    def heard(answer: Joined) -> None:
+        call.answer(
+            JoinGroupResponse(
+                error_code=answer.error,
+                generation_id=answer.generation_id,
+                protocol_type=answer.protocol_type,
+                protocol_name=_protocol_name(answer.protocol_name, version),
+                leader=answer.leader,
+                skip_assignment=answer.skip_assignment,
+                member_id=answer.member_id,
+                members=[JoinGroupResponseMember(*member) for member in answer.members],
+            )
+        )
+
+    node.groups.ask(
+        JoinGroup(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocols=tuple([Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]),
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            client_id=call.client_id or "",
+            client_host=call.host,
+            uuid=str(uuid4()),
+            reason=request.reason or None,
+            requires_known_member_id=version >= 4,
+            supports_skipping_assignment=version >= 9,
+        ),
+        heard,
     )
 
 
-def answer(version: int, response: JoinGroupResponse) -> dict[str, object]:
-    """What the client is told."""
-    fields: dict[str, object] = {"throttle_time_ms": 0} if version >= 2 else {}
-    fields["error_code"] = int(response.error)
-    fields["generation_id"] = response.generation_id
-    if version >= 7:
-        fields["protocol_type"] = response.protocol_type
-        fields["protocol_name"] = response.protocol_name or None
-    else:
-        fields["protocol_name"] = response.protocol_name or ""
-    fields["leader"] = response.leader
-    if version >= 9:
-        fields["skip_assignment"] = response.skip_assignment
-    fields["member_id"] = response.member_id
-    fields["members"] = [
-        {"member_id": member.member_id}
-        | ({"group_instance_id": member.group_instance_id} if version >= 5 else {})
-        | {"metadata": member.metadata}
-        for member in response.members
-    ]
-    return fields
+def refuse(request: JoinGroupRequest, version: int, error: Error) -> JoinGroupResponse:
+    """Nothing but an error."""
+    return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(None, version))
+
+
+def _protocol_name(name: str | None, version: int) -> str | None:
+    return name or (None if version >= 7 else "")

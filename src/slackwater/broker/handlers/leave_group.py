@@ -7,57 +7,32 @@ v4  flexible
 v5  a reason for each
 """
 
-from collections.abc import Iterable
-from typing import Final, NotRequired, TypedDict
-
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
 from slackwater.group.errors import Error
-from slackwater.group.messages import NO_MEMBER, LeaveGroup, LeaveGroupResponse, Leaver
-
-VERSIONS: Final = range(6)
-
-
-class WireMember(TypedDict):
-    """One entry of `members`."""
-
-    member_id: str
-    group_instance_id: NotRequired[str | None]
-    reason: NotRequired[str | None]
+from slackwater.group.messages import LeaveGroup, Leaver
+from slackwater.group.messages import LeaveGroupResponse as Left
+from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
-def request(
-    version: int, *, group_id: str, member_id: str = NO_MEMBER, members: Iterable[WireMember] = ()
-) -> LeaveGroup:
-    """What the core is asked."""
-    if version < 3:
-        return LeaveGroup(group_id, (Leaver(member_id),))
-    return LeaveGroup(
-        group_id,
-        tuple(
-            Leaver(
-                member["member_id"],
-                member.get("group_instance_id"),
-                (member.get("reason") or None) if version >= 5 else None,
-            )
-            for member in members
-        ),
-    )
+def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
+    """Members leave."""
+    if call.version >= 3:
+        leavers = [Leaver(one.member_id, one.group_instance_id, one.reason or None) for one in request.members]
+    else:
+        leavers = [Leaver(request.member_id)]
+
+    def heard(answer: Left) -> None:
+        if call.version >= 3:
+            members = [MemberResponse(*member) for member in answer.members]
+            call.answer(LeaveGroupResponse(error_code=answer.error, members=members))
+            return
+        errors = [answer.error, *(member.error for member in answer.members)]
+        call.answer(LeaveGroupResponse(error_code=next((one for one in errors if one is not Error.NONE), Error.NONE)))
+
+    node.groups.ask(LeaveGroup(request.group_id, tuple(leavers)), heard)
 
 
-def answer(version: int, response: LeaveGroupResponse) -> dict[str, object]:
-    """What the client is told."""
-    if version >= 3:
-        return {
-            "throttle_time_ms": 0,
-            "error_code": int(response.error),
-            "members": [
-                {
-                    "member_id": member.member_id,
-                    "group_instance_id": member.group_instance_id,
-                    "error_code": int(member.error),
-                }
-                for member in response.members
-            ],
-        }
-    errors = [response.error, *(member.error for member in response.members)]
-    error = next((one for one in errors if one is not Error.NONE), Error.NONE)
-    return {"throttle_time_ms": 0, "error_code": int(error)} if version >= 1 else {"error_code": int(error)}
+def refuse(request: LeaveGroupRequest, version: int, error: Error) -> LeaveGroupResponse:
+    """Nothing but an error."""
+    return LeaveGroupResponse(error_code=error)

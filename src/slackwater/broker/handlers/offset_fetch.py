@@ -1,106 +1,159 @@
-"""OffsetFetch, v1 to v9.
+"""OffsetFetch, v1 to v10.
 
-v0, which read ZooKeeper, is gone in 4.0. v10 names topics by id, which needs the broker's metadata.
+v0, which read ZooKeeper, is gone in 4.0.
 
-v1  one group; an error of the group stands on every partition asked for
-v2  null topics: everything the group has (OF-01); the group's error in a field of its own
-v3  throttle time in the answer
-v5  leader epoch in the answer
-v6  flexible
-v7  require_stable (OF-03)
-v8  many groups, each with its error (OF-04)
-v9  a member id and epoch for each group, which only a KIP-848 group looks at (OF-05)
+v1   one group; an error of the group stands on every partition asked for
+v2   null topics: everything the group has (OF-01); the group's error in a field of its own
+v3   throttle time in the answer
+v5   leader epoch in the answer
+v6   flexible
+v7   require_stable (OF-03)
+v8   many groups, each with its error (OF-04)
+v9   a member id and epoch for each group, which only a KIP-848 group looks at (OF-05)
+v10  topics by their ids, in the answer too; an unknown one is UNKNOWN_TOPIC_ID, after the others
+
+Topics are answered as they were asked for: one named in two places in two places, one without partitions without. Of
+everything a group has, v10 can tell only what still has an id.
 """
 
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
-from typing import Final, NotRequired, TypedDict
 
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.topics import Topics
 from slackwater.group.errors import Error
-from slackwater.group.messages import FetchedGroup, FetchedOffset, GroupToFetch, OffsetFetch, OffsetFetchResponse
-
-VERSIONS: Final = range(1, 10)
-
-
-class WireTopic(TypedDict):
-    """One entry of `topics`."""
-
-    name: str
-    partition_indexes: list[int]
-
-
-class WireGroup(TypedDict):
-    """One entry of `groups`."""
-
-    group_id: str
-    member_id: NotRequired[str | None]
-    member_epoch: NotRequired[int]
-    topics: list[WireTopic] | None
+from slackwater.group.messages import NO_OFFSET, FetchedGroup, FetchedOffset, GroupToFetch, OffsetFetch
+from slackwater.group.messages import OffsetFetchResponse as Fetched
+from slackwater.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 
 
-def request(
-    version: int,
-    *,
-    group_id: str = "",
-    topics: list[WireTopic] | None = None,
-    groups: Iterable[WireGroup] = (),
-    require_stable: bool = False,
-) -> OffsetFetch:
-    """What the core is asked."""
-    asked: Iterable[WireGroup] = groups if version >= 8 else [{"group_id": group_id, "topics": topics}]
-    return OffsetFetch(
-        tuple(GroupToFetch(group["group_id"], _partitions(group["topics"])) for group in asked),
-        require_stable=require_stable and version >= 7,
-    )
+def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
+    """Read committed offsets."""
+    groups = _groups(request, call.version)
+    if call.version >= 10:
+        _name_topics(groups, node.topics)
 
-
-def answer(version: int, response: OffsetFetchResponse, asked: OffsetFetch | None = None) -> dict[str, object]:
-    """What the client is told; v1 needs what was asked, to say a group's error on every partition of it."""
-    fields: dict[str, object] = {"throttle_time_ms": 0} if version >= 3 else {}
-    if version >= 8:
-        fields["groups"] = [
-            {
-                "group_id": group.group_id,
-                "topics": _topics(version, group.offsets),
-                "error_code": int(group.error),
-            }
-            for group in response.groups
+    def heard(answer: Fetched) -> None:
+        told = [
+            _told(asked, found, call.version, node.topics) for asked, found in zip(groups, answer.groups, strict=True)
         ]
-        return fields
-    group = response.groups[0]
-    fields["topics"] = _topics(version, group.offsets if version >= 2 else _with_error(group, asked))
-    if version >= 2:
-        fields["error_code"] = int(group.error)
-    return fields
+        call.answer(_response(told, call.version))
+
+    wanted = tuple([GroupToFetch(group.group_id, _partitions(group, call.version)) for group in groups])
+    node.groups.ask(OffsetFetch(wanted, request.require_stable), heard)
 
 
-def _partitions(topics: list[WireTopic] | None) -> tuple[tuple[str, int], ...] | None:
-    if topics is None:
+def refuse(request: OffsetFetchRequest, version: int, error: Error) -> OffsetFetchResponse:
+    """An error on every group."""
+    return _response([_failed(group, error, version) for group in _groups(request, version)], version)
+
+
+# --- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
+    """What is asked, as v8 and later ask it."""
+    if version >= 8:
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [OffsetFetchRequestTopics(one.name, partition_indexes=one.partition_indexes) for one in request.topics]
+    return [OffsetFetchRequestGroup(request.group_id, topics=topics)]
+
+
+def _name_topics(groups: Iterable[OffsetFetchRequestGroup], topics: Topics) -> None:
+    """Topics asked for by id get their names; those that are unknown keep none."""
+    for group in groups:
+        for topic in group.topics or ():
+            if (found := topics.by_id(topic.topic_id)) is not None:
+                topic.name = found.name
+
+
+def _is_known(topic: OffsetFetchRequestTopics, version: int) -> bool:
+    return version < 10 or topic.name != ""
+
+
+def _partitions(group: OffsetFetchRequestGroup, version: int) -> tuple[tuple[str, int], ...] | None:
+    if group.topics is None:
         return None
-    return tuple((topic["name"], partition) for topic in topics for partition in topic["partition_indexes"])
+    known = [topic for topic in group.topics if _is_known(topic, version)]
+    return tuple([(topic.name, index) for topic in known for index in topic.partition_indexes])
 
 
-def _with_error(group: FetchedGroup, asked: OffsetFetch | None) -> tuple[FetchedOffset, ...]:
-    if group.error is Error.NONE or asked is None:
-        return group.offsets
-    return tuple(
-        FetchedOffset(topic, partition, error=group.error) for topic, partition in asked.groups[0].partitions or ()
+# --- what is answered -----------------------------------------------------------------------------------------------
+
+
+def _told(
+    asked: OffsetFetchRequestGroup, found: FetchedGroup, version: int, topics: Topics
+) -> OffsetFetchResponseGroup:
+    if found.error is not Error.NONE:
+        return _failed(asked, found.error, version)
+    if asked.topics is None:
+        return OffsetFetchResponseGroup(asked.group_id, _everything(found.offsets, version, topics))
+    offsets = iter(found.offsets)
+    told: list[OffsetFetchResponseTopics] = []
+    unknown: list[OffsetFetchResponseTopics] = []
+    for topic in asked.topics:
+        if _is_known(topic, version):
+            of_it = islice(offsets, len(topic.partition_indexes))
+            told.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, [_partition(one) for one in of_it]))
+        else:
+            unknown.append(_failed_topic(topic, Error.UNKNOWN_TOPIC_ID))
+    return OffsetFetchResponseGroup(asked.group_id, told + unknown)
+
+
+def _everything(offsets: Iterable[FetchedOffset], version: int, topics: Topics) -> list[OffsetFetchResponseTopics]:
+    told = []
+    for name, of_it in groupby(offsets, attrgetter("topic")):
+        topic = OffsetFetchResponseTopics(name, partitions=[_partition(one) for one in of_it])
+        if version >= 10:
+            if (found := topics.get(name)) is None:
+                continue
+            topic.topic_id = found.topic_id
+        told.append(topic)
+    return told
+
+
+def _partition(one: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(one.partition, one.offset, one.leader_epoch, one.metadata, one.error)
+
+
+def _failed(group: OffsetFetchRequestGroup, error: Error, version: int) -> OffsetFetchResponseGroup:
+    if version >= 2:
+        return OffsetFetchResponseGroup(group.group_id, error_code=error)
+    return OffsetFetchResponseGroup(group.group_id, [_failed_topic(topic, error) for topic in group.topics or ()])
+
+
+def _failed_topic(topic: OffsetFetchRequestTopics, error: Error) -> OffsetFetchResponseTopics:
+    partitions = [OffsetFetchResponsePartitions(one, NO_OFFSET, error_code=error) for one in topic.partition_indexes]
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+
+
+def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    if version >= 8:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(topic.name, [_old(one) for one in topic.partitions]) for topic in group.topics
+        ],
+        error_code=group.error_code,
     )
 
 
-def _topics(version: int, offsets: Iterable[FetchedOffset]) -> list[dict[str, object]]:
-    """In the order asked: a topic named in two places is answered in two places."""
-    return [
-        {"name": name, "partitions": [_partition(version, offset) for offset in run]}
-        for name, run in groupby(offsets, attrgetter("topic"))
-    ]
-
-
-def _partition(version: int, fetched: FetchedOffset) -> dict[str, object]:
-    fields: dict[str, object] = {"partition_index": fetched.partition, "committed_offset": fetched.offset}
-    if version >= 5:
-        fields["committed_leader_epoch"] = fetched.leader_epoch
-    fields["metadata"] = fetched.metadata
-    fields["error_code"] = int(fetched.error)
-    return fields
+def _old(one: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code
+    )

@@ -127,6 +127,11 @@ def install(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> bool:
     return True
 
 
+def discard(cleaned: Cleaned) -> None:
+    """Drop what was written for a log that is gone."""
+    _discard([segment for segment, _ in cleaned.replacements])
+
+
 def compact(log: PartitionLog, now_ms: int) -> bool:
     """All three steps at once; whether anything was cleaned."""
     planned = plan(log, now_ms)

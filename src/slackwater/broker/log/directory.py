@@ -79,9 +79,7 @@ class DataDirectory:
 
     def delete(self, partition: TopicPartition, unique: str) -> None:
         """Remove a partition's directory; its log must be closed. `unique` tells this deletion from any other."""
-        path = self.partition(partition)
-        doomed = path.with_name(f"{path.name[: _LONGEST_NAME - len(unique) - len(_DELETE) - 1]}.{unique}{_DELETE}")
-        os.rename(path, doomed)
+        doomed = doom(self.partition(partition), unique)
         sync_directory(self.path)
         shutil.rmtree(doomed, ignore_errors=True)
 
@@ -90,6 +88,13 @@ class DataDirectory:
         if clean:
             replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', sync=True)
         os.close(self._lock)
+
+
+def doom(path: Path, unique: str) -> Path:
+    """Give a partition's directory the name of one that is to be removed, here or by the next start."""
+    doomed = path.with_name(f"{path.name[: _LONGEST_NAME - len(unique) - len(_DELETE) - 1]}.{unique}{_DELETE}")
+    os.rename(path, doomed)
+    return doomed
 
 
 def directory_name(partition: TopicPartition) -> str:
@@ -158,6 +163,7 @@ def _remove_deleted(path: Path) -> None:
 
 
 def _unusable(path: Path, error: OSError) -> UsageError:
+    reason = "It is a file" if isinstance(error, FileExistsError) else error.strerror
     return UsageError(
-        f"The data directory {path} cannot be used: {error.strerror}. Use a directory that can be read and written."
+        f"The data directory {path} cannot be used: {reason}. Use a directory that can be read and written."
     )

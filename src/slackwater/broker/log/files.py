@@ -35,18 +35,22 @@ def file_name(offset: int, suffix: str) -> str:
 
 def offset_in(path: Path) -> int | None:
     """The base offset in a file's name, or None if it is no file of a log."""
-    digits = path.name.partition(".")[0]
+    return _offset_in(path.name)
+
+
+def _offset_in(name: str) -> int | None:
+    digits = name.partition(".")[0]
     return int(digits) if len(digits) == 20 and digits.isascii() and digits.isdigit() else None
 
 
 def with_suffix(directory: Path, suffix: str) -> dict[int, Path]:
     """The files of a log that end like this, by base offset and in its order."""
     found = {
-        offset: path
-        for path in directory.iterdir()
-        if (offset := offset_in(path)) is not None and path.name[20:] == suffix
+        offset: directory / name
+        for name in os.listdir(directory)
+        if name.endswith(suffix) and (offset := _offset_in(name)) is not None and name[20:] == suffix
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items())) if len(found) > 1 else found
 
 
 def write_at(fd: int, buffers: Sequence[Buffer], position: int) -> None:

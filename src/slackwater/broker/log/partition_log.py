@@ -68,6 +68,7 @@ class PartitionLog:
         "_directory_dirty",
         "_dirty",
         "_doomed",
+        "_opened_as",
         "checkpoint",
         "config",
         "cuts",
@@ -96,6 +97,7 @@ class PartitionLog:
         self._dirty = {id(one): one for one in found.segments if one.next_offset > found.checkpoint.recovery_point}
         self._directory_dirty = True
         self._doomed: list[swap.Doomed] = []
+        self._opened_as = (self.log_end_offset, found.checkpoint)
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: bool = False) -> Self:
@@ -460,7 +462,13 @@ class PartitionLog:
         self.failed = f"A flush failed ({why}); restart the broker to find out what is on disk."
 
     def close(self, *, sync: bool = True) -> None:
-        """Write indexes, snapshot and checkpoint, and let go of the files; with `sync`, all of it is on disk then."""
+        """Write indexes, snapshot and checkpoint, and let go of the files; with `sync`, all of it is on disk then.
+
+        Of a log to which nothing has happened since it was opened, all that is on disk already.
+        """
+        if not self._dirty and not self._doomed and self._opened_as == (self.log_end_offset, self.checkpoint):
+            self.abandon()
+            return
         self.active.finish()
         if self.log_end_offset:
             self.producers.write(self.directory)
@@ -476,6 +484,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Let go of the files as they are, like a process that is killed."""
+        self._dirty.clear()  # a flush that comes later finds nothing here
         for segment in self.segments:
             segment.close()
 

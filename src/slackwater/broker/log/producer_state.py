@@ -18,10 +18,9 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from slackwater.broker.log.files import SNAPSHOT, file_name, replace_file, with_suffix
 from slackwater.group.errors import Error
+from slackwater.wire.crc import crc32c
 
 BATCHES_KEPT: Final = 5
 _SEQUENCES: Final = 1 << 31

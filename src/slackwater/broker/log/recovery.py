@@ -20,14 +20,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from slackwater.broker.log import swap
 from slackwater.broker.log.checkpoint import Checkpoint
 from slackwater.broker.log.config import INT_MAX, LogConfig
 from slackwater.broker.log.files import LOG, OFFSET_INDEX, TIME_INDEX, with_suffix
 from slackwater.broker.log.producer_state import ProducerState, SequencedBatch, last_sequence
 from slackwater.broker.log.segment import Segment
+from slackwater.wire.crc import crc32c
 from slackwater.wire.record_batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT, MAGIC
 
 _CRC_ENDS_AT = 21
@@ -76,7 +75,8 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
         segments = [Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True)]
     recovered = Recovered(segments, checkpoint, ProducerState())
     _check_segments(recovered, segments[-1].base_offset if clean_shutdown else checkpoint.recovery_point)
-    if segments[-1].next_offset < checkpoint.log_start_offset:
+    whole_up_to = segments[-1].next_offset
+    if whole_up_to < checkpoint.log_start_offset:
         # Records were deleted up to an offset that is gone with the tail. It was given once, and is not given again.
         segments[-1].finish()
         segments.append(Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True))
@@ -85,7 +85,9 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
         # After a cut: the file says flushed up to 70 → the log is cut at 25 → grows to 90 → the power fails. A start
         # that reads 70 there would trust what was written in between.
         recovered.checkpoint.write(directory, sync=bool(recovered.cuts))
-    recovered.producers = _producers(directory, recovered)
+    recovered.producers = _producers(directory, recovered, whole_up_to)
+    if whole_up_to < segments[-1].base_offset:
+        recovered.producers.write(directory)  # what is known of them must outlive the segments before this one
     recovered.producers.expire(now_ms, config.producer_id_expiration_ms)
     return recovered
 
@@ -149,11 +151,11 @@ def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -
     return None
 
 
-def _producers(directory: Path, recovered: Recovered) -> ProducerState:
-    """The newest snapshot, and on top of it what the log holds from there on."""
+def _producers(directory: Path, recovered: Recovered, whole_up_to: int) -> ProducerState:
+    """The newest snapshot, and on top of it what the log holds from there on; what was cut off is not known any more."""
     segments = recovered.segments
     end_offset = segments[-1].next_offset
-    state = ProducerState.latest(directory, segments[0].base_offset, end_offset)
+    state = ProducerState.latest(directory, segments[0].base_offset, whole_up_to)
     for segment in segments:
         if segment.next_offset > state.end_offset:
             for offset, producer_id, epoch, batch in _sequenced(segment, state.end_offset):

@@ -78,6 +78,8 @@ def remove(segment: Segment) -> None:
 
 def settle(directory: Path) -> None:
     """Finish or undo what was under way when the process ended."""
+    if not any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in os.listdir(directory)):
+        return
     for path in directory.iterdir():
         if path.name.endswith((DELETED, CLEANED, TEMPORARY)):
             path.unlink()

@@ -18,10 +18,11 @@ from slackwater.wire.record_batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch
 
 
 class Refused(NamedTuple):
-    """An append or a read that was not done, and why."""
+    """An append or a read that was not done, and why; `records` are those at fault in the batch, where it is known."""
 
     error: Error
     message: str
+    records: tuple[int, ...] = ()
 
 
 def split(buffer: Buffer) -> list[RecordBatch] | Refused:
@@ -93,18 +94,25 @@ def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Refuse
             if batch.codec is Codec.NONE:
                 check_lengths(batch)
             return None
+        unkeyed: list[int] = []
+        late: list[tuple[int, int]] = []
         for number, record in enumerate(records(batch, unpacked(batch))):
             if record.offset_delta != number:
                 return Refused(Error.INVALID_RECORD, f"Record {number} says it is number {record.offset_delta}.")
             if config.compacts and record.key is None:
-                return Refused(Error.INVALID_RECORD, "A compacted topic takes no record without a key.")
+                unkeyed.append(number)
             timestamp = timestamp_of(batch, record)
             if timestamp != NO_TIMESTAMP and now_ms - timestamp > before_ms:
-                return Refused(
-                    Error.INVALID_TIMESTAMP,
-                    f"Timestamp {timestamp} is more than {before_ms} ms (message.timestamp.before.max.ms) "
-                    f"before the broker's clock, {now_ms}.",
-                )
+                late.append((number, timestamp))
     except WireError as error:
         return Refused(Error.INVALID_RECORD, str(error))
+    if late:
+        return Refused(
+            Error.INVALID_TIMESTAMP,
+            f"Timestamp {late[0][1]} is more than {before_ms} ms (message.timestamp.before.max.ms) "
+            f"before the broker's clock, {now_ms}.",
+            tuple(number for number, _ in late),
+        )
+    if unkeyed:
+        return Refused(Error.INVALID_RECORD, "A compacted topic takes no record without a key.", tuple(unkeyed))
     return None

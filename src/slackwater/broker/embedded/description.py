@@ -1,0 +1,51 @@
+"""A group as a program that embeds the broker sees it."""
+
+from typing import NamedTuple, Self
+
+from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE, MalformedMetadata, decode_assignment
+from slackwater.group.messages import DescribedGroup, DescribedMember
+from slackwater.group.topic_partition import TopicPartition
+
+
+class MemberDescription(NamedTuple):
+    """A member, and what it owns."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class GroupDescription(NamedTuple):
+    """A group; one that is not there is Dead, and has no members."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    assignor: str = ""
+    members: tuple[MemberDescription, ...] = ()
+
+    @classmethod
+    def of(cls, group_id: str, described: DescribedGroup) -> Self:
+        """What the coordinator's description says."""
+        is_consumer = described.protocol_type == PROTOCOL_TYPE
+        members = tuple(_member(member, is_consumer) for member in described.members)
+        return cls(group_id, described.state, described.protocol_type, described.protocol_name, members)
+
+
+def _member(member: DescribedMember, is_consumer: bool) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment) if is_consumer and member.assignment else (),
+    )
+
+
+def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        return decode_assignment(assignment).partitions
+    except MalformedMetadata:
+        return ()

@@ -1,0 +1,42 @@
+"""AlterConfigs, v0 to v2: the settings of a resource, all of them; what is left out goes back to its default.
+
+No version differs in what the broker does.
+"""
+
+from slackwater.broker.config_changes import Change, Operation, Target, alter_all
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(node: Node, call: Call, request: AlterConfigsRequest) -> None:
+    """Replace settings, or say what would come of it."""
+    outcomes = alter_all(node, [_target(one) for one in request.resources], validate_only=request.validate_only)
+    call.answer(
+        AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(error, message, target.resource_type, target.resource_name)
+                for target, error, message in outcomes
+            ]
+        )
+    )
+
+
+def refuse(request: AlterConfigsRequest, version: int, error: Error) -> AlterConfigsResponse:
+    """An error on every resource."""
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name) for one in request.resources
+        ]
+    )
+
+
+def _target(resource: AlterConfigsResource) -> Target:
+    changes = [Change(one.name, Operation.SET, one.value) for one in resource.configs]
+    return Target(resource.resource_type, resource.resource_name, changes, replaces=True)

@@ -1,0 +1,58 @@
+"""AlterPartitionReassignments, v0 to v1: everything is where it can be.
+
+v1   whether the number of replicas may change; with one broker it cannot
+"""
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.placement import check_replicas
+from slackwater.group.errors import BrokerError, Error
+from slackwater.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> None:
+    """A partition may be put where it is; anything else cannot be."""
+    call.answer(
+        AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_message=None,
+            responses=[
+                ReassignableTopicResponse(topic.name, [_partition(node, topic.name, one) for one in topic.partitions])
+                for topic in request.topics
+            ],
+        )
+    )
+
+
+def refuse(
+    request: AlterPartitionReassignmentsRequest, version: int, error: Error
+) -> AlterPartitionReassignmentsResponse:
+    """Nothing but an error."""
+    return AlterPartitionReassignmentsResponse(error_code=error, error_message=None)
+
+
+def _partition(node: Node, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+    index = wanted.partition_index
+    try:
+        _check(node, topic, wanted)
+    except BrokerError as error:
+        return ReassignablePartitionResponse(index, error.error, str(error))
+    return ReassignablePartitionResponse(index, error_message=None)
+
+
+def _check(node: Node, topic: str, wanted: ReassignablePartition) -> None:
+    if node.topics.get(topic) is None:
+        raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
+    if node.topics.partition(topic, wanted.partition_index) is None:
+        raise BrokerError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{wanted.partition_index}."
+        )
+    if wanted.replicas is None:
+        raise BrokerError(Error.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    check_replicas(wanted.replicas, node.node_id)

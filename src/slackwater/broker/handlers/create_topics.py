@@ -1,0 +1,140 @@
+"""CreateTopics, v2 to v7.
+
+v4   -1 partitions or replicas mean the broker's default (KIP-464)
+v5   partitions, replicas and settings of the new topic in the answer (KIP-525)
+v7   topic id in the answer
+
+There is one broker, so there can be one replica. A topic that is named twice in one request is not created at all.
+"""
+
+from collections import Counter
+from typing import Final
+
+from slackwater.broker.config.describe import describe_topic
+from slackwater.broker.config.store import parse_topic
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.placement import check_assignment
+from slackwater.broker.topics import MAX_PARTITIONS, OFFSETS_TOPIC
+from slackwater.group.errors import BrokerError, Error
+from slackwater.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from slackwater.wire.schema import NO_UUID
+
+DEFAULT: Final = -1
+
+
+def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
+    """Create topics, or say what would come of it."""
+    counts = Counter(topic.name for topic in request.topics)
+    too_many = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics) > MAX_PARTITIONS
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if counts[topic.name] > 1:
+                raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
+            if too_many:
+                raise BrokerError(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            results.append(_create(node, topic, validate_only=request.validate_only))
+        except BrokerError as error:
+            results.append(_failed(topic.name, error.error, str(error)))
+        except OSError as error:
+            results.append(_failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror}."))
+    call.answer(CreateTopicsResponse(topics=results))
+
+
+def refuse(request: CreateTopicsRequest, version: int, error: Error) -> CreateTopicsResponse:
+    """An error on every topic."""
+    return CreateTopicsResponse(topics=[_failed(topic.name, error, None) for topic in request.topics])
+
+
+def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    partitions = _partitions(node, wanted)
+    settings = _settings(wanted)
+    node.topics.check(wanted.name, partitions, settings)
+    topic_id = NO_UUID
+    if not validate_only:
+        if wanted.name == OFFSETS_TOPIC:
+            topic_id = node.create_offsets_topic(settings).topic_id
+        else:
+            topic_id = node.topics.create(wanted.name, partitions, settings).topic_id
+    return CreatableTopicResult(
+        name=wanted.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(one.setting.name, one.value, one.read_only, one.source)
+            for one in describe_topic(node.settings, parse_topic(settings))
+        ],
+    )
+
+
+def _partitions(node: Node, wanted: CreatableTopic) -> int:
+    """How many partitions the topic is to have, if its replicas can be placed."""
+    replicas = wanted.replication_factor
+    if wanted.assignments:
+        return _assigned(node, wanted)
+    if replicas != DEFAULT and replicas < 1:
+        raise BrokerError(
+            Error.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if wanted.num_partitions != DEFAULT and wanted.num_partitions < 1:
+        raise BrokerError(Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    if replicas > 1:
+        raise BrokerError(
+            Error.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
+            "cannot be reached because only 1 broker(s) are registered.",
+        )
+    if wanted.name == OFFSETS_TOPIC:
+        return _offsets_partitions(node, wanted.num_partitions)
+    return node.settings.number("num.partitions") if wanted.num_partitions == DEFAULT else wanted.num_partitions
+
+
+def _offsets_partitions(node: Node, wanted: int) -> int:
+    """The coordinator's shards are the partitions of its topic, so there must be as many."""
+    needed = node.settings.number("offsets.topic.num.partitions")
+    if wanted not in (DEFAULT, needed):
+        raise BrokerError(
+            Error.INVALID_PARTITIONS,
+            f"{OFFSETS_TOPIC} cannot have {wanted} partitions; it has offsets.topic.num.partitions = {needed}.",
+        )
+    return needed
+
+
+def _assigned(node: Node, wanted: CreatableTopic) -> int:
+    if wanted.replication_factor != DEFAULT:
+        raise BrokerError(
+            Error.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if wanted.num_partitions != DEFAULT:
+        raise BrokerError(
+            Error.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    partitions = check_assignment(
+        ((assignment.partition_index, assignment.broker_ids) for assignment in wanted.assignments), node.node_id
+    )
+    return _offsets_partitions(node, partitions) if wanted.name == OFFSETS_TOPIC else partitions
+
+
+def _settings(wanted: CreatableTopic) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for config in wanted.configs:
+        if config.value is None:
+            raise BrokerError(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
+        settings[config.name] = config.value
+    return settings
+
+
+def _failed(name: str, error: Error, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error, error_message=message)

@@ -1,0 +1,60 @@
+"""DeleteRecords, v0 to v2: move the start of a log.
+
+v2  flexible
+
+Offset -1 is the high watermark. Kafka's refusals: OFFSET_OUT_OF_RANGE beyond it, POLICY_VIOLATION where a topic is only
+compacted, INVALID_TOPIC_EXCEPTION for the broker's own topics.
+"""
+
+from slackwater.broker.connection import Call
+from slackwater.broker.log.validation import Refused
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> None:
+    """Delete what stands before the offsets."""
+    node.appends.end_turn()
+    call.answer(
+        DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsTopicResult(
+                    name=topic.name, partitions=[_delete(node, topic.name, one) for one in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+def refuse(request: DeleteRecordsRequest, version: int, error: Error) -> DeleteRecordsResponse:
+    """The error on every partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=topic.name, partitions=[_error(one, error) for one in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    partition = node.topics.partition(topic, asked.partition_index)
+    if partition is None:
+        return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.topic.is_internal:
+        return _error(asked, Error.INVALID_TOPIC_EXCEPTION)
+    deleted = partition.log.delete_records(asked.offset)
+    if isinstance(deleted, Refused):
+        return _error(asked, deleted.error)
+    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=deleted)
+
+
+def _error(asked: DeleteRecordsPartition, error: Error) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=error)

@@ -1,0 +1,98 @@
+"""DescribeConfigs, v1 to v4: settings of topics, of this broker and of its loggers.
+
+v3   types, and documentation if asked for
+
+A broker's name is its node id; the empty name stands for what was set for all brokers of the cluster. Groups and
+client metrics have no settings here, which is no error.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from slackwater.broker.config import loggers
+from slackwater.broker.config.describe import Described, describe_broker, describe_default, describe_topic
+from slackwater.broker.config.resources import ResourceType
+from slackwater.broker.config_changes import check_broker_name
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.topics import is_legal_name
+from slackwater.group.errors import BrokerError, Error
+from slackwater.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+_LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
+
+
+def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> None:
+    """Show settings and where they come from."""
+    call.answer(DescribeConfigsResponse(results=[_result(node, request, one) for one in request.resources]))
+
+
+def refuse(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:
+    """An error on every resource."""
+    return DescribeConfigsResponse(results=[_failed(one, error, None) for one in request.resources])
+
+
+def _result(node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    try:
+        configs = _configs(node, request, resource)
+    except BrokerError as error:
+        return _failed(resource, error.error, str(error))
+    wanted = set(resource.configuration_keys or ())
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[config for config in configs if not wanted or config.name in wanted],
+    )
+
+
+def _failed(resource: DescribeConfigsResource, error: Error, message: str | None) -> DescribeConfigsResult:
+    return DescribeConfigsResult(error, message, resource.resource_type, resource.resource_name)
+
+
+def _configs(
+    node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> Iterable[DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            topic = node.topics.get(name)
+            if topic is None:
+                error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION
+                raise BrokerError(error, f"There is no topic {name!r}.")
+            return (_shown(request, one) for one in describe_topic(node.settings, topic.overrides))
+        case ResourceType.BROKER if not name:
+            return (_shown(request, one) for one in describe_default(node.settings))
+        case ResourceType.BROKER:
+            check_broker_name(node, name)
+            return (_shown(request, one) for one in describe_broker(node.settings))
+        case ResourceType.BROKER_LOGGER:
+            check_broker_name(node, name)
+            return (
+                DescribeConfigsResourceResult(logger, level, config_source=_LOGGER_SOURCE)
+                for logger, level in loggers.levels()
+            )
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS if name:
+            return ()
+        case _:
+            raise BrokerError(
+                Error.INVALID_REQUEST, f"There is no resource {name!r} of type {resource.resource_type} with settings."
+            )
+
+
+def _shown(request: DescribeConfigsRequest, one: Described) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=one.setting.name,
+        value=one.value,
+        read_only=one.read_only,
+        config_source=one.source,
+        synonyms=[DescribeConfigsSynonym(*synonym) for synonym in one.synonyms] if request.include_synonyms else [],
+        config_type=one.setting.kind,
+        documentation=one.setting.doc if request.include_documentation else None,
+    )

@@ -1,0 +1,55 @@
+"""DescribeLogDirs, v1 to v5: the one data directory, and how large the partitions in it are.
+
+v3   an error for the whole answer
+v4   size of the volume, and what is free of it (KIP-827)
+v5   whether the directory is cordoned, which it never is
+"""
+
+import os
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.topics import Topic
+from slackwater.group.errors import Error
+from slackwater.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
+    """Tell the sizes of the partitions asked for; those that are not there are left out."""
+    path = node.directory.path.absolute()
+    total, usable = _volume(str(path))
+    if request.topics is None:
+        topics = [_sizes(topic, range(len(topic.partitions))) for topic in node.topics]
+    else:
+        topics = [
+            _sizes(topic, [index for index in one.partitions if 0 <= index < len(topic.partitions)])
+            for one in request.topics
+            if (topic := node.topics.get(one.topic)) is not None
+        ]
+    result = DescribeLogDirsResult(Error.NONE, str(path), [one for one in topics if one.partitions], total, usable)
+    call.answer(DescribeLogDirsResponse(results=[result]))
+
+
+def refuse(request: DescribeLogDirsRequest, version: int, error: Error) -> DescribeLogDirsResponse:
+    """Nothing but an error."""
+    return DescribeLogDirsResponse(error_code=error)
+
+
+def _volume(path: str) -> tuple[int, int]:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return -1, -1
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
+def _sizes(topic: Topic, indexes: range | list[int]) -> DescribeLogDirsTopic:
+    return DescribeLogDirsTopic(
+        topic.name, [DescribeLogDirsPartition(index, topic.partitions[index].log.size) for index in indexes]
+    )

@@ -1,0 +1,67 @@
+"""DescribeProducers, v0: the idempotent producers that a partition knows.
+
+Without transactions nobody has a coordinator epoch or the start of one: both are -1.
+"""
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.topics import is_legal_name
+from slackwater.group.errors import Error
+from slackwater.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(node: Node, call: Call, request: DescribeProducersRequest) -> None:
+    """Tell the producers of every partition."""
+    node.appends.end_turn()
+    call.answer(
+        DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[_producers(node, topic.name, index) for index in topic.partition_indexes],
+                )
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+def refuse(request: DescribeProducersRequest, version: int, error: Error) -> DescribeProducersResponse:
+    """The error on every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=error) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(node: Node, topic: str, index: int) -> PartitionResponse:
+    partition = node.topics.partition(topic, index)
+    if partition is None:
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(topic) else Error.INVALID_TOPIC_EXCEPTION
+        return PartitionResponse(partition_index=index, error_code=error)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=known.epoch,
+                last_sequence=known.last.last_sequence,
+                last_timestamp=known.last.timestamp,
+                coordinator_epoch=-1,
+            )
+            for producer_id, known in partition.log.producers.producers.items()
+        ],
+    )

@@ -1,0 +1,75 @@
+"""DescribeTopicPartitions, v0: topics and partitions, page by page (KIP-966).
+
+Topics come in the order of their names, unknown ones among them; none asked for means all. A page ends after as many
+partitions as the client or `max.request.partition.size.limit` allows, and its cursor says where the next begins.
+"""
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.operations import TOPIC_OPERATIONS
+from slackwater.broker.topics import INTERNAL, Topic, is_legal_name
+from slackwater.group.errors import Error
+from slackwater.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+
+def handle(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> None:
+    """Describe one page."""
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics} or {topic.name for topic in node.topics}
+    first_name, first_index = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    if cursor is not None and (first_index < 0 or (request.topics and first_name not in names)):
+        call.answer(refuse(request, call.version, Error.INVALID_REQUEST))
+        return
+    room = max(min(request.response_partition_limit, node.settings.number("max.request.partition.size.limit")), 1)
+    answer = DescribeTopicPartitionsResponse()
+    for name in sorted(name for name in names if name >= first_name):
+        topic = node.topics.get(name)
+        if topic is None:
+            answer.topics.append(_unknown(name))
+            continue
+        start = first_index if name == first_name else 0
+        if room == 0:
+            answer.next_cursor = ResponseCursor(name, start)
+            break
+        end = min(start + room, len(topic.partitions))
+        answer.topics.append(_page(node, topic, range(start, end)))
+        room -= max(end - start, 0)
+        if end < len(topic.partitions):
+            answer.next_cursor = ResponseCursor(name, end)
+            break
+    call.answer(answer)
+
+
+def refuse(request: DescribeTopicPartitionsRequest, version: int, error: Error) -> DescribeTopicPartitionsResponse:
+    """An error on every topic asked for."""
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error, topic.name) for topic in request.topics]
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION,
+        name,
+        is_internal=name in INTERNAL,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _page(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    me = [node.node_id]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(0, index, node.node_id, 0, me, me, [], [], []) for index in indexes
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,41 @@
+"""DescribeUserScramCredentials, v0: nobody has any. `kafka-configs --entity-type users` asks for them."""
+
+from collections import Counter
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle(node: Node, call: Call, request: DescribeUserScramCredentialsRequest) -> None:
+    """No user is known."""
+    asked = Counter(user.name for user in request.users or ())
+    call.answer(
+        DescribeUserScramCredentialsResponse(
+            error_message=None, results=[_unknown(name, times) for name, times in asked.items()]
+        )
+    )
+
+
+def refuse(
+    request: DescribeUserScramCredentialsRequest, version: int, error: Error
+) -> DescribeUserScramCredentialsResponse:
+    """Nothing but an error."""
+    return DescribeUserScramCredentialsResponse(error_code=error, error_message=None)
+
+
+def _unknown(name: str, times: int) -> DescribeUserScramCredentialsResult:
+    if times > 1:
+        return DescribeUserScramCredentialsResult(
+            name,
+            Error.DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+        )
+    return DescribeUserScramCredentialsResult(
+        name, Error.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
+    )

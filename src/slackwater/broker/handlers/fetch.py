@@ -1,0 +1,288 @@
+"""Fetch, v4 to v18.
+
+v5   log start offset
+v7   sessions (`fetch_sessions`)
+v9   leader epoch (KIP-320)
+v12  flexible; the last fetched epoch, and where the logs part (KIP-595)
+v13  topic ids: UNKNOWN_TOPIC_ID, and INCONSISTENT_TOPIC_ID where a session's topic was made anew
+
+Partitions are read in their order, until `max_bytes` are full; the first that has records gives one batch at least,
+however large. If there are fewer than `min_bytes`, the fetch waits (`fetch_waits`), and then reads again. An error
+found in reading is answered at once. A topic that nobody knows is no such error, as in Kafka: it is told when the
+others have something to tell, or at once if there are no others.
+
+There are no followers: whoever says that it is a replica is answered like a consumer. There are no transactions: the
+last stable offset is the high watermark, and read_committed reads the same.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from slackwater.broker.connection import Call
+from slackwater.broker.fetch_sessions import Fetch, Key, Wanted
+from slackwater.broker.log.segment import Segment
+from slackwater.broker.log.validation import Refused
+from slackwater.broker.node import Node
+from slackwater.broker.topics import Partition, Topic, Topics
+from slackwater.group.errors import Error
+from slackwater.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from slackwater.wire.schema import NO_UUID
+
+_IDS_SINCE: Final = 13
+_READ_COMMITTED: Final = 1
+_NOTHING: Final = b""
+Found = list[tuple[Wanted, PartitionData]]
+
+
+class _End(NamedTuple):
+    """Where a partition ended when it was read, to see what it has gained since."""
+
+    partition: Partition
+    active: Segment
+    active_size: int
+    size: int  # what was read of it
+    most: int  # what the client takes of it
+
+
+class _Reading:
+    """One request: what it asks for, and what has been found so far."""
+
+    __slots__ = (
+        "_call",
+        "_committed",
+        "_ends",
+        "_fetch",
+        "_found",
+        "_is_wrong",
+        "_max_bytes",
+        "_min_bytes",
+        "_node",
+        "_size",
+        "_was_woken",
+        "partitions",
+    )
+
+    def __init__(self, node: Node, call: Call, request: FetchRequest, fetch: Fetch) -> None:
+        self._node = node
+        self._call = call
+        self._fetch = fetch
+        self._committed = request.isolation_level == _READ_COMMITTED
+        self._max_bytes = min(request.max_bytes, node.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._was_woken = False
+        self.read()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self._is_wrong or not self.partitions or self._size >= self._min_bytes
+
+    def read(self) -> None:
+        """Read every partition."""
+        topics, left, in_session = self._node.topics, self._max_bytes, self._fetch.session is not None
+        self._found: Found = []
+        self._size = 0
+        self._is_wrong = False
+        self._ends: list[_End] = []  # if it may matter how much they grow
+        self.partitions: list[Partition] = []  # which may grow
+        unknown: Found = []
+        for wanted in self._fetch.partitions:
+            partition = find(topics, wanted)
+            if isinstance(partition, Error):
+                if partition is Error.INCONSISTENT_TOPIC_ID:
+                    self._is_wrong = True
+                    self._found.append((wanted, _error(wanted, partition)))
+                else:
+                    unknown.append((wanted, _error(wanted, partition, aborted=[])))
+                continue
+            size = 0
+            # So it is with most partitions of a consumer that waits, and there may be many.
+            if not (in_session and _is_told(partition, wanted)):
+                data = self._read_one(partition, wanted, left)
+                if data.error_code or data.diverging_epoch.epoch >= 0:
+                    self._is_wrong = True
+                size = len(data.records or _NOTHING)
+                self._size += size
+                left = max(left - size, 0)
+                self._found.append((wanted, data))
+            self.partitions.append(partition)
+            if self._min_bytes > 1:
+                active = partition.log.active
+                self._ends.append(_End(partition, active, active.size, size, wanted.max_bytes))
+        self._found += unknown
+
+    def _read_one(self, partition: Partition, wanted: Wanted, left: int) -> PartitionData:
+        log, offset = partition.log, wanted.fetch_offset
+        if error := partition.wrong_epoch(wanted.current_leader_epoch):
+            return _error(wanted, error)
+        end = log.log_end_offset
+        data = PartitionData(
+            wanted.index,
+            0,
+            end,
+            end,
+            log.log_start_offset,
+            aborted_transactions=[] if self._committed else None,
+            records=_NOTHING,
+        )
+        if wanted.last_fetched_epoch >= 0:
+            if wanted.last_fetched_epoch > log.leader_epoch:
+                return _error(wanted, Error.OFFSET_OUT_OF_RANGE)
+            if offset > end:
+                data.diverging_epoch = EpochEndOffset(log.leader_epoch, end)
+                return data
+        if offset == end:
+            return data
+        if left or not self._size or not log.log_start_offset <= offset < end:
+            records = log.read(offset, min(left, wanted.max_bytes), min_one=not self._size)
+            if isinstance(records, Refused):
+                return _error(wanted, records.error)
+            data.records = records
+        return data
+
+    def has_enough(self) -> bool:
+        """Whether so much was appended that it is worth to read again; segments are looked at as in Kafka."""
+        self._was_woken = True
+        size = 0
+        for partition, active, active_size, before, most in self._ends:
+            topic = partition.topic
+            if partition.log.active is not active or self._node.topics.get(topic.name) is not topic:
+                return True
+            size += min(before + active.size - active_size, max(most, before))
+        return size >= self._min_bytes or self._min_bytes <= 1
+
+    def end(self) -> None:
+        """The wait is over: answer with what there is now."""
+        try:
+            if self._was_woken:
+                self.read()
+            self.answer()
+        except Exception:
+            self._call.answer(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
+            raise
+
+    def answer(self) -> None:
+        """Answer with what was found."""
+        ids = self._call.version >= _IDS_SINCE
+        ended = self._node.fetch_sessions.end(self._fetch, self._found, uses_topic_ids=ids)
+        if isinstance(ended, Error):
+            self._call.answer(FetchResponse(error_code=ended))
+            return
+        session_id, told = ended
+        self._call.answer_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
+
+
+def handle(node: Node, call: Call, request: FetchRequest) -> None:
+    """Answer with records, now or when there are some."""
+    node.appends.end_turn()
+    ids = call.version >= _IDS_SINCE
+    fetch = node.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        [one for topic in request.topics for one in _wanted(topic, ids=ids)],
+        [key for topic in request.forgotten_topics_data for key in _keys(topic, ids=ids)],
+        uses_topic_ids=ids,
+    )
+    if isinstance(fetch, Error):
+        call.answer(FetchResponse(error_code=fetch))
+        return
+    reading = _Reading(node, call, request, fetch)
+    if request.max_wait_ms <= 0 or reading.is_done:
+        reading.answer()
+        return
+    node.fetch_waits.park(
+        call.connection, reading.partitions, request.max_wait_ms, enough=reading.has_enough, end=reading.end
+    )
+
+
+def refuse(request: FetchRequest, version: int, error: Error) -> FetchResponse:
+    """An error: of the whole, and on every partition for versions that have none of the whole."""
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic.topic,
+                topic.topic_id,
+                [
+                    PartitionData(one.partition, error, -1, aborted_transactions=None, records=_NOTHING)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def find(topics: Topics, wanted: Wanted) -> Partition | Error:
+    """The partition that is asked for."""
+    topic: Topic | None
+    if wanted.topic_id is None:
+        topic = topics.get(wanted.topic or "")
+    else:
+        topic = topics.by_id(wanted.topic_id)
+        if topic is None:
+            if wanted.topic is None:
+                return Error.UNKNOWN_TOPIC_ID
+            # The session knew the topic. If there is another of that name now, the id is the one of its predecessor.
+            return Error.INCONSISTENT_TOPIC_ID if topics.get(wanted.topic) else Error.UNKNOWN_TOPIC_OR_PARTITION
+        wanted.topic = topic.name
+    if topic is None or not 0 <= wanted.index < len(topic.partitions):
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return topic.partitions[wanted.index]
+
+
+def _wanted(topic: FetchTopic, *, ids: bool) -> list[Wanted]:
+    name, topic_id = (None, topic.topic_id) if ids else (topic.topic, None)
+    return [
+        Wanted(
+            name,
+            topic_id,
+            one.partition,
+            one.fetch_offset,
+            one.partition_max_bytes,
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+        )
+        for one in topic.partitions
+    ]
+
+
+def _keys(topic: ForgottenTopic, *, ids: bool) -> list[Key]:
+    return [(topic.topic_id if ids else topic.topic, index) for index in topic.partitions]
+
+
+def _is_told(partition: Partition, wanted: Wanted) -> bool:
+    """Whether the client of a session has read all of this partition, and knows it."""
+    log = partition.log
+    return (
+        wanted.fetch_offset == wanted.high_watermark == log.log_end_offset
+        and wanted.log_start_offset == log.log_start_offset
+        and wanted.last_fetched_epoch < 0
+        and not partition.wrong_epoch(wanted.current_leader_epoch)
+    )
+
+
+def _error(wanted: Wanted, error: Error, aborted: list[AbortedTransaction] | None = None) -> PartitionData:
+    return PartitionData(wanted.index, error, -1, aborted_transactions=aborted, records=_NOTHING)
+
+
+def _by_topic(told: Sequence[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+    """Neighbours of one topic stand together."""
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[str | None, bytes | None] = (None, None)
+    for wanted, data in told:
+        this = (wanted.topic, wanted.topic_id)
+        if not topics or this != last:
+            topics.append(FetchableTopicResponse(wanted.topic or "", wanted.topic_id or NO_UUID))
+            last = this
+        topics[-1].partitions.append(data)
+    return topics

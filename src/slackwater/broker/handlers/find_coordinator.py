@@ -1,0 +1,77 @@
+"""FindCoordinator, v0 to v6.
+
+v1  the kind of key: group or transaction; throttle time and message in the answer
+v3  flexible
+v4  many keys, one result for each
+v6  keys of share groups; before, and without share groups, they are INVALID_REQUEST
+
+One node coordinates everything, as soon as there is an offsets topic: whoever asks first has it made, and asks again
+(CO-05). There are no transactions, and a producer that wants one is told so.
+"""
+
+from typing import Final
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.group.errors import Error
+from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+NO_TRANSACTIONS: Final = (
+    "This broker has no transactions: take transactional.id out of the producer's configuration. "
+    "An idempotent producer works without it."
+)
+_NOBODY: Final = (-1, "", -1)
+
+
+def handle(node: Node, call: Call, request: FindCoordinatorRequest) -> None:
+    """Say who coordinates each of these keys."""
+    if call.version >= 4 and not request.coordinator_keys:
+        call.answer(FindCoordinatorResponse())
+        return
+    error, message = _refusal(node, request.key_type)
+    host, port = node.address(call)
+    at = _NOBODY if error is not Error.NONE else (node.node_id, host, port)
+    call.answer(_response(request, call.version, error, message, at))
+
+
+def refuse(request: FindCoordinatorRequest, version: int, error: Error) -> FindCoordinatorResponse:
+    """An error on every key."""
+    return _response(request, version, error, error.name, _NOBODY)
+
+
+def _refusal(node: Node, key_type: int) -> tuple[Error, str]:
+    if key_type == TRANSACTION:
+        return Error.INVALID_REQUEST, NO_TRANSACTIONS
+    if key_type != GROUP:
+        return Error.INVALID_REQUEST, f"This broker coordinates groups only, and no keys of type {key_type}."
+    if node.topics.get(OFFSETS_TOPIC) is None:
+        return Error.COORDINATOR_NOT_AVAILABLE, _make_offsets_topic(node)
+    return Error.NONE, ""
+
+
+def _make_offsets_topic(node: Node) -> str:
+    try:
+        node.create_offsets_topic()
+    except OSError as error:
+        return f"The topic {OFFSETS_TOPIC} cannot be made: {error.strerror}."
+    return f"The topic {OFFSETS_TOPIC} was not there, and is now: ask again."
+
+
+def _response(
+    request: FindCoordinatorRequest, version: int, error: Error, message: str, at: tuple[int, str, int]
+) -> FindCoordinatorResponse:
+    node_id, host, port = at
+    if version < 4:
+        return FindCoordinatorResponse(
+            error_code=error,
+            error_message=message or error.name,  # "NONE" is Kafka's word, too
+            node_id=node_id,
+            host=host,
+            port=port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[Coordinator(key, node_id, host, port, error, message) for key in request.coordinator_keys]
+    )

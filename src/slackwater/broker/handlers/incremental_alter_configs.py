@@ -1,0 +1,42 @@
+"""IncrementalAlterConfigs, v0 to v1: settings to set, to delete, to append to or to take from (KIP-339).
+
+No version differs in what the broker does.
+"""
+
+from slackwater.broker.config_changes import Change, Target, alter_all
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+def handle(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> None:
+    """Change settings, or say what would come of it."""
+    outcomes = alter_all(node, [_target(one) for one in request.resources], validate_only=request.validate_only)
+    call.answer(
+        IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(error, message, target.resource_type, target.resource_name)
+                for target, error, message in outcomes
+            ]
+        )
+    )
+
+
+def refuse(request: IncrementalAlterConfigsRequest, version: int, error: Error) -> IncrementalAlterConfigsResponse:
+    """An error on every resource."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name) for one in request.resources
+        ]
+    )
+
+
+def _target(resource: AlterConfigsResource) -> Target:
+    changes = [Change(one.name, one.config_operation, one.value) for one in resource.configs]
+    return Target(resource.resource_type, resource.resource_name, changes, replaces=False)

@@ -1,0 +1,53 @@
+"""InitProducerId, v0 to v5.
+
+v2  flexible
+v3  producer id and epoch of a producer that was fenced, which means something only within a transaction (KIP-360)
+
+A producer without a transactional id gets a new id and epoch 0, whatever it had before. Transactions are refused: with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because every client takes that for final, where librdkafka would try any other
+error again until its own time is up. The log says what is the matter.
+"""
+
+import logging
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+log = logging.getLogger("slackwater.broker")
+
+
+def handle(node: Node, call: Call, request: InitProducerIdRequest) -> None:
+    """Give a producer its id."""
+    if error := _refusal(call, request):
+        call.answer(refuse(request, call.version, error))
+        return
+    try:
+        producer_id = node.producer_ids.take()
+    except OSError as problem:
+        log.error("No producer id could be reserved: %s.", problem.strerror)
+        call.answer(refuse(request, call.version, Error.COORDINATOR_NOT_AVAILABLE))
+        return
+    call.answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+
+def refuse(request: InitProducerIdRequest, version: int, error: Error) -> InitProducerIdResponse:
+    """Nothing but an error."""
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+
+
+def _refusal(call: Call, request: InitProducerIdRequest) -> Error | None:
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return Error.INVALID_REQUEST
+    if request.transactional_id is None:
+        return None
+    if not request.transactional_id:
+        return Error.INVALID_REQUEST
+    log.warning(
+        "Client %s asked for a transaction (transactional.id=%s): this broker has no transactions. "
+        "Use a producer without transactional.id.",
+        call.client_id,
+        request.transactional_id,
+    )
+    return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -1,0 +1,48 @@
+"""ListTransactions, v0 to v2: there are none.
+
+v1   filter by duration (KIP-994)
+v2   filter by a pattern for the transactional id (KIP-1152)
+"""
+
+import re
+from typing import Final
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_STATES: Final = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    }
+)
+
+
+def handle(node: Node, call: Call, request: ListTransactionsRequest) -> None:
+    """No transaction matches; names of states that no transaction can have are given back."""
+    if request.transactional_id_pattern is not None and not _is_pattern(request.transactional_id_pattern):
+        call.answer(refuse(request, call.version, Error.INVALID_REGULAR_EXPRESSION))
+        return
+    unknown = [state for state in request.state_filters if state not in _STATES]
+    call.answer(ListTransactionsResponse(unknown_state_filters=unknown))
+
+
+def refuse(request: ListTransactionsRequest, version: int, error: Error) -> ListTransactionsResponse:
+    """Nothing but an error."""
+    return ListTransactionsResponse(error_code=error)
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

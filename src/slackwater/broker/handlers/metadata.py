@@ -1,0 +1,107 @@
+"""Metadata, v0 to v13: brokers, topics, partitions and who leads them.
+
+v0   no topics means all of them
+v1   null means all of them, none means none
+v4   whether an unknown topic may be created; before, it may
+v8   authorized operations of topics, and up to v10 of the cluster, if asked for
+v10  topic ids in the answer
+v12  topics may be asked for by id
+
+An unknown topic that is created is answered as it is from then on: there is no election to wait for. Topics come in the
+order asked for, each once.
+"""
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from slackwater.broker.topics import INTERNAL, Topic, is_legal_name
+from slackwater.group.errors import BrokerError, Error
+from slackwater.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from slackwater.wire.schema import NO_UUID
+
+
+def handle(node: Node, call: Call, request: MetadataRequest) -> None:
+    """Describe the topics asked for."""
+    if call.version < 12 and any(one.name is None or one.topic_id != NO_UUID for one in request.topics or ()):
+        call.answer(refuse(request, call.version, Error.INVALID_REQUEST))
+        return
+    host, port = node.address(call)
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    call.answer(
+        MetadataResponse(
+            brokers=[MetadataResponseBroker(node.node_id, host, port, node.settings.text("broker.rack") or None)],
+            cluster_id=node.cluster_id,
+            controller_id=node.node_id,
+            topics=_topics(node, call.version, request, operations),
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
+        )
+    )
+
+
+def refuse(request: MetadataRequest, version: int, error: Error) -> MetadataResponse:
+    """An error on every topic asked for, and from v13 on the whole."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error, topic.name if version >= 12 else topic.name or "", topic.topic_id)
+            for topic in request.topics or ()
+        ],
+        error_code=error,
+    )
+
+
+def _topics(node: Node, version: int, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        return [_known(node, topic, operations) for topic in node.topics]
+    may_create = request.allow_auto_topic_creation and node.settings.flag("auto.create.topics.enable")
+    return [_asked(node, one, may_create, operations) for one in _distinct(asked)]
+
+
+def _distinct(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    return list({(one.name, one.topic_id): one for one in asked}.values()) if len(asked) > 1 else asked
+
+
+def _asked(node: Node, one: MetadataRequestTopic, may_create: bool, operations: int) -> MetadataResponseTopic:
+    if one.name is None or one.topic_id != NO_UUID:
+        found = node.topics.by_id(one.topic_id)
+        if found is None:
+            return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, one.topic_id)
+        return _known(node, found, operations)
+    found = node.topics.get(one.name)
+    if found is None and may_create:
+        try:
+            found = node.auto_create(one.name)
+        except BrokerError as error:
+            return _failed(error.error, one.name, operations)
+        except OSError:
+            return _failed(Error.KAFKA_STORAGE_ERROR, one.name, operations)
+    if found is not None:
+        return _known(node, found, operations)
+    legal = is_legal_name(one.name)
+    return _failed(Error.UNKNOWN_TOPIC_OR_PARTITION if legal else Error.INVALID_TOPIC_EXCEPTION, one.name, operations)
+
+
+def _failed(error: Error, name: str, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error, name, is_internal=name in INTERNAL, topic_authorized_operations=operations)
+
+
+def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
+    me = [node.node_id]
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(0, index, node.node_id, 0, me, me, []) for index in range(len(topic.partitions))
+        ],
+        topic_authorized_operations=operations,
+    )

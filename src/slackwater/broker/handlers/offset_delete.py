@@ -1,0 +1,70 @@
+"""OffsetDelete, v0.
+
+Partitions that do not exist are refused here, the others go to the coordinator (AD-05). The answer has the refused ones
+first, then the others in the order asked, joined under one topic if something was refused.
+"""
+
+from itertools import islice
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.group.messages import OffsetDelete
+from slackwater.group.messages import OffsetDeleteResponse as Deleted
+from slackwater.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
+    """Forget offsets of topics that nobody in the group reads."""
+    partitions: list[tuple[str, int]] = []
+    asked: list[tuple[str, int]] = []  # the topics of these partitions, and how many are each one's
+    refused: dict[str, OffsetDeleteResponseTopic] = {}
+    for topic in request.topics:
+        found = node.topics.get(topic.name)
+        end, before = len(found.partitions) if found is not None else 0, len(partitions)
+        unknown: list[int] = []
+        for one in topic.partitions:
+            if 0 <= one.partition_index < end:
+                partitions.append((topic.name, one.partition_index))
+            else:
+                unknown.append(one.partition_index)
+        if unknown or found is None:
+            results = [OffsetDeleteResponsePartition(index, Error.UNKNOWN_TOPIC_OR_PARTITION) for index in unknown]
+            refused.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name)).partitions.extend(results)
+        if len(partitions) > before:
+            asked.append((topic.name, len(partitions) - before))
+
+    def heard(answer: Deleted) -> None:
+        if answer.error is not Error.NONE:
+            call.answer(OffsetDeleteResponse(error_code=answer.error))
+            return
+        results = iter(answer.partitions)
+        topics = [
+            OffsetDeleteResponseTopic(
+                name, [OffsetDeleteResponsePartition(one.partition, one.error) for one in islice(results, count)]
+            )
+            for name, count in asked
+        ]
+        call.answer(OffsetDeleteResponse(topics=_merged(refused, topics) if refused else topics))
+
+    node.groups.ask(OffsetDelete(request.group_id, tuple(partitions)), heard)
+
+
+def refuse(request: OffsetDeleteRequest, version: int, error: Error) -> OffsetDeleteResponse:
+    """Nothing but an error."""
+    return OffsetDeleteResponse(error_code=error)
+
+
+def _merged(
+    refused: dict[str, OffsetDeleteResponseTopic], topics: list[OffsetDeleteResponseTopic]
+) -> list[OffsetDeleteResponseTopic]:
+    for topic in topics:
+        known = refused.setdefault(topic.name, topic)
+        if known is not topic:
+            known.partitions.extend(topic.partitions)
+    return list(refused.values())

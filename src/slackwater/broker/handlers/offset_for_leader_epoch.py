@@ -1,0 +1,60 @@
+"""OffsetForLeaderEpoch, v2 to v4: where the records of a leader's epoch end.
+
+v3  replica id, which says whether a consumer asks; here it makes no difference
+v4  flexible
+
+There is one leader and one epoch, which ends where the log ends. Of any other epoch nothing is known: -1 and -1.
+"""
+
+from slackwater.broker.connection import Call
+from slackwater.broker.node import Node
+from slackwater.group.errors import Error
+from slackwater.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> None:
+    """Tell the end of every epoch asked for."""
+    node.appends.end_turn()
+    call.answer(
+        OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[_end(node, topic.topic, one) for one in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+def refuse(request: OffsetForLeaderEpochRequest, version: int, error: Error) -> OffsetForLeaderEpochResponse:
+    """The error on every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic=topic.topic, partitions=[_error(one, error) for one in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = node.topics.partition(topic, asked.partition)
+    if partition is None:
+        return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if error := partition.wrong_epoch(asked.current_leader_epoch):
+        return _error(asked, error)
+    if asked.leader_epoch != partition.log.leader_epoch:
+        return _error(asked, Error.NONE)
+    return EpochEndOffset(
+        partition=asked.partition, leader_epoch=asked.leader_epoch, end_offset=partition.log.log_end_offset
+    )
+
+
+def _error(asked: OffsetForLeaderPartition, error: Error) -> EpochEndOffset:
+    return EpochEndOffset(partition=asked.partition, error_code=error)

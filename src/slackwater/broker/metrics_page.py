@@ -1,0 +1,256 @@
+"""`/metrics`: the broker's counts, for Prometheus to fetch over HTTP.
+
+Rules kept here
+- It runs on the broker's own loop: a page is made between two turns, so that its figures belong together.
+- One request per connection, bounded in size, time and number. GET and HEAD of /metrics; anything else is refused.
+- Names begin with `slackwater_` and end with their unit; a counter is there, at zero, before it first counts.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Final, cast
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from slackwater.broker.metrics import TIME_BOUNDS, Metrics
+from slackwater.broker.server import Server, cannot_listen
+from slackwater.group.events import GroupState, Kind, Trigger
+from slackwater.version import __version__
+from slackwater.wire.apis import APIS, HEARTBEAT, OFFSET_COMMIT
+
+PATH: Final = "/metrics"
+MAX_HEAD_BYTES: Final = 16_384
+MAX_VISITS: Final = 32
+VISIT_S: Final = 10.0
+
+log = logging.getLogger("slackwater.broker.metrics")
+
+# Which of a member's timers ended its membership, by the event that tells it.
+_EXPIRED: Final = {
+    Kind.MEMBER_EXPIRED: "session",
+    Kind.MEMBER_DROPPED: "rebalance",
+    Kind.MEMBER_UNSYNCED: "sync",
+    Kind.PENDING_MEMBER_EXPIRED: "pending",
+}
+
+
+class BrokerCollector(Collector):
+    """What Prometheus may know of a broker, as it is now."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._process = ProcessCollector(registry=None)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, in the order of the page."""
+        node = self._server.node
+        info = {"version": __version__, "node_id": str(node.node_id), "cluster_id": node.cluster_id}
+        yield InfoMetricFamily("slackwater_broker", "This broker.", info)
+        yield from self._groups()
+        yield from self._rebalances(node.metrics)
+        yield from self._requests(node.metrics)
+        yield from self._network(node.metrics)
+        yield from self._logs()
+        yield from self._process.collect()
+
+    def _groups(self) -> Iterator[Metric]:
+        groups = self._server.node.groups.coordinator.groups.values()
+        states = Counter(group.state for group in groups)
+        by_state = GaugeMetricFamily("slackwater_groups", "Groups, by state.", labels=["state"])
+        for state in GroupState:
+            by_state.add_metric([state.value], states[state])
+        yield by_state
+        members = sum(len(group.members) for group in groups)
+        yield GaugeMetricFamily("slackwater_group_members", "Members of all groups.", members)
+
+    def _rebalances(self, metrics: Metrics) -> Iterator[Metric]:
+        started = CounterMetricFamily("slackwater_rebalances", "Rebalances begun, by trigger.", labels=["trigger"])
+        for trigger in Trigger:
+            started.add_metric([trigger.value], metrics.events.get((Kind.REBALANCE_STARTED.value, trigger.value), 0))
+        yield started
+        kinds: Counter[str] = Counter()
+        for (kind, _), count in metrics.events.items():
+            kinds[kind] += count
+        yield SummaryMetricFamily(
+            "slackwater_rebalance_seconds",
+            "Rebalances that came to their end, and how long they took from their trigger on.",
+            count_value=kinds[Kind.REBALANCE_COMPLETED],
+            sum_value=metrics.rebalance_seconds,
+        )
+        failed = kinds[Kind.REBALANCE_FAILED]
+        yield CounterMetricFamily("slackwater_rebalances_failed", "Rebalances that came to nothing.", failed)
+        expired = CounterMetricFamily(
+            "slackwater_members_expired", "Members removed because a timer ran out, by timer.", labels=["timer"]
+        )
+        for kind, timer in _EXPIRED.items():
+            expired.add_metric([timer], kinds[kind])
+        yield expired
+        events = CounterMetricFamily("slackwater_group_events", "Group events, by kind.", labels=["kind"])
+        for name, count in sorted(kinds.items()):
+            events.add_metric([name], count)
+        yield events
+
+    def _requests(self, metrics: Metrics) -> Iterator[Metric]:
+        for name, text, api in (
+            ("slackwater_heartbeats", "Heartbeats answered.", HEARTBEAT),
+            ("slackwater_offset_commits", "Offset commits answered.", OFFSET_COMMIT),
+        ):
+            tally = metrics.requests.get(api.key)
+            yield CounterMetricFamily(name, text, tally.count if tally is not None else 0)
+        times = HistogramMetricFamily(
+            "slackwater_request_seconds",
+            "Time from a request's last byte to its answer, by API; waiting for records or members included.",
+            labels=["api"],
+        )
+        bounds = [*map(str, TIME_BOUNDS), "+Inf"]
+        for key, tally in sorted(metrics.requests.items()):
+            buckets = list(zip(bounds, map(float, accumulate(tally.buckets)), strict=True))
+            times.add_metric([APIS[key].name], buckets, tally.seconds)
+        yield times
+
+    def _network(self, metrics: Metrics) -> Iterator[Metric]:
+        open_now = self._server.connections
+        yield GaugeMetricFamily("slackwater_connections", "Clients connected.", open_now)
+        for name, text, value in (
+            ("slackwater_connections_opened", "Connections that were made.", metrics.connections),
+            (
+                "slackwater_connections_refused",
+                "Connections turned away (max.connections).",
+                metrics.connections_refused,
+            ),
+            ("slackwater_malformed_frames", "Connections closed because of what they sent.", metrics.malformed),
+        ):
+            yield CounterMetricFamily(name, text, value)
+
+    def _logs(self) -> Iterator[Metric]:
+        size = GaugeMetricFamily("slackwater_topic_log_bytes", "Bytes of a topic's logs on disk.", labels=["topic"])
+        partitions = GaugeMetricFamily("slackwater_topic_partitions", "Partitions of a topic.", labels=["topic"])
+        for topic in self._server.node.topics:
+            size.add_metric([topic.name], sum(partition.log.size for partition in topic.partitions))
+            partitions.add_metric([topic.name], len(topic.partitions))
+        yield from (size, partitions)
+
+
+class MetricsPage:
+    """The HTTP server of one page."""
+
+    def __init__(self, server: Server) -> None:
+        self._collector = BrokerCollector(server)
+        self._server: asyncio.Server | None = None
+        self._visits: set[_Visit] = set()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: _Visit(self._visits, self._page), host, port)
+        except OSError as error:
+            raise cannot_listen(host, port, error) from error
+
+    def stop(self) -> None:
+        """Stop listening, and cut who is being served."""
+        if self._server is not None:
+            self._server.close()
+        for visit in list(self._visits):
+            visit.abort()
+
+    def _page(self) -> bytes:
+        return generate_latest(self._collector)
+
+
+class _Visit(asyncio.Protocol):
+    """One connection: a request, an answer, and the end."""
+
+    def __init__(self, visits: "set[_Visit]", page: Callable[[], bytes]) -> None:
+        self._visits = visits
+        self._page = page
+        self._head = b""
+        self._answered = False
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._visits.add(self)
+        if len(self._visits) > MAX_VISITS:
+            self.abort()
+            return
+        self._deadline = asyncio.get_running_loop().call_later(VISIT_S, self.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._visits.discard(self)
+        self._transport = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._answered:
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if end >= 0:
+            self._answer(self._head[:end])
+        elif len(self._head) > MAX_HEAD_BYTES:
+            self._send("431 Request Header Fields Too Large", b"The request is too large.\n")
+
+    def abort(self) -> None:
+        """End it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _answer(self, head: bytes) -> None:
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            self._send("400 Bad Request", b"This is no HTTP/1 request.\n")
+            return
+        method, path = words[0], words[1].partition(b"?")[0]
+        if path != PATH.encode():
+            self._send("404 Not Found", f"There is {PATH}, and nothing else.\n".encode())
+        elif method not in (b"GET", b"HEAD"):
+            self._send("405 Method Not Allowed", b"Use GET.\n", "Allow: GET, HEAD\r\n")
+        else:
+            try:
+                body = self._page()
+            except Exception:
+                log.exception("The metrics could not be shown.")
+                self._send("500 Internal Server Error", b"The metrics could not be shown; the log says why.\n")
+                return
+            self._send("200 OK", body, kind=CONTENT_TYPE_LATEST, with_body=method == b"GET")
+
+    def _send(
+        self,
+        status: str,
+        body: bytes,
+        headers: str = "",
+        *,
+        kind: str = "text/plain; charset=utf-8",
+        with_body: bool = True,
+    ) -> None:
+        self._answered = True
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            f"{headers}Connection: close\r\n\r\n"
+        )
+        if self._transport is not None:
+            self._transport.write(head.encode() + (body if with_body else b""))
+            self._transport.close()

@@ -1,0 +1,123 @@
+"""What a setting is: its name in Kafka, its type, its default, and which values it takes.
+
+Rules kept here
+- A value that cannot be is refused with one sentence: which setting, what was seen, what to use.
+- Values are kept typed and shown as text, the way Kafka's tools show them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from slackwater.group.errors import UsageError
+
+Value = int | float | bool | str | tuple[str, ...]
+
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+
+
+class Kind(IntEnum):
+    """The types that DescribeConfigs names, by their numbers on the wire."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting; `low` and `high` bound numbers, `choices` name the only texts allowed."""
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    low: int | float | None = None
+    high: int | float | None = None
+    choices: tuple[str, ...] = ()
+    dynamic: bool = False  # AlterConfigs may change it while the broker runs
+
+    def parse(self, text: str) -> Value:
+        """Read a value, or say what is wrong with it."""
+        value = _PARSERS[self.kind](self, text.strip())
+        self._check(value, text)
+        return value
+
+    def _check(self, value: Value, text: str) -> None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if self.low is not None and value < self.low:
+                raise UsageError(f"{self.name} = {text} is too small; use {self.low} or more.")
+            high = self.high if self.high is not None else _HIGHEST.get(self.kind)
+            if high is not None and value > high:
+                raise UsageError(f"{self.name} = {text} is too large; use {high} or less.")
+        if self.choices:
+            for word in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
+                if word not in self.choices:
+                    raise UsageError(f"{self.name} = {text} is unknown; use one of {', '.join(self.choices)}.")
+
+    def wrong(self, text: str, expected: str) -> UsageError:
+        """A value of the wrong type."""
+        return UsageError(f"{self.name} = {text!r} is not {expected}.")
+
+
+def int_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
+    """A whole number of four bytes."""
+    return Setting(name=name, kind=Kind.INT, default=default, low=low, doc=doc, dynamic=dynamic)
+
+
+def long_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
+    """A whole number of eight bytes."""
+    return Setting(name=name, kind=Kind.LONG, default=default, low=low, doc=doc, dynamic=dynamic)
+
+
+def flag_setting(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Setting:
+    """Yes or no."""
+    return Setting(name=name, kind=Kind.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
+
+
+def choice_setting(name: str, default: str, choices: tuple[str, ...], doc: str) -> Setting:
+    """One of a few words."""
+    return Setting(name=name, kind=Kind.STRING, default=default, choices=choices, doc=doc)
+
+
+def show(value: Value) -> str:
+    """A value as Kafka's tools show it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _boolean(setting: Setting, text: str) -> Value:
+    if text.lower() not in ("true", "false"):
+        raise setting.wrong(text, "true or false")
+    return text.lower() == "true"
+
+
+def _whole(setting: Setting, text: str) -> Value:
+    try:
+        return int(text)
+    except ValueError:
+        raise setting.wrong(text, "a whole number") from None
+
+
+def _number(setting: Setting, text: str) -> Value:
+    try:
+        return float(text)
+    except ValueError:
+        raise setting.wrong(text, "a number") from None
+
+
+_PARSERS: Final[dict[Kind, Callable[[Setting, str], Value]]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.STRING: lambda _setting, text: text,
+    Kind.INT: _whole,
+    Kind.LONG: _whole,
+    Kind.DOUBLE: _number,
+    Kind.LIST: lambda _setting, text: tuple(word.strip() for word in text.split(",") if word.strip()),
+}
+_HIGHEST: Final = {Kind.INT: MAX_INT, Kind.LONG: MAX_LONG}

@@ -1,0 +1,73 @@
+"""AlterConfigs: what is not named goes back to its default."""
+
+from pathlib import Path
+
+from slackwater.broker.server import Server
+from slackwater.group.errors import Error
+from slackwater.wire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+
+from ..server_room import Client, with_server
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+
+
+async def alter(
+    server: Server, kind: int, name: str, validate_only: bool = False, **settings: str | None
+) -> tuple[int, str | None]:
+    client = await Client.connect(server)
+    pairs = [AlterableConfig(name.replace("_", "."), value) for name, value in settings.items()]
+    request = AlterConfigsRequest([AlterConfigsResource(kind, name, pairs)], validate_only)
+    answer = await client.ask(request, AlterConfigsResponse)
+    client.close()
+    return answer.responses[0].error_code, answer.responses[0].error_message
+
+
+def test_a_topics_settings_are_replaced(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 2, {"retention.ms": "5"})
+        assert await alter(server, TOPIC, "t", validate_only=True, segment_ms="7") == (0, None)
+        assert topic.overrides == {"retention.ms": 5}
+        assert await alter(server, TOPIC, "t", segment_ms="7") == (0, None)
+        assert topic.overrides == {"segment.ms": 7}
+        assert [one.log.config.segment_ms for one in topic.partitions] == [7, 7]
+        assert await alter(server, TOPIC, "t") == (0, None)
+        assert topic.overrides == {}
+
+    with_server(tmp_path, story)
+
+
+def test_the_brokers_settings_are_replaced_layer_by_layer(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        settings = server.settings
+        await alter(server, BROKER, "", log_retention_ms="5", num_partitions="6")
+        await alter(server, BROKER, "1", num_partitions="7")
+        assert (settings.number("log.retention.ms"), settings.number("num.partitions")) == (5, 7)
+        await alter(server, BROKER, "1")
+        assert (settings.number("log.retention.ms"), settings.number("num.partitions")) == (5, 6)
+
+    with_server(tmp_path, story)
+
+
+def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1, {"retention.ms": "5"})
+        for kind, name, settings, error in (
+            (TOPIC, "nix", {"segment_ms": "1"}, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            (TOPIC, "t", {"segment_ms": None}, Error.INVALID_REQUEST),
+            (TOPIC, "t", {"segment_ms": "long"}, Error.INVALID_CONFIG),
+            (TOPIC, "t", {"segment": "1"}, Error.INVALID_CONFIG),
+            (BROKER, "1", {"node_id": "3"}, Error.INVALID_REQUEST),
+            (BROKER, "2", {"num_partitions": "3"}, Error.INVALID_REQUEST),
+            (BROKER_LOGGER, "1", {"root": "INFO"}, Error.INVALID_REQUEST),
+        ):
+            code, message = await alter(server, kind, name, **settings)
+            assert (code, bool(message)) == (error, True)
+        assert topic.overrides == {"retention.ms": 5}
+        assert not server.settings.dynamic
+
+    with_server(tmp_path, story)

@@ -1,0 +1,62 @@
+"""DeleteRecords: the start moves, and what is before it is gone."""
+
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.server import Server
+from slackwater.group.errors import Error
+from slackwater.wire.apis import DELETE_RECORDS
+from slackwater.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from slackwater.wire.messages.fetch import FetchResponse
+
+from ..server_room import Client, with_server
+from .data_requests import fetch_request, rows, send
+
+
+async def delete(client: Client, topic: str, offset: int, *, index: int = 0, version: int = 2) -> tuple[int, int]:
+    """The error, and where the log begins now."""
+    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])
+    response = await client.ask(DeleteRecordsRequest(topics=[asked]), DeleteRecordsResponse, version)
+    ((row,),) = (one.partitions for one in response.topics)
+    return row.error_code, row.low_watermark
+
+
+@pytest.mark.parametrize("version", range(DELETE_RECORDS.max_version + 1))
+def test_records_before_the_offset_are_gone(tmp_path: Path, version: int) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        for _ in range(5):
+            await send(client, "t", 0, b"v")
+        assert await delete(client, "t", 3, version=version) == (Error.NONE, 3)
+        assert await delete(client, "t", 1, version=version) == (Error.NONE, 3)
+        (row,) = rows(await client.ask(fetch_request((topic, 0, 2)), FetchResponse))
+        assert row.error_code == Error.OFFSET_OUT_OF_RANGE
+        (row,) = rows(await client.ask(fetch_request((topic, 0, 3)), FetchResponse))
+        assert (row.error_code, row.log_start_offset, row.high_watermark) == (Error.NONE, 3, 5)
+        assert await delete(client, "t", -1, version=version) == (Error.NONE, 5)
+
+    with_server(tmp_path, story)
+
+
+def test_what_cannot_be_deleted_is_refused_as_kafka_refuses_it(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1)
+        server.node.topics.create("compact", 1, {"cleanup.policy": "compact"})
+        server.node.create_offsets_topic()
+        client = await Client.connect(server)
+        await send(client, "t", 0, b"v")
+        assert await delete(client, "t", 2) == (Error.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(client, "t", -2) == (Error.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(client, "t", 0, index=1) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert await delete(client, "gone", 0) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert await delete(client, "compact", 0) == (Error.POLICY_VIOLATION, -1)
+        assert await delete(client, "__consumer_offsets", 0) == (Error.INVALID_TOPIC_EXCEPTION, -1)
+
+    with_server(tmp_path, story)

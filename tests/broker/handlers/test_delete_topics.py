@@ -1,0 +1,106 @@
+"""DeleteTopics: by name and by id, with everything that hangs on a topic."""
+
+from pathlib import Path
+
+from slackwater.broker.server import Server
+from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.group.errors import Error
+from slackwater.group.messages import (
+    GroupToFetch,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+)
+from slackwater.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from slackwater.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+from ..server_room import Client, with_server
+
+
+async def delete(server: Server, *asked: DeleteTopicState, version: int = 6) -> list[tuple[str | None, int]]:
+    names = [one.name for one in asked if one.name is not None]
+    client = await Client.connect(server)
+    request = DeleteTopicsRequest(topics=list(asked) if version >= 6 else [], topic_names=names if version < 6 else [])
+    answer = await client.ask(request, DeleteTopicsResponse, version)
+    client.close()
+    return [(one.name, one.error_code) for one in answer.responses]
+
+
+def test_topics_go_by_name_and_by_id_with_their_files(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        by_id = server.node.topics.create("by-id", 2)
+        server.node.topics.create("by-name", 2)
+        server.node.topics.create("kept", 1)
+
+        assert await delete(server, DeleteTopicState("by-name")) == [("by-name", 0)]
+        assert await delete(server, DeleteTopicState(None, by_id.topic_id)) == [("by-id", 0)]
+        assert await delete(server, DeleteTopicState("by-name"), version=1) == [("by-name", 3)]
+        assert [topic.name for topic in server.node.topics] == ["kept"]
+
+    with_server(tmp_path, story)
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"kept-0"}
+
+
+def test_a_new_topic_of_the_same_name_has_a_new_id_and_begins_at_zero(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        old = server.node.topics.create("t", 1)
+        await delete(server, DeleteTopicState("t"))
+        new = server.node.topics.create("t", 1)
+        assert new.topic_id != old.topic_id
+        assert server.node.topics.by_id(old.topic_id) is None
+        assert new.partitions[0].log.log_end_offset == 0
+
+    with_server(tmp_path, story)
+
+
+def test_the_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        for name in ("gone", "kept"):
+            server.node.topics.create(name, 1)
+        committed: list[OffsetCommitResponse] = []
+        offsets = tuple(OffsetToCommit(name, 0, 5) for name in ("gone", "kept"))
+        server.node.groups.ask(OffsetCommit("g", "", None, -1, offsets), committed.append)
+        client = await Client.connect(server)
+        await client.ask(MetadataRequest(), MetadataResponse)  # a turn, in which the commit is written
+        assert [one.error for one in committed[0].partitions] == [Error.NONE, Error.NONE]
+
+        await delete(server, DeleteTopicState("gone"))
+
+        fetched: list[OffsetFetchResponse] = []
+        server.node.groups.ask(OffsetFetch((GroupToFetch("g", None),)), fetched.append)
+        assert [(one.topic, one.offset) for one in fetched[0].groups[0].offsets] == [("kept", 5)]
+        client.close()
+
+    with_server(tmp_path, story)
+
+
+def test_requests_that_contradict_themselves_delete_nothing(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        by_name, by_id = DeleteTopicState("t"), DeleteTopicState(None, topic.topic_id)
+        for asked in ([by_name, by_name], [by_id, by_id], [by_name, by_id], [DeleteTopicState("t", topic.topic_id)]):
+            assert [error for _, error in await delete(server, *asked)] == [Error.INVALID_REQUEST]
+        assert await delete(server, DeleteTopicState()) == [(None, Error.INVALID_REQUEST)]
+        assert await delete(server, DeleteTopicState(None, b"\1" * 16)) == [(None, Error.UNKNOWN_TOPIC_ID)]
+        assert server.node.topics.get("t") is topic
+
+    with_server(tmp_path, story)
+
+
+def test_the_offsets_topic_stays(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.create_offsets_topic()
+        assert await delete(server, DeleteTopicState(OFFSETS_TOPIC)) == [(OFFSETS_TOPIC, Error.INVALID_TOPIC_EXCEPTION)]
+
+    with_server(tmp_path, story)
+
+
+def test_deletion_can_be_disabled(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1)
+        assert await delete(server, DeleteTopicState("t")) == [("t", Error.TOPIC_DELETION_DISABLED)]
+        assert await delete(server, DeleteTopicState("t"), version=2) == [("t", Error.INVALID_REQUEST)]
+
+    with_server(tmp_path, story, delete_topic_enable="false")

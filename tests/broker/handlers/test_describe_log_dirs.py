@@ -1,0 +1,42 @@
+"""DescribeLogDirs: the data directory and the sizes in it."""
+
+from pathlib import Path
+
+from slackwater.broker.log.partition_log import Origin
+from slackwater.broker.server import Server
+from slackwater.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from slackwater.wire.records import Record, encode_batch
+
+from ..server_room import Client, with_server
+
+
+def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 2)
+        server.node.topics.create("other", 1)
+        batch = encode_batch([Record(b"k", b"v" * 100)])
+        topic.partitions[1].log.append(batch, 0, Origin.COORDINATOR)
+        size = (tmp_path / "t-1" / "00000000000000000000.log").stat().st_size
+        assert size > 100
+        client = await Client.connect(server)
+        for asked, expected in (
+            (None, [("t", [(0, 0), (1, size)]), ("other", [(0, 0)])]),
+            ([DescribableLogDirTopic("t", [1, 9]), DescribableLogDirTopic("nix", [0])], [("t", [(1, size)])]),
+            ([DescribableLogDirTopic("t", [9])], []),
+            ([], []),
+        ):
+            answer = await client.ask(DescribeLogDirsRequest(asked), DescribeLogDirsResponse)
+            (found,) = answer.results
+            assert (found.error_code, found.log_dir, found.is_cordoned) == (0, str(tmp_path), False)
+            assert 0 < found.usable_bytes <= found.total_bytes
+            assert [
+                (one.name, [(part.partition_index, part.partition_size) for part in one.partitions])
+                for one in found.topics
+            ] == expected
+        client.close()
+
+    with_server(tmp_path, story)

@@ -1,0 +1,75 @@
+"""DescribeTopicPartitions: pages of topics in the order of their names."""
+
+from pathlib import Path
+
+from slackwater.broker.server import Server
+from slackwater.group.errors import Error
+from slackwater.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    RequestCursor,
+    TopicRequest,
+)
+
+from ..server_room import Client, with_server
+
+Page = list[tuple[str | None, int, list[int]]]
+
+
+async def page(
+    client: Client, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> tuple[Page, tuple[str, int] | None]:
+    request = DescribeTopicPartitionsRequest(
+        [TopicRequest(name) for name in names], limit, None if cursor is None else RequestCursor(*cursor)
+    )
+    answer = await client.ask(request, DescribeTopicPartitionsResponse)
+    found = [(one.name, one.error_code, [part.partition_index for part in one.partitions]) for one in answer.topics]
+    following = answer.next_cursor
+    return found, None if following is None else (following.topic_name, following.partition_index)
+
+
+def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        for name, partitions in (("b", 3), ("a", 2), ("c", 1)):
+            server.node.topics.create(name, partitions)
+        client = await Client.connect(server)
+        assert await page(client) == ([("a", 0, [0, 1]), ("b", 0, [0, 1, 2]), ("c", 0, [0])], None)
+        told: Page = []
+        cursor: tuple[str, int] | None = None
+        for _ in range(10):
+            found, cursor = await page(client, limit=2, cursor=cursor)
+            assert sum(len(indexes) for _, _, indexes in found) <= 2
+            told += found
+            if cursor is None:
+                break
+        assert told == [("a", 0, [0, 1]), ("b", 0, [0, 1]), ("b", 0, [2]), ("c", 0, [0])]
+        assert await page(client, limit=0) == ([("a", 0, [0])], ("a", 1))
+        client.close()
+
+    with_server(tmp_path, story)
+
+
+def test_topics_that_are_not_there_are_told_among_the_others(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("m", 1)
+        client = await Client.connect(server)
+        assert await page(client, "z", "m", "a b", "m") == (
+            [("a b", Error.INVALID_TOPIC_EXCEPTION, []), ("m", 0, [0]), ("z", Error.UNKNOWN_TOPIC_OR_PARTITION, [])],
+            None,
+        )
+        client.close()
+
+    with_server(tmp_path, story)
+
+
+def test_a_cursor_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("m", 2)
+        client = await Client.connect(server)
+        for cursor in (("x", 0), ("m", -1)):
+            assert await page(client, "m", cursor=cursor) == ([("m", Error.INVALID_REQUEST, [])], None)
+        assert await page(client, "m", cursor=("m", 9)) == ([("m", 0, [])], None)
+        assert await page(client, cursor=("gone", 3)) == ([("m", 0, [0, 1])], None)
+        client.close()
+
+    with_server(tmp_path, story)

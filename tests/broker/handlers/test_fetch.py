@@ -1,0 +1,311 @@
+"""Fetch: what it gives, how much of it, when it waits, and what wakes it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from slackwater.broker.server import Server
+from slackwater.group.errors import Error
+from slackwater.wire.apis import FETCH
+from slackwater.wire.messages.fetch import FetchResponse
+from slackwater.wire.schema import NO_UUID
+
+from ..log.batches import batch
+from ..server_room import DEADLINE_S, Client, with_server
+from .data_requests import LAST_BY_NAME, fetch_request, produce_request, records_of, rows, send, values
+
+LONG_MS = 60_000  # longer than any test: a wait that ends has been woken
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def test_every_version_gives_the_records_from_the_offset_on(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 2)
+        client = await Client.connect(server)
+        await send(client, "t", 0, b"a", b"b")
+        await send(client, "t", 0, b"c")
+        for version in range(FETCH.min_version, FETCH.max_version + 1):
+            request = fetch_request((topic, 0, 2), (topic, 1, 0))
+            response = await client.ask(request, FetchResponse, version)
+            assert response.responses[0].topic == ("t" if version < 13 else "")
+            assert response.responses[0].topic_id == (NO_UUID if version < 13 else topic.topic_id)
+            full, empty = rows(response)
+            assert [(read.offset, read.value) for read in records_of(full)] == [(2, b"c")]
+            assert (full.error_code, full.high_watermark, full.last_stable_offset) == (Error.NONE, 3, 3)
+            assert (empty.error_code, empty.high_watermark, empty.records) == (Error.NONE, 0, b"")
+            assert full.log_start_offset == (0 if version >= 5 else -1)
+
+    with_server(tmp_path, story)
+
+
+def test_a_fetch_waits_until_something_is_appended(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 3)
+        consumer, producer = await Client.connect(server), await Client.connect(server)
+        wanted = [(topic, index, 0) for index in range(3)]
+        consumer.send(fetch_request(*wanted, max_wait_ms=LONG_MS))
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        await send(producer, "t", 1, b"v")
+        response = await consumer.answer()
+        assert isinstance(response, FetchResponse)
+        assert values(response) == [b"v"]
+        assert not len(server.node.fetch_waits)
+        assert not any(partition.waiting for partition in topic.partitions)
+
+    with_server(tmp_path, story)
+
+
+def test_a_fetch_that_finds_nothing_answers_when_its_time_is_up(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        began = asyncio.get_running_loop().time()
+        response = await client.ask(fetch_request((topic, 0, 0), max_wait_ms=50), FetchResponse)
+        assert asyncio.get_running_loop().time() - began >= 0.045
+        assert (rows(response)[0].error_code, values(response)) == (Error.NONE, [])
+        assert not topic.partitions[0].waiting
+
+    with_server(tmp_path, story)
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 2)
+        log = topic.partitions[0].log
+        consumer, producer = await Client.connect(server), await Client.connect(server)
+        await send(producer, "t", 0, b"0")
+        least = log.size * 3
+        consumer.send(fetch_request((topic, 0, 0), (topic, 1, 0), max_wait_ms=LONG_MS, min_bytes=least))
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        await send(producer, "t", 1, b"1")
+        assert len(server.node.fetch_waits) == 1
+        await send(producer, "t", 0, b"2")
+        response = await consumer.answer()
+        assert isinstance(response, FetchResponse)
+        assert values(response) == [b"0", b"2", b"1"]
+
+    with_server(tmp_path, story)
+
+
+def test_a_wait_for_many_bytes_ends_with_its_time_and_gives_what_there_is(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        consumer, producer = await Client.connect(server), await Client.connect(server)
+        consumer.send(fetch_request((topic, 0, 0), max_wait_ms=300, min_bytes=1 << 20))
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        await send(producer, "t", 0, b"v")
+        response = await consumer.answer()
+        assert isinstance(response, FetchResponse)
+        assert values(response) == [b"v"]
+
+    with_server(tmp_path, story)
+
+
+def test_a_new_segment_ends_a_wait_for_many_bytes(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1, {"segment.bytes": "100"})
+        consumer, producer = await Client.connect(server), await Client.connect(server)
+        consumer.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS, min_bytes=1 << 20))
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        await send(producer, "t", 0, b"0")
+        assert len(server.node.fetch_waits) == 1
+        await send(producer, "t", 0, b"1")
+        response = await consumer.answer()
+        assert isinstance(response, FetchResponse)
+        assert values(response) == [b"0"]
+
+    with_server(tmp_path, story)
+
+
+def test_a_deleted_topic_wakes_whoever_waits_for_it(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        for min_bytes in (1, 1000):
+            topic = server.node.topics.get("t") or server.node.topics.create("t", 1)
+            client = await Client.connect(server)
+            client.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS, min_bytes=min_bytes))
+            await until(lambda: len(server.node.fetch_waits) == 1)
+            server.node.topics.delete(topic)
+            response = await client.answer()
+            assert isinstance(response, FetchResponse)
+            assert rows(response)[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+    with_server(tmp_path, story)
+
+
+def test_a_client_that_goes_leaves_no_wait_behind(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        client.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS))
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        client.close()
+        await until(lambda: not len(server.node.fetch_waits))
+        assert not topic.partitions[0].waiting
+
+    with_server(tmp_path, story)
+
+
+def test_acks_0_before_a_fetch_on_one_connection_is_seen_by_it(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        client.send_unanswered(produce_request("t", 0, batch(), acks=0), LAST_BY_NAME)
+        assert values(await client.ask(fetch_request((topic, 0, 0)), FetchResponse)) == [b"v"]
+
+    with_server(tmp_path, story)
+
+
+def test_the_first_batch_comes_whole_however_little_is_asked_for(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 3)
+        client = await Client.connect(server)
+        for index in (1, 2):
+            await send(client, "t", index, b"x" * 500)
+            await send(client, "t", index, b"y" * 500)
+        wanted = [(topic, index, 0) for index in range(3)]
+        for request in (
+            fetch_request(*wanted, max_bytes=1),
+            fetch_request(*wanted, max_bytes=0),
+            fetch_request(*wanted, partition_max_bytes=1),
+        ):
+            response = await client.ask(request, FetchResponse)
+            assert [len(records_of(data)) for data in rows(response)] == [0, 1, 0]
+        response = await client.ask(fetch_request(*wanted, max_bytes=2000), FetchResponse)
+        assert [len(records_of(data)) for data in rows(response)] == [0, 2, 1]
+
+    with_server(tmp_path, story)
+
+
+def test_an_answer_is_never_larger_than_the_broker_allows(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        for _ in range(4):
+            await send(client, "t", 0, b"x" * 500)
+        assert len(values(await client.ask(fetch_request((topic, 0, 0)), FetchResponse))) == 1
+
+    with_server(tmp_path, story, fetch_max_bytes="1024")
+
+
+def test_an_offset_outside_of_the_log_is_told_at_once_beside_what_the_others_have(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 2)
+        client = await Client.connect(server)
+        await send(client, "t", 0, b"v")
+        for offset in (-1, 2):
+            request = fetch_request((topic, 0, offset), (topic, 1, 0), max_wait_ms=LONG_MS)
+            wrong, empty = rows(await client.ask(request, FetchResponse))
+            assert (wrong.error_code, wrong.high_watermark) == (Error.OFFSET_OUT_OF_RANGE, -1)
+            assert empty.error_code == Error.NONE
+
+    with_server(tmp_path, story)
+
+
+def test_a_leader_epoch_of_the_future_is_refused(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        await send(client, "t", 0, b"v")
+        request = fetch_request((topic, 0, 0), current_leader_epoch=0)
+        assert values(await client.ask(request, FetchResponse)) == [b"v"]
+        request = fetch_request((topic, 0, 0), current_leader_epoch=1, max_wait_ms=LONG_MS)
+        assert rows(await client.ask(request, FetchResponse))[0].error_code == Error.UNKNOWN_LEADER_EPOCH
+
+    with_server(tmp_path, story)
+
+
+def test_topics_nobody_knows_are_told_with_what_the_others_have(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic, gone = server.node.topics.create("t", 1), server.node.topics.create("gone", 1)
+        server.node.topics.delete(gone)
+        client, producer = await Client.connect(server), await Client.connect(server)
+        for version, error in ((12, Error.UNKNOWN_TOPIC_OR_PARTITION), (13, Error.UNKNOWN_TOPIC_ID)):
+            request = fetch_request((gone, 0, 0), max_wait_ms=LONG_MS)
+            assert rows(await client.ask(request, FetchResponse, version))[0].error_code == error
+            end = topic.partitions[0].log.log_end_offset
+            client.send(fetch_request((gone, 0, 0), (topic, 0, end), (topic, 7, 0), max_wait_ms=LONG_MS), version)
+            await until(lambda: len(server.node.fetch_waits) == 1)
+            await send(producer, "t", 0, b"v")
+            response = await client.answer()
+            assert isinstance(response, FetchResponse)
+            assert values(response) == [b"v"]
+            assert [data.error_code for data in rows(response)] == [0, error, Error.UNKNOWN_TOPIC_OR_PARTITION]
+
+    with_server(tmp_path, story)
+
+
+def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 3)
+        client, producer = await Client.connect(server), await Client.connect(server)
+        await send(producer, "t", 0, b"0")
+        wanted = [(topic, index, 0) for index in range(3)]
+        first = await client.ask(fetch_request(*wanted, session=(0, 0)), FetchResponse)
+        assert first.session_id > 0
+        assert [data.partition_index for data in rows(first)] == [0, 1, 2]
+        nothing = await client.ask(fetch_request((topic, 0, 1), session=(first.session_id, 1)), FetchResponse)
+        assert (nothing.session_id, rows(nothing)) == (first.session_id, [])
+        await send(producer, "t", 2, b"2")
+        some = await client.ask(fetch_request(session=(first.session_id, 2)), FetchResponse)
+        assert [data.partition_index for data in rows(some)] == [2]
+        assert values(some) == [b"2"]
+        last = await client.ask(
+            fetch_request(session=(first.session_id, 3), forgotten=[(topic, 2)], max_wait_ms=1), FetchResponse
+        )
+        assert rows(last) == []
+
+    with_server(tmp_path, story)
+
+
+def test_a_session_that_waits_is_woken_by_a_partition_it_was_not_told_of_again(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 2)
+        client, producer = await Client.connect(server), await Client.connect(server)
+        first = await client.ask(fetch_request((topic, 0, 0), (topic, 1, 0), session=(0, 0)), FetchResponse)
+        client.send(fetch_request(session=(first.session_id, 1), max_wait_ms=LONG_MS))
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        await send(producer, "t", 1, b"v")
+        response = await client.answer()
+        assert isinstance(response, FetchResponse)
+        assert values(response) == [b"v"]
+
+    with_server(tmp_path, story)
+
+
+def test_a_session_notices_that_its_topic_was_made_anew(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        first = await client.ask(fetch_request((topic, 0, 0), session=(0, 0)), FetchResponse)
+        server.node.topics.delete(topic)
+        gone = await client.ask(fetch_request(session=(first.session_id, 1), max_wait_ms=LONG_MS), FetchResponse)
+        assert [data.error_code for data in rows(gone)] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+        server.node.topics.create("t", 1)
+        anew = await client.ask(fetch_request(session=(first.session_id, 2), max_wait_ms=LONG_MS), FetchResponse)
+        assert [data.error_code for data in rows(anew)] == [Error.INCONSISTENT_TOPIC_ID]
+        (row,) = rows(await client.ask(fetch_request((topic, 0, 0)), FetchResponse))
+        assert row.error_code == Error.UNKNOWN_TOPIC_ID
+
+    with_server(tmp_path, story)
+
+
+def test_a_wrong_session_is_refused_as_a_whole(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        first = await client.ask(fetch_request((topic, 0, 0), session=(0, 0)), FetchResponse)
+        for session, version, error in (
+            ((first.session_id + 1, 1), 13, Error.FETCH_SESSION_ID_NOT_FOUND),
+            ((first.session_id, 2), 13, Error.INVALID_FETCH_SESSION_EPOCH),
+            ((first.session_id, 1), 12, Error.FETCH_SESSION_TOPIC_ID_ERROR),
+        ):
+            response = await client.ask(fetch_request(session=session), FetchResponse, version)
+            assert (response.error_code, response.session_id, rows(response)) == (error, 0, [])
+
+    with_server(tmp_path, story)

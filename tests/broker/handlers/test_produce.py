@@ -1,0 +1,258 @@
+"""Produce: what is taken, what is refused and how, and when the answer leaves."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.server import Server
+from slackwater.group.errors import Error
+from slackwater.wire.apis import PRODUCE
+from slackwater.wire.compression import Codec
+from slackwater.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from slackwater.wire.schema import NO_UUID
+
+from ..log.batches import NOW_MS, Sent, batch, contents
+from ..server_room import Client, with_server
+from .data_requests import LAST_BY_NAME, produce_request, produced, send
+
+
+def test_every_version_appends_and_tells_the_offset(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        for number, version in enumerate(range(PRODUCE.min_version, PRODUCE.max_version + 1)):
+            request = produce_request("t", 0, batch(), topic_id=topic.topic_id)
+            response = await client.ask(request, ProduceResponse, version)
+            assert response.responses[0].name == ("t" if version < 13 else "")
+            assert response.responses[0].topic_id == (NO_UUID if version < 13 else topic.topic_id)
+            row = produced(response)
+            assert (row.error_code, row.base_offset, row.log_append_time_ms) == (Error.NONE, number, -1)
+            assert row.log_start_offset == (0 if version >= 5 else -1)
+
+    with_server(tmp_path, story)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_requests_that_came_together_are_appended_in_order(tmp_path: Path, acks: int) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        for number in range(20):
+            client.send(produce_request("t", 0, batch(Sent(b"k", b"%d" % number)), acks=acks), LAST_BY_NAME)
+        offsets = []
+        for _ in range(20):
+            response = await client.answer()
+            assert isinstance(response, ProduceResponse)
+            offsets.append(produced(response).base_offset)
+        assert offsets == list(range(20))
+        assert [read.value for read in contents(topic.partitions[0].log)] == [b"%d" % n for n in range(20)]
+
+    with_server(tmp_path, story)
+
+
+def test_one_answer_tells_of_every_partition_in_the_order_asked(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("a", 2)
+        server.node.topics.create("b", 1)
+        client = await Client.connect(server)
+        one = bytes(batch())
+        request = ProduceRequest(
+            acks=1,
+            topic_data=[
+                TopicProduceData("b", NO_UUID, [PartitionProduceData(0, one), PartitionProduceData(1, one)]),
+                TopicProduceData("gone", NO_UUID, [PartitionProduceData(0, one)]),
+                TopicProduceData("a", NO_UUID, [PartitionProduceData(1, one)]),
+            ],
+        )
+        response = await client.ask(request, ProduceResponse, LAST_BY_NAME)
+        assert [
+            (topic.name, row.index, row.error_code) for topic in response.responses for row in topic.partition_responses
+        ] == [
+            ("b", 0, Error.NONE),
+            ("b", 1, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            ("gone", 0, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            ("a", 1, Error.NONE),
+        ]
+
+    with_server(tmp_path, story)
+
+
+def test_who_is_not_there_is_named_by_the_right_error(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        server.node.create_offsets_topic()
+        client = await Client.connect(server)
+        for request, version, error in (
+            (produce_request("gone", 0, batch()), 12, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            (produce_request("t", 1, batch()), 12, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            (produce_request("t", -1, batch()), 12, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            (produce_request("", 0, batch(), topic_id=b"\x07" * 16), 13, Error.UNKNOWN_TOPIC_ID),
+            (produce_request("", 5, batch(), topic_id=topic.topic_id), 13, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            (produce_request("__consumer_offsets", 0, batch()), 12, Error.INVALID_TOPIC_EXCEPTION),
+            (produce_request("t", 0, batch(), acks=5), 12, Error.INVALID_REQUIRED_ACKS),
+        ):
+            row = produced(await client.ask(request, ProduceResponse, version))
+            assert (row.error_code, row.base_offset, row.log_start_offset) == (error, -1, -1)
+        assert topic.partitions[0].log.log_end_offset == 0
+
+    with_server(tmp_path, story)
+
+
+def _with_magic(magic: int) -> bytes:
+    data = batch()
+    data[16] = magic
+    return bytes(data)
+
+
+def _with_length(length: int) -> bytes:
+    data = batch()
+    struct.pack_into(">i", data, 8, length)
+    return bytes(data)
+
+
+ONE = bytes(batch())
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, Error.INVALID_RECORD),
+        (b"", Error.INVALID_RECORD),
+        (ONE + ONE, Error.INVALID_RECORD),
+        (ONE[:-1], Error.INVALID_RECORD),
+        (ONE[:11], Error.INVALID_RECORD),
+        (ONE[:16], Error.INVALID_RECORD),
+        (_with_magic(0), Error.INVALID_RECORD),
+        (_with_magic(1), Error.INVALID_RECORD),
+        (_with_magic(3), Error.CORRUPT_MESSAGE),
+        (_with_length(5), Error.CORRUPT_MESSAGE),
+        (_with_length(-1), Error.CORRUPT_MESSAGE),
+        (_with_length(20), Error.CORRUPT_MESSAGE),
+        (ONE + bytes(20), Error.CORRUPT_MESSAGE),
+        (ONE[:-1] + b"\x55", Error.CORRUPT_MESSAGE),
+        (bytes(batch(count=0)), Error.INVALID_RECORD),
+        (bytes(batch(attributes=0x20)), Error.INVALID_RECORD),
+    ],
+)
+def test_what_is_no_single_whole_batch_is_refused_as_kafka_refuses_it(
+    tmp_path: Path, records: bytes | None, error: Error
+) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        row = produced(await client.ask(produce_request("t", 0, records), ProduceResponse, LAST_BY_NAME))
+        assert (row.error_code, row.base_offset) == (error, -1)
+        assert row.error_message
+        assert topic.partitions[0].log.log_end_offset == 0
+        assert await send(client, "t", 0, b"next") == 0
+
+    with_server(tmp_path, story)
+
+
+@pytest.mark.parametrize("rest", [b"12345", ONE[:30]])
+def test_the_beginning_of_another_batch_is_passed_over_and_not_stored(tmp_path: Path, rest: bytes) -> None:
+    async def story(server: Server) -> None:
+        log = server.node.topics.create("t", 1).partitions[0].log
+        client = await Client.connect(server)
+        row = produced(await client.ask(produce_request("t", 0, ONE + rest), ProduceResponse, LAST_BY_NAME))
+        assert (row.error_code, row.base_offset) == (Error.NONE, 0)
+        assert log.size == len(ONE)
+
+    with_server(tmp_path, story)
+
+
+def test_zstd_needs_version_7(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        request = produce_request("t", 0, batch(codec=Codec.ZSTD))
+        assert produced(await client.ask(request, ProduceResponse, 6)).error_code == Error.UNSUPPORTED_COMPRESSION_TYPE
+        assert produced(await client.ask(request, ProduceResponse, 7)).error_code == Error.NONE
+
+    with_server(tmp_path, story)
+
+
+def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1, {"cleanup.policy": "compact"})
+        client = await Client.connect(server)
+        request = produce_request("t", 0, batch(Sent(None), Sent(b"k"), Sent(None)))
+        row = produced(await client.ask(request, ProduceResponse, 8))
+        assert row.error_code == Error.INVALID_RECORD
+        assert [one.batch_index for one in row.record_errors] == [0, 2]
+        assert row.log_start_offset == 0
+        assert "key" in (row.error_message or "")
+        assert produced(await client.ask(request, ProduceResponse, 7)).error_code == Error.INVALID_RECORD
+
+    with_server(tmp_path, story)
+
+
+def test_a_broker_that_stamps_records_tells_the_time(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1, {"message.timestamp.type": "LogAppendTime"})
+        client = await Client.connect(server)
+        row = produced(await client.ask(produce_request("t", 0, batch()), ProduceResponse, LAST_BY_NAME))
+        assert row.log_append_time_ms > NOW_MS
+
+    with_server(tmp_path, story)
+
+
+def test_a_duplicate_gets_its_first_offset_again_and_a_gap_is_refused(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        log = server.node.topics.create("t", 1).partitions[0].log
+        client = await Client.connect(server)
+
+        async def offer(sequence: int, epoch: int = 0) -> tuple[int, int]:
+            records = batch(Sent(), Sent(), producer_id=7, epoch=epoch, sequence=sequence)
+            row = produced(await client.ask(produce_request("t", 0, records), ProduceResponse, LAST_BY_NAME))
+            return row.error_code, row.base_offset
+
+        assert await offer(0) == (Error.NONE, 0)
+        assert await offer(2) == (Error.NONE, 2)
+        assert await offer(0) == (Error.NONE, 0)
+        assert await offer(6) == (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        assert await offer(0, epoch=1) == (Error.NONE, 4)
+        assert await offer(4) == (Error.INVALID_PRODUCER_EPOCH, -1)
+        assert log.log_end_offset == 6
+
+    with_server(tmp_path, story)
+
+
+def test_without_acks_there_is_no_answer(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1)
+        client = await Client.connect(server)
+        for _ in range(3):
+            client.send_unanswered(produce_request("t", 0, batch(), acks=0), LAST_BY_NAME)
+        assert await send(client, "t", 0, b"v") == 3
+
+    with_server(tmp_path, story)
+
+
+def test_without_acks_an_error_closes_the_connection(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        server.node.topics.create("t", 1)
+        client, other = await Client.connect(server), await Client.connect(server)
+        for records, topic in ((batch(), "gone"), (batch(count=0), "t")):
+            client = await Client.connect(server)
+            client.send_unanswered(produce_request(topic, 0, records, acks=0), LAST_BY_NAME)
+            assert await client.is_closed()
+        assert await send(other, "t", 0, b"v") == 0
+
+    with_server(tmp_path, story)
+
+
+def test_with_flush_always_the_answer_comes_after_the_flush(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        log = server.node.topics.create("t", 1).partitions[0].log
+        client = await Client.connect(server)
+        assert await send(client, "t", 0, b"v") == 0
+        assert log.checkpoint.recovery_point == 1
+
+    with_server(tmp_path, story, flush="always")

@@ -1,0 +1,128 @@
+"""Compaction and flushing when the disk refuses, and when the topic is deleted under their hands."""
+
+import asyncio
+import errno
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from slackwater.broker.housekeeping import Housekeeping
+from slackwater.broker.server import Server
+from slackwater.group.errors import Error
+from slackwater.wire.records import Record, encode_batch
+
+from .raw_client import RawClient, closing
+from .server_room import DEADLINE_S, with_server
+
+COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0", "segment_bytes": "1000"}
+
+
+async def _fill(client: RawClient, topic: str, batches: int = 40) -> None:
+    """The same two keys over and over, in many segments."""
+    for number in range(batches):
+        records = [Record(key, b"%d" % number * 50, timestamp=1) for key in (b"a", b"b")]
+        client.send_batch(topic, 0, encode_batch(records))
+        assert (await client.produced()).error_code == 0
+
+
+async def _newest(client: RawClient, topic: str) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in await client.records(topic, 0)}
+
+
+async def _until_cleaned(server: Server, house: Housekeeping, client: RawClient, topic: str, most: int) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while len(await client.records(topic, 0)) > most:
+            house.compact()
+            await _disk_is_idle(server)
+
+
+async def _disk_is_idle(server: Server) -> None:
+    """Wait until all work that was given to the thread is done, and heard of."""
+    done = asyncio.Event()
+    server.node.in_thread(lambda: None, done.set)
+    await done.wait()
+
+
+def test_compaction_that_a_full_disk_refused_is_done_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(fd: int, buffers: list[bytes], position: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    @closing
+    async def story(server: Server) -> None:
+        house = Housekeeping(server.node, set())
+        house.start()
+        client = await RawClient.connect(server)
+        for topic in ("one", "two"):
+            assert await client.create_topic(topic, 1, **COMPACTED) is Error.NONE
+            await _fill(client, topic)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "pwritev", full)
+            house.compact()
+            for _ in range(3):
+                await _disk_is_idle(server)
+            assert len(await client.records("one", 0)) == 80
+            said = [record.getMessage() for record in caplog.records]
+            for topic in ("one", "two"):
+                assert f"{topic}-0 was not compacted: No space left on device." in said
+        for topic in ("one", "two"):
+            await _until_cleaned(server, house, client, topic, 30)
+            assert await _newest(client, topic) == {b"a": b"39" * 50, b"b": b"39" * 50}
+        house.stop()
+
+    with_server(tmp_path, story, log_cleaner_backoff_ms="1000000")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_a_topic_that_is_deleted_and_made_anew_during_its_compaction_is_a_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @closing
+    async def story(server: Server) -> None:
+        house = Housekeeping(server.node, set())
+        house.start()
+        client = await RawClient.connect(server)
+        for _ in range(10):
+            assert await client.create_topic("t", 1, **COMPACTED) is Error.NONE
+            await _fill(client, "t")
+            house.compact()  # begins in the thread
+            assert await client.delete_topic("t") is Error.NONE
+            assert await client.create_topic("t") is Error.NONE
+            assert await client.produce("t", 0, b"new") == (Error.NONE, 0)
+            await _disk_is_idle(server)
+            assert [record.value for record in await client.records("t", 0)] == [b"new"]
+            assert not list((tmp_path / "t-0").glob("*.cleaned"))
+            assert await client.delete_topic("t") is Error.NONE
+        house.stop()
+
+    with_server(tmp_path, story, log_cleaner_backoff_ms="1000000")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_a_topic_may_be_deleted_while_its_writes_wait_to_be_flushed(
+    tmp_path: Path, flush: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @closing
+    async def story(server: Server) -> None:
+        writer, admin, other = [await RawClient.connect(server) for _ in range(3)]
+        assert await admin.create_topic("other") is Error.NONE
+        for number in range(10):
+            assert await admin.create_topic("t", segment_bytes="1000") is Error.NONE
+            await _fill(writer, "t", 5)
+            for _ in range(20):
+                writer.send_batch("t", 0, encode_batch([Record(None, b"x" * 100, timestamp=1)]))
+            (deleted, (error, offset)) = await asyncio.gather(
+                admin.delete_topic("t"), other.produce("other", 0, b"%d" % number)
+            )
+            assert (deleted, error, offset) == (Error.NONE, Error.NONE, number)
+            answers = {Error((await writer.produced()).error_code) for _ in range(20)}
+            assert answers <= {Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.KAFKA_STORAGE_ERROR}
+            server.node.durability.flush_rolled()
+            await _disk_is_idle(server)
+
+    with_server(tmp_path, story, flush=flush)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

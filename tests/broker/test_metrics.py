@@ -1,0 +1,25 @@
+"""What is counted of requests."""
+
+from time import monotonic
+from typing import cast
+
+from slackwater.broker.connection import Call, Connection
+from slackwater.broker.metrics import TIME_BOUNDS, Metrics
+from slackwater.wire.envelope import RequestHeader
+
+
+def call(api_key: int, since: float) -> Call:
+    return Call(cast(Connection, None), RequestHeader(api_key, 0, 1, None), since)
+
+
+def test_answers_are_counted_by_api_and_by_how_long_they_took() -> None:
+    metrics, now = Metrics(), monotonic()
+    metrics.answered([call(12, now - 0.75), call(12, now - 0.75), call(8, now - 0.75), call(12, now - 0.75)])
+    metrics.answered([call(12, now - 10.0)])
+    beats, commits = metrics.requests[12], metrics.requests[8]
+    assert (beats.count, commits.count) == (4, 1)
+    assert 12.25 <= beats.seconds < 14.0
+    below_1 = TIME_BOUNDS.index(1.0)
+    below_30 = TIME_BOUNDS.index(30.0)
+    assert {place: count for place, count in enumerate(beats.buckets) if count} == {below_1: 3, below_30: 1}
+    assert sum(commits.buckets) == 1

@@ -1,0 +1,281 @@
+"""`/metrics`, as Prometheus fetches and reads it."""
+
+import asyncio
+import re
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from slackwater.broker import metrics_page
+from slackwater.broker.metrics_page import MetricsPage
+from slackwater.broker.server import Server
+from slackwater.clock import ManualClock
+from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE
+from slackwater.group.errors import Error, UsageError
+from slackwater.group.messages import JoinGroup, JoinGroupResponse, Protocol, SyncGroup, SyncGroupResponse
+from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+from .server_room import DEADLINE_S, Client, with_server
+
+Samples = dict[str, float]
+
+
+async def _send(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(DEADLINE_S):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def _scrape(page: MetricsPage) -> Samples:
+    """Every sample, under its name and labels as they are written."""
+    answer = await _send(page.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    found: Samples = {}
+    for family in text_string_to_metric_families(body.decode()):
+        assert family.documentation, family.name
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def _with_page(
+    directory: Path,
+    story: Callable[[Server, MetricsPage], Awaitable[None]],
+    group_clock: ManualClock | None = None,
+) -> None:
+    async def run(server: Server) -> None:
+        page = MetricsPage(server)
+        await page.start("127.0.0.1", 0)
+        try:
+            await story(server, page)
+        finally:
+            page.stop()
+
+    with_server(directory, run, group_clock=group_clock)
+
+
+async def _join(server: Server, group_id: str) -> JoinGroupResponse:
+    """A member of a stable group, alone in it."""
+    joined: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+    join = JoinGroup(
+        group_id,
+        "",
+        None,
+        PROTOCOL_TYPE,
+        (Protocol("range", b""),),
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        client_id="c",
+        client_host="/h",
+        uuid="u",
+        requires_known_member_id=False,
+    )
+    server.node.groups.ask(join, joined.set_result)
+    answer = await joined
+    assert answer.error is Error.NONE
+    synced: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
+    mine = ((answer.member_id, b"all"),)
+    server.node.groups.ask(
+        SyncGroup(group_id, answer.member_id, None, answer.generation_id, assignments=mine), synced.set_result
+    )
+    assert (await synced).error is Error.NONE
+    return answer
+
+
+def test_a_scrape_of_a_new_broker_shows_every_count_at_zero(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        found = await _scrape(page)
+        assert found["slackwater_groups{state=Stable}"] == 0
+        assert found["slackwater_rebalances_total{trigger=session_timeout}"] == 0
+        assert found["slackwater_members_expired_total{timer=session}"] == 0
+        assert found["slackwater_heartbeats_total"] == 0
+        assert found["slackwater_offset_commits_total"] == 0
+        assert found["slackwater_malformed_frames_total"] == 0
+        assert found["slackwater_connections"] == 0
+        assert found["process_resident_memory_bytes"] > 0
+
+    _with_page(tmp_path, story)
+
+
+def test_what_happens_to_groups_is_counted(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def story(server: Server, page: MetricsPage) -> None:
+        member = await _join(server, "readers")
+        await _join(server, "others")
+        found = await _scrape(page)
+        assert found["slackwater_groups{state=Stable}"] == 2
+        assert found["slackwater_group_members"] == 2
+        assert found["slackwater_rebalances_total{trigger=member_join}"] == 2
+        assert found["slackwater_rebalance_seconds_count"] == 2
+        assert found["slackwater_group_events_total{kind=member_joined}"] == 2
+
+        client = await Client.connect(server)
+        beat = HeartbeatRequest(group_id="readers", generation_id=member.generation_id, member_id=member.member_id)
+        for _ in range(3):
+            assert (await client.ask(beat, HeartbeatResponse)).error_code == 0
+        server.node.topics.create("orders", 2)
+        offsets = OffsetCommitRequestTopic(
+            name="orders", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+        )
+        commit = OffsetCommitRequest(
+            group_id="readers",
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            topics=[offsets],
+        )
+        await client.ask(commit, OffsetCommitResponse, 9)
+        found = await _scrape(page)
+        assert found["slackwater_heartbeats_total"] == 3
+        assert found["slackwater_offset_commits_total"] == 1
+        assert found["slackwater_request_seconds_count{api=Heartbeat}"] == 3
+        assert found["slackwater_request_seconds_bucket{api=Heartbeat,le=+Inf}"] == 3
+        assert found["slackwater_connections"] == 1
+        assert found["slackwater_topic_partitions{topic=orders}"] == 2
+        assert found["slackwater_topic_log_bytes{topic=__consumer_offsets}"] > 0
+
+        server.pass_group_time(10_000)
+        found = await _scrape(page)
+        assert found["slackwater_groups{state=Empty}"] == 2
+        assert found["slackwater_members_expired_total{timer=session}"] == 2
+        client.close()
+
+    _with_page(tmp_path, story, clock)
+
+
+def test_buckets_of_request_times_add_up(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        client = await Client.connect(server)
+        for _ in range(20):
+            await client.ask(HeartbeatRequest(group_id="g", member_id="m"), HeartbeatResponse)
+        client.close()
+        found = await _scrape(page)
+        bound = re.compile(r"slackwater_request_seconds_bucket{api=Heartbeat,le=(.*)}")
+        buckets = {float(match[1]): value for name, value in found.items() if (match := bound.fullmatch(name))}
+        counts = [buckets[at] for at in sorted(buckets)]
+        assert counts == sorted(counts)
+        assert counts[-1] == 20 == found["slackwater_request_seconds_count{api=Heartbeat}"]
+        assert 0 < found["slackwater_request_seconds_sum{api=Heartbeat}"] < 60
+
+    _with_page(tmp_path, story)
+
+
+def test_a_connection_that_is_closed_for_what_it_sent_is_counted(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        await _send(server.port, struct.pack(">ihh", 4, 12, 99))
+        found = await _scrape(page)
+        assert found["slackwater_malformed_frames_total"] == 1
+        assert found["slackwater_connections_opened_total"] == 1
+
+    _with_page(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("GET / HTTP/1.1", "404 Not Found"),
+        ("GET /metrics/more HTTP/1.1", "404 Not Found"),
+        ("POST /metrics HTTP/1.1", "405 Method Not Allowed"),
+        ("GET /metrics", "400 Bad Request"),
+        ("\x00\x01", "400 Bad Request"),
+        ("GET /metrics?name[]=up HTTP/1.0", "200 OK"),
+    ],
+)
+def test_anything_but_the_page_is_refused(tmp_path: Path, request_line: str, status: str) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        answer = await _send(page.port, request_line.encode() + b"\r\n\r\n")
+        assert answer.startswith(f"HTTP/1.1 {status}\r\n".encode())
+
+    _with_page(tmp_path, story)
+
+
+def test_head_is_answered_without_a_body(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        answer = await _send(page.port, b"HEAD /metrics HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"\r\n\r\n")
+
+    _with_page(tmp_path, story)
+
+
+def test_a_request_that_comes_in_pieces_is_answered(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        for piece in (b"GET /met", b"rics HTTP/1.1\r\n", b"Host: x\r\n\r", b"\n", b"more"):
+            writer.write(piece)
+            await writer.drain()
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+
+    _with_page(tmp_path, story)
+
+
+def test_a_request_without_an_end_is_cut_off(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        answer = await _send(page.port, b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 5_000)
+        assert answer.startswith(b"HTTP/1.1 431 ")
+
+    _with_page(tmp_path, story)
+
+
+def test_a_visitor_that_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_page, "VISIT_S", 0.05)
+
+    async def story(server: Server, page: MetricsPage) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await reader.readexactly(1)
+        writer.close()
+
+    _with_page(tmp_path, story)
+
+
+def test_visitors_beyond_the_limit_are_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_page, "MAX_VISITS", 1)
+
+    async def story(server: Server, page: MetricsPage) -> None:
+        _, first = await asyncio.open_connection("127.0.0.1", page.port)
+        reader, second = await asyncio.open_connection("127.0.0.1", page.port)
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await reader.readexactly(1)
+        first.close()
+        second.close()
+
+    _with_page(tmp_path, story)
+
+
+def test_a_page_that_cannot_be_made_is_an_error_and_the_broker_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        monkeypatch.setattr(page, "_collector", None)
+        answer = await _send(page.port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 500 ")
+
+    _with_page(tmp_path, story)
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    async def story(server: Server, page: MetricsPage) -> None:
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{server.port}: address already in use"):
+            await MetricsPage(server).start("127.0.0.1", server.port)
+
+    _with_page(tmp_path, story)

@@ -1,0 +1,45 @@
+"""The broker's parts together: settings that groups follow, and shards that stay."""
+
+from pathlib import Path
+
+from slackwater.group.errors import Error
+from tests.broker.quiet_broker import QuietBroker, QuietClient
+
+from .handlers.members import commit
+
+
+def join(client: QuietClient, session_ms: int) -> int:
+    answer = client.ask_fields(
+        "JoinGroup",
+        9,
+        group_id="g",
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        group_instance_id="i",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": b""}],
+    )
+    return int(answer["error_code"])
+
+
+def test_groups_follow_settings_that_are_altered(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        client = broker.connect()
+        assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
+        broker.node.settings.alter({"group.min.session.timeout.ms": 100, "offsets.retention.minutes": 1})
+        assert join(client, 100) == Error.NONE
+        assert broker.node.groups.config.offsets_retention_ms == 60_000
+        broker.node.settings.alter({"group.min.session.timeout.ms": None})
+        assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
+
+
+def test_an_offsets_topic_keeps_its_partitions_whatever_the_settings_say(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, {"offsets.topic.num.partitions": 7}, t=1) as broker:
+        for group in "abcdef":
+            assert commit(broker.connect(), 5, group=group) == Error.NONE
+    for partitions in (3, 50):
+        with QuietBroker(tmp_path, {"offsets.topic.num.partitions": partitions}) as broker:
+            assert set(broker.node.groups.coordinator.groups) == set("abcdef")
+            broker.node.settings.alter({"group.max.size": 5})
+            assert commit(broker.connect(), 6, group="a") == Error.NONE

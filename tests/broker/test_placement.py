@@ -1,0 +1,18 @@
+"""Where replicas may be."""
+
+import pytest
+
+from slackwater.broker.placement import check_assignment, check_replicas
+from slackwater.group.errors import BrokerError, Error
+
+
+def test_one_replica_on_this_broker_is_all_there_can_be() -> None:
+    check_replicas([3], 3)
+    assert check_assignment([(1, [3]), (0, [3])], 3) == 2
+
+
+@pytest.mark.parametrize("brokers", [[], [3, 3], [4], [3, 4], [-1]])
+def test_anything_else_is_refused(brokers: list[int]) -> None:
+    with pytest.raises(BrokerError) as refused:
+        check_replicas(brokers, 3)
+    assert refused.value.error is Error.INVALID_REPLICA_ASSIGNMENT

@@ -1,0 +1,162 @@
+"""What of sections 6 and 8 of the catalogue is the broker's: topics, shards on disk, writes that take their time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.group.errors import Error
+from slackwater.wire.record_batch import iter_batches
+from slackwater.wire.records import decode_records
+from tests.broker.handlers.members import GROUP, commit, settle
+from tests.broker.quiet_broker import QuietBroker, QuietClient
+
+SHARDS = 50
+# Group ids and their Java hash codes, as `"…".hashCode()` gives them; the third is Integer.MIN_VALUE.
+HASHES = {"orders": -1008770331, "g": 103, "polygenelubricants": -(2**31), "": 0, "größe-😀": 175616671}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[QuietBroker]:
+    with QuietBroker(tmp_path, {"offsets.topic.num.partitions": SHARDS}, t=3, u=1) as broker:
+        yield broker
+
+
+def stored(broker: QuietBroker) -> dict[int, list[bytes | None]]:
+    """The keys in each partition of the offsets topic that has any."""
+    topic = broker.node.topics.get(OFFSETS_TOPIC)
+    assert topic is not None
+    found: dict[int, list[bytes | None]] = {}
+    for partition in topic.partitions:
+        data = partition.log.read(0, 1_000_000)
+        assert isinstance(data, memoryview)
+        if keys := [record.key for batch in iter_batches(data) for record in decode_records(batch)]:
+            found[partition.index] = keys
+    return found
+
+
+@pytest.mark.proves("CO-01")
+@pytest.mark.parametrize("group", HASHES)
+def test_a_group_lives_in_the_partition_that_javas_hash_of_its_id_names(broker: QuietBroker, group: str) -> None:
+    client = broker.connect()
+    assert commit(client, 5, group=group) == Error.NONE
+    code = HASHES[group]
+    shard = 0 if code == -(2**31) else abs(code) % SHARDS
+    ((partition, (key,)),) = stored(broker).items()
+    assert partition == shard
+    assert key is not None
+    assert group.encode() in key
+    (found,) = client.ask_fields("FindCoordinator", 4, key_type=0, coordinator_keys=[group])["coordinators"]
+    assert found["node_id"] == broker.node.node_id  # the leader of that partition, as of all others
+
+
+def _asked(client: QuietClient) -> dict[str, int]:
+    """The errors of everything that is asked about the group."""
+    member: dict[str, Any] = {"group_id": GROUP, "member_id": "m", "generation_id": 1}
+    join = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    protocols = [{"name": "range", "metadata": b""}]
+    named = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+    (fetched,) = client.ask_fields("OffsetFetch", 9, groups=[{"group_id": GROUP, "topics": None}])["groups"]
+    (described,) = client.ask_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
+    (deleted,) = client.ask_fields("DeleteGroups", 2, groups_names=[GROUP])["results"]
+    leavers = [{"member_id": "m", "group_instance_id": None}]
+    return {
+        "JoinGroup": client.ask_fields(
+            "JoinGroup", 9, group_id=GROUP, member_id="m", protocols=protocols, group_instance_id=None, **join
+        )["error_code"],
+        "SyncGroup": client.ask_fields("SyncGroup", 5, **member, **named)["error_code"],
+        "Heartbeat": client.ask_fields("Heartbeat", 4, **member)["error_code"],
+        "LeaveGroup": client.ask_fields("LeaveGroup", 5, group_id=GROUP, members=leavers)["error_code"],
+        "OffsetCommit": commit(client, 1),
+        "OffsetFetch": fetched["error_code"],
+        "DescribeGroups": described["error_code"],
+        "DeleteGroups": deleted["error_code"],
+    }
+
+
+@pytest.mark.proves("CO-02")
+def test_who_does_not_own_a_groups_shard_says_so(broker: QuietBroker) -> None:
+    client = broker.connect()
+    coordinator = broker.node.groups.coordinator
+    coordinator.unload(coordinator.shard_of(GROUP), None, broker.clock.now_ms())
+    assert set(_asked(client).values()) == {Error.NOT_COORDINATOR}
+
+
+@pytest.mark.proves("CO-02", "CO-03")
+def test_who_still_loads_a_groups_shard_says_so(broker: QuietBroker) -> None:
+    client = broker.connect()
+    settle(client)
+    coordinator = broker.node.groups.coordinator
+    shard, now_ms = coordinator.shard_of(GROUP), broker.clock.now_ms()
+    coordinator.load(shard, 1, now_ms)
+    beside = {"Heartbeat": Error.NONE, "SyncGroup": Error.REBALANCE_IN_PROGRESS}
+    assert _asked(client) == dict.fromkeys(_asked(client), Error.COORDINATOR_LOAD_IN_PROGRESS) | beside
+    coordinator.loaded(shard, now_ms)
+    assert commit(client, 1) == Error.NONE
+
+
+@pytest.mark.proves("OC-10")
+@pytest.mark.parametrize("version", range(2, 10))
+def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBroker, version: int) -> None:
+    client = broker.connect()
+    one = {"committed_offset": 5, "committed_metadata": ""}
+    topics = [
+        {"name": name, "partitions": [{"partition_index": index} | one for index in indexes]}
+        for name, indexes in (("t", [0, 3, 2, -1]), ("nowhere", [0]), ("u", [0]))
+    ]
+    answer = client.ask_fields("OffsetCommit", version, group_id=GROUP, topics=topics)
+    errors = {
+        (topic["name"], partition["partition_index"]): partition["error_code"]
+        for topic in answer["topics"]
+        for partition in topic["partitions"]
+    }
+    refused = dict.fromkeys([("t", 3), ("t", -1), ("nowhere", 0)], int(Error.UNKNOWN_TOPIC_OR_PARTITION))
+    assert errors == refused | dict.fromkeys([("t", 0), ("t", 2), ("u", 0)], 0)
+    assert set(broker.node.groups.coordinator.groups[GROUP].offsets) == {("t", 0), ("t", 2), ("u", 0)}
+
+
+@pytest.mark.proves("OC-12")
+def test_a_commit_is_answered_when_it_is_on_the_disk_if_that_was_asked_for(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, {"flush": "always"}, t=1) as broker:
+        held = broker.hold_flushes()
+        answer = _commit_later(broker.connect())
+        broker.pass_ms(4_999)
+        assert answer() is None
+        assert not broker.node.groups.coordinator.groups[GROUP].offsets
+        held.release()
+        assert _error(answer()) == Error.NONE
+        assert broker.node.groups.coordinator.groups[GROUP].offsets
+
+
+@pytest.mark.proves("OC-12")
+def test_a_commit_whose_write_takes_too_long_is_answered_and_its_outcome_still_counts(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, {"flush": "always"}, t=1) as broker:
+        held = broker.hold_flushes()
+        client = broker.connect()
+        first = _commit_later(client)
+        broker.pass_ms(5_000)
+        assert _error(first()) == Error.COORDINATOR_NOT_AVAILABLE
+        second = _commit_later(client, 6)  # shares the next flush
+        held.release()
+        assert _error(second()) == Error.NONE
+        (offset,) = broker.node.groups.coordinator.groups[GROUP].offsets.values()
+        assert offset.offset == 6
+
+
+@pytest.mark.proves("OC-12")
+def test_without_it_a_commit_is_answered_when_it_is_written(broker: QuietBroker) -> None:
+    assert commit(broker.connect(), 5) == Error.NONE
+    ((_, keys),) = stored(broker).items()
+    assert len(keys) == 1
+
+
+def _commit_later(client: QuietClient, offset: int = 5) -> Any:
+    one = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    return client.send_fields("OffsetCommit", 8, group_id=GROUP, topics=[{"name": "t", "partitions": [one]}])
+
+
+def _error(answer: dict[str, Any] | None) -> int:
+    assert answer is not None
+    return int(answer["topics"][0]["partitions"][0]["error_code"])
