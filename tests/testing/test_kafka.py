@@ -1,0 +1,323 @@
+"""The faults of the `kafka` fixture, as stock clients meet them."""
+
+import importlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Protocol
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from slackwater.group.errors import Error, UsageError
+from slackwater.group.events import Kind, Trigger
+from slackwater.testing import Kafka
+
+DEADLINE_S = 60.0
+TOPIC = "orders"
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextmanager
+def _member(kafka: Kafka, **settings: object) -> Iterator[Consumer]:
+    """A consumer that has joined the group `readers`."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **named,
+        }
+    )
+    joined: list[object] = []
+    with closing(consumer):
+        consumer.subscribe([TOPIC], on_assign=lambda _consumer, partitions: joined.append(partitions))
+        _until(lambda: consumer.poll(0.05) is None and bool(joined))
+        yield consumer
+
+
+def _commit(consumer: Consumer, offset: int) -> None:
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+
+
+def _committed(kafka: Kafka) -> int | None:
+    """What an observer outside of the group sees."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    group = ConsumerGroupTopicPartitions("readers")
+    asked = admin.list_consumer_group_offsets([group], request_timeout=DEADLINE_S)["readers"]
+    offsets = asked.result().topic_partitions
+    return offsets[0].offset if offsets else None
+
+
+@pytest.fixture
+def orders(kafka: Kafka) -> Kafka:
+    """A broker with a topic."""
+    kafka.create_topic(TOPIC)
+    return kafka
+
+
+class Groups(Protocol):
+    """What is used of kafka-python's administration."""
+
+    def list_groups(self) -> list[object]: ...
+
+
+@pytest.fixture
+def admin(orders: Kafka) -> Iterator[Groups]:
+    """kafka-python, which warns of its own imports."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        kafka_python = importlib.import_module("kafka")
+        client = kafka_python.KafkaAdminClient(bootstrap_servers=orders.bootstrap_servers)
+    with closing(client):
+        yield client
+
+
+def _refused() -> AbstractContextManager[object]:
+    return pytest.raises(importlib.import_module("kafka.errors").GroupAuthorizationFailedError)
+
+
+# --- delay, drop, fail ----------------------------------------------------------------------------------------------
+
+
+def test_a_delayed_answer_comes_late_and_the_next_one_does_not(orders: Kafka) -> None:
+    with _member(orders) as consumer:
+        fault = orders.delay("OffsetCommit", 0.3)
+        began = time.monotonic()
+        _commit(consumer, 5)
+        assert time.monotonic() - began >= 0.3
+        fault.wait()
+        assert fault.met == 1
+        _commit(consumer, 6)
+        assert fault.met == 1
+        assert _committed(orders) == 6
+
+
+def test_a_request_whose_answer_is_delayed_is_done_at_once(orders: Kafka) -> None:
+    with _member(orders, socket_timeout_ms=2_000) as consumer:
+        orders.delay("OffsetCommit", 3600)
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
+        _until(lambda: _committed(orders) == 5)
+
+
+def test_a_commit_whose_answer_is_lost_has_happened(orders: Kafka) -> None:
+    with _member(orders) as consumer:
+        _commit(consumer, 1)
+        fault = orders.drop("OffsetCommit", times=None)
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
+        _until(lambda: fault.met > 0)
+        assert _committed(orders) == 5
+        orders.heal()
+        _commit(consumer, 6)
+        assert _committed(orders) == 6
+
+
+def test_a_commit_that_is_lost_on_the_way_has_not_happened(orders: Kafka) -> None:
+    with _member(orders) as consumer:
+        _commit(consumer, 1)
+        fault = orders.drop("OffsetCommit", times=None, processed=False)
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
+        _until(lambda: fault.met > 0)
+        assert _committed(orders) == 1
+        orders.heal()
+
+
+def test_an_answer_that_is_an_error_reaches_the_client_and_nothing_is_done(orders: Kafka) -> None:
+    with _member(orders) as consumer:
+        _commit(consumer, 1)
+        orders.fail("OffsetCommit", "OFFSET_METADATA_TOO_LARGE")
+        with pytest.raises(KafkaException) as raised:
+            _commit(consumer, 5)
+        assert raised.value.args[0].code() == KafkaError.OFFSET_METADATA_TOO_LARGE
+        assert _committed(orders) == 1
+
+
+def test_an_error_that_passes_is_tried_again_until_it_has_passed(orders: Kafka) -> None:
+    with _member(orders) as consumer:
+        fault = orders.fail("OffsetCommit", Error.COORDINATOR_LOAD_IN_PROGRESS, times=2)
+        _commit(consumer, 5)
+        assert (fault.met, fault.is_over) == (2, True)
+        assert _committed(orders) == 5
+
+
+def test_another_client_meets_the_same_faults(orders: Kafka, admin: Groups) -> None:
+    orders.fail("ListGroups", Error.GROUP_AUTHORIZATION_FAILED)
+    with _refused():
+        admin.list_groups()
+    assert admin.list_groups() == []
+
+
+def test_a_lost_heartbeat_costs_no_rebalance(orders: Kafka) -> None:
+    with _member(orders, heartbeat_interval_ms=50, session_timeout_ms=10_000) as consumer:
+        fault = orders.drop("Heartbeat", times=2)
+        _until(lambda: consumer.poll(0.05) is None and fault.is_over)
+        beats = orders.delay("Heartbeat", 0)  # the next one gets through
+        _until(lambda: consumer.poll(0.05) is None and beats.is_over)
+        started = [event for event in orders.events("readers") if event.kind is Kind.REBALANCE_STARTED]
+        assert len(started) == 1
+
+
+def test_faults_of_one_api_come_one_after_the_other(orders: Kafka, admin: Groups) -> None:
+    first = orders.fail("ListGroups", Error.GROUP_AUTHORIZATION_FAILED)
+    second = orders.delay("ListGroups", 0.01, times=2)
+    with _refused():
+        admin.list_groups()
+    assert (first.is_over, second.met) == (True, 0)
+    for _ in range(3):
+        admin.list_groups()
+    assert second.met == 2
+
+
+def test_a_producer_that_wants_no_answer_is_cut_off_by_an_error(orders: Kafka) -> None:
+    fault = orders.fail("Produce", Error.NOT_LEADER_OR_FOLLOWER)
+    producer = Producer({"bootstrap.servers": orders.bootstrap_servers, "acks": 0})
+    producer.produce(TOPIC, "gone")
+    producer.flush(DEADLINE_S)
+    fault.wait()
+    reader = Consumer({"bootstrap.servers": orders.bootstrap_servers, "group.id": "readers"})
+
+    def has_arrived() -> bool:
+        producer.produce(TOPIC, "there")  # until one comes after the producer has noticed, and connected again
+        producer.flush(DEADLINE_S)
+        return bool(reader.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=DEADLINE_S)[1] > 0)
+
+    with closing(reader):
+        _until(has_arrived)
+    assert fault.met == 1
+
+
+def test_a_fault_that_has_not_happened_survives_a_restart(orders: Kafka) -> None:
+    with _member(orders) as consumer:
+        fault = orders.fail("OffsetCommit", Error.OFFSET_METADATA_TOO_LARGE)
+        orders.restart()
+        with pytest.raises(KafkaException):
+            _commit(consumer, 5)
+        assert fault.is_over
+
+
+def test_a_fault_that_does_not_come_is_told(orders: Kafka) -> None:
+    with pytest.raises(TimeoutError, match=r"happened 0 times within 0\.0 s"):
+        orders.drop("Fetch").wait(0.0)
+
+
+# --- pause, members, time -------------------------------------------------------------------------------------------
+
+
+def test_a_pause_holds_everybody_up_and_the_test_may_look_in(orders: Kafka) -> None:
+    admin = AdminClient({"bootstrap.servers": orders.bootstrap_servers})
+    assert admin.list_consumer_groups(request_timeout=DEADLINE_S).result().errors == []
+    orders.pause()
+    assert orders.describe_group("readers").state == "Dead"
+    assert admin.list_consumer_groups(request_timeout=0.3).result().errors != []
+    orders.resume()
+    assert admin.list_consumer_groups(request_timeout=DEADLINE_S).result().errors == []
+
+
+def test_a_member_that_expires_comes_back_in_a_new_generation(orders: Kafka) -> None:
+    with _member(orders, client_id="a", heartbeat_interval_ms=50) as consumer:
+        orders.expire_member("readers", "a")
+        (expired,) = [event for event in orders.events("readers") if event.kind is Kind.MEMBER_EXPIRED]
+        assert (expired.client, expired.trigger) == ("a", Trigger.SESSION_TIMEOUT)
+
+        def is_back() -> bool:
+            consumer.poll(0.05)
+            group = orders.describe_group("readers")
+            return group.state == "Stable" and [member.member_id for member in group.members] != [expired.member]
+
+        _until(is_back)
+
+
+def test_a_static_member_expires_by_its_instance_id(orders: Kafka) -> None:
+    with _member(orders, group_instance_id="one"):
+        pass  # a static member leaves nothing but silence
+    assert [member.group_instance_id for member in orders.describe_group("readers").members] == ["one"]
+    orders.expire_member("readers", "one")
+    assert orders.describe_group("readers").state == "Empty"
+
+
+@pytest.mark.kafka(virtual_time=True)
+def test_a_session_of_45_seconds_is_over_in_no_time(orders: Kafka) -> None:
+    with _member(orders, group_instance_id="one", session_timeout_ms=45_000):
+        pass
+    began = time.monotonic()
+    orders.advance(44)
+    assert len(orders.describe_group("readers").members) == 1
+    orders.advance(1)
+    assert orders.describe_group("readers").state == "Empty"
+    assert time.monotonic() - began < 40
+
+
+@pytest.mark.kafka(virtual_time=True, settings={"group.initial.rebalance.delay.ms": 3000})
+def test_virtual_time_ends_the_initial_delay(orders: Kafka) -> None:
+    consumer = Consumer({"bootstrap.servers": orders.bootstrap_servers, "group.id": "readers"})
+    with closing(consumer):
+        consumer.subscribe([TOPIC])
+        orders.wait_for_group("readers", state="PreparingRebalance", members=1, timeout_s=DEADLINE_S)
+        orders.advance(3)
+        orders.wait_for_group("readers", members=1, timeout_s=DEADLINE_S)
+
+
+@pytest.mark.kafka(virtual_time=True)
+def test_virtual_time_goes_on_after_a_restart(orders: Kafka) -> None:
+    with _member(orders, group_instance_id="one", session_timeout_ms=45_000):
+        pass
+    orders.advance(40)
+    orders.restart(clean=False)
+    orders.advance(44)  # a session begins anew with the coordinator
+    assert len(orders.describe_group("readers").members) == 1
+    orders.advance(1)
+    assert orders.describe_group("readers").state == "Empty"
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda kafka: kafka.drop("OfsetCommit"), r"OfsetCommit is no API of this broker; did you mean OffsetCommit\?"),
+        (lambda kafka: kafka.fail("Fetch", "TEAPOT"), r"TEAPOT is no error of Kafka's\."),
+        (lambda kafka: kafka.fail("Fetch", "NOT_LEADER"), r"did you mean NOT_LEADER_OR_FOLLOWER\?"),
+        (lambda kafka: kafka.drop("Fetch", times=0), "times=0 cannot be"),
+        (lambda kafka: kafka.delay("Fetch", -1), "use 0 or more"),
+        (lambda kafka: kafka.advance(1), r"lives in real time; use @pytest\.mark\.kafka\(virtual_time=True\)"),
+        (lambda kafka: kafka.expire_member("g", "m"), r"Group g has no member called m\. Its members: none\."),
+    ],
+)
+def test_a_mistake_is_one_sentence(kafka: Kafka, wrong: Callable[[Kafka], object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        wrong(kafka)
+
+
+@pytest.mark.kafka(virtual_time=True)
+def test_time_does_not_go_back(kafka: Kafka) -> None:
+    with pytest.raises(UsageError, match="does not go back"):
+        kafka.advance(-1)
+
+
+@pytest.mark.kafka(settings={"group.initial.rebalance.delay.ms": 3000}, virtual_time=True)
+def test_a_member_that_waits_for_its_answer_cannot_expire(orders: Kafka) -> None:
+    consumer = Consumer({"bootstrap.servers": orders.bootstrap_servers, "group.id": "readers", "client.id": "a"})
+    with closing(consumer):
+        consumer.subscribe([TOPIC])
+        orders.wait_for_group("readers", state="PreparingRebalance", members=1, timeout_s=DEADLINE_S)
+        with pytest.raises(UsageError, match="waits for its answer in a rebalance"):
+            orders.expire_member("readers", "a")
+        orders.advance(3)
