@@ -108,7 +108,7 @@ def rate(amount: int, work: Callable[[], int]) -> float:
 
 def with_aiokafka(data: bytes) -> int:
     """One object per record, as its fetcher makes them."""
-    from aiokafka.record import MemoryRecords  # type: ignore[import-untyped]
+    from aiokafka.record import MemoryRecords
 
     batches: Any = MemoryRecords(data)
     seen = 0

@@ -1,0 +1,75 @@
+"""From process start to the first answer, and resident memory: Apache Kafka and our broker in the same run.
+
+    python benchmarks/broker_start.py [--rounds N] [--only kafka|slackwater]
+
+A round starts each broker once, one at a time, on an empty directory (Kafka's is formatted already). The time runs from
+the start of the process to the answer to an ApiVersions request, asked for every two milliseconds. Memory is read from
+the operating system: at that first answer, two seconds later, and after load, which is 200 members in ten groups with
+heartbeats and offset commits for a few seconds each.
+"""
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.broker_load import KINDS, PARTITIONS, burst, members_of, streams_of
+from benchmarks.broker_members import TOPIC
+from benchmarks.brokers import BROKERS, Server, arguments, heading, report, run
+
+REST_SECONDS = 2
+LOAD_SECONDS = 4.0
+MEMBERS = 200
+GROUP_SIZE = 20
+MB = 1_000_000
+
+
+class Start(NamedTuple):
+    """What one start showed."""
+
+    seconds: float
+    first_mb: float
+    rested_mb: float
+    loaded_mb: float
+
+
+def load(server: Server) -> None:
+    """Members, heartbeats and commits."""
+    server.create_topic(TOPIC, PARTITIONS)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(MEMBERS)]
+        members = members_of(server, connections, GROUP_SIZE)
+        for kind in KINDS:
+            burst(server, streams_of(kind, members), LOAD_SECONDS)
+
+
+def start(name: str) -> Start:
+    """Start a broker, look, load it, look again."""
+    with BROKERS[name]() as server:
+        first = server.resident_bytes()
+        time.sleep(REST_SECONDS)
+        rested = server.resident_bytes()
+        load(server)
+        return Start(server.start_seconds, first / MB, rested / MB, server.resident_bytes() / MB)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    names = [options.only] if options.only else list(BROKERS)
+    heading("start and memory", names)
+    rounds = [[start(name) for name in names] for _ in range(options.rounds)]
+    starts = list(zip(*rounds, strict=True))
+    report("process start to first answer, s", [[each.seconds for each in one] for one in starts], ".2f", "≤ 0.10")
+    report("resident at the first answer, MB", [[each.first_mb for each in one] for one in starts], ",.0f", "≤ 0.25")
+    report("resident two seconds later, MB", [[each.rested_mb for each in one] for one in starts], ",.0f", "≤ 0.25")
+    report("resident after load, MB", [[each.loaded_mb for each in one] for one in starts], ",.0f", "≤ 0.25")
+
+
+if __name__ == "__main__":
+    run(main)

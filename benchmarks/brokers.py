@@ -1,0 +1,305 @@
+"""Apache Kafka 4.3.1 and our broker as processes of their own, to be measured beside each other.
+
+Rules kept here
+- Kafka runs as its own start script runs it: that script's JVM options, a gigabyte of heap, one node in KRaft mode. Its
+  storage is formatted beforehand, and only what needs replicas is set to one.
+- Both log what they log unasked, from INFO on, to one file; Kafka's script would have it write the lines twice.
+- Both get the same broker settings (`SETTINGS`), a directory of their own that is removed, and a port on loopback.
+- A broker is up when it has answered an ApiVersions request.
+- A benchmark that ends, fails or is asked to stop takes its brokers with it.
+- Figures of a busy machine are worth little: what other processes took meanwhile is told at the end.
+"""
+
+import argparse
+import base64
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final, TypeVar
+
+from slackwater.group.errors import Error
+from slackwater.wire.envelope import decode_response, encode_request
+from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from slackwater.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from slackwater.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from slackwater.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+JARS: Final = ROOT / ".jars" / "kafka-4.3.1"
+JVM: Final = (
+    "java",
+    "-Xms1G",
+    "-Xmx1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+    "-cp",
+    f"{JARS}/*",
+)
+LOGGING: Final = """<Configuration>
+  <Appenders><Console name="out"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console></Appenders>
+  <Loggers><Root level="INFO"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+SETTINGS: Final = {"group.initial.rebalance.delay.ms": 0}
+UP_SECONDS: Final = 60
+STOP_SECONDS: Final = 20
+POLL_SECONDS: Final = 0.002
+CLIENT_ID: Final = "bench"
+NONE: Final = 0
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+class PeerFailed(Exception):
+    """A broker did not start, or did not answer as it must while it is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A broker that is up."""
+
+    name: str
+    port: int
+    pid: int
+    start_seconds: float
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads, in steps of a hundredth of a second."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def resident_bytes(self) -> int:
+        """The memory it has in RAM."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    def connect(self) -> socket.socket:
+        """A connection that sends at once."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=UP_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def ask(self, request: Request, version: int, answer: type[R]) -> R:
+        """Ask once, on a connection of its own."""
+        with self.connect() as connection:
+            return ask(connection, request, version, answer)
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Make a topic."""
+        request = CreateTopicsRequest([CreatableTopic(name, partitions, 1)])
+        (result,) = self.ask(request, 5, CreateTopicsResponse).topics
+        if result.error_code != NONE:
+            raise PeerFailed(f"{self.name} did not create topic {name}: {result.error_code}, {result.error_message}")
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic, and its records from the disk."""
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name)], timeout_ms=30_000)
+        (result,) = self.ask(request, 6, DeleteTopicsResponse).responses
+        if result.error_code != NONE:
+            raise PeerFailed(f"{self.name} did not delete topic {name}: {result.error_code}")
+
+    def wait_for_coordinator(self, group_ids: Sequence[str]) -> None:
+        """Until these groups have a coordinator that is at work; asking is what makes Kafka create its topic."""
+        give_up = time.monotonic() + UP_SECONDS
+        while not all(map(self._coordinates, group_ids)):
+            if time.monotonic() > give_up:
+                raise PeerFailed(f"{self.name} has no group coordinator after {UP_SECONDS} s.")
+            time.sleep(0.05)
+
+    def _coordinates(self, group_id: str) -> bool:
+        """Whether the group's coordinator has been found and has read its log: then it knows that nobody is there."""
+        find = FindCoordinatorRequest(coordinator_keys=[group_id])
+        (found,) = self.ask(find, 4, FindCoordinatorResponse).coordinators
+        beat = HeartbeatRequest(group_id, 1, "nobody")
+        return found.error_code == NONE and self.ask(beat, 4, HeartbeatResponse).error_code == Error.UNKNOWN_MEMBER_ID
+
+
+def ask(connection: socket.socket, request: Request, version: int, answer: type[R]) -> R:
+    """Send a request on a connection that waits for nothing else, and wait for its answer."""
+    connection.sendall(encode_request(request, version, 0, CLIENT_ID))
+    (size,) = struct.unpack(">i", receive_exactly(connection, 4))
+    return decode_response(answer, version, receive_exactly(connection, size))[1]
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes."""
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise PeerFailed(f"The broker hung up; {len(data)} of {size} bytes had come.")
+        data += piece
+    return bytes(data)
+
+
+# --- starting -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def kafka() -> Iterator[Server]:
+    """An Apache Kafka of one node."""
+    if not (JARS / ".ready").exists():
+        raise PeerFailed("Kafka's jars are missing; run `make jars` first.")
+    with _home("kafka") as home:
+        port, controller_port = _free_ports(2)
+        config = home / "server.properties"
+        config.write_text(
+            "process.roles=broker,controller\n"
+            "node.id=1\n"
+            f"controller.quorum.voters=1@127.0.0.1:{controller_port}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n"
+            "controller.listener.names=CONTROLLER\n"
+            f"log.dirs={home / 'data'}\n"
+            "offsets.topic.replication.factor=1\n"
+            "transaction.state.log.replication.factor=1\n"
+            "transaction.state.log.min.isr=1\n" + "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
+        )
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        subprocess.run(
+            [*JVM, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=UP_SECONDS,
+        )
+        logging = home / "log4j2.xml"
+        logging.write_text(LOGGING)
+        command = [*JVM, f"-Dlog4j2.configurationFile={logging}", "kafka.Kafka", str(config)]
+        with _running("Kafka", command, port, home) as server:
+            yield server
+
+
+@contextmanager
+def slackwater() -> Iterator[Server]:
+    """Our broker."""
+    with _home("slackwater") as home:
+        (port,) = _free_ports(1)
+        command = [sys.executable, "-m", "slackwater", "broker"]
+        command += ["--listen", f"127.0.0.1:{port}", "--data", str(home / "data")]
+        for name, value in SETTINGS.items():
+            command += ["--set", f"{name}={value}"]
+        with _running("Slackwater", command, port, home) as server:
+            yield server
+
+
+@contextmanager
+def _home(name: str) -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix=f"slackwater-bench-{name}-"))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def _running(name: str, command: Sequence[str], port: int, home: Path) -> Iterator[Server]:
+    """The process, from its start to its end."""
+    with (home / "output.txt").open("wb") as output:
+        started = time.monotonic()
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        if not _answers(port, process):
+            said = (home / "output.txt").read_text(errors="replace")[-2000:]
+            raise PeerFailed(f"{name} did not start within {UP_SECONDS} s. It said:\n{said}")
+        yield Server(name, port, process.pid, time.monotonic() - started)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int, process: "subprocess.Popen[bytes]") -> bool:
+    """Whether it comes up; returns with its first answer."""
+    give_up = time.monotonic() + UP_SECONDS
+    while process.poll() is None and time.monotonic() < give_up:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=UP_SECONDS) as connection:
+                ask(connection, ApiVersionsRequest("bench", "1"), 3, ApiVersionsResponse)
+                return True
+        except (OSError, PeerFailed):
+            time.sleep(POLL_SECONDS)
+    return False
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in listeners]
+
+
+# --- what every benchmark does with them ----------------------------------------------------------------------------
+
+BROKERS: Final = {"kafka": kafka, "slackwater": slackwater}
+
+
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with the option that all of these benchmarks have."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=BROKERS, help="measure one of the two")
+    return parser
+
+
+@contextmanager
+def both(only: str | None) -> Iterator[list[Server]]:
+    """Both brokers at once, Kafka first; or one."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(start()) for name, start in BROKERS.items() if only in (None, name)]
+
+
+def report(what: str, figures: Sequence[Sequence[float]], form: str, owed: str = "") -> None:
+    """A line of the table: each broker's median over the rounds, and the median of the ratios of ours to Kafka's."""
+    columns = "".join(f"{median(rounds):>13{form}}" for rounds in figures)
+    ratio = ""
+    if len(figures) == 2:
+        ratio = f"{median(ours / theirs for theirs, ours in zip(*figures, strict=True)):>9.2f}"
+    print(f"  {what:<48}{columns}{ratio}  {owed}", flush=True)
+
+
+def heading(title: str, names: Sequence[str]) -> None:
+    """The head of a table."""
+    columns = "".join(f"{name:>13}" for name in names)
+    print(f"{title:<50}{columns}{'ratio' if len(names) == 2 else '':>9}  owed", flush=True)
+
+
+def run(main: Callable[[], None]) -> None:
+    """A benchmark as a script: what stops it is told in a sentence, and being asked to stop is an orderly end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    began, busy, own = time.monotonic(), _machine_cpu_seconds(), sum(os.times()[:4])
+    try:
+        main()
+    except (PeerFailed, subprocess.SubprocessError) as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+    others = _machine_cpu_seconds() - busy - (sum(os.times()[:4]) - own)
+    print(f"  (meanwhile other processes took {max(0.0, others) / (time.monotonic() - began):.0%} of a core)\n")
+
+
+def _machine_cpu_seconds() -> float:
+    """CPU time of all processes on this machine, and what its host kept from it; interrupts are nobody's."""
+    user, nice, system, _, _, _, _, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + steal) / TICKS

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+var assignors = map[string]sarama.BalanceStrategy{
+	"range":      sarama.NewBalanceStrategyRange(),
+	"roundrobin": sarama.NewBalanceStrategyRoundRobin(),
+	"sticky":     sarama.NewBalanceStrategySticky(),
+}
+
+// handler tells what it is assigned and what it reads, and marks every record to be committed.
+type handler struct {
+	topic string
+	from  map[int32]int64 // where to go first; taken once
+}
+
+func (h *handler) Setup(session sarama.ConsumerGroupSession) error {
+	partitions := slices.Clone(session.Claims()[h.topic])
+	slices.Sort(partitions)
+	for partition, offset := range h.from {
+		session.MarkOffset(h.topic, partition, offset, "")  // goes only forwards
+		session.ResetOffset(h.topic, partition, offset, "") // goes only back
+	}
+	h.from = nil
+	say(line{"assigned": append([]int32{}, partitions...), "generation": session.GenerationID()})
+	return nil
+}
+
+func (h *handler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (h *handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for {
+		select {
+		case message, open := <-claim.Messages():
+			if !open {
+				return nil
+			}
+			tell(message)
+			session.MarkMessage(message, "")
+		case <-session.Context().Done():
+			return nil
+		}
+	}
+}
+
+func join(brokers []string, config *sarama.Config, group string) sarama.ConsumerGroup {
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Interval = 200 * time.Millisecond
+	config.Consumer.Return.Errors = true
+	joined, err := sarama.NewConsumerGroup(brokers, group, config)
+	must(err)
+	go func() {
+		for failed := range joined.Errors() {
+			fmt.Fprintln(os.Stderr, "sarama:", failed)
+		}
+	}()
+	return joined
+}
+
+// member takes part in a group until standard input ends, and then leaves it.
+func member(brokers []string, config *sarama.Config, arguments []string) {
+	group, topic, assignor, session := arguments[0], arguments[1], arguments[2], number(arguments[3])
+	strategy, known := assignors[assignor]
+	if !known {
+		must(fmt.Errorf("no such assignor: %s", assignor))
+	}
+	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
+	config.Consumer.Group.Session.Timeout = time.Duration(session) * time.Millisecond
+	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+	joined := join(brokers, config, group)
+	context, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	for context.Err() == nil {
+		if err := joined.Consume(context, []string{topic}, &handler{topic: topic}); err != nil {
+			fmt.Fprintln(os.Stderr, "sarama:", err) // the broker may come back
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	must(joined.Close())
+	say(line{"left": true})
+}
+
+// commit stores an offset from outside of any generation.
+func commit(brokers []string, config *sarama.Config, arguments []string) {
+	group, topic, partition, offset := arguments[0], arguments[1], partitionNumber(arguments[2]), number(arguments[3])
+	client, err := sarama.NewClient(brokers, config)
+	must(err)
+	defer client.Close()
+	manager, err := sarama.NewOffsetManagerFromClient(group, client)
+	must(err)
+	managed, err := manager.ManagePartition(topic, partition)
+	must(err)
+	go func() {
+		for failed := range managed.Errors() {
+			must(failed)
+		}
+	}()
+	managed.MarkOffset(offset, "from outside")
+	manager.Commit()
+	must(managed.Close())
+	must(manager.Close())
+	say(line{"committed": offset})
+}
+
+// seek reads COUNT records from OFFSET on, as a member whose group has committed something else.
+func seek(brokers []string, config *sarama.Config, arguments []string) {
+	group, topic, partition, offset := arguments[0], arguments[1], partitionNumber(arguments[2]), number(arguments[3])
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	joined := join(brokers, config, group)
+	context, stop := context.WithCancel(context.Background())
+	reading := &seeker{handler{topic, map[int32]int64{partition: offset}}, partition, number(arguments[4]), stop}
+	must(joined.Consume(context, []string{topic}, reading))
+	must(joined.Close())
+	say(line{"left": true})
+}
+
+// seeker reads so many records of one partition, and stops.
+type seeker struct {
+	handler
+	partition int32
+	left      int64
+	stop      context.CancelFunc
+}
+
+func (s *seeker) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	if claim.Partition() != s.partition {
+		<-session.Context().Done()
+		return nil
+	}
+	for message := range claim.Messages() {
+		tell(message)
+		session.MarkMessage(message, "sought")
+		if s.left--; s.left == 0 {
+			session.Commit()
+			s.stop()
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+// A record is what a command wants written.
+type record struct {
+	Partition *int32
+	Key       *string
+	Value     *string
+	Headers   [][2]string
+	Timestamp *int64
+}
+
+func data(text *string) []byte {
+	if text == nil {
+		return nil
+	}
+	return []byte(*text)
+}
+
+func text(data []byte) any {
+	if data == nil {
+		return nil
+	}
+	return string(data)
+}
+
+func shown(r *kgo.Record) map[string]any {
+	headers := [][]any{}
+	for _, header := range r.Headers {
+		headers = append(headers, []any{header.Key, text(header.Value)})
+	}
+	return map[string]any{
+		"topic":     r.Topic,
+		"partition": r.Partition,
+		"offset":    r.Offset,
+		"key":       text(r.Key),
+		"value":     text(r.Value),
+		"headers":   headers,
+		"timestamp": r.Timestamp.UnixMilli(),
+	}
+}
+
+func (d *driver) produce(ctx context.Context, c command) (any, error) {
+	wanted := get[[]record](c, "records")
+	partitioner := kgo.StickyKeyPartitioner(nil)
+	made := []*kgo.Record{}
+	for _, one := range wanted {
+		r := &kgo.Record{Topic: get[string](c, "topic"), Key: data(one.Key), Value: data(one.Value)}
+		if one.Partition != nil {
+			partitioner = kgo.ManualPartitioner()
+			r.Partition = *one.Partition
+		}
+		if one.Timestamp != nil {
+			r.Timestamp = time.UnixMilli(*one.Timestamp)
+		}
+		for _, header := range one.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: header[0], Value: []byte(header[1])})
+		}
+		made = append(made, r)
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(d.bootstrap),
+		kgo.RecordPartitioner(partitioner),
+		kgo.ProducerBatchCompression(codecs[get[string](c, "codec")]),
+		kgo.AllowAutoTopicCreation(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	told := [][2]int64{}
+	for _, result := range client.ProduceSync(ctx, made...) {
+		if result.Err != nil {
+			return nil, result.Err
+		}
+	}
+	for _, r := range made {
+		told = append(told, [2]int64{int64(r.Partition), r.Offset})
+	}
+	return told, nil
+}
+
+func (d *driver) read(ctx context.Context, c command) (any, error) {
+	start := map[int32]kgo.Offset{}
+	for partition, offset := range get[map[string]int64](c, "start") {
+		number, err := strconv.ParseInt(partition, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		start[int32(number)] = kgo.NewOffset().At(offset)
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(d.bootstrap),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{get[string](c, "topic"): start}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	came := []map[string]any{}
+	for len(came) < get[int](c, "count") {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		fetches.EachRecord(func(r *kgo.Record) { came = append(came, shown(r)) })
+	}
+	return came, nil
+}
+
+func (d *driver) offsets(ctx context.Context, c command) (any, error) {
+	topic := get[string](c, "topic")
+	first, err := d.admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	end, err := d.admin.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int32][2]int64{}
+	for _, partition := range get[[]int32](c, "partitions") {
+		from, _ := first.Lookup(topic, partition)
+		to, _ := end.Lookup(topic, partition)
+		if err := errors.Join(from.Err, to.Err); err != nil {
+			return nil, err
+		}
+		found[partition] = [2]int64{from.Offset, to.Offset}
+	}
+	return found, nil
+}
+
+func (d *driver) offsetAt(ctx context.Context, c command) (any, error) {
+	topic := get[string](c, "topic")
+	listed, err := d.admin.ListOffsetsAfterMilli(ctx, get[int64](c, "timestamp"), topic)
+	if err != nil {
+		return nil, err
+	}
+	found, _ := listed.Lookup(topic, get[int32](c, "partition"))
+	return found.Offset, found.Err
+}
+
+// refused is the first error among a commit's answers.
+func refused(response *kmsg.OffsetCommitResponse) error {
+	if response == nil {
+		return nil
+	}
+	for _, topic := range response.Topics {
+		for _, partition := range topic.Partitions {
+			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+"""The broker under test, and the clients' programs; both live as long as the test run.
+
+INTEROP_BOOTSTRAP=HOST:PORT plays everything against that broker instead, an Apache Kafka say. It needs
+group.min.session.timeout.ms=500 and group.initial.rebalance.delay.ms=0.
+"""
+
+import os
+import re
+import selectors
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.interop.clients import CLIENTS, JAVA, Client, Driver, require
+
+START_S = 60.0
+SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=500")
+LISTENING = re.compile(rb"Slackwater broker listening on (127\.0\.0\.1:\d+)\n")
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker in its own process."""
+    given = os.environ.get("INTEROP_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    home = tmp_path_factory.mktemp("broker")
+    command = [sys.executable, "-m", "slackwater", "broker", "--listen", "127.0.0.1:0", "--data", str(home / "data")]
+    command += [word for setting in SETTINGS for word in ("--set", setting)]
+    log = home / "log.txt"
+    with log.open("wb") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
+        try:
+            yield _address(process, log)
+            process.terminate()
+            assert process.wait(START_S) == 0, f"the broker did not stop cleanly\n{log.read_text()[-4000:]}"
+        finally:
+            process.kill()
+
+
+def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """What the broker's first line says; an empty line if it ended before."""
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        deadline = time.monotonic() + START_S
+        line = b""
+        while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
+            came = os.read(process.stdout.fileno(), 4096)
+            if not came:
+                break
+            line += came
+    said = LISTENING.fullmatch(line)
+    assert said, f"the broker is not ready; it said {line!r}\n{log.read_text()[-4000:]}"
+    return said[1].decode()
+
+
+Start = Callable[[Client], Driver]
+
+
+@pytest.fixture(scope="session")
+def programs(bootstrap: str) -> Iterator[dict[str, Driver]]:
+    """The programs that run, by client."""
+    running: dict[str, Driver] = {}
+    yield running
+    for driver in running.values():
+        driver.stop()
+
+
+@pytest.fixture
+def running(bootstrap: str, programs: dict[str, Driver]) -> Start:
+    """A client's program, started when it is first asked for."""
+
+    def start(client: Client) -> Driver:
+        require(client)
+        if client.name not in programs:
+            programs[client.name] = Driver(client, bootstrap)
+        return programs[client.name]
+
+    return start
+
+
+@pytest.fixture(
+    params=[pytest.param(one, marks=[pytest.mark.java] if one is JAVA else [], id=str(one)) for one in CLIENTS]
+)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Every client in turn."""
+    chosen: Client = request.param
+    return chosen
+
+
+@pytest.fixture
+def driver(client: Client, running: Start) -> Driver:
+    """The program of every client in turn."""
+    return running(client)
+
+
+@pytest.fixture
+def victim(client: Client, bootstrap: str) -> Iterator[Driver]:
+    """A second program of the client, to be killed."""
+    require(client)
+    with _stopped(Driver(client, bootstrap)) as one:
+        yield one
+
+
+@contextmanager
+def _stopped(driver: Driver) -> Iterator[Driver]:
+    try:
+        yield driver
+    finally:
+        driver.stop()
+
+
+@pytest.fixture
+def name() -> Callable[[str], str]:
+    """Names that no other test uses."""
+    run = uuid.uuid4().hex[:8]
+    return lambda what: f"{what}-{run}"

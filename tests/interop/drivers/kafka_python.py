@@ -1,0 +1,292 @@
+"""kafka-python, driven by lines: `python -m tests.interop.drivers.kafka_python HOST:PORT`."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+    errors,
+)
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.coordinator.assignors.cooperative_sticky import (
+    CooperativeStickyAssignor,
+)
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.structs import OffsetAndMetadata
+
+from tests.interop.drivers.line import (
+    COMMAND_S,
+    HEARTBEAT_MS,
+    METADATA_MS,
+    POLL_S,
+    Driver,
+    Member,
+    Record,
+    data,
+    record,
+    serve,
+    split,
+)
+
+PATIENT_POLL_S: Final = 1.0
+ASSIGNORS: Final = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+def name(partition: Any) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def shown(one: Any) -> Record:
+    return record(one.topic, one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Writes callbacks into the diary."""
+
+    def __init__(self, member: Member) -> None:
+        self._diary = member.diary
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self._diary.event("assigned", map(name, assigned))
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self._diary.event("revoked", map(name, revoked))
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        self._diary.event("lost", map(name, lost))
+
+
+class KafkaPythonMember(Member):
+    """A KafkaConsumer in a group."""
+
+    def __init__(self, topics: Sequence[str] | None, pattern: str | None, settings: Mapping[str, object]) -> None:
+        self._topics, self._pattern, self._settings = topics, pattern, settings
+        super().__init__()
+
+    def open(self) -> None:
+        self._consumer = KafkaConsumer(**self._settings)
+        self._consumer.subscribe(topics=self._topics or (), pattern=self._pattern, listener=Listener(self))
+
+    def poll(self) -> list[Record]:
+        # kafka-python 3.0.12 forgets a join that it began because its topics changed if poll() ends before the join
+        # does: so where topics may change, and until the first assignment, poll() is given the time.
+        patient = self._pattern is not None or not self._consumer.assignment()
+        came = self._consumer.poll(timeout_ms=int((PATIENT_POLL_S if patient else POLL_S) * 1000))
+        return [shown(one) for records in came.values() for one in records]
+
+    def assignment(self) -> Iterable[str]:
+        return map(name, self._consumer.assignment())
+
+    def generation(self) -> int:
+        return int(self._consumer.group_metadata().generation_id)
+
+    def shut(self) -> None:
+        self._consumer.close(autocommit=False)
+
+    def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:
+        chosen = offsets and {
+            TopicPartition(*split(partition)): OffsetAndMetadata(offset, metadata, -1)
+            for partition, (offset, metadata) in offsets.items()
+        }
+        self._consumer.commit(chosen)
+
+    def committed(self, partition: str) -> tuple[int, str] | None:
+        found = self._consumer.committed(TopicPartition(*split(partition)), metadata=True)
+        return found and (found.offset, found.metadata)
+
+    def seek(self, partition: str, offset: int) -> None:
+        self._consumer.seek(TopicPartition(*split(partition)), offset)
+
+
+class KafkaPython(Driver):
+    """The commands, in kafka-python's terms."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+
+    def code(self, error: Exception) -> int:
+        errno = getattr(error, "errno", None)
+        return -1 if errno is None else int(errno)
+
+    def join(
+        self,
+        member: str,
+        group: str,
+        topics: Sequence[str] | None,
+        pattern: str | None,
+        assignor: str,
+        instance: str | None,
+        session_ms: int,
+    ) -> None:
+        settings = {
+            "bootstrap_servers": self.bootstrap,
+            "client_id": member,
+            "group_id": group,
+            "group_instance_id": instance,
+            "partition_assignment_strategy": (ASSIGNORS[assignor],),
+            "session_timeout_ms": session_ms,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "metadata_max_age_ms": METADATA_MS,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
+        self.members[member] = KafkaPythonMember(topics, pattern, settings)
+
+    def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, compression_type=None if codec == "none" else codec, linger_ms=5
+        )
+        try:
+            sent = [
+                producer.send(
+                    topic,
+                    value=data(one["value"]),
+                    key=data(one["key"]),
+                    headers=[(key, data(value)) for key, value in one["headers"]],
+                    partition=one["partition"],
+                    timestamp_ms=one["timestamp"],
+                )
+                for one in records
+            ]
+            told = [future.get(timeout=COMMAND_S) for future in sent]
+            return [(one.partition, one.offset) for one in told]
+        finally:
+            producer.close()
+
+    def _consumer(self) -> Any:
+        return KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False, auto_offset_reset="none")
+
+    def read(self, topic: str, start: Mapping[str, int], count: int) -> list[Record]:
+        consumer = self._consumer()
+        try:
+            consumer.assign([TopicPartition(topic, int(partition)) for partition in start])
+            for partition, offset in start.items():
+                consumer.seek(TopicPartition(topic, int(partition)), offset)
+            came: list[Record] = []
+            deadline = time.monotonic() + COMMAND_S
+            while len(came) < count and time.monotonic() < deadline:
+                for records in consumer.poll(timeout_ms=500).values():
+                    came.extend(map(shown, records))
+            return came
+        finally:
+            consumer.close()
+
+    def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        consumer = self._consumer()
+        try:
+            asked = [TopicPartition(topic, one) for one in partitions]
+            first, end = consumer.beginning_offsets(asked), consumer.end_offsets(asked)
+            return {one.partition: (first[one], end[one]) for one in asked}
+        finally:
+            consumer.close()
+
+    def offset_at(self, topic: str, partition: int, timestamp: int) -> int | None:
+        consumer = self._consumer()
+        try:
+            asked = TopicPartition(topic, partition)
+            found = consumer.offsets_for_times({asked: timestamp})[asked]
+            return found and int(found.offset)
+        finally:
+            consumer.close()
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self.admin.create_topics(
+            {topic: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}},
+            wait_for_metadata=True,
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        self.admin.delete_topics([topic])
+
+    def topics(self) -> list[str]:
+        return list(self.admin.list_topics())
+
+    def partitions(self, topic: str) -> int:
+        (one,) = self.admin.describe_topics([topic])
+        return len(one["partitions"])
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self.admin.create_partitions({topic: total})
+
+    def config(self, topic: str, name: str) -> str:
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic)
+        found = self.admin.describe_configs([asked], config_filter="all")
+        return str(found["topic"][topic][name]["value"])
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        told = self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})])
+        result = told["topic"][topic]  # "OK", or the error as text: "[Error 40] …"
+        if result != "OK":
+            raise errors.for_code(int(result.partition("]")[0].removeprefix("[Error ")))(result)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        one = TopicPartition(topic, partition)
+        found = self.admin.delete_records({one: before})[one]
+        return int(found["low_watermark"])
+
+    def groups(self) -> list[str]:
+        return [one["group_id"] for one in self.admin.list_groups()]
+
+    def group(self, group: str) -> dict[str, Any]:
+        found = self.admin.describe_groups([group])[group]
+        return {
+            "state": found["group_state"],
+            "protocol": found["protocol_data"],
+            "members": {
+                one["client_id"]: sorted(
+                    f"{topic['topic']}-{partition}"
+                    for topic in one["member_assignment"]["assigned_partitions"]
+                    for partition in topic["partitions"]
+                )
+                for one in found["members"]
+            },
+        }
+
+    def group_offsets(self, group: str) -> dict[str, int]:
+        found = self.admin.list_group_offsets({group: None})[group]
+        return {name(partition): one.offset for partition, one in found.items()}
+
+    def set_group_offsets(self, group: str, offsets: Mapping[str, int]) -> None:
+        wanted = {TopicPartition(*split(one)): OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
+        _refuse(self.admin.alter_group_offsets(group, wanted).values())
+
+    def delete_group_offsets(self, group: str, partitions: Sequence[str]) -> None:
+        wanted = [TopicPartition(*split(one)) for one in partitions]
+        _refuse(self.admin.delete_group_offsets(group, wanted).values())
+
+    def delete_group(self, group: str) -> None:
+        result = self.admin.delete_groups([group])[group]  # "OK", or the name of an error
+        if result != "OK":
+            raise getattr(errors, result)()
+
+    def cluster(self) -> dict[str, Any]:
+        found = self.admin.describe_cluster()
+        return {
+            "id": found["cluster_id"],
+            "controller": found["controller_id"],
+            "nodes": [f"{one['host']}:{one['port']}" for one in found["brokers"]],
+        }
+
+
+def _refuse(told: Iterable[Any]) -> None:
+    """Raise the first real error: the client hands them out as classes, NoError among them."""
+    for error in told:
+        if error.errno:
+            raise error
+
+
+if __name__ == "__main__":
+    serve(KafkaPython)

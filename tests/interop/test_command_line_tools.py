@@ -1,0 +1,274 @@
+"""Kafka's own command-line tools against our broker, with the arguments that people give them.
+
+Rules kept here
+- The tools run inside the Java driver's JVM, their main() called with arguments and standard input of their own.
+- What is looked at is what a person would read: exit code, and the table or the lines on standard output.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.interop.clients import JAVA, Driver, consumed, partitions, settled, wait_until
+from tests.interop.conftest import Start
+
+pytestmark = pytest.mark.java
+Name = Callable[[str], str]
+TOOLS = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+}
+
+
+class Tools:
+    """Runs a tool by the name of its script."""
+
+    def __init__(self, driver: Driver, bootstrap: str) -> None:
+        self.driver, self.bootstrap = driver, bootstrap
+
+    def __call__(self, tool: str, *arguments: object, stdin: str = "", fails: bool = False) -> str:
+        """What the tool prints; all of it if it is to fail."""
+        words = [str(one) for one in arguments]
+        if "--bootstrap-server" not in words and "--command-property" not in words:
+            words = ["--bootstrap-server", self.bootstrap, *words]
+        told = self.driver.ask("tool", main=TOOLS[tool], arguments=words, input=stdin)
+        assert (told["code"] != 0) == fails, (tool, words, told)
+        return str(told["out"]) + (str(told["err"]) if fails else "")
+
+    def rows(self, tool: str, *arguments: object) -> list[list[str]]:
+        """The tool's lines as words, without empty ones."""
+        return [line.split() for line in self(tool, *arguments).splitlines() if line.strip()]
+
+
+@pytest.fixture
+def java(running: Start) -> Driver:
+    return running(JAVA)
+
+
+@pytest.fixture
+def tools(java: Driver, bootstrap: str) -> Tools:
+    return Tools(java, bootstrap)
+
+
+def test_kafka_topics_creates_describes_alters_lists_and_deletes(tools: Tools, name: Name) -> None:
+    topic = name("tool-topic")
+    made = tools("kafka-topics", "--create", "--topic", topic, "--partitions", 3, "--config", "retention.ms=7200000")
+    assert made.strip().endswith(f"Created topic {topic}.")
+    assert "already exists" in tools("kafka-topics", "--create", "--topic", topic, fails=True)
+    tools("kafka-topics", "--create", "--if-not-exists", "--topic", topic)
+
+    described = tools("kafka-topics", "--describe", "--topic", topic)
+    head, *lines = described.strip().splitlines()
+    assert "PartitionCount: 3" in head
+    assert "ReplicationFactor: 1" in head
+    assert "retention.ms=7200000" in head
+    assert [line.split()[:4] for line in lines] == [["Topic:", topic, "Partition:", str(one)] for one in range(3)]
+    assert all("Leader: none" not in line for line in lines)
+    assert tools("kafka-topics", "--describe", "--unavailable-partitions").strip() == ""
+    assert tools("kafka-topics", "--describe", "--under-replicated-partitions").strip() == ""
+
+    tools("kafka-topics", "--alter", "--topic", topic, "--partitions", 5)
+    assert "PartitionCount: 5" in tools("kafka-topics", "--describe", "--topic", topic)
+    tools("kafka-topics", "--alter", "--topic", topic, "--partitions", 2, fails=True)
+    assert topic in tools("kafka-topics", "--list").split()
+    tools("kafka-topics", "--delete", "--topic", topic)
+    wait_until(lambda: topic not in tools("kafka-topics", "--list").split(), lambda: tools("kafka-topics", "--list"))
+    assert "does not exist" in tools("kafka-topics", "--describe", "--topic", topic, fails=True)
+
+
+def test_lines_go_through_the_console_producer_and_come_out_of_the_console_consumer(tools: Tools, name: Name) -> None:
+    topic = name("tool-console")
+    tools("kafka-topics", "--create", "--topic", topic, "--partitions", 1)
+    lines = [f"k{number}:line {number}" for number in range(20)]
+    tools(
+        "kafka-console-producer",
+        *("--topic", topic, "--reader-property", "parse.key=true", "--reader-property", "key.separator=:"),
+        stdin="\n".join(lines) + "\n",
+    )
+    arguments = ["--topic", topic, "--max-messages", 20, "--timeout-ms", 30_000]
+    keys = ["--formatter-property", "print.key=true", "--formatter-property", "key.separator=:"]
+    assert tools("kafka-console-consumer", *arguments, "--from-beginning", *keys).splitlines() == lines
+    # In a group, with commits: what one consumer has read the next one does not get again.
+    group = name("tool-console-group")
+    first = tools(
+        "kafka-console-consumer",
+        *("--topic", topic, "--max-messages", 8, "--timeout-ms", 30_000, "--from-beginning", "--group", group),
+    )
+    assert first.splitlines() == [f"line {number}" for number in range(8)]
+    rest = tools(
+        "kafka-console-consumer", "--topic", topic, "--max-messages", 12, "--timeout-ms", 30_000, "--group", group
+    )
+    assert rest.splitlines() == [f"line {number}" for number in range(8, 20)]
+
+
+def test_kafka_consumer_groups_shows_a_living_group(tools: Tools, java: Driver, name: Name) -> None:
+    topic, group = java.create_topic(name("tool-group"), 4), name("tool-group")
+    a = java.join("tool-a", group, [topic])
+    b = java.join("tool-b", group, [topic])
+    looks = dict(zip(("tool-a", "tool-b"), settled([a, b], partitions(topic, 4)), strict=True))
+    java.produce(topic, [{"partition": number % 4, "value": "v"} for number in range(12)])
+    consumed([a, b], 12)
+    a.commit()
+    b.commit()
+    java.produce(topic, [{"partition": 0, "value": "later"}])
+
+    assert group in tools("kafka-consumer-groups", "--list").split()
+    assert [group, "Stable"] in tools.rows("kafka-consumer-groups", "--list", "--state")
+    assert [group, "Classic", "consumer"] in tools.rows("kafka-groups", "--list")
+    header, state = tools.rows("kafka-consumer-groups", "--describe", "--group", group, "--state")
+    assert header[0] == "GROUP"
+    assert state[0] == group
+    assert state[-3:] == ["range", "Stable", "2"]
+
+    header, *offsets = tools.rows("kafka-consumer-groups", "--describe", "--group", group)
+    assert header == [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+    ]
+    owner = {one: client for client, look in looks.items() for one in look.assignment}
+    assert sorted((row[1], int(row[2]), row[3], row[4], row[5], row[7], row[8]) for row in offsets) == [
+        (topic, one, "3", "4" if one == 0 else "3", "1" if one == 0 else "0", "/127.0.0.1", owner[f"{topic}-{one}"])
+        for one in range(4)
+    ]
+    header, *members = tools.rows("kafka-consumer-groups", "--describe", "--group", group, "--members")
+    assert sorted((row[3], row[4]) for row in members) == [("tool-a", "2"), ("tool-b", "2")]
+
+    assert "GroupNotEmptyException" in tools("kafka-consumer-groups", "--delete", "--group", group)
+    reset = ("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+    assert "inactive" in tools("kafka-consumer-groups", *reset)
+    a.close()
+    b.close()
+
+
+def test_kafka_consumer_groups_moves_and_deletes_an_empty_groups_offsets(
+    tools: Tools, java: Driver, name: Name
+) -> None:
+    topic, group = java.create_topic(name("tool-reset"), 2), name("tool-reset")
+    java.produce(topic, [{"partition": number % 2, "value": "v"} for number in range(20)])
+    java.ask("set_group_offsets", group=group, offsets={f"{topic}-0": 10, f"{topic}-1": 10})
+
+    def reset(*how: object, on: str = topic) -> dict[str, int]:
+        tools("kafka-consumer-groups", "--reset-offsets", "--group", group, "--topic", on, *how, "--execute")
+        found: dict[str, int] = java.ask("group_offsets", group=group)
+        return found
+
+    assert reset("--to-earliest") == {f"{topic}-0": 0, f"{topic}-1": 0}
+    assert reset("--to-latest") == {f"{topic}-0": 10, f"{topic}-1": 10}
+    assert reset("--shift-by", -4) == {f"{topic}-0": 6, f"{topic}-1": 6}
+    assert reset("--to-offset", 3, on=f"{topic}:1") == {f"{topic}-0": 6, f"{topic}-1": 3}
+    assert reset("--to-datetime", "2020-01-01T00:00:00.000") == {f"{topic}-0": 0, f"{topic}-1": 0}
+    tools("kafka-consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0")
+    assert java.ask("group_offsets", group=group) == {f"{topic}-1": 0}
+    tools("kafka-consumer-groups", "--delete", "--group", group)
+    assert group not in tools("kafka-consumer-groups", "--list").split()
+
+
+def test_kafka_configs_shows_changes_and_removes_a_topics_settings(tools: Tools, java: Driver, name: Name) -> None:
+    topic = java.create_topic(name("tool-config"), 1)
+    of_topic = ("--entity-type", "topics", "--entity-name", topic)
+    tools("kafka-configs", "--alter", *of_topic, "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]")
+    wait_until(lambda: java.ask("config", topic=topic, name="retention.ms") == "60000", lambda: "retention.ms")
+    described = tools("kafka-configs", "--describe", *of_topic)
+    assert f"Dynamic configs for topic {topic} are:" in described
+    assert "retention.ms=60000" in described
+    assert "cleanup.policy=compact,delete" in described
+    assert "segment.bytes=" not in described
+    assert "segment.bytes=1073741824" in tools("kafka-configs", "--describe", "--all", *of_topic)
+    tools("kafka-configs", "--alter", *of_topic, "--delete-config", "retention.ms")
+    wait_until(lambda: java.ask("config", topic=topic, name="retention.ms") == "604800000", lambda: "retention.ms")
+    tools("kafka-configs", "--alter", *of_topic, "--add-config", "no.such.setting=1", fails=True)
+
+
+def test_kafka_configs_shows_changes_and_removes_a_brokers_settings(tools: Tools, java: Driver, name: Name) -> None:
+    topic = java.create_topic(name("tool-broker-config"), 1)
+    broker = java.ask("cluster")["controller"]
+    of_broker = ("--entity-type", "brokers", "--entity-name", broker)
+    assert "group.min.session.timeout.ms=500" in tools("kafka-configs", "--describe", "--all", *of_broker)
+
+    def limit() -> str:
+        return str(java.ask("config", topic=topic, name="max.message.bytes"))
+
+    default = limit()
+    for who in (of_broker, ("--entity-type", "brokers", "--entity-default")):
+        tools("kafka-configs", "--alter", *who, "--add-config", "message.max.bytes=2000000")
+        wait_until(lambda: limit() == "2000000", limit)  # a topic has what the broker has, unless it is told otherwise
+        assert "message.max.bytes=2000000" in tools("kafka-configs", "--describe", *who)
+        tools("kafka-configs", "--alter", *who, "--delete-config", "message.max.bytes")
+        wait_until(lambda: limit() == default, limit)
+        assert "message.max.bytes=2000000" not in tools("kafka-configs", "--describe", *who)
+
+
+def test_kafka_get_offsets_and_kafka_delete_records(tools: Tools, java: Driver, name: Name, tmp_path: Path) -> None:
+    topic = java.create_topic(name("tool-offsets"), 2)
+    java.produce(topic, [{"partition": number % 2, "value": "v"} for number in range(10)])
+
+    def offsets(*arguments: object) -> list[str]:
+        return sorted(tools("kafka-get-offsets", "--topic", topic, *arguments).split())
+
+    assert offsets() == [f"{topic}:0:5", f"{topic}:1:5"]
+    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 3}], "version": 1}
+    file = tmp_path / "delete.json"
+    file.write_text(json.dumps(wanted))
+    assert "low_watermark: 3" in tools("kafka-delete-records", "--offset-json-file", file)
+    assert offsets("--time", "earliest") == [f"{topic}:0:3", f"{topic}:1:0"]
+    assert offsets("--time", "latest", "--partitions", 1) == [f"{topic}:1:5"]
+    assert offsets("--time", "max-timestamp", "--partitions", 1)[0].startswith(f"{topic}:1:")
+
+
+def test_the_tools_that_ask_about_the_broker_itself(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
+    topic = java.create_topic(name("tool-dirs"), 2)
+    java.produce(topic, [{"partition": 0, "value": "v" * 1000}])
+    described = tools("kafka-log-dirs", "--describe", "--topic-list", topic)
+    dirs = json.loads(next(line for line in described.splitlines() if line.startswith("{")))
+    found = {
+        one["partition"]: one["size"]
+        for broker in dirs["brokers"]
+        for directory in broker["logDirs"]
+        for one in directory["partitions"]
+    }
+    assert set(found) == {f"{topic}-0", f"{topic}-1"}
+    assert found[f"{topic}-0"] > 1000
+    assert found[f"{topic}-1"] == 0
+
+    versions = tools("kafka-broker-api-versions")
+    assert versions.startswith(f"{bootstrap} (id: ")
+    assert "JoinGroup(11):" in versions
+    assert f"Cluster ID: {java.ask('cluster')['id']}" in tools(
+        "kafka-cluster", "cluster-id", "--bootstrap-server", bootstrap
+    )
+
+
+def test_the_performance_tools_write_and_read(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
+    topic = java.create_topic(name("tool-perf"), 2)
+    told = tools(
+        "kafka-producer-perf-test",
+        *("--topic", topic, "--num-records", 5000, "--record-size", 100, "--throughput", -1),
+        *("--command-property", f"bootstrap.servers={bootstrap}"),
+    )
+    assert "5000 records sent" in told
+    assert sum(end for _, end in java.offsets(topic, 0, 1).values()) == 5000
+    read = tools(
+        "kafka-consumer-perf-test", "--topic", topic, "--num-records", 5000, "--group", name("tool-perf-group")
+    )
+    header, figures = ([word.strip() for word in line.split(",")] for line in read.strip().splitlines()[-2:])
+    assert int(float(figures[header.index("data.consumed.in.nMsg")])) >= 5000

@@ -1,0 +1,199 @@
+"""Kafka Connect, unchanged: two workers in distributed mode, a file source and a file sink, and a worker killed."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.interop_heavy.conftest import Start
+from tests.interop_heavy.guest import JARS, Guest, eventually, need
+from tests.interop_heavy.referee import Referee
+
+LINES = 200
+START_SECONDS = 120.0
+ANSWER_SECONDS = 60.0
+
+
+class Worker(NamedTuple):
+    """One worker and its REST address."""
+
+    guest: Guest
+    name: str
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One REST call; None while it cannot be answered, as during a rebalance."""
+        request = urllib.request.Request(
+            f"http://{self.name}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+                return json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in (404, 409, 500, 503):
+                    return None
+                raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from None
+        except OSError:
+            return None  # not up yet
+
+    def must(self, method: str, path: str, body: object = None) -> Any:
+        """The same, until it is answered."""
+        return eventually(
+            f"{method} {path}",
+            lambda: [found] if (found := self.ask(method, path, body)) is not None else [],
+            watch=[self.guest],
+        )[0]
+
+
+class Cluster:
+    """Workers of one Connect cluster."""
+
+    def __init__(self, start: Start, bootstrap: str, unique: str, home: Path) -> None:
+        self.name = f"connect-{unique}"
+        self._start, self._bootstrap, self._home = start, bootstrap, home
+
+    def worker(self) -> Worker:
+        """Start one more, and wait until it answers."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        settings = self._home / f"worker-{port}.properties"
+        settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings(port).items()))
+        java = ("java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*")
+        guest = self._start(*java, "org.apache.kafka.connect.cli.ConnectDistributed", settings)
+        worker = Worker(guest, f"127.0.0.1:{port}")
+        eventually("the worker's REST", lambda: worker.ask("GET", "/connectors") is not None, START_SECONDS, [guest])
+        return worker
+
+    def _settings(self, port: int) -> dict[str, object]:
+        converter = "org.apache.kafka.connect.storage.StringConverter"
+        return {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": self.name,
+            "config.storage.topic": f"{self.name}-configs",
+            "offset.storage.topic": f"{self.name}-offsets",
+            "status.storage.topic": f"{self.name}-status",
+            "config.storage.replication.factor": 1,
+            "offset.storage.replication.factor": 1,
+            "status.storage.replication.factor": 1,
+            "key.converter": converter,
+            "value.converter": converter,
+            "listeners": f"http://127.0.0.1:{port}",
+            "rest.advertised.host.name": "127.0.0.1",
+            "offset.flush.interval.ms": 500,
+            "scheduled.rebalance.max.delay.ms": 500,
+            "session.timeout.ms": 3000,
+            "heartbeat.interval.ms": 500,
+            "consumer.session.timeout.ms": 3000,
+            "consumer.heartbeat.interval.ms": 500,
+            "consumer.auto.offset.reset": "earliest",
+        }
+
+
+@pytest.fixture
+def cluster(start: Start, bootstrap: str, unique: str, tmp_path: Path) -> Cluster:
+    """A Connect cluster without workers yet."""
+    need("Kafka Connect", JARS / ".ready")
+    return Cluster(start, bootstrap, unique, tmp_path)
+
+
+def placed(worker: Worker, connectors: Iterable[str]) -> dict[str, set[str]]:
+    """Which worker runs what, if every connector and every task runs."""
+    found: dict[str, set[str]] = {}
+    for name in connectors:
+        status = worker.ask("GET", f"/connectors/{name}/status")
+        if status is None or not status["tasks"]:
+            return {}
+        for part in (status["connector"], *status["tasks"]):
+            if part["state"] != "RUNNING":
+                return {}
+            what = f"{name}-{part['id']}" if "id" in part else name
+            found.setdefault(part["worker_id"], set()).add(what)
+    return found
+
+
+def append(path: Path, prefix: str) -> list[str]:
+    """More lines at the end of a file; all of them."""
+    more = [f"{prefix}-{number}" for number in range(LINES)]
+    with path.open("a") as file:
+        file.writelines(f"{line}\n" for line in more)
+    return more
+
+
+def arrived(path: Path) -> list[str]:
+    """The whole lines of a file that may not be there yet."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def test_two_workers_share_the_work_and_one_is_killed(
+    cluster: Cluster, referee: Referee, unique: str, tmp_path: Path
+) -> None:
+    source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
+    topic = referee.create(f"lines-{unique}", 1)
+    first, second = cluster.worker(), cluster.worker()
+    both = [first.guest, second.guest]
+    for suffix, partitions in (("configs", 1), ("offsets", 25), ("status", 5)):
+        assert referee.topics()[f"{cluster.name}-{suffix}"] == partitions
+        assert referee.config(f"{cluster.name}-{suffix}")["cleanup.policy"] == "compact"
+
+    expected = append(source, "first")
+    connector = "org.apache.kafka.connect.file.FileStream{}Connector"
+    reads = {"connector.class": connector.format("Source"), "file": str(source), "topic": topic, "tasks.max": "1"}
+    writes = {"connector.class": connector.format("Sink"), "file": str(sink), "topics": topic, "tasks.max": "1"}
+    first.must("PUT", f"/connectors/source-{unique}/config", reads)
+    second.must("PUT", f"/connectors/sink-{unique}/config", writes)
+    names = (f"source-{unique}", f"sink-{unique}")
+    eventually("both workers at work", lambda: len(placed(first, names)) == 2, watch=both)
+    eventually("all lines in the file", lambda: arrived(sink) == expected, watch=both)
+    assert [seen.value for seen in referee.records(topic)] == expected
+
+    task = f"source-{unique}-0"
+    where = eventually("the task's place", lambda: placed(first, names), watch=both)
+    killed, survivor = (first, second) if task in where.get(first.name, ()) else (second, first)
+    killed.guest.kill()
+    expected += append(source, "second")
+    eventually(
+        "everything with the survivor", lambda: set(placed(survivor, names)) == {survivor.name}, 120, [survivor.guest]
+    )
+    eventually("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=[survivor.guest])
+    values = [seen.value for seen in referee.records(topic)]
+    assert list(dict.fromkeys(values)) == expected, "a line may come twice, but not out of order"
+
+    third = cluster.worker()
+    both = [survivor.guest, third.guest]
+    eventually("the new worker at work", lambda: set(placed(third, names)) == {survivor.name, third.name}, watch=both)
+    expected += append(source, "third")
+    eventually("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=both)
+
+    end = referee.ends(topic)[0]
+    eventually("the sink's commit", lambda: referee.committed(f"connect-sink-{unique}", topic) == {0: end}, watch=both)
+    place = {"kafka_topic": topic, "kafka_partition": 0}
+    offsets = third.must("GET", f"/connectors/sink-{unique}/offsets")
+    assert offsets == {"offsets": [{"partition": place, "offset": {"kafka_offset": end}}]}
+
+    third.must("PUT", f"/connectors/sink-{unique}/stop")
+    eventually(
+        "a stopped sink",
+        lambda: (third.ask("GET", f"/connectors/sink-{unique}/status") or {"tasks": [0]})["tasks"] == [],
+        watch=both,
+    )
+    third.must(
+        "PATCH",
+        f"/connectors/sink-{unique}/offsets",
+        {"offsets": [{"partition": place, "offset": {"kafka_offset": 3}}]},
+    )
+    assert referee.committed(f"connect-sink-{unique}", topic) == {0: 3}
+    third.must("DELETE", f"/connectors/sink-{unique}/offsets")
+    assert referee.committed(f"connect-sink-{unique}", topic) == {}
+    for name in names:
+        third.must("DELETE", f"/connectors/{name}")
+    eventually("no connector", lambda: survivor.ask("GET", "/connectors") == [], watch=both)
+    for worker in (survivor, third):
+        worker.guest.terminate()
