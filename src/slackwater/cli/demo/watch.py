@@ -1,0 +1,150 @@
+"""What the demo knows of its groups: their state as it is now, and everything that has happened to them.
+
+Rules kept here
+- It comes from the broker's group events and from its coordinator, and from nowhere else.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from slackwater.broker.embedded import Broker, GroupDescription
+from slackwater.group.events import GroupEvent, Kind, RebalanceStarted, Trigger
+
+DEADLINE_S: Final = 20.0
+_TOLD: Final = frozenset(
+    {
+        Kind.MEMBER_JOINED,
+        Kind.MEMBER_REPLACED,
+        Kind.MEMBER_LEFT,
+        Kind.MEMBER_EXPIRED,
+        Kind.MEMBER_DROPPED,
+        Kind.REBALANCE_STARTED,
+        Kind.REBALANCE_COMPLETED,
+        Kind.GROUP_EMPTIED,
+    }
+)
+
+
+_WHY: Final = {
+    Trigger.MEMBER_JOIN: "{who} wants to join",
+    Trigger.MEMBER_LEAVE: "{who} leaves",
+    Trigger.SESSION_TIMEOUT: "{who} was not heard of",
+    Trigger.LEADER_REJOIN: "{who} let go of what another is to have",
+    Trigger.COOPERATIVE_FOLLOWUP: "{who} let go of what another is to have",
+}
+
+
+class NotSeen(Exception):
+    """Something the story waits for did not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member as it is shown."""
+
+    name: str
+    instance: str | None
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as it is shown."""
+
+    group_id: str
+    state: str
+    generation: int
+    assignor: str
+    members: tuple[Member, ...]
+
+
+class Watch:
+    """The groups of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._changed = threading.Condition()
+        self.events: list[GroupEvent] = []
+        self.generations: dict[str, int] = {}
+        broker.subscribe(self._hear)
+
+    def _hear(self, event: GroupEvent) -> None:
+        with self._changed:
+            self.events.append(event)
+            if event.generation is not None and event.kind is Kind.GENERATION_FORMED:
+                self.generations[event.group] = event.generation
+            self._changed.notify_all()
+
+    @property
+    def told(self) -> list[GroupEvent]:
+        """The events that are worth showing."""
+        return [event for event in self.events if event.kind in _TOLD]
+
+    def rebalances(self, since: int = 0) -> list[GroupEvent]:
+        """The rebalances that have started, from this event on."""
+        return [event for event in self.events[since:] if event.kind is Kind.REBALANCE_STARTED]
+
+    def group(self, group_id: str) -> Group:
+        """One group, as it is now."""
+        return _shown(self._broker.describe_group(group_id), self.generations.get(group_id, 0))
+
+    def until(self, what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+        """Wait until something holds; it is looked at whenever an event is told."""
+        deadline = time.monotonic() + deadline_s
+        while not condition():
+            if (left := deadline - time.monotonic()) <= 0:
+                raise NotSeen(f"{what} was not seen within {deadline_s:.0f} s")
+            with self._changed:
+                self._changed.wait(min(left, 0.1))
+
+    def until_stable(self, group_id: str, members: int, since: int = 0) -> None:
+        """Wait until a group of this size is stable, and everybody in it has partitions."""
+
+        def settled() -> bool:
+            group = self.group(group_id)
+            done = any(
+                event.kind in (Kind.REBALANCE_COMPLETED, Kind.MEMBER_REPLACED) and event.group == group_id
+                for event in self.events[since:]
+            )
+            return done and group.state == "Stable" and sum(bool(one.partitions) for one in group.members) == members
+
+        self.until(f"group {group_id} with {members} working members", settled)
+
+
+def _shown(group: GroupDescription, generation: int) -> Group:
+    members = [
+        Member(one.client_id, one.group_instance_id, tuple(sorted(owned.partition for owned in one.partitions)))
+        for one in sorted(group.members, key=lambda one: one.client_id)
+    ]
+    return Group(group.group_id, group.state, generation, group.assignor, tuple(members))
+
+
+def said(event: GroupEvent) -> str:
+    """An event in a few words."""
+    who = event.client or _name(event.member)
+    match event.kind, event.detail:
+        case Kind.REBALANCE_STARTED, RebalanceStarted() as started:
+            why = _WHY.get(event.trigger, "{who}") if event.trigger is not None else "{who}"
+            return f"generation {started.old_generation} ends: " + why.format(who=_name(started.culprit))
+        case Kind.REBALANCE_COMPLETED, _:
+            return f"generation {event.generation} is stable, {event.members} members"
+        case Kind.MEMBER_JOINED, _:
+            return f"{who} joins"
+        case Kind.MEMBER_REPLACED, _:
+            return f"{who} is back as {event.instance}, and keeps its partitions"
+        case Kind.MEMBER_LEFT, _:
+            return f"{who} leaves"
+        case Kind.MEMBER_EXPIRED, _:
+            return f"{who} was not heard of for its session, and is out"
+        case Kind.MEMBER_DROPPED, _:
+            return f"{who} did not come back for the rebalance, and is out"
+        case _:
+            return event.kind.value.replace("_", " ")
+
+
+def _name(member_id: str | None) -> str:
+    """The client that a member id was made for: what stands before its uuid."""
+    return (member_id or "somebody").rsplit("-", 5)[0]

@@ -1,0 +1,286 @@
+"""`slackwater broker` as a person and as a script use it."""
+
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slackwater.wire.records import Record, encode_batch
+
+DEADLINE_S = 60.0
+PROGRAM = [sys.executable, "-m", "slackwater", "broker"]
+LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING) .* \([a-z.]+\)")
+
+
+class Program:
+    """A broker that runs; `stderr` is what it has logged."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    def lines(self, count: int) -> list[str]:
+        """The first lines of standard output."""
+        assert self.process.stdout is not None
+        said, deadline = b"", time.monotonic() + DEADLINE_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while said.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
+                came = os.read(self.process.stdout.fileno(), 4096)
+                if not came:
+                    break
+                said += came
+        return said.decode().splitlines()
+
+    def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(DEADLINE_S)
+
+    @property
+    def stderr(self) -> str:
+        return self._log.read_text()
+
+
+@contextmanager
+def _running(directory: Path, *words: str, listen: str = "127.0.0.1:0") -> Iterator[Program]:
+    log = directory / "log.txt"
+    command = [*PROGRAM, "--listen", listen, "--data", str(directory / "data"), *words]
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as process,
+    ):
+        try:
+            yield Program(process, log)
+        finally:
+            process.kill()
+
+
+def _fails(*words: str) -> str:
+    """What a start that must fail says."""
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+# --- its life -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_it_says_where_it_listens_and_stops_cleanly_when_told(tmp_path: Path, how: signal.Signals) -> None:
+    with _running(tmp_path) as program:
+        (line,) = program.lines(1)
+        match = re.fullmatch(r"Slackwater broker listening on 127\.0\.0\.1:(\d+)", line)
+        assert match is not None
+        socket.create_connection(("127.0.0.1", int(match[1])), DEADLINE_S).close()
+        assert program.end(how) == 0
+        assert program.lines(1) == []
+        assert "Traceback" not in program.stderr
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_the_second_ctrl_c_ends_it_at_once_even_if_the_stop_blocks() -> None:
+    program = """
+import asyncio, os, signal, time
+from slackwater.cli.broker import _stop_at_signals
+
+async def main():
+    stop = asyncio.Event()
+    _stop_at_signals(stop)
+    os.kill(os.getpid(), signal.SIGINT)
+    await stop.wait()
+    print("stopping", flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S / 2)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "stopping\n", "")
+
+
+def test_it_stops_when_standard_input_ends_if_it_was_told_to(tmp_path: Path) -> None:
+    with _running(tmp_path, "--until-eof") as program:
+        assert program.lines(1)
+        assert program.process.stdin is not None
+        program.process.stdin.write(b"not the end\n")
+        program.process.stdin.close()
+        assert program.process.wait(DEADLINE_S) == 0
+        assert "Stopping, because standard input has ended." in program.stderr
+
+
+def test_metrics_are_shown_where_it_says(tmp_path: Path) -> None:
+    with _running(tmp_path, "--metrics", "127.0.0.1:0") as program:
+        _, line = program.lines(2)
+        assert line.startswith("Slackwater metrics at http://127.0.0.1:")
+        with urllib.request.urlopen(line.removeprefix("Slackwater metrics at "), timeout=DEADLINE_S) as page:
+            assert b"# HELP slackwater_groups Groups, by state." in page.read()
+        assert program.end(signal.SIGTERM) == 0
+
+
+# --- the log --------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_has_kafkas_form_and_says_what_was_found(tmp_path: Path) -> None:
+    for _ in range(2):
+        with _running(tmp_path) as program:
+            program.lines(1)
+            assert program.end(signal.SIGTERM) == 0
+        lines = program.stderr.splitlines()
+        assert all(LOG_LINE.fullmatch(line) for line in lines), lines
+    text = program.stderr
+    assert re.search(r"INFO Slackwater 0\.\S+ is node 1, with its data in \S+data\. \(slackwater\.broker\)", text)
+    assert "INFO The data directory holds no topics yet. (slackwater.broker)" in text
+    assert re.search(r"INFO Listening on 127\.0\.0\.1:\d+ for clients\. \(slackwater\.broker\)", text)
+    assert "INFO Stopping, because of SIGTERM. (slackwater.broker)" in text
+    assert "WARNING" not in text
+
+
+def test_a_torn_tail_is_told_when_it_is_cut(tmp_path: Path) -> None:
+    from slackwater import Broker
+
+    data = tmp_path / "data"
+    batch = encode_batch([Record(b"key", b"value")])
+    with Broker(data=data) as broker:
+        broker.create_topic("orders")
+        broker.kill()
+    segment = data / "orders-0" / "00000000000000000000.log"
+    segment.write_bytes(bytes(batch) + bytes(batch)[:20])
+    with _running(tmp_path) as program:
+        program.lines(1)
+        assert program.end(signal.SIGTERM) == 0
+    cut = rf"WARNING Cut 20 bytes off {segment} at byte {len(batch)}: the log ends before offset 1; "
+    assert re.search(cut, program.stderr)
+    assert "Loaded topics: 1, partitions: 1, groups: 0; the last stop was not clean" in program.stderr
+
+
+def test_settings_of_kafka_that_mean_nothing_here_are_named_once(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("# a real one\nprocess.roles=broker\nnum.io.threads = 8\nnode.id=3\n")
+    with _running(tmp_path, "--config", str(tmp_path / "server.properties"), "--set", "node.id=4") as program:
+        program.lines(1)
+        program.end(signal.SIGTERM)
+    ignored = [line for line in program.stderr.splitlines() if "ignored" in line]
+    assert len(ignored) == 1
+    assert "WARNING Kafka settings that mean nothing here are ignored: process.roles, num.io.threads." in ignored[0]
+    assert "is node 4" in program.stderr
+
+
+def test_who_listens_to_the_world_is_warned(tmp_path: Path) -> None:
+    with _running(tmp_path, listen="0.0.0.0:0") as program:
+        (line,) = program.lines(1)
+        assert line.startswith("Slackwater broker listening on 0.0.0.0:")
+        program.end(signal.SIGTERM)
+    assert "can be reached from other machines, and there is no authentication" in program.stderr
+
+
+def test_a_quiet_broker_logs_nothing_but_warnings(tmp_path: Path) -> None:
+    with _running(tmp_path, "--quiet") as program:
+        program.lines(1)
+        program.end(signal.SIGTERM)
+    assert program.stderr == ""
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        taken = f"slackwater: cannot listen on {address}: address already in use. "
+        taken += "Stop what listens there, or use another port.\n"
+        assert _fails("--listen", address, "--data", str(tmp_path / "a")) == taken
+        words = ("--listen", "127.0.0.1:0", "--data", str(tmp_path / "a"), "--metrics", address)
+        assert _fails(*words) == taken
+
+
+def test_a_directory_of_another_broker_is_one_sentence(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with _running(tmp_path) as program:
+        program.lines(1)
+        assert _fails("--listen", "127.0.0.1:0", "--data", str(data)) == (
+            f"slackwater: The data directory {data} is in use by another broker. "
+            "Stop that one, or use another directory.\n"
+        )
+        program.end(signal.SIGTERM)
+    said = _fails("--listen", "127.0.0.1:0", "--data", str(data), "--set", "node.id=2")
+    assert re.fullmatch(
+        rf"slackwater: The data directory {data} belongs to node 1 of cluster \S+; this is node 2\. "
+        r"Use another directory, or node\.id=1\.\n",
+        said,
+    )
+
+
+def test_a_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    use = "Use a directory that can be read and written."
+    assert _fails("--data", str(file)) == f"slackwater: The data directory {file} cannot be used: It is a file. {use}\n"
+    below = file / "data"
+    assert _fails("--data", str(below)) == (
+        f"slackwater: The data directory {below} cannot be used: Not a directory. {use}\n"
+    )
+
+
+def test_a_partition_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
+    from slackwater import Broker
+
+    with Broker(data=tmp_path / "data") as broker:
+        broker.create_topic("orders")
+    segment = tmp_path / "data" / "orders-0" / "00000000000000000000.log"
+    segment.unlink()
+    segment.symlink_to(segment)  # which not even root can open
+    said = _fails("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert said.startswith(f"slackwater: The data directory {tmp_path / 'data'} cannot be opened: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--listen", "127.0.0.1"), "--listen 127.0.0.1 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", ":9092"), "--listen :9092 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", "::1:9092"), "--listen ::1:9092 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", "h:65536"), "--listen h:65536 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (("--advertise", "h"), "--advertise h is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (("--metrics", "9404"), "--metrics 9404 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (
+            ("--listen", "nowhere.invalid:0"),
+            "cannot listen on nowhere.invalid:0: nowhere.invalid is no address of this machine. Use another one.",
+        ),
+        (("--set", "num.partitions"), "--set num.partitions is no setting; write --set name=value."),
+        (("--set", "=3"), "--set =3 is no setting; write --set name=value."),
+        (
+            ("--set", "num.partition=3"),
+            "num.partition is no setting of this broker; did you mean num.partitions?",
+        ),
+        (("--set", "num.partitions=many"), "num.partitions = 'many' is not a whole number."),
+        (("--set", "num.partitions=0"), "num.partitions = 0 is too small; use 1 or more."),
+        (("--set", "flush=never"), "flush = never is unknown; use one of os, always."),
+        (("--config", "nowhere"), "the settings file nowhere cannot be read: No such file or directory."),
+    ],
+)
+def test_a_wrong_word_is_one_sentence(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+    assert _fails("--data", str(tmp_path / "data"), *words) == f"slackwater: {sentence}\n"
+
+
+def test_a_file_that_holds_no_settings_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.properties"
+    file.write_text("node.id=1\nwhat is this\n")
+    assert _fails("--config", str(file)) == (
+        f"slackwater: {file}, line 2: 'what is this' is no setting; write name=value.\n"
+    )
+    file.write_bytes(b"\xff\xfe\x00")
+    assert _fails("--config", str(file)) == (
+        f"slackwater: the settings file {file} is not text in UTF-8. Use a properties file.\n"
+    )
