@@ -176,3 +176,19 @@ class TestMalformed:
     def test_an_answer_in_an_unknown_version(self) -> None:
         with pytest.raises(WireError, match="HeartbeatResponse v9 is unknown"):
             encode_response(HeartbeatResponse(), 9, 7)
+
+
+def test_a_heartbeat_that_says_the_same_is_given_out_again_under_its_own_correlation_id() -> None:
+    reader = RequestReader()
+    first = encode_request(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4, 7, "c")[4:]
+    again = encode_request(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4, 8, "c")[4:]
+    other = encode_request(HeartbeatRequest(group_id="g", member_id="m", generation_id=2), 4, 9, "c")[4:]
+    (one, told), (two, same), (three, changed) = map(reader.decode, (first, again, other))
+    assert (one.correlation_id, two.correlation_id, three.correlation_id) == (7, 8, 9)
+    assert same is told
+    assert (told, changed) == (decode_request(first)[1], decode_request(other)[1])
+    in_v3 = encode_request(HeartbeatRequest(group_id="g", member_id="m", generation_id=2), 3, 10, "c")[4:]
+    header, request = reader.decode(in_v3)
+    assert (header.api_version, request) == (3, changed)
+    with pytest.raises(WireError):
+        reader.decode(other[:-4])

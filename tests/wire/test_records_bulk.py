@@ -7,7 +7,7 @@ import pytest
 from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
 from slackwater.wire.records import Record, encode_batch
-from slackwater.wire.records_bulk import BULK_PAYS_FROM_BYTES, read_records
+from slackwater.wire.records_bulk import BULK_PAYS_FROM_BYTES, read_pieces, read_records
 from slackwater.wire.records_read import iter_records
 from slackwater.wire.records_scan import NumpyScanner, compiled_scanner
 
@@ -57,3 +57,27 @@ def test_damage_is_an_error_before_the_first_record() -> None:
 def test_a_batch_that_was_cut_off_is_told() -> None:
     data = response(1, Codec.NONE)
     assert read_records(data + data[:70]).torn == 70
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("way", ["numpy", "numba", "by size"])
+def test_pieces_give_the_same_records_field_by_field_and_bit_by_bit(way: str, codec: Codec) -> None:
+    scanner = NumpyScanner() if way == "numpy" else compiled_scanner() if way == "numba" else None
+    for seed in range(8):
+        data = response(seed, codec) + bytes(
+            encode_batch([Record(None, b"x")], base_offset=10**6, log_append_time_ms=5)
+        )
+        for start in (0, 2):
+            expected = read_records(data, start, scanner=scanner)
+            pieces, next_offset = read_pieces(data, start, scanner=scanner)
+            found, kinds = [], []
+            for piece in pieces:
+                for at in range(0, len(piece), 3):
+                    stop = min(at + 3, len(piece))
+                    offsets, timestamps, types, keys, values, headers = piece.fields(at, stop)
+                    found += list(map(Record, keys, values, headers, timestamps, offsets))
+                    kinds += list(types)
+                    assert piece.offset(at) == found[at - stop].offset
+            assert (found, next_offset) == (expected.records, expected.next_offset)
+            assert kinds == [0] * (len(found) - 1) + [1]
+    assert read_pieces(b"") == ([], 0)

@@ -11,6 +11,7 @@ Rules kept here
 
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from slackwater.broker.log.partition_log import Origin
@@ -20,7 +21,8 @@ from slackwater.broker.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import GroupEvent
 from slackwater.wire.records import Record, encode_batch
 
-WRITTEN_AFTER_S: Final = 0.02
+WRITTEN_AFTER_S: Final = 0.1
+WRITTEN_WITHIN_S: Final = 1.0
 EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 Hear = Callable[[GroupEvent], None]
@@ -48,6 +50,7 @@ class Events:
         self._lines: dict[int, LogLines] = {}
         self._hearers: list[Hear] = []
         self._pending: list[GroupEvent] = []
+        self._first_told = self._last_told = 0.0
 
     def subscribe(self, hear: Hear) -> Callable[[], None]:
         """Hear every event from now on, on the broker's thread; the answer ends it."""
@@ -62,9 +65,19 @@ class Events:
                     hear(event)
                 except Exception:
                     log.exception("A listener failed to hear %s of group %s.", event.kind, event.group)
+        self._last_told = monotonic()
         if not self._pending:
-            self._later(WRITTEN_AFTER_S, self.write)
+            self._first_told = self._last_told
+            self._later(WRITTEN_AFTER_S, self._write_or_wait)
         self._pending.extend(events)
+
+    def _write_or_wait(self) -> None:
+        """Write when a burst is over: what a thousand joins tell is not to hold up the next of them."""
+        now = monotonic()
+        if self._pending and now - self._last_told < WRITTEN_AFTER_S and now - self._first_told < WRITTEN_WITHIN_S:
+            self._later(WRITTEN_AFTER_S, self._write_or_wait)
+        else:
+            self.write()
 
     def write(self) -> None:
         """Write what was told since the last time."""

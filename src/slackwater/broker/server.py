@@ -257,5 +257,6 @@ def cannot_listen(host: str, port: int, error: OSError) -> UsageError:
     if isinstance(error, socket.gaierror):
         return UsageError(f"cannot listen on {host}:{port}: {host} is no address of this machine. Use another one.")
     reason = os.strerror(error.errno) if error.errno is not None else str(error)
-    advice = "Stop what listens there, or use another port" if error.errno == errno.EADDRINUSE else "Use another address"
+    taken = error.errno == errno.EADDRINUSE
+    advice = "Stop what listens there, or use another port" if taken else "Use another address"
     return UsageError(f"cannot listen on {host}:{port}: {reason[:1].lower()}{reason[1:]}. {advice}.")

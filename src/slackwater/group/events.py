@@ -409,19 +409,24 @@ _ENUMS: Final[dict[str, type[StrEnum]]] = {
 
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_columns: Final[dict[type, tuple[str, ...] | None]] = {}
-"""The fields of every class met so far; None for what is no dataclass."""
+_SCALARS: Final = frozenset({str, int, bool, type(None), *_ENUMS.values()})
+_columns: Final[dict[type, tuple[str, ...]]] = {}
+"""The fields of every class met so far; none for what is no dataclass."""
 
 
 def _plain(value: object) -> object:
     kind = type(value)
-    try:
-        columns = _columns[kind]
-    except KeyError:
-        names = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
-        columns = _columns[kind] = names
-    if columns is not None:
-        return {name: _plain(getattr(value, name)) for name in columns}
+    if kind in _SCALARS:
+        return value
+    columns = _columns.get(kind)
+    if columns is None:
+        columns = _columns[kind] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+    if columns:
+        row = {name: getattr(value, name) for name in columns}
+        for name, one in row.items():
+            if type(one) not in _SCALARS:
+                row[name] = _plain(one)
+        return row
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value

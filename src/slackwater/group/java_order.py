@@ -33,6 +33,7 @@ def sorted_as_java(texts: Iterable[str]) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=16_384)  # a coordinator asks for the same groups again and again
 def string_hash(text: str) -> int:
     """`String.hashCode`, as an unsigned 32-bit number."""
     import numpy as np  # here, because a broker imports this file and should start before numpy is loaded

@@ -26,7 +26,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from slackwater.wire.apis import API_VERSIONS, APIS
+from slackwater.wire.apis import API_VERSIONS, APIS, HEARTBEAT
 from slackwater.wire.codec import decode, decoder, encode, encode_pieces, request_type
 from slackwater.wire.errors import WireError
 from slackwater.wire.reading import READ_FAULTS, Read, skip_tagged
@@ -68,9 +68,13 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
 
 
 class RequestReader:
-    """Reads one connection's requests; of a header that begins like the one before only the correlation id is read."""
+    """Reads one connection's requests; of a header that begins like the one before only the correlation id is read.
 
-    __slots__ = ("_body_at", "_client_id", "_key", "_read", "_rest", "_start", "_version")
+    A heartbeat that says what the last one said is not read again: the same request is given out, which nobody may
+    change. Members send the same one for as long as their generation lasts.
+    """
+
+    __slots__ = ("_body_at", "_client_id", "_key", "_read", "_rest", "_said", "_same", "_start", "_version")
 
     def __init__(self) -> None:
         self._key = self._version = 0
@@ -79,9 +83,24 @@ class RequestReader:
         self._start: bytes | None = None  # API and version, which stand before the correlation id
         self._rest = b""  # the client id and the tagged fields, which stand behind it
         self._body_at = _CORRELATION_ENDS_AT
+        self._said: bytes | None = None  # all that stood behind the correlation id of the last heartbeat
+        self._same: Request
 
     def decode(self, frame: bytes) -> tuple[RequestHeader, Request]:
         """The header and the body of a request."""
+        said = self._said
+        if said is not None and frame[_CORRELATION_ENDS_AT:] == said and frame[:_CORRELATION_AT] == self._start:
+            (correlation_id,) = _ANSWER.unpack_from(frame, _CORRELATION_AT)
+            known = (self._key, self._version, correlation_id, self._client_id)
+            return tuple.__new__(RequestHeader, known), self._same
+        header, request = self._decode(frame)
+        if self._key == HEARTBEAT.key:
+            self._said, self._same = frame[_CORRELATION_ENDS_AT:], request
+        else:
+            self._said = None
+        return header, request
+
+    def _decode(self, frame: bytes) -> tuple[RequestHeader, Request]:
         at = self._body_at
         if frame[:_CORRELATION_AT] == self._start and frame[_CORRELATION_ENDS_AT:at] == self._rest:
             (correlation_id,) = _ANSWER.unpack_from(frame, _CORRELATION_AT)

@@ -51,7 +51,7 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             client_id=call.client_id or "",
             client_host=call.host,
-            uuid=str(uuid4()),
+            uuid="" if request.member_id else str(uuid4()),  # who has an id needs no other
             reason=request.reason or None,
             requires_known_member_id=version >= 4,
             supports_skipping_assignment=version >= 9,

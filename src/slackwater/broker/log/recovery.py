@@ -152,7 +152,7 @@ def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -
 
 
 def _producers(directory: Path, recovered: Recovered, whole_up_to: int) -> ProducerState:
-    """The newest snapshot, and on top of it what the log holds from there on; what was cut off is not known any more."""
+    """The newest snapshot, and on top of it what the log holds from there on; what was cut off is forgotten."""
     segments = recovered.segments
     end_offset = segments[-1].next_offset
     state = ProducerState.latest(directory, segments[0].base_offset, whole_up_to)

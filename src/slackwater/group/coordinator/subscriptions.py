@@ -6,9 +6,11 @@ Rules kept here
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 CONSUMER: Final = "consumer"  # the protocol type whose metadata can be read
+_SHORT: Final = 1_024
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
@@ -17,7 +19,7 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
     topics: set[str] = set()
     try:
-        for metadata in subscriptions:
+        for metadata in set(subscriptions):  # most members of a group say the same
             topics.update(decode_subscription(metadata).topics)
     except MalformedMetadata:
         return None
@@ -26,6 +28,15 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 def is_overlong(metadata: bytes) -> bool:
     """Whether a subscription announces more than there is; one that is unreadable otherwise is none of these."""
+    return _is_overlong_short(metadata) if len(metadata) <= _SHORT else _is_overlong(metadata)
+
+
+@lru_cache(maxsize=4_096)  # every member of a group says the same, at every join
+def _is_overlong_short(metadata: bytes) -> bool:
+    return _is_overlong(metadata)
+
+
+def _is_overlong(metadata: bytes) -> bool:
     from slackwater.group.assignors.consumer_protocol import MalformedMetadata, OverlongArray, decode_subscription
 
     try:
