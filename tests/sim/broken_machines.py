@@ -58,8 +58,8 @@ def commit_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """OC-06: whoever commits, it lands."""
     whole = offsets._refusal
 
-    def lax(turn: Turn, request: OffsetCommit) -> Error:
-        error = whole(turn, request)
+    def lax(turn: Turn, request: OffsetCommit, group: Group | None) -> Error:
+        error = whole(turn, request, group)
         return Error.NONE if error in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID) else error
 
     patch.setattr(offsets, "_refusal", lax)
