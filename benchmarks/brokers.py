@@ -219,7 +219,9 @@ def _running(name: str, command: Sequence[str], port: int, home: Path) -> Iterat
     """The process, from its start to its end."""
     with (home / "output.txt").open("wb") as output:
         started = time.monotonic()
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        # As an installed program runs: its bytecode is kept from one start to the next.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
         if not _answers(port, process):
             said = (home / "output.txt").read_text(errors="replace")[-2000:]

@@ -4,8 +4,9 @@ Rules kept here
 - One stream, one order: everybody hears the same events in the order in which they were decided.
 - `__group_events` has one partition, so that its order is that of the decisions; the key is the group, the value the
   event's JSON line. What a turn tells is one batch. A disk that refuses it costs the batch, never an answer.
-- Listeners hear at once. The log and the topic are written a moment later, so that nobody's answer waits for them; a
-  clean stop, and whoever asks through this process, has them written first.
+- Listeners hear at once. The log and the topic are written at the end of the turn, unless there is a burst: what a
+  thousand joins tell is written when they are over, so that none of them waits for it. A clean stop, and whoever asks
+  for a group or its events, has everything written first.
 - A listener that fails is logged, and disturbs nobody.
 """
 
@@ -21,6 +22,7 @@ from slackwater.broker.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import GroupEvent
 from slackwater.wire.records import Record, encode_batch
 
+AT_ONCE: Final = 64
 WRITTEN_AFTER_S: Final = 0.1
 WRITTEN_WITHIN_S: Final = 1.0
 EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
@@ -50,7 +52,9 @@ class Events:
         self._lines: dict[int, LogLines] = {}
         self._hearers: list[Hear] = []
         self._pending: list[GroupEvent] = []
-        self._first_told = self._last_told = 0.0
+        self._first_told = self._last_told = self._counted = 0.0
+        self._at_once = float(AT_ONCE)  # how many may be written at once now; it grows again with time
+        self._is_waiting = False
 
     def subscribe(self, hear: Hear) -> Callable[[], None]:
         """Hear every event from now on, on the broker's thread; the answer ends it."""
@@ -68,15 +72,28 @@ class Events:
         self._last_told = monotonic()
         if not self._pending:
             self._first_told = self._last_told
-            self._later(WRITTEN_AFTER_S, self._write_or_wait)
         self._pending.extend(events)
 
+    def end_turn(self) -> None:
+        """Write what was told in this turn, or see to it that it is written when the burst is over."""
+        if not self._pending or self._is_waiting:
+            return
+        now = monotonic()
+        self._at_once = min(AT_ONCE, self._at_once + (now - self._counted) * AT_ONCE / WRITTEN_AFTER_S)
+        self._counted = now
+        if len(self._pending) <= self._at_once:
+            self._at_once -= len(self._pending)
+            self.write()
+        else:
+            self._is_waiting = True
+            self._later(WRITTEN_AFTER_S, self._write_or_wait)
+
     def _write_or_wait(self) -> None:
-        """Write when a burst is over: what a thousand joins tell is not to hold up the next of them."""
         now = monotonic()
         if self._pending and now - self._last_told < WRITTEN_AFTER_S and now - self._first_told < WRITTEN_WITHIN_S:
             self._later(WRITTEN_AFTER_S, self._write_or_wait)
         else:
+            self._is_waiting = False
             self.write()
 
     def write(self) -> None:

@@ -117,6 +117,7 @@ class Node:
     def _write_gathered(self) -> None:
         self.appends.end_turn()
         self.groups.end_turn()
+        self.events.end_turn()
         self.durability.end_turn()
 
     def address(self, call: Call) -> tuple[str, int]:

@@ -29,6 +29,7 @@ EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 def handle(node: Node, call: Call, request: DescribeGroupsRequest) -> None:
     """Tell state and members of groups."""
+    node.events.write()  # whoever looks at a group may read in `__group_events` how it came there
     operations = EVERYTHING if request.include_authorized_operations else NOT_ASKED
 
     def heard(answer: Described) -> None:

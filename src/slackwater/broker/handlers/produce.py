@@ -19,7 +19,7 @@ from slackwater.broker.connection import Call
 from slackwater.broker.log.turn import Appended
 from slackwater.broker.log.validation import Refused
 from slackwater.broker.node import Node
-from slackwater.broker.topics import Partition, Topic
+from slackwater.broker.topics import EVENTS_TOPIC, Partition, Topic
 from slackwater.group.errors import Error
 from slackwater.wire.compression import Buffer, Codec
 from slackwater.wire.messages.produce import (
@@ -148,7 +148,7 @@ def _topic(node: Node, data: TopicProduceData, version: int) -> Topic | Refused:
         topic = node.topics.get(data.name)
         if topic is None:
             return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    if topic.is_internal:
+    if topic.is_internal and topic.name != EVENTS_TOPIC:  # members tell their own events there
         return Refused(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
     return topic
 
