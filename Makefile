@@ -10,12 +10,12 @@ RUNS ?= 5000
 SEED ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars test check lint format docs bench soak interop transcripts lock clean
+.PHONY: help setup jars gobin demo test check lint format docs bench soak peers interop transcripts lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
-setup: $(VENV)/.ready jars ## Make .venv with the locked packages, and fetch Kafka's jars
+setup: $(VENV)/.ready jars gobin ## Make .venv with the locked packages, fetch Kafka's jars, build the Go client's program
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@echo "== setting up $(VENV) (Python packages at the versions of requirements.lock)"
@@ -27,6 +27,12 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 
 jars: ## Fetch Apache Kafka's jars, for the tests that compare with the real one
 	@KAFKA=$(KAFKA) JARS=$(JARS) sh scripts/jars.sh
+
+gobin: ## Build the program of the Go client franz-go, for the tests with stock clients
+	@sh scripts/gobin.sh
+
+demo: $(VENV)/.ready ## Watch a group of stock clients join, scale, restart, fail and cooperate (half a minute)
+	@$(BIN)/slackwater demo
 
 test: setup lint ## Run every check and every test that fits into a quarter of an hour
 	@echo "== tests, with branch coverage of group/"
@@ -65,12 +71,23 @@ bench: setup ## Measure, each figure beside its peer
 	@$(BIN)/python benchmarks/records.py
 	@$(BIN)/python benchmarks/log.py
 	@$(BIN)/python benchmarks/assignors.py
+	@$(BIN)/python benchmarks/client.py
+	@$(BIN)/python benchmarks/broker_start.py
+	@$(BIN)/python benchmarks/broker_load.py
+	@$(BIN)/python benchmarks/broker_joins.py
+	@$(BIN)/python benchmarks/broker_perf.py
 
 soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEED=7
 	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
 
-interop: setup ## What needs the real Kafka and is too long for every run
+peers: ## Make ready the guests of interop: kcat, Sarama, KafkaJS, Kafka Streams and Connect
+	@KAFKA=$(KAFKA) sh scripts/peers.sh
+
+interop: setup peers ## What needs the real Kafka or its heavier clients, and is too long for every run
+	@echo "== compared with Kafka's own classes and tools"
 	@$(BIN)/python -m pytest -m java tests
+	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect as guests"
+	@$(BIN)/python -m pytest -rs tests/interop_heavy
 
 transcripts: setup ## Record the conformance transcripts anew from a running Apache Kafka (two minutes, an idle machine)
 	@$(BIN)/python scripts/record_transcripts.py

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from typer import Typer
 from typer.testing import CliRunner
 
 from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, show
@@ -121,7 +122,7 @@ def cli_page() -> str:
     """docs/cli.md."""
     lines = [GENERATED, "# The command line", "", "```text", *_help(), "```", ""]
     for name in sorted(_commands()):
-        lines += [f"## slackwater {name}", "", "```text", *_help(name), "```", ""]
+        lines += [f"## slackwater {name}", "", "```text", *_help(*name.split()), "```", ""]
     return "\n".join(lines)
 
 
@@ -171,7 +172,17 @@ def _setting(setting: Setting) -> list[str]:
 
 
 def _commands() -> list[str]:
-    return [info.name or str(getattr(info.callback, "__name__", "")) for info in app.registered_commands]
+    """Every command, and those of every group of commands."""
+    found = _names(app)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            found += [f"{group.name} {name}" for name in ("", *_names(group.typer_instance))]
+    return [name.strip() for name in found]
+
+
+def _names(program: Typer) -> list[str]:
+    found = program.registered_commands
+    return [info.name or str(getattr(info.callback, "__name__", "")).replace("_", "-") for info in found]
 
 
 def _help(*words: str) -> list[str]:

@@ -1,17 +1,25 @@
 """Every example in the documentation runs, and every link leads somewhere."""
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from slackwater import Broker
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#]+)\)")
+_PORT = re.compile(r"(127\.0\.0\.1):\d+")
+_TEST = re.compile(r"^def test_", re.MULTILINE)
+RUN_S = 180.0
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -22,25 +30,67 @@ def _with(language: str) -> list[Path]:
     return [page for page in PAGES if _blocks(page, language)]
 
 
-@pytest.mark.parametrize("page", _with("python"), ids=lambda page: page.name)
+def _tests(page: Path) -> bool:
+    return any(_TEST.search(code) for code in _blocks(page, "python"))
+
+
+@pytest.mark.parametrize("page", [page for page in _with("python") if not _tests(page)], ids=lambda page: page.name)
 def test_the_python_examples_of_a_page_run_one_after_the_other(page: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     for code in _blocks(page, "python"):
         exec(compile(code, str(page), "exec"), names)
 
 
+@pytest.mark.parametrize("page", [page for page in _with("python") if _tests(page)], ids=lambda page: page.name)
+def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_page.py").write_text("\n\n".join(_blocks(page, "python")), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "test_page.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=RUN_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", _with("console"), ids=lambda page: page.name)
-def test_the_commands_of_a_page_run(page: Path) -> None:
+def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, cluster: dict[str, str]) -> None:
     for line in "\n".join(_blocks(page, "console")).splitlines():
         if line.startswith("$ make "):
             target = shlex.split(line, comments=True)[2]
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), line
         elif line.startswith("$ "):
             words = shlex.split(line[2:], comments=True)
+            read = b""
+            if "|" in words:
+                at = words.index("|")
+                read = subprocess.run(words[:at], cwd=tmp_path, capture_output=True, check=True, timeout=RUN_S).stdout
+                words = words[at + 1 :]
             assert words[0] == "slackwater", line
             command = [sys.executable, "-c", "from slackwater.cli import main; main()", *words[1:]]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            if words[1] == "broker":
+                _start_and_stop([_PORT.sub(r"\1:0", word) for word in command], tmp_path)
+                continue
+            done = subprocess.run(
+                command, cwd=tmp_path, input=read, capture_output=True, check=False, timeout=RUN_S, env=cluster
+            )
+            assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.fixture
+def cluster() -> Iterator[dict[str, str]]:
+    """An environment with a cluster of its own, for the commands that need one."""
+    with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield os.environ | {"SLACKWATER_BOOTSTRAP": broker.bootstrap_servers}
+
+
+def _start_and_stop(command: list[str], directory: Path) -> None:
+    """A command that runs until it is told to stop."""
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            listening = process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=RUN_S)
+        finally:
+            process.kill()
+    assert (process.returncode, "listening" in listening) == (0, True), log
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

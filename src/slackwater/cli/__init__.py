@@ -1,5 +1,5 @@
 """The command line: one file per command."""
 
-from slackwater.cli.app import main
+from slackwater.cli.program import main
 
 __all__ = ["main"]

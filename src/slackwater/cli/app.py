@@ -1,19 +1,18 @@
-"""`slackwater`: the program and what holds for all its commands.
+"""`slackwater` as Typer knows it: its commands, their help, and what is wrong with a command line."""
 
-Rules kept here
-- A mistake of the user is one sentence on standard error and exit code 2, never a traceback.
-- Ctrl-C ends any command with exit code 130 and nothing half-written.
-"""
-
-import sys
 from typing import Annotated
 
 import typer
 
-from slackwater import __version__
 from slackwater.cli.broker import broker
+from slackwater.cli.consume import consume
+from slackwater.cli.demo import demo
+from slackwater.cli.groups import groups
+from slackwater.cli.options import for_typer
+from slackwater.cli.produce import produce
 from slackwater.cli.soak import soak
-from slackwater.group.errors import UsageError
+from slackwater.cli.topics import topics
+from slackwater.version import __version__
 
 app = typer.Typer(
     add_completion=False,
@@ -39,16 +38,10 @@ def program(
     """Take the options that belong to no command."""
 
 
-app.command()(broker)
+app.command()(for_typer(broker))
+app.add_typer(groups, name="groups")
+app.add_typer(topics, name="topics")
+app.command()(produce)
+app.command()(consume)
+app.command()(demo)
 app.command()(soak)
-
-
-def main() -> None:
-    """Run the program."""
-    try:
-        app()
-    except UsageError as error:
-        print(f"slackwater: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)

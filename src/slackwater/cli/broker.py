@@ -1,67 +1,79 @@
-"""`slackwater broker`: the embedded broker in this process, until it is told to stop."""
+"""`slackwater broker`: the embedded broker in this process, until it is told to stop.
+
+Rules kept here
+- Standard output says where it listens, one line each, and nothing else: scripts read it. The log is standard error's.
+- The first Ctrl-C or SIGTERM stops it cleanly, exit code 0; the second Ctrl-C ends it at once, as `kill -9` would.
+"""
 
 import asyncio
+import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from slackwater.cli.options import option
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
-    from slackwater.broker.config import Settings
+    from slackwater.broker.running import Plan
+    from slackwater.broker.server import Server
 
 LINE = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+WARM_UP_PAUSE_S = 0.005
+COLLECT_AFTER = 50_000  # objects more than there were
+log = logging.getLogger("slackwater.broker")
 
 
 def broker(
-    listen: Annotated[str, typer.Option(help="Where to listen, HOST:PORT; port 0 takes a free one.")] = (
-        "127.0.0.1:9092"
-    ),
-    data: Annotated[Path, typer.Option(help="The data directory; it is made if it is not there.")] = Path(
-        "slackwater-data"
-    ),
+    listen: Annotated[str, option(help="Where to listen, HOST:PORT; port 0 takes a free one.")] = ("127.0.0.1:9092"),
+    data: Annotated[Path, option(help="The data directory; it is made if it is not there.")] = Path("slackwater-data"),
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
+        list[str] | None, option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A server.properties file; --set outranks it.")] = None,
+    config: Annotated[Path | None, option(help="A server.properties file; --set outranks it.")] = None,
     advertise: Annotated[
-        str | None, typer.Option(help="The address to tell clients, HOST:PORT; else the one they came to.")
+        str | None, option(help="The address to tell clients, HOST:PORT; else the one they came to.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log everything there is to log.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
+    metrics: Annotated[
+        str | None, option(help="Where to show metrics to Prometheus, HOST:PORT; else they are not shown.")
+    ] = None,
+    until_eof: Annotated[
+        bool, option("--until-eof", help="Stop, too, when standard input ends; for programs that start it.")
+    ] = False,
+    verbose: Annotated[bool, option("--verbose", "-v", help="Log everything there is to log.")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Run a broker that any Kafka client can use.
 
-    The log goes to standard error, in Kafka's own lines. Ctrl-C or SIGTERM stops it cleanly.
+    The log goes to standard error, in Kafka's own lines. Ctrl-C or SIGTERM stops it cleanly; a second Ctrl-C ends it at
+    once.
     """
     from slackwater.broker.config import Settings, read_properties
+    from slackwater.broker.running import Plan, parse_address
 
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
     given = read_properties(config) if config is not None else {}
-    for pair in set_ or ():
-        name, found, value = pair.partition("=")
-        if not found:
-            raise UsageError(f"--set {pair} is no setting; write --set name=value.")
-        given[name.strip()] = value.strip()
-    settings = Settings(given)
-    address, advertised = parse_address(listen, "--listen"), None
-    if advertise is not None:
-        advertised = parse_address(advertise, "--advertise")
-    run(_serve(address, data, settings, advertised))
+    given |= dict(_pair(text) for text in set_ or ())
+    plan = Plan(
+        directory=data,
+        settings=Settings(given),
+        listen=parse_address(listen, "--listen"),
+        advertised=parse_address(advertise, "--advertise") if advertise is not None else None,
+        metrics=parse_address(metrics, "--metrics") if metrics is not None else None,
+    )
+    run(_serve(plan, until_eof=until_eof))
 
 
-def parse_address(text: str, option: str) -> tuple[str, int]:
-    """HOST:PORT, in brackets where the host is an IPv6 address."""
-    host, found, port = text.rpartition(":")
-    if not found or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"{option} {text} is no address; write HOST:PORT, for example 127.0.0.1:9092.")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def _pair(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name.strip():
+        raise UsageError(f"--set {text} is no setting; write --set name=value.")
+    return name.strip(), value.strip()
 
 
 def run(main: Coroutine[None, None, None]) -> None:
@@ -72,17 +84,62 @@ def run(main: Coroutine[None, None, None]) -> None:
         runner.run(main)
 
 
-async def _serve(
-    address: tuple[str, int], data: Path, settings: "Settings", advertised: tuple[str, int] | None
-) -> None:
-    from slackwater.broker.server import Server
+async def _serve(plan: "Plan", *, until_eof: bool) -> None:
+    from slackwater.broker.running import show_address, start
 
+    running = await start(plan)
+    _look_less_often_for_cycles()
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, stop.set)
-    server = Server(data, settings, advertised=advertised)
-    await server.start(*address)
-    print(f"Slackwater broker listening on {address[0]}:{server.port}", flush=True)
+    _stop_at_signals(stop)
+    if until_eof:
+        _stop_at_eof(stop)
+    print(f"Slackwater broker listening on {show_address(plan.listen[0], running.server.port)}", flush=True)
+    if plan.metrics is not None and running.page is not None:
+        print(f"Slackwater metrics at http://{show_address(plan.metrics[0], running.page.port)}/metrics", flush=True)
+    warming = asyncio.create_task(_warm_up(running.server))
     await stop.wait()
-    await server.stop()
+    warming.cancel()
+    await running.stop()
+
+
+async def _warm_up(server: "Server") -> None:
+    """Import what the first clients will ask for, a piece at a time, while there are none yet."""
+    from slackwater.broker.handlers import ANSWERED
+
+    for api in ANSWERED:
+        await asyncio.sleep(WARM_UP_PAUSE_S)
+        server.handler(api.key)
+    from slackwater.group.assignors import consumer_protocol  # noqa: F401  # numpy, which joins need
+
+
+def _look_less_often_for_cycles() -> None:
+    """Requests leave no cycles of objects behind, and what the start has made stays: looking through it costs a third
+    of a commit."""
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 100)
+
+
+def _stop_at_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def heard(one: signal.Signals) -> None:
+        log.info("Stopping, because of %s.", one.name)
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left may block: the next one must not wait for the loop
+        stop.set()
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(one, heard, one)
+
+
+def _stop_at_eof(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            log.info("Stopping, because standard input has ended.")
+            stop.set()
+
+    loop.add_reader(descriptor, readable)

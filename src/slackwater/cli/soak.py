@@ -3,12 +3,14 @@
 import json
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from slackwater.group.errors import UsageError
-from slackwater.sim.campaign import Campaign, campaign, play
+
+if TYPE_CHECKING:
+    from slackwater.sim.campaign import Campaign
 
 SHOW_EVERY_S = 2.0
 
@@ -33,6 +35,8 @@ def soak(
     if replay is not None:
         _replay(replay)
         return
+    from slackwater.sim.campaign import Campaign, campaign  # other commands do without the simulator
+
     started = shown = time.monotonic()  # `shown` moves on with every line of progress
 
     def progress(account: Campaign) -> None:
@@ -67,6 +71,8 @@ def soak(
 
 
 def _replay(seed: int) -> None:
+    from slackwater.sim.campaign import play
+
     world, failure = play(seed)
     typer.echo(str(world.plan))
     for line in world.story:
@@ -77,7 +83,7 @@ def _replay(seed: int) -> None:
     typer.echo(f"seed {seed}: every promise kept")
 
 
-def _account(account: Campaign, seconds: float) -> dict[str, object]:
+def _account(account: "Campaign", seconds: float) -> dict[str, object]:
     return {
         "runs": account.runs,
         "failures": [{"seed": failure.seed, "what": failure.what} for failure in account.failures],

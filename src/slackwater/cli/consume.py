@@ -1,0 +1,235 @@
+"""`slackwater consume`: records out as lines.
+
+Rules kept here
+- Without a group all partitions are read, nothing is committed, and nobody else notices.
+- In a group, what is committed has been printed: before partitions go to another member, every few seconds, and at the
+  end. A reader that goes away (`| head`) ends it cleanly.
+- Ctrl-C and SIGTERM commit and leave the group; exit codes 130 and 143.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Final, Self
+
+import typer
+
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, Settings, administrator, aloud, client_settings
+from slackwater.cli.lines import Format, to_json
+from slackwater.group.errors import SlackwaterError, UsageError
+from slackwater.group.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from slackwater.client.consumer import Consumer
+    from slackwater.client.records import ConsumerRecord
+
+COMMIT_EVERY_S: Final = 5.0
+POLL_S: Final = 0.5
+CLOSE_S: Final = 5.0  # a rebalance that is stuck lets nobody leave: no longer than this
+MOST_AT_ONCE: Final = 500
+_Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+def consume(
+    topic: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")],
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Be a member of this group, and commit.")
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Without a committed offset, begin with the first record.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Only this partition; repeatable. Not in a group.")
+    ] = None,
+    offset: Annotated[int | None, typer.Option(metavar="N", help="Begin here; needs --partition.")] = None,
+    max_: Annotated[int | None, typer.Option("--max", "-n", metavar="N", help="Stop after so many records.")] = None,
+    to_end: Annotated[
+        bool, typer.Option("--to-end", help="Stop where the partitions end now. Not in a group.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop if no record comes for so long.")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", "-f", metavar="TEXT", help=r"%k key, %v value, %t topic, %p partition, %o offset, …"),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Print the records of topics, one per line, until Ctrl-C.
+
+    --format has %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %%, \n and \t; the
+    default is %v\n. With --json a record is one line, which `produce --from-json` can read. Exit code 1 if --timeout
+    ended it before --max records came.
+    """
+    if as_json and format_ is not None:
+        raise UsageError("use --json or --format, not both.")
+    if group is not None and (partition or offset is not None or to_end):
+        raise UsageError("--partition, --offset and --to-end are for reading without a group.")
+    if offset is not None and (not partition or len(partition) != 1 or len(topic) != 1):
+        raise UsageError("--offset needs one topic and one --partition.")
+    if max_ is not None and max_ < 1:
+        raise UsageError(f"--max is {max_}; use 1 or more.")
+    form = None if as_json else Format(format_ if format_ is not None else r"%v\n")
+    settings = client_settings(bootstrap, config, set_) | {
+        "allow.auto.create.topics": "false",
+        "enable.auto.commit": "false",
+        "max.poll.records": str(min(max_ or MOST_AT_ONCE, MOST_AT_ONCE)),
+    }
+    settings.pop("group.id", None)
+    if group is not None:
+        settings["group.id"] = group
+    if from_beginning:
+        settings["auto.offset.reset"] = "earliest"
+    from slackwater.client.consumer import Consumer
+
+    with administrator(bootstrap, config) as admin:
+        there = [TopicPartition(one.name, row.index) for one in admin.describe_topics(topic) for row in one.partitions]
+    with Consumer(settings) as consumer, _Stop(consumer) as stop:
+        aloud()
+        reader = _Reader(consumer, form, max_)
+        if group is not None:
+            consumer.subscribe(topic, listener=reader)
+        else:
+            consumer.assign(_chosen(there, partition))
+            if offset is not None:
+                consumer.seek(TopicPartition(topic[0], (partition or [0])[0]), offset)
+        code = _run(consumer, reader, timeout, stop, to_end=to_end)
+    if code:
+        raise typer.Exit(code)
+
+
+def _chosen(there: list[TopicPartition], wanted: list[int] | None) -> list[TopicPartition]:
+    """The partitions to read, of those there are."""
+    for topic in {one.topic for one in there}:
+        numbers = {one.partition for one in there if one.topic == topic}
+        for number in wanted or ():
+            if number not in numbers:
+                raise UsageError(f"{topic} has no partition {number}; it has {len(numbers)}, from 0 on.")
+    return [one for one in there if not wanted or one.partition in wanted]
+
+
+def _run(consumer: "Consumer", reader: "_Reader", timeout: float | None, stop: "_Stop", *, to_end: bool) -> int:
+    from slackwater.group.member import Wakeup
+
+    code = 0
+    try:
+        try:
+            code = reader.read(timeout, consumer.end_offsets(consumer.assignment) if to_end else None)
+        except Wakeup:
+            code = stop.code
+        except BrokenPipeError:  # whoever read this has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if consumer.subscription:
+            reader.commit()
+    finally:
+        consumer.close(CLOSE_S)
+    return code
+
+
+class _Reader:
+    """Prints records, and remembers how far it has come; the group's listener."""
+
+    def __init__(self, consumer: "Consumer", form: Format | None, most: int | None) -> None:
+        self._consumer = consumer
+        self._form = form
+        self._left = most
+        self._printed: dict[TopicPartition, int] = {}
+        self._committed_at = time.monotonic()
+
+    def read(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> int:
+        """Print until there is a reason to stop; the exit code."""
+        heard = time.monotonic()
+        while self._left != 0:
+            if ends is not None and all(self._consumer.position(one) >= end for one, end in ends.items()):
+                return 0
+            records = self._consumer.poll(POLL_S if timeout is None else min(POLL_S, timeout))
+            if records:
+                heard = time.monotonic()
+                self._print([one for one in records if ends is None or one.offset < ends[one.topic_partition]])
+            elif timeout is not None and time.monotonic() - heard >= timeout:
+                return 1 if self._left is not None else 0
+            if time.monotonic() - self._committed_at > COMMIT_EVERY_S:
+                self._commit_meanwhile()
+        return 0
+
+    def _print(self, records: "list[ConsumerRecord]") -> None:
+        out, printed = sys.stdout.buffer, records[: self._left]
+        for record in printed:
+            out.write(self._line(record))
+        out.flush()
+        self._printed |= {record.topic_partition: record.offset + 1 for record in printed}
+        if self._left is not None:
+            self._left -= len(printed)
+
+    def _line(self, record: "ConsumerRecord") -> bytes:
+        if self._form is not None:
+            return self._form.write(record)
+        import json
+
+        return json.dumps(to_json(record), ensure_ascii=False).encode() + b"\n"
+
+    # Commits
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        """Others will go on from what was printed."""
+        self.commit()
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        """Nothing to do."""
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        """Others have gone on already; what was not committed they print again."""
+        for partition in partitions:
+            self._printed.pop(partition, None)
+
+    def _commit_meanwhile(self) -> None:
+        """What fails now is committed later, or not at all: then a record is printed again, and never left out."""
+        if self._consumer.subscription:
+            try:
+                self.commit()
+            except SlackwaterError:
+                return
+        self._committed_at = time.monotonic()
+
+    def commit(self) -> None:
+        """Commit what was printed."""
+        if self._printed:
+            printed, self._printed = self._printed, {}
+            self._consumer.commit(printed)
+        self._committed_at = time.monotonic()
+
+
+class _Stop:
+    """The first SIGINT or SIGTERM ends the poll that is under way, never a line that is being printed.
+
+    The second does what it does to any program.
+    """
+
+    def __init__(self, consumer: "Consumer") -> None:
+        self._consumer = consumer
+        self._before: dict[int, _Handler] = {}
+        self.code = 0
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._heard)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._restore()
+
+    def _heard(self, number: int, frame: object) -> None:
+        self.code = 128 + number
+        self._restore()
+        self._consumer.wakeup()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()

@@ -1,0 +1,96 @@
+"""`slackwater groups list`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, administrator
+from slackwater.cli.groups.shown import broker_json, broker_name, total_lag
+from slackwater.cli.printing import emit, table, warn
+
+if TYPE_CHECKING:
+    from slackwater.client.admin import Admin, GroupDescription, GroupListing, GroupOffset
+    from slackwater.client.cluster import Broker
+    from slackwater.group.errors import SlackwaterError
+
+
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state; repeatable.")
+    ] = None,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type; repeatable.")
+    ] = None,
+    lag: Annotated[bool, typer.Option("--lag", help="Also members, idle members and lag; asks more of it.")] = False,
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups of all brokers.
+
+    Exit code 1 if a broker did not answer: its groups are missing from the list.
+    """
+    failed: list[Broker] = []
+
+    def failure(broker: "Broker", error: "SlackwaterError") -> None:
+        failed.append(broker)
+        warn(f"the groups of {broker_name(broker)} are missing: {error}")
+
+    with administrator(bootstrap, config) as admin:
+        found = admin.list_groups(state or (), type_ or (), on_failure=failure)
+        details = _details(admin, found) if lag else {}
+    rows = [_row(group, details.get(group.group_id)) for group in found]
+    if as_json:
+        for row in rows:
+            emit(row)
+    elif not rows:
+        typer.echo("There are no such groups." if state or type_ else "There are no groups.")
+    else:
+        _show(rows, lag=lag)
+    if failed:
+        raise typer.Exit(1)
+
+
+Details = tuple["GroupDescription", list["GroupOffset"]]
+
+
+def _details(admin: "Admin", found: list["GroupListing"]) -> dict[str, Details]:
+    from slackwater.client.admin.groups import DESCRIBED_TYPES
+
+    known = [one.group_id for one in found if one.type.lower() in DESCRIBED_TYPES]
+    described = admin.describe_groups(known, evidence=False)
+    offsets = admin.group_offsets(described)
+    return {group.group_id: (group, offsets[group.group_id]) for group in described}
+
+
+def _row(group: "GroupListing", details: Details | None) -> dict[str, object]:
+    row: dict[str, object] = {
+        "group": group.group_id,
+        "state": group.state or None,
+        "type": group.type.lower() or None,
+        "protocol_type": group.protocol_type or None,
+        "coordinator": broker_json(group.coordinator),
+    }
+    if details is not None:
+        described, offsets = details
+        row |= {
+            "members": len(described.members),
+            "idle": len(described.idle),
+            "lag": total_lag(offsets),
+        }
+    return row
+
+
+def _show(rows: list[dict[str, object]], *, lag: bool) -> None:
+    names = ["group", "state", "type", "protocol_type", *(["members", "idle", "lag"] if lag else [])]
+    heads = [name.upper().replace("_TYPE", "") for name in names]
+    table(
+        [*heads, "COORDINATOR"],
+        ([*(row.get(name) for name in names), _address(row["coordinator"])] for row in rows),
+        styles={"GROUP": "bold"},
+    )
+
+
+def _address(coordinator: object) -> str:
+    assert isinstance(coordinator, dict)
+    return f"{coordinator['host']}:{coordinator['port']}"

@@ -1,0 +1,144 @@
+"""`slackwater groups reset-offsets`."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, DryRun, Yes, administrator, may_go_on
+from slackwater.cli.printing import count, emit, table
+from slackwater.cli.times import datetime_ms, duration_ms
+from slackwater.group.errors import UsageError
+from slackwater.group.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from slackwater.client.admin import OffsetChange, ResetTo
+
+
+def reset_offsets(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC[:0,1]", help="A topic, or partitions of it; repeatable."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Everything the group has committed.", show_default=False)
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; the end if it is nowhere.")] = False,
+    to_offset: Annotated[int | None, typer.Option(metavar="N", help="To this offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option(metavar="N", help="So many records on; back if negative.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(metavar="TIME", help="To the first record since; ISO 8601, UTC without a zone.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="To the first record since so long ago: 90s, 1h30m, PT1H.")
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group's committed offsets. The group must have no members.
+
+    An offset beyond the log is brought back to its start or end. A group that does not exist gets its first offsets.
+    With --json a partition is one line. Exit code 1 if the group has members.
+    """
+    to = _target(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration)
+    if all_topics == bool(topic):
+        raise UsageError("say which topics to move: --topic TOPIC, or --all-topics.")
+    topics, partitions = _scope(topic or [])
+    with administrator(bootstrap, config) as admin:
+        changes = admin.reset_offsets(
+            group, to, topics=None if all_topics else topics, partitions=partitions, dry_run=True
+        )
+        if not as_json:
+            _show(changes, group, dry_run=dry_run)
+        if not dry_run:
+            may_go_on(f"Move {count(len(changes), 'offset')} of group {group}?", yes=yes, as_json=as_json)
+            admin.alter_offsets(group, {change.partition: change.new for change in changes})
+    if as_json:
+        for change in changes:
+            emit(_json(group, change, done=not dry_run))
+    elif not dry_run:
+        typer.echo(f"Moved {count(len(changes), 'offset')} of group {group}.")
+
+
+def _target(
+    earliest: bool,
+    latest: bool,
+    current: bool,
+    offset: int | None,
+    shift: int | None,
+    when: str | None,
+    ago: str | None,
+) -> "ResetTo":
+    from slackwater.client.admin import ResetTo
+
+    given: list[ResetTo] = []
+    if earliest:
+        given.append(ResetTo.earliest())
+    if latest:
+        given.append(ResetTo.latest())
+    if current:
+        given.append(ResetTo.current())
+    if offset is not None:
+        given.append(ResetTo.offset(offset))
+    if shift is not None:
+        given.append(ResetTo.shift(shift))
+    if when is not None:
+        given.append(ResetTo.time(datetime_ms(when, "--to-datetime")))
+    if ago is not None:
+        given.append(ResetTo.time(max(time.time_ns() // 1_000_000 - duration_ms(ago, "--by-duration"), 0)))
+    if len(given) != 1:
+        raise UsageError(
+            "say where to move the offsets, in one way: --to-earliest, --to-latest, --to-current, --to-offset, "
+            "--shift-by, --to-datetime or --by-duration."
+        )
+    return given[0]
+
+
+def _scope(words: list[str]) -> tuple[list[str], list[TopicPartition]]:
+    topics, partitions = [], []
+    for word in words:
+        name, colon, numbers = word.partition(":")
+        if not colon:
+            topics.append(name)
+            continue
+        for number in numbers.split(","):
+            if not number.isascii() or not number.isdigit():
+                raise UsageError(f"--topic {word} names no partitions; write topic:0,1.")
+            partitions.append(TopicPartition(name, int(number)))
+    return topics, partitions
+
+
+def _show(changes: list["OffsetChange"], group: str, *, dry_run: bool) -> None:
+    noted = any(change.note for change in changes)
+    typer.echo(f"{'Would move' if dry_run else 'Moving'} {count(len(changes), 'offset')} of group {group}:")
+    table(
+        ["TOPIC", "PARTITION", "FROM", "TO", "CHANGE", *(["NOTE"] if noted else [])],
+        (
+            [
+                *change.partition,
+                change.old,
+                change.new,
+                f"{change.new - change.old:+,}" if change.old is not None else "new",
+                *([change.note] if noted else []),
+            ]
+            for change in changes
+        ),
+    )
+
+
+def _json(group: str, change: "OffsetChange", *, done: bool) -> dict[str, object]:
+    return {
+        "group": group,
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "from": change.old,
+        "to": change.new,
+        "note": change.note or None,
+        "moved": done,
+    }

@@ -1,0 +1,1 @@
+"""Clients of any Kafka cluster: consumer, producer, admin, on one connection layer."""

@@ -1,0 +1,8 @@
+"""The settings of an administrator: those that every client has."""
+
+from typing import Final
+
+from slackwater.client.config.common import COMMON
+from slackwater.settings import Setting
+
+ADMIN_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in COMMON}

@@ -1,0 +1,266 @@
+"""`slackwater groups` as a person and as a script use it."""
+
+import json
+
+import pytest
+
+from slackwater import Admin, Broker
+from slackwater.group.topic_partition import TopicPartition
+
+from ..client.crowd import Crowd, wait_until
+from .conftest import Command, Terminal
+
+
+def set_offsets(admin: Admin, group: str, *offsets: int) -> None:
+    admin.alter_offsets(group, {TopicPartition("orders", number): offset for number, offset in enumerate(offsets)})
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines() if line]
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_groups_are_listed_with_their_lag(slackwater: Command, admin: Admin) -> None:
+    set_offsets(admin, "listed", 10, 4, 0)
+    done = slackwater("groups", "list", "--lag")
+    assert done.code == 0
+    assert lines(done.out)[0] == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "IDLE", "LAG", "COORDINATOR"]
+    address = f"127.0.0.1:{admin.brokers()[0].port}"
+    assert ["listed", "Empty", "classic", "–", "0", "0", "16", address] in lines(done.out)
+    found = {row["group"]: row for row in rows(slackwater("groups", "list", "--lag", "--json").out)}["listed"]
+    assert (found["state"], found["lag"], found["members"]) == ("Empty", 16, 0)
+    assert slackwater("groups", "list", "--state", "Dead").out == "There are no such groups.\n"
+
+
+def test_a_living_group_is_described(slackwater: Command, broker: Broker) -> None:
+    with Crowd(broker.bootstrap_servers, "living", ["orders"]) as crowd:
+        crowd.join(4)
+        crowd.join(1, {"group.instance.id": "pod-4"})
+        crowd.settle(3)
+        crowd.commit({TopicPartition("orders", 0): 7})
+        generation = crowd.generation(crowd.consumers[0])
+        said = slackwater("groups", "describe", "living").out
+        facts = {words[0]: words[1:] for words in lines(said)}
+        assert facts["state"] == ["Stable"]
+        assert facts["assignor"] == ["range"]
+        assert facts["generation"][0] == str(generation)
+        assert facts["coordinator"] == [broker.bootstrap_servers, "(broker", "1)"]
+        assert facts["members"] == ["5,", "2", "of", "5", "idle"]
+        assert " ".join(facts["lag"]) == "3 in 1 partition, 2 without an offset"
+        assert [words[:5] for words in lines(said) if words[0] == "orders"] == [
+            ["orders", "0", "7", "10", "3"],
+            ["orders", "1", "–", "10", "–"],
+            ["orders", "2", "–", "10", "–"],
+        ]
+        assert said.count(" idle  ") == 2
+        assert "TOPIC" not in slackwater("groups", "describe", "living", "--members").out
+        assert "CLIENT" not in slackwater("groups", "describe", "living", "--offsets").out
+        assert "TOPIC" not in slackwater("groups", "describe", "living", "--state").out
+
+        (found,) = rows(slackwater("groups", "describe", "living", "--json").out)
+        assert found["generation"] == generation
+        assert (found["member_count"], found["idle"], found["lag"], found["waiting_for"]) == (5, 2, 3, None)
+        members, offsets = found["members"], found["offsets"]
+        assert isinstance(members, list)
+        assert isinstance(offsets, list)
+        assert [one["instance"] for one in members].count("pod-4") == 1
+        assert [(one["partition"], one["committed"], one["lag"]) for one in offsets] == [
+            (0, 7, 3),
+            (1, None, None),
+            (2, None, None),
+        ]
+        (state,) = rows(slackwater("groups", "describe", "living", "--state", "--json").out)
+        assert "members" not in state
+        assert "offsets" not in state
+
+
+def test_a_stuck_rebalance_says_whom_it_waits_for(slackwater: Command, broker: Broker) -> None:
+    with (
+        Crowd(broker.bootstrap_servers, "stuck", ["orders"]) as other,
+        Crowd(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
+    ):
+        crowd.join(1, {"client.id": "slow"})
+        crowd.settle(3)
+        crowd.stall()
+        other.join(1, {"client.id": "quick"})
+
+        def waiting() -> list[str]:
+            return [line for line in _describe() if line.startswith("waiting for  slow (until ")]
+
+        def _describe() -> list[str]:
+            return slackwater("groups", "describe", "stuck").out.splitlines()
+
+        wait_until(lambda: bool(waiting()), _describe)
+        said = "\n".join(_describe())
+        assert "PreparingRebalance" in said
+        assert "orders 0-2 (waited for)" in said
+        (found,) = rows(slackwater("groups", "describe", "stuck", "--state", "--json").out)
+        assert found["waiting_exact"] is True
+        waited_for = found["waiting_for"]
+        assert isinstance(waited_for, list)
+        assert [one.rpartition("slow-")[0] for one in waited_for] == [""]
+
+
+def test_a_group_that_is_not_there_is_exit_code_1_and_one_sentence(slackwater: Command, admin: Admin) -> None:
+    set_offsets(admin, "there", 1)
+    done = slackwater("groups", "describe", "ther")
+    assert done == (1, "", "slackwater: There is no group ther; did you mean there?\n")
+    assert slackwater("groups", "describe").code == 2
+
+
+def test_members_are_shown_before_they_are_removed_and_it_is_said_that_they_come_back(
+    slackwater: Command, broker: Broker, admin: Admin
+) -> None:
+    with Crowd(broker.bootstrap_servers, "removed", ["orders"]) as crowd:
+        crowd.join(1, {"client.id": "dynamic"})
+        crowd.join(1, {"group.instance.id": "pod-1"})
+        crowd.settle(3)
+
+        def ids() -> dict[str | None, str]:
+            (group,) = admin.describe_groups(["removed"])
+            return {one.group_instance_id: one.member_id for one in group.members} if group.state == "Stable" else {}
+
+        before = ids()
+        done = slackwater("groups", "remove-members", "removed", "--all", "--dry-run")
+        assert done.code == 0
+        assert done.out.startswith("Would remove 2 members of group removed:\n")
+        assert "It is a dynamic member: if its process is alive, it will be back by itself" in done.out
+        assert "The static member will be back only if its process is alive." in done.out
+        assert ids() == before
+
+        asked = slackwater("groups", "remove-members", "removed", "--all")
+        assert asked.code == 2
+        assert "there is nobody to ask here; add --yes" in asked.err
+        assert ids() == before
+
+        done = slackwater("groups", "remove-members", "removed", "--member", before[None], "--yes")
+        assert done.code == 0
+        assert done.out.endswith("Removed 1 member of group removed.\n")
+        wait_until(lambda: ids().get(None) not in (None, before[None]), ids)
+
+        again = slackwater("groups", "remove-members", "removed", "--instance", "pod-1", "--yes", "--json")
+        (row,) = rows(again.out)
+        assert (row["instance"], row["removed"], row["error"]) == ("pod-1", True, None)
+
+        unknown = slackwater("groups", "remove-members", "removed", "--member", "nobody", "--yes")
+        assert unknown.code == 1
+        assert unknown.err.startswith("slackwater: Group removed has no member nobody; ")
+    assert slackwater("groups", "remove-members", "removed").code == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (["--to-earliest"], [0, 0, 0]),
+        (["--to-latest"], [10, 10, 10]),
+        (["--to-current"], [5, 5, 5]),
+        (["--to-offset", "7"], [7, 7, 7]),
+        (["--shift-by", "-2"], [3, 3, 3]),
+        (["--to-datetime", "1970-01-01T00:00:10"], [4, 3, 3]),
+        (["--by-duration", "3650d"], [10, 10, 10]),
+    ],
+    ids=lambda one: str(one[0]),
+)
+def test_offsets_are_moved_where_the_option_says(
+    slackwater: Command, admin: Admin, where: list[str], expected: list[int]
+) -> None:
+    set_offsets(admin, "moved", 5, 5, 5)
+    command = ["groups", "reset-offsets", "moved", "--all-topics", *where]
+    planned = slackwater(*command, "--dry-run", "--json")
+    assert planned.code == 0
+    assert [(row["from"], row["to"], row["moved"]) for row in rows(planned.out)] == [
+        (5, one, False) for one in expected
+    ]
+    assert [at.offset for at in admin.committed("moved").values()] == [5, 5, 5]
+    done = slackwater(*command, "--yes")
+    assert done.out.endswith("Moved 3 offsets of group moved.\n")
+    assert [at.offset for _, at in sorted(admin.committed("moved").items())] == expected
+
+
+def test_a_reset_names_its_partitions_and_says_what_it_brought_back(slackwater: Command, admin: Admin) -> None:
+    set_offsets(admin, "scope", 5, 5, 5)
+    done = slackwater("groups", "reset-offsets", "scope", "--topic", "orders:0,2", "--to-offset", "99", "--yes")
+    assert "99 is beyond the log's end" in done.out
+    assert [at.offset for _, at in sorted(admin.committed("scope").items())] == [10, 5, 10]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--all-topics"], "say where to move the offsets, in one way"),
+        (["--all-topics", "--to-earliest", "--to-latest"], "say where to move the offsets, in one way"),
+        (["--to-latest"], "say which topics to move"),
+        (["--topic", "orders:x", "--to-latest"], "--topic orders:x names no partitions; write topic:0,1."),
+        (["--all-topics", "--to-datetime", "noon"], "--to-datetime noon is no time"),
+        (["--all-topics", "--by-duration", "long"], "--by-duration long is no duration"),
+        (["--all-topics", "--to-latest", "--json"], "--json asks nobody; add --yes"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_a_reset_that_is_not_understood_is_one_sentence(
+    slackwater: Command, admin: Admin, words: list[str], sentence: str
+) -> None:
+    set_offsets(admin, "wrong", 5)
+    done = slackwater("groups", "reset-offsets", "wrong", *words)
+    assert done.code == 2
+    assert done.err.startswith(f"slackwater: {sentence}")
+    assert done.err.count("\n") == 1
+    assert [at.offset for at in admin.committed("wrong").values()] == [5]
+
+
+def test_a_living_group_is_neither_reset_nor_deleted(slackwater: Command, broker: Broker) -> None:
+    with Crowd(broker.bootstrap_servers, "alive", ["orders"]) as crowd:
+        crowd.join()
+        crowd.settle(3)
+        reset = slackwater("groups", "reset-offsets", "alive", "--topic", "orders", "--to-latest", "--dry-run")
+        assert (reset.code, reset.out) == (1, "")
+        assert "is Stable with 1 member" in reset.err
+        for option in ("--yes", "--dry-run"):
+            deleted = slackwater("groups", "delete", "alive", option)
+            assert deleted.code == 1
+            assert "only an empty group can be deleted" in deleted.err
+
+
+def test_groups_and_offsets_are_deleted(slackwater: Command, admin: Admin) -> None:
+    set_offsets(admin, "gone", 5, 5)
+    assert slackwater("groups", "delete", "gone", "--dry-run").code == 0
+    forgotten = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--dry-run", "--json")
+    assert [row["deleted"] for row in rows(forgotten.out)] == [False, False]
+    assert len(admin.committed("gone")) == 2
+    done = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--yes")
+    assert done.out.endswith("Forgot 2 offsets of group gone.\n")
+    assert admin.committed("gone") == {}
+
+    set_offsets(admin, "gone", 5, 5)
+    (row,) = rows(slackwater("groups", "delete", "gone", "--yes", "--json").out)
+    assert row == {"group": "gone", "offsets": 2, "deleted": True, "error": None}
+    assert slackwater("groups", "delete", "gone", "--yes").code == 1
+
+
+def test_where_the_cluster_is(slackwater: Command, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> None:
+    nowhere = slackwater("groups", "list", "--bootstrap", "127.0.0.1:1")
+    assert nowhere.code == 1
+    assert nowhere.err == (
+        "slackwater: No broker can be reached. 127.0.0.1:1 could not be reached: Connection refused.\n"
+    )
+    file = tmp_path_factory.mktemp("config") / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=of-a-consumer\n")
+    assert slackwater("groups", "list", "--config", file).code == 1
+    assert slackwater("groups", "list", "--config", file, "--bootstrap", broker.bootstrap_servers).code == 0
+    missing = slackwater("groups", "list", "--config", file.with_name("absent"))
+    assert (missing.code, missing.out) == (2, "")
+    assert slackwater("groups", "list", "--bootstrap", "nonsense").code == 2
+
+
+def test_a_person_is_asked_and_may_say_no(slackwater: Command, admin: Admin) -> None:
+    set_offsets(admin, "asked", 5)
+    command = ["groups", "reset-offsets", "asked", "--all-topics", "--to-earliest"]
+    refused = slackwater(*command, stdin="n\n", kind=Terminal)
+    assert refused.code == 1
+    assert refused.out.endswith("Nothing was changed.\n")
+    assert [at.offset for at in admin.committed("asked").values()] == [5]
+    assert slackwater(*command, stdin="y\n", kind=Terminal).out.endswith("Moved 1 offset of group asked.\n")
+    assert [at.offset for at in admin.committed("asked").values()] == [0]

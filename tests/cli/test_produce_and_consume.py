@@ -1,0 +1,171 @@
+"""`slackwater produce` and `slackwater consume` as a person and as a script use them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slackwater import Admin, Broker
+from slackwater.group.topic_partition import TopicPartition
+
+from .conftest import Command
+
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
+    """A topic of its own, of one partition."""
+    name = f"lines-{abs(hash(request.node.name))}"
+    admin.create_topic(name, 1)
+    return name
+
+
+def test_lines_go_in_and_come_out(slackwater: Command, topic: str) -> None:
+    done = slackwater("produce", topic, stdin="one\ntwo\r\n\nlast")
+    assert done == (0, f"Wrote 4 records to {topic}.\n", "")
+    assert slackwater("consume", topic, "--from-beginning", "--max", 4).out == "one\ntwo\n\nlast\n"
+    assert slackwater("consume", topic, "--from-beginning", "--to-end").out == "one\ntwo\n\nlast\n"
+    assert slackwater("consume", topic, "--partition", 0, "--offset", 3, "--to-end").out == "last\n"
+
+
+def test_keys_headers_and_formats(slackwater: Command, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "records.txt"
+    file.write_text("a\tone\nb\ttwo\tmore\n")
+    done = slackwater("produce", topic, "--file", file, "-k", r"\t", "--header", "from=test", "--json")
+    assert [(row["partition"], row["offset"]) for row in map(json.loads, done.out.splitlines())] == [(0, 0), (0, 1)]
+    form = slackwater("consume", topic, "--from-beginning", "--to-end", "--format", r"%t/%p/%o %k=%v [%h] 100%%\n")
+    assert form.out == f"{topic}/0/0 a=one [from=test] 100%\n{topic}/0/1 b=two\tmore [from=test] 100%\n"
+    assert slackwater("produce", topic, "--key", "k", stdin="v").code == 0
+    assert slackwater("consume", topic, "--partition", 0, "--offset", 2, "--to-end", "-f", "%k:%v").out == "k:v"
+
+
+def test_what_consume_prints_as_json_produce_reads(slackwater: Command, topic: str, admin: Admin) -> None:
+    lines = [
+        {"key": "k", "value": "grüße", "headers": [{"name": "h", "value": "x"}, {"name": "none", "value": None}]},
+        {"key": None, "value_base64": "/w==", "timestamp": 12345},
+        {"value": {"nested": [1, 2]}},
+        {"key": "deleted", "value": None},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    assert slackwater("produce", topic, "--from-json", stdin=text).code == 0
+    first = slackwater("consume", topic, "--from-beginning", "--to-end", "--json").out
+    rows = [json.loads(line) for line in first.splitlines()]
+    assert [row["key"] for row in rows] == ["k", None, None, "deleted"]
+    assert rows[0]["headers"] == [{"name": "h", "value": "x"}, {"name": "none", "value": None}]
+    assert (rows[1]["value_base64"], rows[1]["timestamp"]) == ("/w==", 12345)
+    assert rows[2]["value"] == '{"nested": [1, 2]}'
+    assert rows[3]["value"] is None
+
+    admin.create_topic(f"{topic}-again", 1)
+    assert slackwater("produce", f"{topic}-again", "--from-json", stdin=first).code == 0
+    again = slackwater("consume", f"{topic}-again", "--from-beginning", "--to-end", "--json").out
+    assert again.replace("-again", "") == first
+
+
+def test_a_group_goes_on_where_it_was_and_commits_what_was_printed(
+    slackwater: Command, topic: str, admin: Admin
+) -> None:
+    slackwater("produce", topic, stdin="".join(f"{number}\n" for number in range(10)))
+    command = ["consume", topic, "--group", topic, "--from-beginning"]
+    assert slackwater(*command, "--max", 3).out == "0\n1\n2\n"
+    assert admin.committed(topic)[TopicPartition(topic, 0)].offset == 3
+    assert slackwater(*command, "--max", 7).out == "".join(f"{number}\n" for number in range(3, 10))
+    done = slackwater(*command, "--max", 1, "--timeout", 0.2)
+    assert (done.code, done.out) == (1, "")
+    assert slackwater(*command, "--timeout", 0.2).code == 0
+
+
+@pytest.fixture
+def endless(broker: Broker, topic: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A consumer that has printed ten lines, and waits for more."""
+    command = [sys.executable, "-m", "slackwater", "consume", topic, "--group", topic, "--from-beginning"]
+    environment = os.environ | {"SLACKWATER_BOOTSTRAP": broker.bootstrap_servers}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            for number in range(10):
+                assert process.stdout.readline() == b"%d\n" % number
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
+def test_a_consumer_that_is_stopped_commits_and_leaves(
+    slackwater: Command,
+    topic: str,
+    admin: Admin,
+    request: pytest.FixtureRequest,
+    how: signal.Signals,
+    code: int,
+) -> None:
+    slackwater("produce", topic, stdin="".join(f"{number}\n" for number in range(10)))
+    process: subprocess.Popen[bytes] = request.getfixturevalue("endless")
+    process.send_signal(how)
+    assert process.wait(TIMEOUT_S) == code
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert admin.committed(topic)[TopicPartition(topic, 0)].offset == 10
+    assert admin.describe_groups([topic])[0].members == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["consume", "order"], 1, "There is no topic order; did you mean orders?"),
+        (["consume", "order", "--group", "g"], 1, "There is no topic order; did you mean orders?"),
+        (["consume", "orders", "--format", "%x"], 2, "--format has %x; use %k key"),
+        (["consume", "orders", "--json", "--format", "%v"], 2, "use --json or --format, not both."),
+        (["consume", "orders", "--offset", "3"], 2, "--offset needs one topic and one --partition."),
+        (["consume", "orders", "--partition", "9"], 2, "orders has no partition 9; it has 3, from 0 on."),
+        (["consume", "orders", "-g", "g", "--to-end"], 2, "--partition, --offset and --to-end are for reading"),
+        (["consume", "orders", "--max", "0"], 2, "--max is 0; use 1 or more."),
+        (["consume", "orders", "--bootstrap", "127.0.0.1:1"], 1, "No broker can be reached. "),
+        (["produce", "orders", "--bootstrap", "127.0.0.1:1"], 1, "No broker can be reached. "),
+        (["produce", "orders", "--file", "/absent"], 2, "/absent cannot be read: "),
+        (["produce", "orders", "--key", "k", "-k", ":"], 2, "use --key or --key-separator, not both."),
+        (["produce", "orders", "--set", "acks"], 2, "--set acks is no setting; write --set name=value."),
+        (["produce", "orders", "--set", "ack=all"], 2, "ack is no setting of this client; did you mean acks?"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_mistakes_are_one_sentence(slackwater: Command, words: list[str], code: int, sentence: str) -> None:
+    done = slackwater(*words)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"slackwater: {sentence}")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "sentence"),
+    [
+        (["-k", ":"], "no separator", "line 2 has no ':' between key and value."),
+        (["--from-json"], "{", "line 2 is no JSON: "),
+        (["--from-json"], "[]", "line 2 is no JSON object"),
+        (["--from-json"], '{"vlaue": 1}', "line 2 has 'vlaue', which no record has"),
+        (["--from-json"], '{"key_base64": "*"}', "line 2: key_base64 is no base64."),
+        (["--from-json"], '{"partition": "x"}', "line 2: partition is 'x', which is no whole number."),
+        (["--from-json"], '{"headers": [1]}', "line 2: headers must be a list of objects"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_wrong_line_is_named_and_those_before_it_are_written(
+    slackwater: Command, topic: str, words: list[str], line: str, sentence: str
+) -> None:
+    good = "k:v" if "-k" in words else '{"value": "v"}'
+    done = slackwater("produce", topic, *words, stdin=f"{good}\n{line}\n{good}\n")
+    assert (done.code, done.out) == (2, f"Wrote 1 record to {topic}.\n")
+    assert done.err.startswith(f"slackwater: {sentence}")
+
+
+def test_records_that_cannot_be_written_are_counted(slackwater: Command, topic: str, admin: Admin) -> None:
+    admin.alter_configs("topic", topic, {"max.message.bytes": "200"})
+    done = slackwater("produce", topic, "--set", "linger.ms=0", stdin="x" * 500 + "\n")
+    assert (done.code, done.out) == (1, f"Wrote 0 records to {topic}.\n")
+    assert done.err.startswith("slackwater: 1 record was not written: ")

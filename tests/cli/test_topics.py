@@ -1,0 +1,82 @@
+"""`slackwater topics` as a person and as a script use it."""
+
+import json
+
+from slackwater import Admin
+
+from .conftest import Command
+
+
+def test_topics_are_listed_and_described(slackwater: Command) -> None:
+    listed = slackwater("topics", "list")
+    assert [line.split() for line in listed.out.splitlines()][:2] == [
+        ["TOPIC", "PARTITIONS", "REPLICAS"],
+        ["orders", "3", "1"],
+    ]
+    assert "__" not in listed.out
+    assert {json.loads(line)["topic"] for line in slackwater("topics", "list", "--json").out.splitlines()} >= {
+        "orders",
+        "payments",
+    }
+    (found,) = map(json.loads, slackwater("topics", "describe", "orders", "--json").out.splitlines())
+    assert [(one["partition"], one["start"], one["end"], one["leader"]) for one in found["partitions"]] == [
+        (number, 0, 10, 1) for number in range(3)
+    ]
+    described = slackwater("topics", "describe", "orders").out.splitlines()
+    assert described[0] == "Topic orders"
+    assert described[-1].split() == ["2", "1", "1", "1", "0", "10"]
+    assert slackwater("topics", "describe", "order") == (
+        1,
+        "",
+        "slackwater: There is no topic order; did you mean orders?\n",
+    )
+
+
+def test_a_topic_is_created_once(slackwater: Command, admin: Admin) -> None:
+    create = ["topics", "create", "made", "--partitions", "2", "--set", "retention.ms=60000"]
+    assert slackwater(*create, "--dry-run").out == "Topic made could be created.\n"
+    assert "made" not in {one.name for one in admin.list_topics()}
+    assert slackwater(*create).out == "Created topic made.\n"
+    again = slackwater(*create)
+    assert again.code == 1
+    assert "already exists" in again.err
+    assert slackwater(*create, "--if-not-exists").code == 0
+    assert json.loads(slackwater(*create, "--if-not-exists", "--json").out) == {"topic": "made", "created": False}
+    assert admin.describe_configs("topic", "made")["retention.ms"].value == "60000"
+    assert slackwater("topics", "create", "other", "--partitions", "0").code == 2
+    assert slackwater("topics", "create", "other", "--set", "retention").err == (
+        "slackwater: --set retention is no setting; write --set name=value.\n"
+    )
+
+
+def test_a_topic_grows_and_its_settings_change_only_when_that_is_confirmed(slackwater: Command, admin: Admin) -> None:
+    admin.create_topic("grows", 1)
+    assert slackwater("topics", "add-partitions", "grows", "--total", 3).code == 2
+    assert slackwater("topics", "add-partitions", "grows", "--total", 3, "--dry-run").code == 0
+    assert len(admin.describe_topics(["grows"])[0].partitions) == 1
+    assert slackwater("topics", "add-partitions", "grows", "--total", 3, "--yes").code == 0
+    assert len(admin.describe_topics(["grows"])[0].partitions) == 3
+    shrink = slackwater("topics", "add-partitions", "grows", "--total", 2, "--yes")
+    assert (shrink.code, shrink.out) == (1, "")
+
+    change = ["topics", "set", "grows", "retention.ms=60000"]
+    assert slackwater(*change).code == 2
+    assert "604800000  60000" in slackwater(*change, "--dry-run").out
+    assert admin.describe_configs("topic", "grows")["retention.ms"].is_default
+    (row,) = map(json.loads, slackwater(*change, "--yes", "--json").out.splitlines())
+    assert (row["from"], row["to"], row["changed"]) == ("604800000", "60000", True)
+    assert slackwater("topics", "set", "grows", "--unset", "retention.ms", "--yes").code == 0
+    assert admin.describe_configs("topic", "grows")["retention.ms"].is_default
+    assert slackwater("topics", "set", "grows", "no.such=1", "--yes").code == 1
+    assert slackwater("topics", "set", "grows", "--yes").code == 2
+
+
+def test_topics_are_deleted_only_when_that_is_confirmed(slackwater: Command, admin: Admin) -> None:
+    admin.create_topic("doomed", 1)
+    assert slackwater("topics", "delete", "doomed").code == 2
+    assert slackwater("topics", "delete", "doomed", "--dry-run").out.startswith("Would delete 1 topic:\n")
+    assert "doomed" in {one.name for one in admin.list_topics()}
+    assert slackwater("topics", "delete", "doomed", "absent", "--yes").code == 1
+    assert "doomed" in {one.name for one in admin.list_topics()}
+    assert slackwater("topics", "delete", "doomed", "--yes").out.endswith("Deleted 1 topic.\n")
+    assert "doomed" not in {one.name for one in admin.list_topics()}

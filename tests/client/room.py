@@ -1,0 +1,67 @@
+"""What the client's tests share: consumers with short times, records in topics, and waiting for a condition."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from slackwater import Broker, Consumer, Producer
+from slackwater.client.records import ConsumerRecord
+
+PATIENCE_S = 20.0
+QUICK: dict[str, object] = {
+    "auto.offset.reset": "earliest",
+    "heartbeat.interval.ms": 50,
+    "retry.backoff.ms": 10,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "fetch.max.wait.ms": 50,
+}
+
+
+def consumer(broker: Broker, group: str | None = None, **settings: object) -> Consumer:
+    """A consumer that does not wait long; in settings' names an underscore stands for a dot."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    config: dict[str, object] = QUICK | {"bootstrap.servers": broker.bootstrap_servers} | named
+    if group is not None:
+        config["group.id"] = group
+    return Consumer(config)
+
+
+def fill(broker: Broker, topic: str, values: Iterable[bytes], **options: Any) -> None:
+    """Write records."""
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
+        for value in values:
+            producer.send(topic, value, **options)
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    """Values to write."""
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def wait_for(condition: Callable[[], object], what: str = "it") -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S:g} s"
+        time.sleep(0.005)
+
+
+def poll_until(one: Consumer, condition: Callable[[], object], what: str = "it") -> list[ConsumerRecord]:
+    """Poll until a condition holds; the answer is what came meanwhile."""
+    found: list[ConsumerRecord] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S:g} s"
+        found += one.poll(0.02)
+    return found
+
+
+def read(one: Consumer, count: int) -> list[ConsumerRecord]:
+    """Poll until so many records came."""
+    found: list[ConsumerRecord] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records came within {PATIENCE_S:g} s"
+        found += one.poll(0.1)
+    return found

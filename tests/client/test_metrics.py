@@ -1,0 +1,107 @@
+"""The consumer's metrics, under Java's names and under the JMX exporter's."""
+
+from math import isnan
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from slackwater.client.metrics import FETCH_GROUP, MetricName, export
+from slackwater.group.member import METRIC_GROUPS
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.room import consumer, fill, numbers, poll_until, read
+
+# Section 9 of the behaviour catalogue.
+COORDINATOR = [
+    "heartbeat-response-time-max",
+    "heartbeat-rate",
+    "heartbeat-total",
+    "last-heartbeat-seconds-ago",
+    "join-time-avg",
+    "join-time-max",
+    "join-rate",
+    "join-total",
+    "sync-time-avg",
+    "sync-time-max",
+    "sync-rate",
+    "sync-total",
+    "rebalance-latency-avg",
+    "rebalance-latency-max",
+    "rebalance-latency-total",
+    "rebalance-total",
+    "rebalance-rate-per-hour",
+    "failed-rebalance-total",
+    "failed-rebalance-rate-per-hour",
+    "last-rebalance-seconds-ago",
+    "commit-latency-avg",
+    "commit-latency-max",
+    "commit-rate",
+    "commit-total",
+    "assigned-partitions",
+    "partition-revoked-latency-avg",
+    "partition-revoked-latency-max",
+    "partition-assigned-latency-avg",
+    "partition-assigned-latency-max",
+    "partition-lost-latency-avg",
+    "partition-lost-latency-max",
+]
+CONSUMER = [
+    "last-poll-seconds-ago",
+    "time-between-poll-avg",
+    "time-between-poll-max",
+    "poll-idle-ratio-avg",
+    "commit-sync-time-ns-total",
+    "committed-time-ns-total",
+]
+
+
+def test_every_metric_of_the_catalogue_is_there_in_its_group(kafka: Kafka) -> None:
+    with consumer(kafka, "g", client_id="c") as one:
+        found = one.metrics()
+    for group, names in (("consumer-coordinator-metrics", COORDINATOR), ("consumer-metrics", CONSUMER)):
+        for name in names:
+            assert MetricName(name, group, "c") in found
+    assert {name.group for name in found} == {*METRIC_GROUPS.values(), FETCH_GROUP}
+    assert {tuple(name.tags.items()) for name in found} == {(("client-id", "c"),)}
+
+
+def test_what_was_done_is_counted(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(5))
+    with consumer(kafka, "g", max_poll_records=3) as one:
+        one.subscribe(["t"])
+        assert len(read(one, 1)) == 3
+        assert {name.name: value for name, value in one.metrics().items()}["records-lag-max"] == 2
+        read(one, 2)
+        one.commit()
+        found = {name.name: value for name, value in one.metrics().items()}
+    assert found["records-consumed-total"] == 5
+    assert found["records-lag-max"] == 0
+    assert found["bytes-consumed-total"] > 5
+    assert found["fetch-total"] >= 1
+    assert found["assigned-partitions"] == found["rebalance-total"] == found["commit-total"] == 1
+    assert found["last-rebalance-seconds-ago"] >= 0
+
+
+def test_a_consumer_without_a_group_has_the_metrics_of_fetching_alone(kafka: Kafka) -> None:
+    with consumer(kafka) as one:
+        assert {name.group for name in one.metrics()} == {FETCH_GROUP}
+        assert isnan(next(value for name, value in one.metrics().items() if name.name == "records-lag-max"))
+
+
+def test_prometheus_gets_the_names_that_the_jmx_exporter_makes(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    registry = CollectorRegistry()
+    with consumer(kafka, "g", client_id="one") as one, consumer(kafka, "g", client_id="two") as two:
+        one.subscribe(["t"])
+        poll_until(one, lambda: one.assignment)
+        two.assign([TopicPartition("t", 0)])
+        export(one.metrics, two.metrics, registry=registry)
+        text = generate_latest(registry).decode()
+    lines = text.splitlines()
+    assert 'kafka_consumer_consumer_coordinator_metrics_assigned_partitions{client_id="one"} 1.0' in lines
+    assert 'kafka_consumer_consumer_coordinator_metrics_join_total{client_id="two"} 0.0' in lines
+    assert 'kafka_consumer_consumer_metrics_last_poll_seconds_ago{client_id="two"} -1.0' in lines
+    assert any(
+        line.startswith('kafka_consumer_consumer_fetch_manager_metrics_fetch_total{client_id="one"}') for line in lines
+    )
+    assert lines.count("# TYPE kafka_consumer_consumer_coordinator_metrics_join_total untyped") == 1

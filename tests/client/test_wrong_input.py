@@ -1,0 +1,265 @@
+"""Mistakes and misfortunes: one clear error each, in bounded time."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from slackwater import Broker, Consumer, Producer
+from slackwater.client.errors import Closed, TimedOut
+from slackwater.client.fetcher import NoOffsetForPartition, OffsetOutOfRange
+from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.room import QUICK, consumer, fill, numbers, poll_until, read, wait_for
+
+P0 = TopicPartition("t", 0)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings={"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": False}) as broker:
+        broker.create_topic("t", 1)
+        fill(broker, "t", numbers(3))
+        yield broker
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+# --- a broker that cannot be reached ----------------------------------------------------------------------------------
+
+
+def test_poll_keeps_trying_and_the_log_says_so(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "slackwater.client"),
+        Consumer(QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "client.id": "c"}) as one,
+    ):
+        one.subscribe(["t"])
+        wait_for(lambda: one.poll(0.05) == [] and "could not be established" in caplog.text)
+        line = next(line for line in caplog.messages if "could not be established" in line)
+        assert line.startswith(f"[Consumer clientId=c, groupId=g] Connection to node -1 ({nowhere}) could not be")
+        one.close(timeout=0.2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: one.partitions_for("t"),
+        lambda one: one.end_offsets([P0]),
+        lambda one: one.position(P0),
+        lambda one: one.committed([P0]),
+        lambda one: one.commit({P0: 1}),
+    ],
+    ids=["partitions_for", "end_offsets", "position", "committed", "commit"],
+)
+def test_calls_that_need_an_answer_end_in_time_and_name_the_servers(nowhere: str, call: object) -> None:
+    assert callable(call)
+    settings = QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "default.api.timeout.ms": 200}
+    one = Consumer(settings)
+    try:
+        one.assign([P0])
+        began = time.monotonic()
+        with pytest.raises(TimedOut, match=nowhere):
+            call(one)
+        assert time.monotonic() - began < 5
+    finally:
+        one.close(timeout=0.1)
+
+
+def test_a_producer_names_the_server_it_cannot_reach(nowhere: str) -> None:
+    producer = Producer({"bootstrap.servers": nowhere, "max.block.ms": 200, "reconnect.backoff.ms": 10})
+    with pytest.raises(TimedOut, match=nowhere):
+        producer.send("t", b"v")
+    producer.close()
+
+
+def test_something_else_behind_the_port_is_a_failed_connection(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        one = Consumer(QUICK | {"bootstrap.servers": address, "default.api.timeout.ms": 300})
+        with pytest.raises(TimedOut):
+            one.partitions_for("t")
+        one.close()
+        thread.join()
+    assert "could not be established" in caplog.text
+
+
+# --- topics and records -----------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_topic_is_a_warning_once_and_is_read_when_it_comes(kafka: Kafka, caplog: object) -> None:
+    assert isinstance(caplog, pytest.LogCaptureFixture)
+    with consumer(kafka, "g", allow_auto_create_topics=False, metadata_max_age_ms=50) as one:
+        one.subscribe(["later"])
+        poll_until(one, lambda: "later=UNKNOWN_TOPIC_OR_PARTITION" in caplog.text)
+        kafka.create_topic("later", 1)
+        fill(kafka, "later", numbers(1))
+        read(one, 1)
+        assert caplog.text.count("later=UNKNOWN_TOPIC_OR_PARTITION") == 1
+
+
+def test_an_impossible_topic_name_is_an_error(broker: Broker) -> None:
+    with consumer(broker, "impossible") as one:
+        one.subscribe(["no/such name"])
+        with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
+            poll_until(one, lambda: False)
+        one.unsubscribe()
+
+
+def test_the_partitions_of_an_unknown_topic_are_none(broker: Broker) -> None:
+    with consumer(broker) as one:
+        assert one.partitions_for("nobody-made-this") == []
+
+
+def test_the_offsets_of_an_unknown_partition_end_in_time(broker: Broker) -> None:
+    with (
+        consumer(broker, default_api_timeout_ms=200) as one,
+        pytest.raises(TimedOut, match=r"t-99 .* no leader, or do not exist"),
+    ):
+        one.end_offsets([TopicPartition("t", 99)])
+
+
+def test_a_record_too_large_for_a_request_is_refused_where_it_is_sent(broker: Broker) -> None:
+    with (
+        Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+        pytest.raises(UsageError, match=r"takes \d+ bytes; max.request.size is 1048576"),
+    ):
+        producer.send("t", b"x" * 2_000_000)
+
+
+def test_a_record_too_large_for_the_topic_is_refused_by_the_broker(broker: Broker) -> None:
+    broker.create_topic("small", 1, max_message_bytes=1000)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(BrokerError) as caught:
+            producer.send("small", b"x" * 5_000).result(20)
+        assert caught.value.error is Error.MESSAGE_TOO_LARGE
+
+
+def test_a_record_larger_than_the_fetch_sizes_is_still_read(broker: Broker) -> None:
+    broker.create_topic("large", 1)
+    fill(broker, "large", [b"x" * 50_000, b"y" * 50_000])
+    with consumer(broker, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000) as one:
+        one.assign([TopicPartition("large", 0)])
+        assert [len(record.value or b"") for record in read(one, 2)] == [50_000, 50_000]
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def test_without_an_offset_and_a_reset_every_poll_is_an_error_until_somebody_seeks(broker: Broker) -> None:
+    with consumer(broker, "none", auto_offset_reset="none") as one:
+        one.assign([P0])
+        for _ in range(2):
+            with pytest.raises(NoOffsetForPartition, match="t-0 has no committed offset"):
+                poll_until(one, lambda: False)
+        one.seek(P0, 1)
+        assert [record.offset for record in read(one, 2)] == [1, 2]
+
+
+def test_without_a_group_and_a_reset_a_poll_is_an_error_at_once(broker: Broker) -> None:
+    with consumer(broker, auto_offset_reset="none") as one:
+        one.assign([P0])
+        began = time.monotonic()
+        with pytest.raises(NoOffsetForPartition):
+            one.poll(10.0)
+        assert time.monotonic() - began < 5
+
+
+def test_a_position_outside_the_log_is_an_error_without_a_reset_and_not_repeated_meanwhile(broker: Broker) -> None:
+    with consumer(broker, auto_offset_reset="none") as one:
+        one.assign([P0])
+        one.seek(P0, 1_000)
+        with pytest.raises(OffsetOutOfRange, match="position 1000 of t-0 is not in its log"):
+            poll_until(one, lambda: False)
+        wait_for(lambda: one._fetcher.failed)
+        assert len(one._fetcher._errors) == 1
+        one.seek(P0, 0)
+
+
+def test_a_position_outside_the_log_is_reset_where_that_is_wanted(broker: Broker) -> None:
+    with consumer(broker) as one:
+        one.assign([P0])
+        one.seek(P0, 1_000)
+        assert [record.offset for record in read(one, 3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("policy", ["by_duration:PT1H", "earliest"])
+def test_a_reset_by_duration_begins_at_that_time(broker: Broker, policy: str) -> None:
+    with consumer(broker, auto_offset_reset=policy) as one:
+        one.assign([P0])
+        assert len(read(one, 3)) == 3
+
+
+# --- how it is called -------------------------------------------------------------------------------------------------
+
+
+def test_a_bad_pattern_is_refused(broker: Broker) -> None:
+    with consumer(broker, "pattern") as one, pytest.raises(UsageError, match=r"'\(' is no regular expression"):
+        one.subscribe(pattern="(")
+
+
+@pytest.mark.parametrize("call", ["poll", "poll_arrow", "commit", "unsubscribe", "run"])
+def test_use_after_close_is_refused(broker: Broker, call: str) -> None:
+    one = consumer(broker, "closed")
+    one.close()
+    with pytest.raises(Closed, match="was closed; make a new one"):
+        getattr(one, call)(*([print] if call == "run" else []))
+    one.close()  # twice is fine
+    one.wakeup()
+
+
+def test_use_from_two_threads_is_refused(broker: Broker) -> None:
+    with consumer(broker, "threads") as one:
+        one.subscribe(["t"])
+        polling = threading.Thread(target=lambda: one.poll(1.0))
+        one.poll(0)
+        polling.start()
+        wait_for(lambda: one._user is not None)
+        with pytest.raises(UsageError, match="in use by another thread"):
+            one.poll(0)
+        polling.join()
+
+
+def test_a_poll_for_nothing_is_refused(broker: Broker) -> None:
+    for one in (consumer(broker), consumer(broker, "nothing")):
+        with one, pytest.raises(UsageError, match="nothing to poll"):
+            one.poll(0)
+
+
+@pytest.mark.parametrize("call", ["commit", "commit_async", "enforce_rebalance", "subscribe"])
+def test_what_needs_a_group_says_so(broker: Broker, call: str) -> None:
+    with consumer(broker) as one, pytest.raises(UsageError, match=r"needs a group: set group\.id"):
+        getattr(one, call)(*([["t"]] if call == "subscribe" else []))
+
+
+def test_a_partition_that_is_not_assigned_is_named(broker: Broker) -> None:
+    with consumer(broker) as one:
+        for call in (one.position, lambda partition: one.seek(partition, 0), lambda partition: one.pause([partition])):
+            with pytest.raises(UsageError, match="t-0 is not assigned"):
+                call(P0)
+
+
+def test_a_negative_offset_is_refused(broker: Broker) -> None:
+    with consumer(broker) as one:
+        one.assign([P0])
+        with pytest.raises(UsageError, match="offsets begin at 0"):
+            one.seek(P0, -1)
+        with pytest.raises(UsageError, match="milliseconds since 1970"):
+            one.seek_to_timestamp(-5)
