@@ -22,9 +22,8 @@ def demo() -> None:
     """
     missing = [name for module, name in _CLIENTS.items() if importlib.util.find_spec(module) is None]
     if missing:
-        raise UsageError(
-            f"the demo runs stock clients, and {', '.join(missing)} is missing: pip install {' '.join(missing)}."
-        )
+        names = " ".join(missing)
+        raise UsageError(f"the demo runs stock clients, and not all of them are installed. Run: pip install {names}")
 
     from rich.console import Console
 
