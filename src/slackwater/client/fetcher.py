@@ -107,7 +107,6 @@ class Fetcher:
         self._wake_at = 0.0
         self._refreshing = False
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def kick(self) -> None:
         """Something may be worth fetching; callable from any thread, under the lock."""
@@ -152,11 +151,6 @@ class Fetcher:
             self._reset()
             self._fetch()
 
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = self._network.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _later(self, seconds: float) -> None:
         """Look again in a while; the soonest look counts."""
         loop = self._network.loop
@@ -175,7 +169,7 @@ class Fetcher:
     def _refresh_later(self, topics: set[str]) -> None:
         if not self._refreshing and topics:
             self._refreshing = True
-            self._start(self._refresh(topics))
+            self._network.spawn(self._refresh(topics))
 
     async def _refresh_topics(self, topics: Iterable[str]) -> None:
         await self._cluster.refresh(topics, create=self._config.create_topics)
@@ -203,7 +197,7 @@ class Fetcher:
                 wanted[state.partition] = state.reset_to
                 stamps[state.partition] = state.stamp
         if wanted:
-            self._start(self._find(wanted, stamps))
+            self._network.spawn(self._find(wanted, stamps))
 
     async def _find(self, wanted: dict[TopicPartition, int], stamps: dict[TopicPartition, int]) -> None:
         """Ask once; whoever got no answer is asked about again after a while."""
@@ -262,7 +256,7 @@ class Fetcher:
                 self._later(wait_s)
                 continue
             self._busy.add(node)
-            self._start(self._ask(node, states))
+            self._network.spawn(self._ask(node, states))
 
     def _node_for(self, state: PartitionState, now: float) -> int | None:
         preferred = state.preferred_replica

@@ -84,7 +84,6 @@ class Membership:
         self._fetches: dict[int, Fetched] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- called by the application's thread ---------------------------------------------------------------------------
 
@@ -139,7 +138,7 @@ class Membership:
 
     def _send(self, send: Send, coordinator: Node | None) -> None:
         self._say(send.request, None)
-        self._start(self._ask(send, coordinator))
+        self._network.spawn(self._ask(send, coordinator))
 
     def _say(self, request: MemberRequest, answer: MemberResponse | None) -> None:
         if self._said is not None:
@@ -147,11 +146,6 @@ class Membership:
                 self._said(request, answer)
             except Exception:  # what is said about a request must never keep it from being sent
                 log.exception("%s could not be told.", type(request).__name__)
-
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = self._network.loop.create_task(work)
-        self._tasks.add(task)  # the loop itself keeps no hold of it
-        task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, send: Send, coordinator: Node | None) -> None:
         request = send.request
@@ -188,7 +182,7 @@ class Membership:
     # Metadata
 
     def _refresh_now(self, topics: tuple[str, ...] | None, wish: int) -> None:
-        self._start(self._refresh(topics, wish))
+        self._network.spawn(self._refresh(topics, wish))
 
     async def _refresh(self, topics: Iterable[str] | None, wish: int) -> None:
         """Ask until the answer comes, or something else is wanted."""

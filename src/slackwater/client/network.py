@@ -26,6 +26,7 @@ class Network:
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -49,6 +50,12 @@ class Network:
         """Do something on the loop; nothing is heard of it."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(work, *arguments)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin something, from the loop itself; nothing is heard of it."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)  # the loop itself keeps no hold of it
+        task.add_done_callback(self._tasks.discard)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Begin something on the loop."""

@@ -88,7 +88,6 @@ class Sender:
         self._refreshing = False
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
         self._to_tell: list[Callable[[], None]] = []
         self._telling = False
 
@@ -117,11 +116,6 @@ class Sender:
                 self._send_ready(now)
         self._tell()
 
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = self._network.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _wake_in(self, seconds: float) -> None:
         loop = self._network.loop
         when = loop.time() + max(seconds, 0.0)
@@ -143,10 +137,6 @@ class Sender:
         self._telling = True
         try:
             while self._to_tell:
-                tell = self._to_tell.pop(0) if len(self._to_tell) < 2 else None
-                if tell is not None:
-                    _call(tell)
-                    continue
                 told, self._to_tell = self._to_tell, []
                 for one in told:
                     _call(one)
@@ -158,7 +148,7 @@ class Sender:
     def _ask_producer(self) -> None:
         if not self._asking_producer and self._fatal is None:
             self._asking_producer = True
-            self._start(self._init_producer())
+            self._network.spawn(self._init_producer())
 
     async def _init_producer(self) -> None:
         pause_s = self._cluster.config.retry_backoff_ms / 1000
@@ -220,10 +210,7 @@ class Sender:
             self._wake_in(1.0)  # to give up what is late
 
     def _may_send(self, queue: Queue) -> bool:
-        if queue.retrying or not self._config.idempotent:
-            limit = self._config.max_in_flight if not self._config.idempotent and not queue.retrying else 1
-            return len(queue.in_flight) < limit
-        return len(queue.in_flight) < self._config.max_in_flight
+        return len(queue.in_flight) < (1 if queue.retrying else self._config.max_in_flight)
 
     def _send_to(self, node: int, queues: list[Queue], now: float) -> list[Queue]:
         """Send one request; the answer is the partitions that have more."""
@@ -246,7 +233,7 @@ class Sender:
         if not batches:
             return []
         self._flights[node] += 1
-        self._start(self._ask(node, batches))
+        self._network.spawn(self._ask(node, batches))
         return more
 
     def _closed(self, batch: Batch, queue: Queue) -> bytearray:
@@ -426,7 +413,7 @@ class Sender:
     def _refresh_later(self, topics: set[str]) -> None:
         if topics and not self._refreshing:
             self._refreshing = True
-            self._start(self._refresh(topics))
+            self._network.spawn(self._refresh(topics))
 
     async def _refresh(self, topics: set[str]) -> None:
         try:
