@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from tests import waiting
 from tests.broker.raw_client import RawClient
 
 START_S = 60.0
@@ -142,10 +143,7 @@ def kill_while_starting(data: Path, settings: Mapping[str, str], seconds: float)
 
 def wait_until(condition: Callable[[], bool], about: Callable[[], object], seconds: float = 30.0) -> None:
     """Wait for a condition; a failure that tells `about` if it does not come."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {about()}"
-        time.sleep(0.01)
+    waiting.wait_until(condition, about, seconds)
 
 
 @contextmanager

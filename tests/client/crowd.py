@@ -1,23 +1,20 @@
 """Members for groups that tests look at: consumers that a thread polls in turn, until they are told to stall."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 from slackwater import Consumer
 from slackwater.group.topic_partition import TopicPartition
+from tests import waiting
 
 DEADLINE_S = 30.0
 
 
 def wait_until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
+    waiting.wait_until(condition, what, DEADLINE_S)
 
 
 class Crowd:

@@ -6,6 +6,7 @@ from typing import Any
 
 from slackwater import Broker, Consumer, Producer
 from slackwater.client.records import ConsumerRecord
+from tests.waiting import wait_until
 
 PATIENCE_S = 20.0
 QUICK: dict[str, object] = {
@@ -41,10 +42,7 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 
 def wait_for(condition: Callable[[], object], what: str = "it") -> None:
     """Wait until a condition holds, or fail."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S:g} s"
-        time.sleep(0.005)
+    wait_until(condition, lambda: f"{what} did not happen", PATIENCE_S)
 
 
 def poll_until(one: Consumer, condition: Callable[[], object], what: str = "it") -> list[ConsumerRecord]:

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests import waiting
 from tests.wire.message_oracle import have_jars, jars
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -280,13 +281,7 @@ class Member:
 
 def wait_until(condition: Callable[[], Any], about: Callable[[], object]) -> Any:
     """The condition's first true value; a failure that tells `about` after SETTLE_S."""
-    deadline = time.monotonic() + SETTLE_S
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not within {SETTLE_S} s: {about()}"
-        time.sleep(0.03)
+    return waiting.wait_until(condition, about, SETTLE_S)
 
 
 def partitions(topic: str, count: int) -> frozenset[str]:

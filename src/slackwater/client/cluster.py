@@ -14,7 +14,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from slackwater.client.connection import BrokerConnection, Plaintext, Security
 from slackwater.client.errors import ConnectionFailed
@@ -130,6 +130,11 @@ class Cluster:
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._watchers: list[Callable[[], None]] = []
         self._closed = False
+
+    @classmethod
+    async def make(cls, config: ClusterConfig) -> Self:
+        """Make one from another thread, on the loop it belongs to."""
+        return cls(config)
 
     # --- connections --------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from slackwater.client.cluster import Cluster, ClusterConfig
+from slackwater.client.cluster import Cluster
 from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, given, number
 from slackwater.client.consumer_config import (
     STRATEGY,
@@ -113,7 +113,7 @@ class ConsumerBase:
             warn(member)
         self._lines = LogLines(self.client_id, group_id, instance_id)
         self._network = Network(f"slackwater-{self.client_id}")
-        self._cluster = self._network.run(_make_cluster(brokers))
+        self._cluster = self._network.run(Cluster.make(brokers))
         self._publisher = EventPublisher(self._cluster, self._network) if values["group.events.publish"] else None
         self._fetcher = Fetcher(fetch, self._cluster, self._network, self._changed, self._positions)
         self._membership = self._join(member) if member is not None else None
@@ -446,10 +446,6 @@ class ConsumerBase:
         why = self._cluster.last_failure
         reason = f" {why}" if why and why not in what else ""
         return TimedOut(f"{what.rstrip('.')}; the cluster is looked for at {self._cluster.servers}.{reason}")
-
-
-async def _make_cluster(config: ClusterConfig) -> Cluster:
-    return Cluster(config)
 
 
 def _located(table: "pa.Table", partition: TopicPartition) -> "pa.Table":

@@ -19,6 +19,7 @@ from slackwater import Broker
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent, Kind
 from slackwater.group.topic_partition import TopicPartition
+from tests.waiting import wait_until
 
 DEADLINE_S = 60.0
 NO_DELAY = {"group.initial.rebalance.delay.ms": 0}
@@ -26,10 +27,7 @@ both = pytest.mark.parametrize("process", [False, True], ids=["thread", "process
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(condition, lambda: "it did not come", DEADLINE_S)
 
 
 def _produce(broker: Broker, topic: str, *values: str) -> None:

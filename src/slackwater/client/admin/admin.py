@@ -23,7 +23,7 @@ from slackwater.client.admin.descriptions import (
     RemovedMember,
 )
 from slackwater.client.admin.reset import ResetTo
-from slackwater.client.cluster import Broker, Cluster, ClusterConfig, TopicMetadata
+from slackwater.client.cluster import Broker, Cluster, TopicMetadata
 from slackwater.client.config import ADMIN_SETTINGS, cluster_config, given
 from slackwater.client.network import Network
 from slackwater.client.offsets import OffsetAndTimestamp, list_offsets
@@ -48,7 +48,7 @@ class Admin:
         self.client_id = str(values["client.id"]) or f"adminclient-{next(_numbers)}"
         brokers = cluster_config(values, self.client_id)
         self._network = Network(f"slackwater-{self.client_id}")
-        self._cluster = self._network.run(_make_cluster(brokers))
+        self._cluster = self._network.run(Cluster.make(brokers))
         self._closed = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -215,7 +215,3 @@ class Admin:
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Error]:
         """Forget offsets; what came of each. Those of topics that a member reads cannot be forgotten."""
         return self._run(group_offsets.delete_offsets(self._cluster, group_id, list(partitions)))
-
-
-async def _make_cluster(config: ClusterConfig) -> Cluster:
-    return Cluster(config)

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from slackwater.client.cluster import Cluster, ClusterConfig, TopicMetadata
+from slackwater.client.cluster import Cluster, TopicMetadata
 from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, given, number
 from slackwater.client.errors import Closed, ConnectionFailed, TimedOut
 from slackwater.client.housekeeping import keep_house
@@ -60,7 +60,7 @@ class Producer:
         if ignored:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self._network = Network(f"slackwater-{self.client_id}")
-        self._cluster = self._network.run(_make_cluster(cluster_config(values, self.client_id)))
+        self._cluster = self._network.run(Cluster.make(cluster_config(values, self.client_id)))
         self._sender = Sender(sender, self._accumulator, self._cluster, self._network, self._changed)
         self._house = self._network.start(keep_house(self._cluster, self._refresh))
 
@@ -184,10 +184,6 @@ class Producer:
             return partition_for_key(record.key, count)
         available = [one.index for one in topic.partitions if one.leader >= 0]
         return self._sticky.partition(topic.name, available or range(count), size)
-
-
-async def _make_cluster(config: ClusterConfig) -> Cluster:
-    return Cluster(config)
 
 
 async def _nothing() -> None:
