@@ -123,7 +123,7 @@ def test_who_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
             assert isinstance(joined, JoinGroupResponse)
             assert (joined.error_code, joined.generation_id) == (0, 2)
 
-    with_server(tmp_path, story, connections_max_idle_ms="300")
+    with_server(tmp_path, story, connections_max_idle_ms="2000")
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 104_857_601, -1, -(2**31)])

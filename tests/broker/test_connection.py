@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from slackwater.broker.connection import Call, Connection
-from slackwater.wire.envelope import decode_response, encode_request
+from slackwater.broker.repeats import Repeats, Run
+from slackwater.wire.envelope import RequestHeader, decode_response, encode_request
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -41,10 +42,16 @@ class FakeDesk:
         self.calls.append((call, request))
         self.changed.set()
 
+    def repeats(self, header: RequestHeader, request: Request, frame: bytes) -> None:
+        return None
+
+    def handle_repeats(self, connection: Connection, repeats: Repeats, data: bytes) -> int:
+        raise AssertionError("Nothing is remembered here.")
+
     def flush_later(self, connection: Connection) -> None:
         asyncio.get_running_loop().call_soon(connection.flush)
 
-    def answered(self, calls: list[Call]) -> None:
+    def answered(self, calls: list[Call | Run]) -> None:
         self.sent += len(calls)
 
     def malformed(self, connection: Connection, error: WireError) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from slackwater.broker import events as module
 from slackwater.broker.config import Settings
-from slackwater.broker.events import AT_ONCE, Events
+from slackwater.broker.events import AT_ONCE, WRITTEN_TOGETHER, Events
 from slackwater.broker.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import GroupEvent, Kind, Source
 from slackwater.wire.records_read import iter_records
@@ -72,6 +72,45 @@ def test_a_burst_is_written_when_it_is_over(tmp_path: Path, monkeypatch: pytest.
     house.pass_time(1.0)
     house.tell(AT_ONCE)
     assert house.written == 2 * AT_ONCE + 6
+
+
+def test_a_burst_waits_for_a_moment_in_which_the_broker_has_nothing_else_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path, monkeypatch)
+    house.tell(AT_ONCE + 1)
+    for _ in range(5):
+        house.pass_time(0.05)
+        house.events.end_turn()  # nothing was told, but something was done
+        house.pass_time(0.05)
+        assert house.written == 0
+    house.pass_time(0.11)
+    assert house.written == AT_ONCE + 1
+
+
+def test_a_large_burst_is_written_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path, monkeypatch)
+    house.tell(2 * WRITTEN_TOGETHER)
+    house.pass_time(0.11)
+    assert (house.written, len(house.later)) == (WRITTEN_TOGETHER, 1)
+    house.tell(1)  # is written after them, and does not keep them waiting
+    house.pass_time(0.0)
+    assert (house.written, len(house.later)) == (2 * WRITTEN_TOGETHER, 1)
+    house.pass_time(0.0)
+    assert (house.written, house.later) == (2 * WRITTEN_TOGETHER + 1, [])
+
+
+def test_whoever_asks_has_all_of_a_burst_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path, monkeypatch)
+    house.tell(3 * WRITTEN_TOGETHER)
+    house.pass_time(0.11)
+    house.events.write()
+    assert house.written == 3 * WRITTEN_TOGETHER
+    house.pass_time(0.0)
+    assert (house.written, house.later) == (3 * WRITTEN_TOGETHER, [])
+    house.pass_time(1.0)
+    house.tell(1)
+    assert house.written == 3 * WRITTEN_TOGETHER + 1
 
 
 def test_a_burst_without_end_is_written_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from slackwater.wire import apis
 from slackwater.wire.apis import APIS
 from slackwater.wire.codec import request_type, response_type
-from tests.wire.message_oracle import jars, needs_jars
+from tests.java import jars, needs_jars
 
 
 def test_every_api_has_its_two_messages() -> None:

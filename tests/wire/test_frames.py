@@ -1,5 +1,7 @@
 """Frames: sizes, pieces, and the bound."""
 
+from random import Random
+
 import pytest
 
 from slackwater.wire.errors import WireError
@@ -46,3 +48,18 @@ def test_a_large_frame_in_many_pieces_is_joined_once() -> None:
     stream = frame(bytes(1_000_000)) + frame(b"next")
     found = [got for at in range(0, len(stream), 64_000) for got in reader.feed(stream[at : at + 64_000])]
     assert found == [bytes(1_000_000), b"next"]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_frames_come_out_whole_however_the_bytes_are_cut(seed: int) -> None:
+    random = Random(seed)
+    bodies = [random.randbytes(random.choice((0, 1, 3, 50, 3_000))) for _ in range(20)]
+    stream = b"".join(map(frame, bodies))
+    reader, found, at = FrameReader(), [], 0
+    while at < len(stream):
+        end = at + random.choice((1, 2, 5, 60, 2_000))
+        found += reader.feed(stream[at:end])
+        at = end
+        given_out = sum(len(frame(body)) for body in found)
+        assert reader.pending_bytes == min(at, len(stream)) - given_out
+    assert found == bodies

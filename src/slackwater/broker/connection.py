@@ -5,6 +5,8 @@ Rules kept here
   its answer, so a client that commits and then asks for its offset sees what it committed, and a parked JoinGroup or
   Fetch holds up its own connection alone. A run of the same `PIPELINED` request is the exception: none of them can see
   another's outcome, so all that came together are decided, and written, together.
+- A run of requests that say what the last of their kind said is neither cut into frames nor decoded: its bytes are
+  compared with those of that one (`repeats`), and its answers are one piece. What a frame may do does not depend on it.
 - What is ready at the end of a turn leaves in one write.
 - A malformed frame ends this connection and no other: earlier answers are still sent, then it is closed.
 - Everything is bounded: the size of a frame, the requests that wait, in number and in bytes (the socket is not read
@@ -16,8 +18,9 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic
-from typing import Final, Protocol, cast
+from typing import ClassVar, Final, Protocol, cast
 
+from slackwater.broker.repeats import FEWEST, MOST_WASTED, Remembered, Repeats, Run
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from slackwater.wire.envelope import RequestHeader, RequestReader, encode_response, response_pieces
 from slackwater.wire.errors import WireError
@@ -28,12 +31,18 @@ from slackwater.wire.writing import Piece
 MOST_READY_BYTES: Final = 1024 * 1024  # answers that are not sent yet; the next request waits for them to leave
 MOST_QUEUED_BYTES: Final = 1024 * 1024  # requests that have not begun; the socket is not read meanwhile
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
+REPEATED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT))
+# Behind a frame's size: the API, two bytes, and its version, two bytes.
+_API_AT: Final = 4
+_API_ENDS_AT: Final = 6
+_VERSION_ENDS_AT: Final = 8
 
 
 class Call:
     """One request and the answer it is owed."""
 
     __slots__ = ("api_key", "client_id", "connection", "correlation_id", "frame", "since", "version")
+    count: ClassVar = 1
 
     def __init__(self, connection: "Connection", header: RequestHeader, since: float) -> None:
         self.connection = connection
@@ -91,11 +100,19 @@ class Desk(Protocol):
         """Do what is asked, and answer now or later; a WireError ends the connection."""
         ...
 
+    def repeats(self, header: RequestHeader, request: Request, frame: bytes) -> Repeats | None:
+        """What takes the requests that will say what this one says, if its API has such."""
+        ...
+
+    def handle_repeats(self, connection: "Connection", repeats: Repeats, data: bytes) -> int:
+        """Do what is asked by the requests that this begins with; how many bytes those are, 0 if they are others."""
+        ...
+
     def flush_later(self, connection: "Connection") -> None:
         """Call `flush` at the end of this turn."""
         ...
 
-    def answered(self, calls: list[Call]) -> None:
+    def answered(self, calls: "list[Call | Run]") -> None:
         """These answers leave now."""
         ...
 
@@ -108,6 +125,7 @@ class Connection(asyncio.Protocol):
     """The server's side of one socket."""
 
     __slots__ = (
+        "_begun",
         "_closing",
         "_desk",
         "_dirty",
@@ -119,6 +137,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_reading",
         "_ready_bytes",
+        "_remembered",
         "_run",
         "_transport",
         "_waiting",
@@ -135,8 +154,10 @@ class Connection(asyncio.Protocol):
         self._queue: deque[bytes] = deque()  # requests that have not begun
         self._queued_bytes = 0
         self._ready_bytes = 0  # of answers that are not sent yet
-        self._waiting: deque[Call] = deque()  # requests that have begun, in order; their answers leave in this order
-        self._open = 0  # how many of those have no answer yet
+        self._waiting: deque[Call | Run] = deque()  # what has begun, in order; the answers leave in this order
+        self._begun = 0  # how many requests those are
+        self._open = 0  # how many of them have no answer yet
+        self._remembered: dict[bytes, Remembered] = {}  # by API and version, what the last one said
         self._run = b""  # the API of the request that began last
         self._transport: asyncio.Transport | None = None
         self._dirty = False
@@ -151,7 +172,7 @@ class Connection(asyncio.Protocol):
     @property
     def waiting(self) -> int:
         """How many requests wait for their answer."""
-        return len(self._waiting) + len(self._queue)
+        return self._begun + len(self._queue)
 
     @property
     def is_stuck(self) -> bool:
@@ -177,6 +198,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._queue.clear()
         self._waiting.clear()
+        self._begun = 0
         self._desk.closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -184,6 +206,11 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         self.heard = monotonic()
+        if self._remembered and (taken := self._begin_repeats(data)):
+            data = data[taken:]
+            if not data:
+                self._read_or_not()
+                return
         try:
             frames = self._frames.feed(data)
         except WireError as error:
@@ -194,6 +221,8 @@ class Connection(asyncio.Protocol):
             self._queued_bytes += sum(map(len, frames))
         elif not self._begin(frames):
             return
+        elif len(frames) > 1 and self._run in REPEATED and not self._queue:
+            self._remember(frames[-2], frames[-1])
         if self._frames.refused and not self._queue:
             self._refuse(WireError(self._frames.refused))
             return
@@ -217,6 +246,8 @@ class Connection(asyncio.Protocol):
         since, waiting, decode, handle = self.heard, self._waiting, self._reader.decode, self._desk.handle
         rest = iter(frames)
         for frame in rest:
+            if self._closing:
+                return True  # cut off while the ones before were handled: what comes behind them has not been sent
             api = frame[:2]
             must_wait = self._open and (api != self._run or api not in PIPELINED)
             if must_wait or self._ready_bytes > MOST_READY_BYTES or self._full:
@@ -228,6 +259,7 @@ class Connection(asyncio.Protocol):
                 header, request = decode(frame)
                 self._run = api
                 self._open += 1
+                self._begun += 1
                 call = Call(self, header, since)
                 waiting.append(call)
                 handle(call, request)
@@ -235,6 +267,40 @@ class Connection(asyncio.Protocol):
                 self._refuse(error)
                 return False
         return True
+
+    def _begin_repeats(self, data: bytes) -> int:
+        """Begin with the requests there that say what the last of their kind said; how many bytes they take."""
+        remembered = self._remembered.get(data[_API_AT:_VERSION_ENDS_AT])
+        if remembered is None or remembered.repeats is None or len(data) < FEWEST * remembered.repeats.size:
+            return 0
+        if self._queue or self._full or self._frames.pending_bytes or self._ready_bytes > MOST_READY_BYTES:
+            return 0
+        if self._open and data[_API_AT:_API_ENDS_AT] != self._run:
+            return 0
+        taken = self._desk.handle_repeats(self, remembered.repeats, data)
+        if taken:
+            self._run = data[_API_AT:_API_ENDS_AT]
+            remembered.wasted = 0
+        return taken
+
+    def begin_run(self, run: Run) -> None:
+        """These requests have begun, together."""
+        self._open += run.count
+        self._begun += run.count
+        self._waiting.append(run)
+
+    def _remember(self, before: bytes, frame: bytes) -> None:
+        """Keep what the last request said, if the one before it, which came with it, may have said the same."""
+        start = frame[: _VERSION_ENDS_AT - _API_AT]
+        if len(before) != len(frame) or before[: len(start)] != start:
+            return
+        remembered = self._remembered.get(start)
+        if remembered is None:
+            remembered = self._remembered[start] = Remembered()
+        if remembered.wasted < MOST_WASTED:
+            remembered.wasted += 1
+            header, request = self._reader.decode(frame)
+            remembered.repeats = self._desk.repeats(header, request, frame)
 
     def _refuse(self, error: WireError) -> None:
         self._desk.malformed(self, error)
@@ -244,9 +310,9 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def ready(self, size: int) -> None:
-        """A call has its answer of this size; if it is the first in line, something can leave."""
-        self._open -= 1
+    def ready(self, size: int, count: int = 1) -> None:
+        """A call, or so many in a run, has its answer of this size; if it is first in line, something can leave."""
+        self._open -= count
         self._ready_bytes += size
         if not self._dirty and self._waiting and self._waiting[0].frame is not None:
             self._dirty = True
@@ -269,7 +335,7 @@ class Connection(asyncio.Protocol):
                 return
         self._read_or_not()
 
-    def _send(self, out: list[Call]) -> None:
+    def _send(self, out: list[Call | Run]) -> None:
         pieces: list[Piece] = []
         for call in out:
             if isinstance(call.frame, list):
@@ -287,15 +353,17 @@ class Connection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.write(data)
 
-    def _take_answered(self) -> list[Call]:
+    def _take_answered(self) -> list[Call | Run]:
         waiting = self._waiting
         if not self._open:  # all of them, which is the usual case
             out = list(waiting)
             waiting.clear()
+            self._begun = 0
             return out
         out = []
         while waiting and waiting[0].frame is not None:
             out.append(waiting.popleft())
+            self._begun -= out[-1].count
         return out
 
     def close(self) -> None:
@@ -314,10 +382,10 @@ class Connection(asyncio.Protocol):
 
     def _read_or_not(self) -> None:
         """Read on only while the client takes its answers and not too many requests wait."""
-        transport = self._transport
-        wanted = not self._full and len(self._waiting) + len(self._queue) < self._desk.max_waiting
+        wanted = not self._full and self._begun + len(self._queue) < self._desk.max_waiting
         wanted = wanted and self._queued_bytes <= MOST_QUEUED_BYTES
-        if transport is None or transport.is_closing() or wanted == self._reading:
+        transport = self._transport
+        if wanted == self._reading or transport is None or transport.is_closing():
             return
         self._reading = wanted
         if wanted:

@@ -5,8 +5,9 @@ Rules kept here
 - `__group_events` has one partition, so that its order is that of the decisions; the key is the group, the value the
   event's JSON line. What a turn tells is one batch. A disk that refuses it costs the batch, never an answer.
 - Listeners hear at once. The log and the topic are written at the end of the turn, unless there is a burst: what a
-  thousand joins tell is written when they are over, so that none of them waits for it. A clean stop, and whoever asks
-  for a group or its events, has everything written first.
+  thousand joins tell is written when they are over and the broker has a moment to itself, or after a second, so that
+  none of them waits for it; and a part at a time, so that nobody else waits long. A clean stop, and whoever asks for a
+  group or its events, has everything written first.
 - A listener that fails is logged, and disturbs nobody.
 """
 
@@ -25,6 +26,7 @@ from slackwater.wire.records import Record, encode_batch
 AT_ONCE: Final = 64
 WRITTEN_AFTER_S: Final = 0.1
 WRITTEN_WITHIN_S: Final = 1.0
+WRITTEN_TOGETHER: Final = 256
 EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 Hear = Callable[[GroupEvent], None]
@@ -52,7 +54,7 @@ class Events:
         self._lines: dict[int, LogLines] = {}
         self._hearers: list[Hear] = []
         self._pending: list[GroupEvent] = []
-        self._first_told = self._last_told = self._counted = 0.0
+        self._first_told = self._last_busy = self._counted = 0.0
         self._at_once = float(AT_ONCE)  # how many may be written at once now; it grows again with time
         self._is_waiting = False
 
@@ -69,16 +71,17 @@ class Events:
                     hear(event)
                 except Exception:
                     log.exception("A listener failed to hear %s of group %s.", event.kind, event.group)
-        self._last_told = monotonic()
         if not self._pending:
-            self._first_told = self._last_told
+            self._first_told = monotonic()
         self._pending.extend(events)
 
     def end_turn(self) -> None:
         """Write what was told in this turn, or see to it that it is written when the burst is over."""
-        if not self._pending or self._is_waiting:
+        if not self._pending:
             return
-        now = monotonic()
+        self._last_busy = now = monotonic()
+        if self._is_waiting:
+            return
         self._at_once = min(AT_ONCE, self._at_once + (now - self._counted) * AT_ONCE / WRITTEN_AFTER_S)
         self._counted = now
         if len(self._pending) <= self._at_once:
@@ -90,11 +93,22 @@ class Events:
 
     def _write_or_wait(self) -> None:
         now = monotonic()
-        if self._pending and now - self._last_told < WRITTEN_AFTER_S and now - self._first_told < WRITTEN_WITHIN_S:
+        if self._pending and now - self._last_busy < WRITTEN_AFTER_S and now - self._first_told < WRITTEN_WITHIN_S:
             self._later(WRITTEN_AFTER_S, self._write_or_wait)
+            return
+        rest = self._pending[WRITTEN_TOGETHER:]
+        del self._pending[WRITTEN_TOGETHER:]
+        self.write()
+        if rest:
+            self._pending = rest
+            self._later(0.0, self._write_rest)
         else:
             self._is_waiting = False
-            self.write()
+
+    def _write_rest(self) -> None:
+        """Go on with what the last burst left, whether or not there is a moment for it."""
+        self._first_told = monotonic() - WRITTEN_WITHIN_S
+        self._write_or_wait()
 
     def write(self) -> None:
         """Write what was told since the last time."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from slackwater.group.errors import Error
+from slackwater.wire.envelope import FixedAnswer
 from slackwater.wire.messages.fetch import PartitionData
 
 NO_SESSION: Final = 0
@@ -93,7 +94,7 @@ class Wanted:
 class Session:
     """The partitions of one client, in the order in which they are read."""
 
-    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "nothing_new", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, partitions: dict[Key, Wanted], now_ms: int, *, uses_topic_ids: bool) -> None:
         self.session_id = session_id
@@ -101,6 +102,7 @@ class Session:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.created_ms = self.used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
+        self.nothing_new: tuple[int, FixedAnswer] | None = None  # a version, and that answer in it
 
     def update(self, wanted: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
         """Take what a request changes."""

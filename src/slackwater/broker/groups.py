@@ -10,17 +10,17 @@ Rules kept here
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from slackwater.broker.offsets_topic import from_bytes, to_bytes
+from slackwater.broker.offsets_topic import all_to_bytes, from_bytes
 from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import Request, Response
 
 KeyValue = tuple[bytes, bytes | None]
-MOST_GATHERED: Final = 512  # appends; a write costs little beside so many, and what waits for it is kept in memory
+MOST_GATHERED: Final = 1024  # records; a write costs little beside so many, and what waits for it is kept in memory
 _R = TypeVar("_R", bound=Response)
 
 
@@ -57,6 +57,7 @@ class Groups:
         self._tell = tell
         self._turn_begins = turn_begins
         self._appends: list[Append] = []
+        self._gathered = 0  # how many records those are
         self._unsettled: deque[tuple[int, list[Append]]] = deque()  # writes under way, and when they are overdue
         self._given_up = 0  # how many of those, the first ones, nobody waits for any more
         self.in_turn = False  # whether `end_turn` has something to do
@@ -83,7 +84,13 @@ class Groups:
     def ask(self, request: Request, heard: Callable[[_R], None]) -> None:
         """Put a request to the coordinator; `heard` gets the answer, now or later."""
         self._carry_out(self.coordinator.handle(request, heard, self._now_ms()))
-        if len(self._appends) >= MOST_GATHERED:
+        if self._gathered >= MOST_GATHERED:
+            self._write()
+
+    def ask_all(self, asked: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
+        """Put requests that came together to the coordinator; each comes with what gets its answer."""
+        self._carry_out(self.coordinator.handle_all(asked, self._now_ms()))
+        if self._gathered >= MOST_GATHERED:
             self._write()
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
@@ -125,11 +132,11 @@ class Groups:
             self._wake_at(due_ms)
 
     def _write(self) -> None:
-        appends, self._appends = self._appends, []
+        appends, self._appends, self._gathered = self._appends, [], 0
         batches: dict[int, list[KeyValue]] = {}
         for append in appends:
             if append.records:
-                batches.setdefault(append.shard, []).extend(map(to_bytes, append.records))
+                batches.setdefault(append.shard, []).extend(all_to_bytes(append.records))
         self._unsettled.append((self._now_ms() + self._write_timeout_ms, appends))
         self._store.write(batches, self._settled)
 
@@ -150,6 +157,7 @@ class Groups:
                 effect.caller(effect.response)  # type: ignore[operator]  # what `ask` was given; a cast costs a call
             elif isinstance(effect, Append):
                 self._appends.append(effect)
+                self._gathered += len(effect.records)
             else:
                 events.append(effect.event)
         if events:

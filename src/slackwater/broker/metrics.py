@@ -6,10 +6,12 @@ Rules kept here
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
 from slackwater.broker.connection import Call
+from slackwater.broker.repeats import Run
 from slackwater.group.events import Completed, GroupEvent
 
 # Upper bounds of request times, in seconds; what is slower stands in one more.
@@ -38,17 +40,17 @@ class Metrics:
         self.connections = 0
         self.connections_refused = 0
 
-    def answered(self, calls: list[Call]) -> None:
+    def answered(self, calls: Sequence[Call | Run]) -> None:
         """These answers leave now."""
         now = monotonic()
         at = 0
         while at < len(calls):  # those of one API that came together are counted together
-            api_key, since = calls[at].api_key, calls[at].since
-            end = at + 1
-            while end < len(calls) and calls[end].since == since and calls[end].api_key == api_key:
-                end += 1
-            self._count(api_key, now - since, end - at)
-            at = end
+            api_key, since, times = calls[at].api_key, calls[at].since, calls[at].count
+            at += 1
+            while at < len(calls) and calls[at].since == since and calls[at].api_key == api_key:
+                times += calls[at].count
+                at += 1
+            self._count(api_key, now - since, times)
 
     def _count(self, api_key: int, seconds: float, times: int) -> None:
         tally = self.requests.get(api_key)
@@ -60,7 +62,7 @@ class Metrics:
 
     def hear(self, event: GroupEvent) -> None:
         """Something happened to a group."""
-        key = (event.kind.value, event.trigger.value if event.trigger is not None else "")
+        key = (event.kind, event.trigger or "")
         self.events[key] = self.events.get(key, 0) + 1
         if isinstance(event.detail, Completed):
             self.rebalance_seconds += event.detail.duration_ms / 1000

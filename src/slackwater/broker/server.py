@@ -28,13 +28,16 @@ from slackwater.broker.handlers import ANSWERED, Handler, load
 from slackwater.broker.housekeeping import Housekeeping
 from slackwater.broker.log.directory import DataDirectory
 from slackwater.broker.node import Node
+from slackwater.broker.repeats import Repeats, Run
 from slackwater.clock import AnchoredClock, Clock, ManualClock
 from slackwater.group.errors import Error, UsageError
+from slackwater.wire.envelope import RequestHeader
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
 
 log = logging.getLogger("slackwater.broker")
 BACKLOG: Final = 4096
+MOST_FLUSHED: Final = 128  # connections; what they are sent leaves when the loop goes on, and they need not wait longer
 
 
 class Server:
@@ -161,6 +164,27 @@ class Server:
             if not call.is_answered:
                 call.answer(handler.refuse(request, call.version, Error.UNKNOWN_SERVER_ERROR))
 
+    def repeats(self, header: RequestHeader, request: Request, frame: bytes) -> Repeats | None:
+        """What takes the requests that will say what this one says."""
+        remember = self.handlers[header.api_key].repeats
+        return None if remember is None else remember(header, request, frame)
+
+    def handle_repeats(self, connection: Connection, repeats: Repeats, data: bytes) -> int:
+        """Do what is asked by requests that say what one before them said."""
+        if self.handlers[repeats.api_key].repeats is None:
+            return 0  # a fault has taken the place of the handler, and wants to see every request
+        cut = repeats.cut(self.node, data)
+        if cut is None:
+            return 0
+        run = Run(connection, repeats.api_key, cut.correlation_ids)
+        connection.begin_run(run)
+        try:
+            repeats.handle(self.node, run, cut.asked)
+        except Exception:
+            log.exception("Requests with API key %d of %s failed.", repeats.api_key, connection.host)
+            run.answer_rest(repeats.refusal())
+        return cut.size
+
     def handler(self, api_key: int) -> Handler:
         """The handler of an API that was not asked for before."""
         api = self._answered.get(api_key)
@@ -175,7 +199,7 @@ class Server:
         if not self._turn_is_planned:
             self._plan_turn()
 
-    def answered(self, calls: list[Call]) -> None:
+    def answered(self, calls: list[Call | Run]) -> None:
         """These answers leave now."""
         self.node.metrics.answered(calls)
 
@@ -200,6 +224,10 @@ class Server:
             log.exception("The end of a turn failed.")
         self._turn_is_planned = False
         dirty, self._dirty = self._dirty, []
+        if len(dirty) > MOST_FLUSHED:
+            self._dirty = dirty[MOST_FLUSHED:]
+            del dirty[MOST_FLUSHED:]
+            self._plan_turn()
         for connection in dirty:
             connection.flush()
 

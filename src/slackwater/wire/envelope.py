@@ -23,7 +23,7 @@ A client:
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from slackwater.wire.apis import API_VERSIONS, APIS, HEARTBEAT
@@ -160,6 +160,10 @@ class FixedAnswer:
     def frame(self, correlation_id: int) -> bytes:
         """A frame with it."""
         return self._size + _ANSWER.pack(correlation_id) + self._body
+
+    def frames(self, correlation_ids: Iterable[bytes]) -> bytes:
+        """A frame for each of these ids, one after the other; they are given as they stand in the requests."""
+        return self._size + (self._body + self._size).join(correlation_ids) + self._body
 
 
 def response_pieces(response: Response, version: int, correlation_id: int) -> list[Piece]:

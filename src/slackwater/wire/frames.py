@@ -23,7 +23,7 @@ _SIZE: Final = struct.Struct(">i")
 class FrameReader:
     """Cuts one connection's bytes into frames, without their sizes."""
 
-    __slots__ = ("_kept", "_kept_bytes", "_needed", "max_bytes", "refused")
+    __slots__ = ("_begun", "_kept", "_kept_bytes", "_needed", "max_bytes", "refused")
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -31,24 +31,30 @@ class FrameReader:
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._needed = _SIZE.size  # how many bytes must be there before there is anything to do
+        self._begun = False  # whether what is kept belongs behind a size that was read already
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an unfinished frame are kept; none means that the connection may end here."""
-        return self._kept_bytes
+        """How many bytes of an unfinished frame have come; none means that the connection may end here."""
+        return self._kept_bytes + (_SIZE.size if self._begun else 0)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that these bytes complete."""
-        if self._kept:
+        frames: list[bytes] = []
+        at = 0
+        if self._kept or self._begun:
             self._kept.append(data)
             self._kept_bytes += len(data)
             if self._kept_bytes < self._needed:
-                return []
+                return frames
             data = b"".join(self._kept)
             self._kept.clear()
             self._kept_bytes = 0
-        frames: list[bytes] = []
-        at = 0
+            if self._begun:
+                # A large frame mostly comes alone: then it is what was joined, and not copied once more.
+                at = self._needed
+                frames.append(data if len(data) == at else data[:at])
+                self._begun = False
         while not self.refused:
             self._needed = _SIZE.size
             if len(data) - at < self._needed:
@@ -57,11 +63,14 @@ class FrameReader:
             if not 0 <= size <= self.max_bytes:
                 self.refused = f"A frame announces {size} bytes; 0 to {self.max_bytes} are allowed."
                 break
-            self._needed += size
-            if len(data) - at < self._needed:
+            if len(data) - at < _SIZE.size + size:
+                at += _SIZE.size
+                self._needed = size
+                self._begun = True
                 break
-            frames.append(data[at + _SIZE.size : at + self._needed])
-            at += self._needed
+            at += _SIZE.size
+            frames.append(data[at : at + size])
+            at += size
         if self.refused:
             if not frames:
                 raise WireError(self.refused)

@@ -1,5 +1,7 @@
 """The facade: shards that come and go, and what is under way meanwhile."""
 
+import random
+
 import pytest
 
 from slackwater.group.coordinator import (
@@ -22,13 +24,19 @@ from slackwater.group.messages import (
     GroupToFetch,
     Heartbeat,
     HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
+    Protocol,
+    Request,
     Response,
+    SyncGroup,
 )
+from slackwater.group.topic_partition import TopicPartition
 
 OFFSET = CommittedOffset("g", "t", 0, StoredOffset(5, -1, "", 0))
 
@@ -146,3 +154,89 @@ def test_an_illegal_move_is_an_internal_error() -> None:
 
     with pytest.raises(AssertionError, match="no move from Empty to Stable"):
         group.move(GroupState.STABLE, 1)
+
+
+def _member_of(coordinator: Coordinator, group_id: str) -> str:
+    """Bring a static member into a stable group of its own."""
+    protocols = (Protocol("range", b""),)
+    join = JoinGroup(group_id, "", "i", "consumer", protocols, 10_000, 60_000, uuid=f"of-{group_id}")
+    effects = _done(coordinator, coordinator.handle(join, "j", 0), Error.NONE)
+    effects += _done(coordinator, coordinator.tick(3_000), Error.NONE)
+    joined = next(each for each in _answers(effects) if isinstance(each, JoinGroupResponse))
+    sync = SyncGroup(group_id, joined.member_id, "i", 1, "consumer", "range", ((joined.member_id, b"part"),))
+    _done(coordinator, coordinator.handle(sync, "s", 3_000), Error.NONE)
+    return joined.member_id
+
+
+def _done(coordinator: Coordinator, effects: list[Effect], error: Error) -> list[Effect]:
+    """These effects, and all that come of their writes."""
+    done = list(effects)
+    for effect in effects:
+        if isinstance(effect, Append):
+            done += _done(coordinator, coordinator.written(effect.write_id, error, 4_000), error)
+    return done
+
+
+def _some_commits(dice: random.Random, members: dict[str, str]) -> list[OffsetCommit]:
+    commits: list[OffsetCommit] = []
+    while len(commits) < 200:
+        group_id = dice.choice((*members, "simple", "other", None))
+        member_id, instance_id, generation_id = members.get(group_id or "", ""), None, 1 if group_id in members else -1
+        if dice.random() < 0.4:
+            member_id, instance_id = dice.choice((member_id, "", "nobody")), dice.choice((None, "i", "another"))
+            generation_id = dice.choice((1, 2, -1))
+        for number in range(dice.randrange(1, 8)):
+            offsets = tuple(
+                OffsetToCommit("t", dice.randrange(3), number, dice.randrange(3), dice.choice(("", "", None, "x" * 11)))
+                for _ in range(dice.randrange(4))
+            )
+            retention_ms = dice.choice((-1, -1, 5))
+            commits.append(OffsetCommit(group_id, member_id, instance_id, generation_id, offsets, retention_ms))
+    return commits
+
+
+@pytest.mark.parametrize("error", [Error.NONE, Error.NOT_ENOUGH_REPLICAS])
+@pytest.mark.parametrize("seed", range(20))
+def test_commits_that_come_together_are_decided_like_those_that_come_alone(seed: int, error: Error) -> None:
+    dice = random.Random(seed)
+    config = CoordinatorConfig(offsets_topic_num_partitions=1, offset_metadata_max_bytes=10)
+    together, alone = Coordinator(config), Coordinator(config)
+    for coordinator in (together, alone):
+        coordinator.load(0, 1, 0)
+        coordinator.loaded(0, 0)
+        members = {group_id: _member_of(coordinator, group_id) for group_id in ("a", "b")}
+    asked = list(enumerate(_some_commits(dice, members)))
+
+    at_once = together.handle_all([(request, number) for number, request in asked], 5_000)
+    one_by_one = [effect for number, request in asked for effect in alone.handle(request, number, 5_000)]
+
+    records = [record for effect in at_once if isinstance(effect, Append) for record in effect.records]
+    assert records == [record for effect in one_by_one if isinstance(effect, Append) for record in effect.records]
+    answers = [each for each in _done(together, at_once, error) if isinstance(each, Answer)]
+    expected = [each for each in _done(alone, one_by_one, error) if isinstance(each, Answer)]
+    assert sorted(answers, key=_number) == sorted(expected, key=_number)
+    assert [each.caller for each in sorted(answers, key=_number)] == [number for number, _ in asked]
+    assert _offsets(together) == _offsets(alone)
+    assert len([1 for each in at_once if isinstance(each, Append)]) < len(
+        [1 for each in one_by_one if isinstance(each, Append)]
+    )
+    assert together.next_due_ms() == alone.next_due_ms()
+
+
+def _number(answer: Answer) -> int:
+    assert isinstance(answer.caller, int)
+    return answer.caller
+
+
+def _offsets(coordinator: Coordinator) -> dict[str, dict[TopicPartition, StoredOffset]]:
+    return {group_id: group.offsets for group_id, group in coordinator.groups.items()}
+
+
+def test_requests_of_several_kinds_that_come_together_are_done_in_their_order() -> None:
+    coordinator = _ready()
+    asked: list[tuple[Request, object]] = [(_commit("x"), 1), (Heartbeat("x", "m", None, 1), 2), (_commit("x"), 3)]
+
+    effects = coordinator.handle_all(asked, 1)
+
+    assert [effect.records[0].group_id for effect in effects if isinstance(effect, Append)] == ["x", "x"]
+    assert _answers(effects) == [HeartbeatResponse(Error.UNKNOWN_MEMBER_ID)]

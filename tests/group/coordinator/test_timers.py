@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.group.coordinator.timers import Timer, Timers
+from slackwater.group.coordinator.timers import SMALL, Timer, Timers
 
 
 def _fired(timers: Timers[str], now_ms: int) -> list[str]:
@@ -83,3 +83,16 @@ def test_timers_agree_with_a_plain_list(steps: list[tuple[str, int, int]]) -> No
             for name in due:
                 del deadlines[name]
         assert timers.next_due_ms() == min(deadlines.values(), default=None)
+
+
+def test_timers_that_were_cancelled_long_before_their_time_are_not_kept() -> None:
+    timers: Timers[str] = Timers()
+    kept = Timer("kept")
+    timers.arm(kept, 1_000_000)
+    for number in range(10_000):
+        timer = Timer(f"cancelled {number}")
+        timers.arm(timer, 500_000)
+        timer.cancel()
+    assert len(timers._heap) <= SMALL
+    timers.arm(timer, 400_000)
+    assert _fired(timers, 1_000_000) == ["cancelled 9999", "kept"]

@@ -60,7 +60,7 @@ def load(api: Api) -> Handler:
     """The handler of an API."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
     module = import_module(f"{__name__}.{name}")
-    return Handler(api, module.handle, module.refuse)
+    return Handler(api, module.handle, module.refuse, getattr(module, "repeats", None))
 
 
 __all__ = ["ANSWERED", "Handler", "load"]

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from slackwater.broker.connection import Call
-from slackwater.broker.fetch_sessions import Fetch, Key, Wanted
+from slackwater.broker.fetch_sessions import Fetch, Key, Session, Wanted
 from slackwater.broker.log.segment import Segment
 from slackwater.broker.log.validation import Refused
 from slackwater.broker.node import Node
 from slackwater.broker.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
+from slackwater.wire.envelope import FixedAnswer
 from slackwater.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -178,7 +179,11 @@ class _Reading:
             self._call.answer(FetchResponse(error_code=ended))
             return
         session_id, told = ended
-        self._call.answer_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
+        call, session = self._call, self._fetch.session
+        if session is not None and not told:
+            call.answer_frame(_nothing_new(session, call.version).frame(call.correlation_id))
+        else:
+            call.answer_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
 
 
 def handle(node: Node, call: Call, request: FetchRequest) -> None:
@@ -188,7 +193,7 @@ def handle(node: Node, call: Call, request: FetchRequest) -> None:
     fetch = node.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
-        [one for topic in request.topics for one in _wanted(topic, ids=ids)],
+        [one for topic in request.topics for one in _wanted(topic, ids=ids)] if request.topics else [],
         [key for topic in request.forgotten_topics_data for key in _keys(topic, ids=ids)],
         uses_topic_ids=ids,
     )
@@ -220,6 +225,13 @@ def refuse(request: FetchRequest, version: int, error: Error) -> FetchResponse:
             for topic in request.topics
         ],
     )
+
+
+def _nothing_new(session: Session, version: int) -> FixedAnswer:
+    """What a consumer that waits in vain hears twice a second; encoded once in its session."""
+    if session.nothing_new is None or session.nothing_new[0] != version:
+        session.nothing_new = version, FixedAnswer(FetchResponse(session_id=session.session_id), version)
+    return session.nothing_new[1]
 
 
 def find(topics: Topics, wanted: Wanted) -> Partition | Error:

@@ -12,10 +12,9 @@ v8  reason (JG-51)
 v9  skip_assignment in the answer: a static leader that returns keeps the lead (JG-42, JG-43)
 """
 
-from uuid import uuid4
-
 from slackwater.broker.connection import Call
 from slackwater.broker.node import Node
+from slackwater.broker.uuids import random_uuid
 from slackwater.group.errors import Error
 from slackwater.group.messages import JoinGroup, Protocol
 from slackwater.group.messages import JoinGroupResponse as Joined
@@ -51,7 +50,7 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             client_id=call.client_id or "",
             client_host=call.host,
-            uuid="" if request.member_id else str(uuid4()),  # who has an id needs no other
+            uuid="" if request.member_id else random_uuid(),  # who has an id needs no other
             reason=request.reason or None,
             requires_known_member_id=version >= 4,
             supports_skipping_assignment=version >= 9,

@@ -8,7 +8,7 @@ Rules kept here
   with an older leader epoch are ignored (CO-10).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from slackwater.group.coordinator import admin, expiry, join, leave, offsets, rebalance, sync
@@ -79,6 +79,16 @@ class Coordinator:
         _HANDLERS[request.__class__](turn, request, caller)
         return turn.effects
 
+    def handle_all(self, asked: Sequence[tuple[Request, object]], now_ms: int) -> list[Effect]:
+        """Take requests that came together, one after the other; commits of one group are written together."""
+        turn = Turn(self._desk, now_ms)
+        if all([request.__class__ is OffsetCommit for request, _ in asked]):  # noqa: C419  # a generator costs more
+            offsets.commit_all(turn, asked)  # type: ignore[arg-type]  # they are all of that class
+        else:
+            for request, caller in asked:
+                turn.effects += self.handle(request, caller, now_ms)
+        return turn.effects
+
     def written(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
         """Take the outcome of an append; outcomes come in the order of the appends."""
         turn = Turn(self._desk, now_ms)
@@ -144,7 +154,7 @@ class Coordinator:
         group = groups.get(record.group_id)
         if group is None:
             group = groups[record.group_id] = Group(record.group_id, shard, 0)
-        group.apply(record)
+        group.apply((record,))
         if isinstance(record, GroupMetadata) and record.value is None and not group.offsets:
             del groups[record.group_id]
 

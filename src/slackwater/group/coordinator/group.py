@@ -230,16 +230,19 @@ class Group:
 
     # --- hard state -----------------------------------------------------------------------------------------------
 
-    def apply(self, record: Record) -> None:
+    def apply(self, records: Iterable[Record]) -> None:
         """Take over what was written."""
-        if isinstance(record, CommittedOffset):
-            partition = tuple.__new__(TopicPartition, (record.topic, record.partition))
-            if record.value is None:
-                self.offsets.pop(partition, None)
+        offsets, new = self.offsets, tuple.__new__
+        for record in records:
+            if isinstance(record, CommittedOffset):
+                _, topic, partition, value = record
+                at = new(TopicPartition, (topic, partition))
+                if value is None:
+                    offsets.pop(at, None)
+                else:
+                    offsets[at] = value
             else:
-                self.offsets[partition] = record.value
-        else:
-            self.stored = record.value
+                self.stored = record.value
 
     def unwritten(self) -> set[TopicPartition]:
         """The offsets on their way to the log, so that a deletion meanwhile does not forget them."""

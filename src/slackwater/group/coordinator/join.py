@@ -105,12 +105,14 @@ def _abandon(turn: Turn, group: Group, error: Error) -> None:
 
 def _malformed(request: JoinGroup) -> Error:
     """Requests that would make Kafka's join phase throw and the group hang are refused at the door."""
-    names = {protocol.name for protocol in request.protocols}
-    if len(names) != len(request.protocols):
+    protocols = request.protocols
+    if len(protocols) > 1 and len({protocol.name for protocol in protocols}) != len(protocols):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     # What is unreadable otherwise is allowed: it counts as subscribed to everything (EX-09).
-    if request.protocol_type == CONSUMER and any(is_overlong(protocol.metadata) for protocol in request.protocols):
-        return Error.INVALID_REQUEST
+    if request.protocol_type == CONSUMER:
+        for _, metadata in protocols:
+            if is_overlong(metadata):
+                return Error.INVALID_REQUEST
     return Error.NONE
 
 
@@ -215,10 +217,13 @@ def _admit(turn: Turn, group: Group, request: JoinGroup, member_id: str, caller:
     group.park_join(member, caller)
     # JG-24: its session starts with the answer; until then only this long timer can expire it.
     turn.desk.timers.arm(member.session, turn.now_ms + turn.desk.config.new_member_join_timeout_ms)
-    if OUTCOMES[Input.JOIN_NEW][group.state].act is Act.DELAY:
+    act = OUTCOMES[Input.JOIN_NEW][group.state].act
+    if act is Act.DELAY:
         assert group.round is not None
         group.round.extended = True  # JG-36
     turn.tell(group, Kind.MEMBER_JOINED, _joined(request, changed=None), who=member, trigger=Trigger.MEMBER_JOIN)
+    if act is Act.PARK:  # most of a crowd: the round has its cause
+        return rebalance.complete_if_joined(turn, group)
     instance = "null" if request.group_instance_id is None else request.group_instance_id
     reason = f"Adding new member {member_id} with group instance id {instance}; client reason: {_reason(request)}"
     rebalance.trigger(turn, group, Input.JOIN_NEW, Cause(Trigger.MEMBER_JOIN, reason, member))

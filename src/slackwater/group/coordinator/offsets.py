@@ -6,9 +6,12 @@ Rules kept here
 - A commit by a member counts as a heartbeat (OC-08).
 """
 
+from collections.abc import Collection, Iterable
+from operator import itemgetter
 from typing import Final
 
 from slackwater.group.coordinator import rebalance
+from slackwater.group.coordinator.effects import Answer
 from slackwater.group.coordinator.group import Group
 from slackwater.group.coordinator.identity import identify
 from slackwater.group.coordinator.records import CommittedOffset, Record, StoredOffset
@@ -35,53 +38,121 @@ _LATEST_MS: Final = 2**63 - 1  # the latest time that can be written down
 
 _COMMIT: Final = OUTCOMES[Input.COMMIT]
 _COMMIT_SIMPLE: Final = OUTCOMES[Input.COMMIT_SIMPLE]
+_PARTITION: Final = itemgetter(0, 1)  # of an offset to commit
 
 # --- commit ---------------------------------------------------------------------------------------------------------
 
 
 def commit(turn: Turn, request: OffsetCommit, caller: object) -> None:
     """Store offsets, or say for each why not."""
+    commit_all(turn, ((request, caller),))
+
+
+def commit_all(turn: Turn, asked: Iterable[tuple[OffsetCommit, object]]) -> None:
+    """The same for commits that came together: each is decided by itself, those of one group are written together.
+
+    Who commits again at once, in the same generation, is not asked again who he is: nothing has happened since.
+    """
+    now_ms, limit, new = turn.now_ms, turn.desk.config.offset_metadata_max_bytes, tuple.__new__
+    batch: _Batch | None = None
+    by: OffsetCommit | None = None  # the last that was looked at, and found to be right
+    for request, caller in asked:
+        if (
+            by is None
+            or batch is None
+            or request.member_id != by.member_id
+            or request.generation_id != by.generation_id
+            or request.group_instance_id != by.group_instance_id
+            or request.group_id != by.group_id
+        ):
+            if batch is not None and batch.group.group_id != request.group_id:
+                batch.append(turn)
+                batch = None
+            by = None
+            if (group := _admit(turn, request, caller)) is None:
+                continue
+            by, batch = request, batch or _Batch(group)
+            group_id, records, waiting = group.group_id, batch.records, batch.waiting
+        retention_ms = request.retention_ms
+        expire_ms = min(now_ms + retention_ms, _LATEST_MS) if retention_ms >= 0 else None  # OC-13
+        too_large: Collection[int] = ()
+        for topic, partition, offset, leader_epoch, metadata in request.offsets:
+            if metadata and len(metadata) > limit:
+                too_large = _too_large(request, limit)
+                continue
+            value = new(StoredOffset, (offset, leader_epoch, metadata or "", now_ms, expire_ms))
+            records.append(new(CommittedOffset, (group_id, topic, partition, value)))
+        waiting.append((caller, request, too_large))
+    if batch is not None:
+        batch.append(turn)
+
+
+def _too_large(request: OffsetCommit, limit: int) -> list[int]:
+    """The places of what cannot be stored: characters are counted, not bytes (OC-09)."""
+    return [place for place, one in enumerate(request.offsets) if len(one.metadata or "") > limit]
+
+
+def _admit(turn: Turn, request: OffsetCommit, caller: object) -> Group | None:
+    """The group in which a commit may be stored; it is made if there was none. None: the commit has its answer."""
     group_id = request.group_id
     group = turn.desk.groups.get(group_id) if group_id is not None else None
     error = _refusal(turn, request, group)
     if error is not Error.NONE:
-        partitions = tuple(CommittedPartition(o.topic, o.partition, error) for o in request.offsets)  # OC-11
-        turn.answer(caller, OffsetCommitResponse(partitions))
-        return
-    assert group_id is not None
-    if group is not None and (member := group.members.get(request.member_id)) is not None:
-        member.last_heard_ms = turn.now_ms
-        rebalance.extend_session(turn, member)
+        turn.answer(caller, _response(request, error))  # OC-11
+        return None
+    if group is not None:
+        if (member := group.members.get(request.member_id)) is not None:
+            member.last_heard_ms = turn.now_ms
+            rebalance.extend_session(turn, member)
+        return group
     limit = turn.desk.config.offset_metadata_max_bytes
-    too_large: list[int] = []  # places in the request
-    records: list[Record] = []
-    now_ms = turn.now_ms
-    expire_ms = min(now_ms + request.retention_ms, _LATEST_MS) if request.retention_ms >= 0 else None  # OC-13
-    for place, (topic, partition, offset, leader_epoch, metadata) in enumerate(request.offsets):
-        if metadata and len(metadata) > limit:  # OC-09: characters, not bytes
-            too_large.append(place)
-            continue
-        value = StoredOffset(offset, leader_epoch, metadata or "", now_ms, expire_ms)
-        records.append(CommittedOffset(group_id, topic, partition, value))
-    if records and group is None:  # OC-01: not before there is something to keep
-        group = Group(group_id, turn.desk.shard_of(group_id), turn.now_ms)
-        turn.desk.groups[group_id] = group
-        turn.tell(group, Kind.GROUP_CREATED, GroupLife())
+    if len(_too_large(request, limit)) == len(request.offsets):  # OC-01: not before there is something to keep
+        turn.answer(caller, _response(request, Error.OFFSET_METADATA_TOO_LARGE))
+        return None
+    assert group_id is not None
+    turn.desk.groups[group_id] = group = Group(group_id, turn.desk.shard_of(group_id), turn.now_ms)
+    turn.tell(group, Kind.GROUP_CREATED, GroupLife())
+    return group
 
-    def written(later: Turn, failure: Error) -> None:
-        told = write_error(failure)
-        results = [CommittedPartition(o.topic, o.partition, told) for o in request.offsets]
-        for place in too_large:
-            results[place] = results[place]._replace(error=Error.OFFSET_METADATA_TOO_LARGE)
-        later.answer(caller, OffsetCommitResponse(tuple(results)))
-        if failure is not Error.NONE and group is not None:
-            _forget_if_never_kept(later, group)
 
-    if records:
-        assert group is not None
-        turn.append(group.shard, records, written)
-    else:
-        written(turn, Error.NONE)
+class _Batch:
+    """Commits to one group, on their way to the log together."""
+
+    __slots__ = ("group", "records", "waiting")
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.records: list[Record] = []
+        self.waiting: list[tuple[object, OffsetCommit, Collection[int]]] = []  # with the places of what is too large
+
+    def append(self, turn: Turn) -> None:
+        """Write them, if there is anything to write."""
+        if self.records:
+            turn.append(self.group.shard, self.records, self._written)
+        else:
+            self._written(turn, Error.NONE)
+
+    def _written(self, turn: Turn, failure: Error) -> None:
+        told, effects = write_error(failure), turn.effects
+        answer: OffsetCommitResponse | None = None
+        answered: tuple[tuple[str, int], ...] = ()
+        for caller, request, too_large in self.waiting:
+            asked = tuple(map(_PARTITION, request.offsets))
+            if answer is None or too_large or asked != answered:  # else it is the one before
+                answer, answered = _response(request, told, too_large), asked
+            effects.append(Answer(caller, answer))
+            if too_large:
+                answer = None
+        if failure is not Error.NONE:
+            _forget_if_never_kept(turn, self.group)
+
+
+def _response(request: OffsetCommit, error: Error, too_large: Collection[int] = ()) -> OffsetCommitResponse:
+    """What became of each offset, in the order asked."""
+    results = [CommittedPartition(one.topic, one.partition, error) for one in request.offsets]
+    for place in too_large:
+        results[place] = results[place]._replace(error=Error.OFFSET_METADATA_TOO_LARGE)
+    return OffsetCommitResponse(tuple(results))
 
 
 def _forget_if_never_kept(turn: Turn, group: Group) -> None:

@@ -45,8 +45,7 @@ class GroupMetadata:
     value: StoredGroup | None
 
 
-@message
-class StoredOffset:
+class StoredOffset(NamedTuple):
     """A committed offset."""
 
     offset: int
@@ -56,8 +55,7 @@ class StoredOffset:
     expire_timestamp_ms: int | None = None  # set only by old clients (OC-13)
 
 
-@message
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """A group's offset in one partition; a tombstone when it expired or was deleted."""
 
     group_id: str

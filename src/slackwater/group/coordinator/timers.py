@@ -4,13 +4,16 @@ Rules kept here
 - Moving a timer to a later time is one assignment: a heartbeat moves a deadline and touches no heap.
 - A timer has at most one live heap entry, at or before its deadline. When that entry comes up early, because the
   deadline moved on in the meantime, it is put back at the deadline; a cancelled timer's entry is dropped.
+- Entries of cancelled timers, which hold their owners in memory, are never more than those of live ones by much: a heap
+  that has doubled is swept.
 - Timers due at the same time fire in the order in which they were armed, so a run can be repeated exactly.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
 NEVER: Final = 1 << 62
+SMALL: Final = 256  # entries; a smaller heap is not worth a sweep
 
 _Owner = TypeVar("_Owner")
 
@@ -36,6 +39,7 @@ class Timers(Generic[_Owner]):
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer[_Owner]]] = []
         self._armed = 0
+        self._sweep_at = SMALL
 
     def arm(self, timer: Timer[_Owner], deadline_ms: int) -> None:
         """Fire `timer` at `deadline_ms`, whatever was set before."""
@@ -58,9 +62,26 @@ class Timers(Generic[_Owner]):
         return timer
 
     def _push(self, timer: Timer[_Owner], deadline_ms: int) -> None:
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
         timer.armed_ms = deadline_ms
         self._armed += 1
         heappush(self._heap, (deadline_ms, self._armed, timer))
+
+    def _sweep(self) -> None:
+        """Drop what will never fire; the heap's order is that of its entries, whichever are left."""
+        live = []
+        for entry in self._heap:
+            at_ms, _, timer = entry
+            if at_ms != timer.armed_ms:
+                continue
+            if timer.deadline_ms == NEVER:
+                timer.armed_ms = NEVER
+            else:
+                live.append(entry)
+        heapify(live)
+        self._heap[:] = live
+        self._sweep_at = max(SMALL, 2 * len(live))
 
     def _settle(self) -> None:
         """Bring the heap to where its first entry is a live timer at its true deadline."""

@@ -8,7 +8,7 @@ Rules kept here
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
@@ -18,7 +18,6 @@ from slackwater.group.coordinator.timers import Timers
 from slackwater.group.errors import Error
 from slackwater.group.events import Detail, GroupEvent, GroupState, Kind, Source, Trigger
 from slackwater.group.java_order import string_hash
-from slackwater.group.message import message
 from slackwater.group.messages import Response
 
 Then = Callable[["Turn", Error], None]
@@ -42,8 +41,7 @@ def write_error(error: Error) -> Error:
     return _WRITE_ERRORS.get(error, error)
 
 
-@message
-class Write:
+class Write(NamedTuple):
     """An append whose outcome is not known yet."""
 
     shard: int
@@ -109,7 +107,7 @@ class Turn:
         desk = self.desk
         desk.last_write_id = write_id = desk.last_write_id + 1
         written = tuple(records)
-        desk.writes[write_id] = Write(shard, written, then)
+        desk.writes[write_id] = tuple.__new__(Write, (shard, written, then))  # without the class's slower `__new__`
         if written and (group := desk.groups.get(written[0].group_id)) is not None:
             group.writing[write_id] = written
         self.effects.append(Append(write_id, shard, written))
@@ -130,13 +128,12 @@ class Turn:
         write = self.desk.writes.pop(write_id, None)
         if write is None:
             return  # settled when its shard was unloaded
-        records = write.records
+        _, records, then = write
         if records and (group := self.desk.groups.get(records[0].group_id)) is not None:
             group.writing.pop(write_id, None)
             if error is Error.NONE:
-                for record in records:
-                    group.apply(record)
-        write.then(self, error)
+                group.apply(records)
+        then(self, error)
 
     def give_up(self, write_id: int) -> None:
         """Let whoever waits for a write wait no longer; what becomes of it is taken over later, in silence."""
