@@ -117,8 +117,15 @@ def test_the_leader_fetches_metadata_of_topics_that_only_others_want_before_it_a
 
 
 @pytest.mark.proves("CL-26")
-@pytest.mark.parametrize("grown", [{"t": 5, "u": 2}, {"t": 4, "u": 3}, {"u": 2}])
-def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("grown", "trigger"),
+    [
+        ({"t": 5, "u": 2}, Trigger.PARTITIONS_ADDED),
+        ({"t": 4, "u": 3}, Trigger.PARTITIONS_ADDED),
+        ({"u": 2}, Trigger.TOPIC_DELETED),
+    ],
+)
+def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
     member = leading(JoinedMember("m2", None, asks_for("u")))
     assert not member.needs_rejoin()
     member.do(member.machine.metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
@@ -126,7 +133,7 @@ def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, 
     assert not member.sends(JoinGroup)
     member.poll()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"
-    assert member.told_of(Kind.JOIN_REQUESTED)[-1].trigger is Trigger.PARTITIONS_ADDED
+    assert member.told_of(Kind.JOIN_REQUESTED)[-1].trigger is trigger
 
 
 @pytest.mark.proves("CL-26")

@@ -10,6 +10,7 @@ from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
 from slackwater.wire.record_batch import HEADER_BYTES, RecordBatch, check
 from slackwater.wire.records import (
+    NO_HEADERS,
     BatchBuilder,
     ControlType,
     Record,
@@ -17,6 +18,7 @@ from slackwater.wire.records import (
     decode_records,
     encode_batch,
     end_transaction_marker,
+    pack_headers,
 )
 
 from .random_records import random_records
@@ -49,6 +51,33 @@ def test_pairs_are_written_as_records_of_one_time_are(base: int) -> None:
             one_by_one.append(Record(key, value, timestamp=time))
     assert together.build() == one_by_one.build()
     assert together.size == one_by_one.size
+
+
+def test_packed_records_are_written_as_others_are() -> None:
+    headers = [("h", b"1"), ("ü", None)]
+    one_by_one, together = BatchBuilder(), BatchBuilder()
+    given = [
+        Record(
+            b"k" * (number % 1_100), None if number % 7 == 0 else b"v" * number, headers[: number % 3], 5_000 + number
+        )
+        for number in range(1_500)
+    ]
+    for record in given:
+        one_by_one.append(record)
+    packed = [(record.key, record.value, pack_headers(record.headers), record.timestamp) for record in given]
+    together.extend_packed(packed[:700])
+    together.extend_packed(packed[700:])
+    assert together.build() == one_by_one.build()
+    assert (together.size, together.count) == (one_by_one.size, one_by_one.count)
+
+
+def test_a_record_of_an_impossible_time_leaves_a_batch_as_it_was() -> None:
+    builder = BatchBuilder()
+    builder.extend([(b"k", b"v")], 5)
+    before = builder.build()
+    with pytest.raises(WireError, match="timestamp is -2"):
+        builder.extend_packed([(b"a", b"b", NO_HEADERS, 6), (b"c", b"d", NO_HEADERS, -2)])
+    assert builder.build() == before
 
 
 def test_pairs_of_an_impossible_time_are_refused() -> None:

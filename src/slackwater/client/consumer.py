@@ -68,8 +68,8 @@ class Consumer(ConsumerBase):
     def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave_group: bool | None = None) -> None:
         """Commit what was consumed, leave the group, and let go of everything.
 
-        A static member stays in its group until its session ends, so that it can come back; `leave_group=True` is for
-        one that will not.
+        A static member stays in its group until its session ends, so that it can come back. `leave_group=True` is for
+        one that will not; `leave_group=False` lets any member stay so.
         """
         if self._closed:
             return
@@ -97,9 +97,8 @@ class Consumer(ConsumerBase):
             return
         self._note_consumed()
         member, deadline = membership.member, time.monotonic() + timeout
-        instance = member.config.group_instance_id
-        generation, member_id = member.generation_id, member.member_id
-        membership.do(lambda machine, now_ms: machine.close(now_ms, timeout_ms=int(timeout * 1000)))
+        timeout_ms = int(timeout * 1000)
+        membership.do(lambda machine, now_ms: machine.close(now_ms, timeout_ms=timeout_ms, leave_group=leave_group))
         error: BaseException | None = None
         while not member.closed:
             try:
@@ -110,15 +109,8 @@ class Consumer(ConsumerBase):
                 if not membership.due and not member.closed:
                     self._changed.wait(max(min(deadline - time.monotonic(), 0.1), 0.001))
         self._call_back()
-        if leave_group and instance is not None and generation >= 0 and member_id:
-            self._network.run(self._leave_for_good(instance), max(deadline - time.monotonic(), 1.0))
         if error is not None:
             raise error
-
-    async def _leave_for_good(self, instance: str) -> None:
-        from slackwater.client.groups import remove_members
-
-        await remove_members(self._cluster, str(self._settings["group.id"]), instances=[instance])
 
     # --- what to read -------------------------------------------------------------------------------------------------
 
@@ -134,7 +126,9 @@ class Consumer(ConsumerBase):
             pattern, topics = _with_flags(topics), None
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe() takes topics or a pattern, one of them.")
-        names = [topics] if isinstance(topics, str) else list(topics or ())
+        names = _names(topics)
+        if pattern is not None and not isinstance(pattern, str):
+            raise UsageError(f"The pattern is {type(pattern).__name__}; give a str, or what re.compile makes of one.")
         with self._use():
             membership = self._needs_group("subscribe()")
             self._listener = listener
@@ -147,7 +141,7 @@ class Consumer(ConsumerBase):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without the group's help."""
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = _partitions(partitions)
         with self._use():
             if not wanted:
                 self._unsubscribe()
@@ -231,6 +225,8 @@ class Consumer(ConsumerBase):
         """
         from slackwater.client.runner import Runner, RunOptions
 
+        if not callable(handler):
+            raise UsageError(f"The handler is {type(handler).__name__}; give a function of one record.")
         options = RunOptions(
             workers=workers,
             order=order,
@@ -477,8 +473,30 @@ async def _find_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]
         return [TopicPartition(topic, one.index) for one in found.partitions]
 
 
+def _names(topics: object) -> list[str]:
+    """Names of topics, as somebody gave them."""
+    wanted = [topics] if isinstance(topics, str) else topics
+    names = list(wanted) if isinstance(wanted, Iterable) else None
+    if wanted is not None and (names is None or not all(isinstance(name, str) and name for name in names)):
+        raise UsageError(f"The topics are {topics!r}; give a list of their names.")
+    return names or []
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Partitions, as somebody gave them."""
+    try:
+        found = [TopicPartition(*one) for one in partitions]
+    except TypeError:
+        found = None
+    if found is None or not all(isinstance(one.partition, int) and one.partition >= 0 for one in found):
+        raise UsageError(f"The partitions are {partitions!r}; give a list like [TopicPartition('orders', 0)].")
+    return found
+
+
 def _with_flags(pattern: re.Pattern[str]) -> str:
     """A compiled pattern as text, with the flags that text can carry."""
+    if not isinstance(pattern.pattern, str):
+        raise UsageError(f"The pattern is of {type(pattern.pattern).__name__}; topics have names of str.")
     flags = "".join(
         letter
         for letter, flag in (("i", re.IGNORECASE), ("m", re.MULTILINE), ("s", re.DOTALL), ("x", re.VERBOSE))

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from slackwater.client.cluster import Cluster
-from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, given, number
+from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, given, named, number
 from slackwater.client.consumer_config import (
     STRATEGY,
     assignors_of,
@@ -80,7 +80,7 @@ class ConsumerBase:
     """A consumer without its calls."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
-        settings = dict(config or {}) | {name.replace("_", "."): value for name, value in more.items()}
+        settings = named(config, more)
         assignors = assignors_of(settings.pop(STRATEGY, None))
         ignored: list[str] = []
         values = given(settings, CONSUMER_SETTINGS, ignored=ignored.append)
@@ -89,7 +89,8 @@ class ConsumerBase:
         self._settings = values
         self.client_id = str(values["client.id"]) or default_client_id(group_id)
         self._clock = AnchoredClock()
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._user: int | None = None  # the thread that is inside a call
         self._depth = 0
         self._woken = False

@@ -19,6 +19,7 @@ from typing import Final
 from slackwater.client.cluster import Cluster
 from slackwater.client.errors import ConnectionFailed
 from slackwater.client.fetch_session import Ask, FetchSession, Wanted
+from slackwater.client.housekeeping import MetadataWish
 from slackwater.client.metrics import FetchMetrics
 from slackwater.client.network import Network
 from slackwater.client.offsets import LATEST, OffsetAndTimestamp, ask_leaders
@@ -105,7 +106,7 @@ class Fetcher:
         self._kicked = False
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
-        self._refreshing = False
+        self._refresh_later = MetadataWish(cluster, network, lambda topics: self.refresh(topics), self._run)
         self._closed = False
 
     def kick(self) -> None:
@@ -166,22 +167,8 @@ class Fetcher:
         self._timer = None
         self._run()
 
-    def _refresh_later(self, topics: set[str]) -> None:
-        if not self._refreshing and topics:
-            self._refreshing = True
-            self._network.spawn(self._refresh(topics))
-
     async def _refresh_topics(self, topics: Iterable[str]) -> None:
         await self._cluster.refresh(topics, create=self._config.create_topics)
-
-    async def _refresh(self, topics: set[str]) -> None:
-        try:
-            await self.refresh(topics)
-        except SlackwaterError as error:
-            log.debug("Metadata could not be had: %s", error)
-        finally:
-            self._refreshing = False
-            self._later(self._cluster.config.retry_backoff_ms / 1000)
 
     # Where partitions begin
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from slackwater.group.errors import Error
 from slackwater.group.events import CoordinatorNode, GroupEvent, JoinRequested, Kind, Partitions, PollOverrun, Refusal
+from slackwater.group.member.core import UNAVAILABLE
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.member.errors import java_message
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, LeaveGroup, SyncGroup, SyncGroupResponse
@@ -89,7 +90,7 @@ class LogLines:
                 self._coordinator = found.node or ""
                 yield logging.INFO, f"Discovered group coordinator {found.node}"
             case Kind.COORDINATOR_LOST, CoordinatorNode() as lost:
-                disconnected = "true" if lost.why == "null" else "false"
+                disconnected = "true" if lost.why in ("null", UNAVAILABLE) else "false"
                 line = (
                     f"Group coordinator {lost.node} is unavailable or invalid due to cause: {lost.why}. "
                     f"isDisconnected: {disconnected}. Rediscovery will be attempted."

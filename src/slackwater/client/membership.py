@@ -5,7 +5,8 @@ Rules kept here
   effects out, in order, before letting go of the lock.
 - What belongs to the application's thread (listeners, errors) is kept in `due` until that thread takes it.
 - Whoever waits is woken after every change (`changed`).
-- A request that could not be sent or was not answered is `failed`; the machine decides what becomes of it.
+- A request that could not be sent or was not answered is `failed`; the machine decides what becomes of it. It hears of
+  a lost connection to the coordinator also while nothing was asked.
 - Metadata is asked for until it comes. A topic that cannot be had is an error to raise; one that does not exist, or
   not yet, is a warning, once.
 - Events are told on the network's thread, in order and without the lock.
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from slackwater.client.cluster import COORDINATOR, Cluster, TopicMetadata
+from slackwater.client.connection import BrokerConnection
 from slackwater.client.errors import ConnectionFailed, UnsupportedByBroker
 from slackwater.client.group_apis import api_of, from_wire, to_wire, version_of
 from slackwater.client.network import Network
@@ -82,6 +84,7 @@ class Membership:
         self._ids = 0
         self._commits: dict[int, Heard] = {}
         self._fetches: dict[int, Fetched] = {}
+        self._watched: BrokerConnection | None = None  # the coordinator's
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
 
@@ -156,6 +159,7 @@ class Membership:
                 raise ConnectionFailed("The coordinator is not known.")
             else:
                 connection = await self._cluster.at(coordinator.host, coordinator.port, COORDINATOR)
+                self._watch(connection, coordinator)
             version = version_of(request, connection.version_of(api_of(request)))
             response = await connection.send(
                 to_wire(request, version), timeout_s=send.timeout_ms / 1000, version=version
@@ -172,6 +176,14 @@ class Membership:
         else:
             self._say(request, answer)
             self.do(lambda member, now_ms: member.answered(send.request_id, answer, now_ms))
+
+    def _watch(self, connection: BrokerConnection, coordinator: Node) -> None:
+        """Hear when the coordinator's connection is lost, also while nothing is asked on it."""
+        if connection is not self._watched:
+            self._watched = connection
+            connection.lost.add_done_callback(
+                lambda _: self.do(lambda member, now_ms: member.disconnected(coordinator, now_ms))
+            )
 
     def _raise(self, error: SlackwaterError) -> None:
         with self.changed:

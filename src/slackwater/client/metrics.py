@@ -4,7 +4,8 @@ Rules kept here
 - A metric is named by its name, its group and the tag `client-id`, as in Java.
 - What the group member measures comes from the core; what concerns fetching is measured here.
 - For Prometheus the names are those that the JMX exporter makes of Java's when it is given no rules:
-  `kafka_consumer_<group>_<name>{client_id="..."}`, with underscores for whatever Prometheus does not allow.
+  `kafka_consumer_<group>_<name>{client_id="..."}`, with underscores for whatever Prometheus does not allow. Release 0
+  of the exporter keeps the `_total` at the end of a name, release 1 cuts it off: `cut_total` does the same.
 """
 
 import re
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 FETCH_GROUP: Final = "consumer-fetch-manager-metrics"
 DOMAIN: Final = "kafka.consumer"
+TOTAL: Final = "_total"
 _NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
@@ -37,7 +39,7 @@ class MetricName(NamedTuple):
 
     @property
     def prometheus(self) -> str:
-        """The name that the JMX exporter makes of it."""
+        """The name that the JMX exporter, release 0, makes of it."""
         return _NOT_ALLOWED.sub("_", f"{DOMAIN}_{self.group}_{self.name}")
 
 
@@ -81,8 +83,9 @@ Read = Callable[[], Mapping[MetricName, float]]
 class PrometheusCollector:
     """Shows one or more consumers to prometheus_client; register it, or use `export`."""
 
-    def __init__(self, *consumers: Read) -> None:
+    def __init__(self, *consumers: Read, cut_total: bool = False) -> None:
         self._consumers = consumers
+        self._cut = TOTAL if cut_total else ""
 
     def describe(self) -> Iterator["Metric"]:
         """Nothing: names are not asked for before there is a consumer to ask."""
@@ -95,7 +98,7 @@ class PrometheusCollector:
         families: dict[str, Metric] = {}
         for read in self._consumers:
             for name, value in read().items():
-                text = name.prometheus
+                text = name.prometheus.removesuffix(self._cut)
                 family = families.get(text)
                 if family is None:
                     family = families[text] = Metric(text, f"{name.name} ({name.group})", "unknown")
@@ -103,10 +106,15 @@ class PrometheusCollector:
         yield from families.values()
 
 
-def export(*consumers: Read, registry: "CollectorRegistry | None" = None) -> PrometheusCollector:
-    """Register consumers' `metrics` with prometheus_client: `export(consumer.metrics)`."""
+def export(
+    *consumers: Read, registry: "CollectorRegistry | None" = None, cut_total: bool = False
+) -> PrometheusCollector:
+    """Register consumers' `metrics` with prometheus_client: `export(consumer.metrics)`.
+
+    With `cut_total` the names are those of the JMX exporter's release 1, which have no `_total` at the end.
+    """
     from prometheus_client import REGISTRY
 
-    collector = PrometheusCollector(*consumers)
+    collector = PrometheusCollector(*consumers, cut_total=cut_total)
     (registry if registry is not None else REGISTRY).register(collector)
     return collector

@@ -9,7 +9,8 @@ Rules kept here
 - Before partitions go, the records under way are waited for, up to `drain_timeout_s`, and what was finished is
   committed.
 - A handler that fails is tried again after a back-off, in its own lane, up to `max_attempts`. Then the record goes to
-  the dead-letter topic; without one, `run` ends with `HandlerFailed`.
+  the dead-letter topic; without one, `run` ends with `HandlerFailed`. A dead letter is written again until it is there;
+  if the broker refuses it for good, `run` ends with `DeadLetterRefused`, and the record is not committed.
 - SIGTERM (where `run` is called on the main thread), `stop` and `wakeup` end it: nothing new is begun, what is under
   way is waited for up to `stop_timeout_s`, what was finished is committed. The consumer stands then at the first
   record that was not handled.
@@ -29,10 +30,10 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS, number
-from slackwater.client.producer import Producer, RecordMetadata
+from slackwater.client.config import PRODUCER_SETTINGS, number
+from slackwater.client.producer import Producer, RecordMetadata, UnknownTopic
 from slackwater.client.records import ConsumerRecord
-from slackwater.group.errors import SlackwaterError, UsageError
+from slackwater.group.errors import BrokerError, SlackwaterError, UsageError
 from slackwater.group.member import OffsetAndMetadata, Wakeup
 from slackwater.group.member.work import WorkScheduler
 from slackwater.group.member.work_config import Order, WhenExhausted, WorkConfig
@@ -57,12 +58,14 @@ log = logging.getLogger("slackwater.client.runner")
 Handler = Callable[[ConsumerRecord], object]
 Effects = list[WorkEffect[ConsumerRecord]]
 Scheduler = WorkScheduler[ConsumerRecord]
+LetterDone = Callable[[DeadLetter[ConsumerRecord], SlackwaterError | None], None]
 POLL_S: Final = 1.0
 STOP_POLL_S: Final = 0.05
 COMMIT_S: Final = 10.0
 _NAMED_OTHERWISE: Final = ("when_exhausted", "auto_commit_interval_ms", "retry_backoff_jitter")
 SLACK_S: Final = 1.0
 JOIN_S: Final = 1.0
+LETTER_BLOCK_MS: Final = 10_000
 
 
 class HandlerFailed(SlackwaterError):
@@ -73,6 +76,18 @@ class HandlerFailed(SlackwaterError):
         super().__init__(
             f"The handler failed {attempts} times at {record.topic_partition}, offset {record.offset}: {error!r}. It "
             "was not committed; mend the handler, or give run() a dead_letter_topic."
+        )
+
+
+class DeadLetterRefused(SlackwaterError):
+    """A record could not be handled, and its dead letter can never be written."""
+
+    def __init__(self, record: ConsumerRecord, topic: str, error: SlackwaterError) -> None:
+        self.record = record
+        super().__init__(
+            f"The dead letter of {record.topic_partition}, offset {record.offset}, cannot be written to {topic}: "
+            f"{str(error).rstrip('.')}. The record was not committed; make {topic} take it, or choose another "
+            "dead_letter_topic, and run again."
         )
 
 
@@ -120,6 +135,8 @@ class Runner:
         config = options.work_config(number(consumer._settings, "auto.commit.interval.ms"))
         self._consumer = consumer
         self._lock = consumer._changed
+        self._mutex: threading.RLock = consumer._lock  # the same lock, without the condition around it
+        self._now_ms = consumer._clock.now_ms
         self._handler = handler
         self._no_retry = options.no_retry
         self._letters = DeadLetters(consumer, options.dead_letter_topic) if options.dead_letter_topic else None
@@ -131,7 +148,7 @@ class Runner:
         self._first: dict[TopicPartition, int] = {}  # where this assignment began to be handed out
         self._final: dict[TopicPartition, int] = {}  # where partitions stood when they were drained
         self._paused: set[TopicPartition] = set()
-        self._failure: HandlerFailed | None = None
+        self._failure: HandlerFailed | DeadLetterRefused | None = None
         self._stopping = False
         self._timer: TimerHandle | None = None
         self._armed_ms: int | None = None
@@ -284,58 +301,77 @@ class Runner:
     def _received(self, records: list[ConsumerRecord]) -> None:
         with self._lock:
             ends: dict[TopicPartition, int] = {}
+            topic, number_ = "", -1
             for record in records:
+                if record.partition == number_ and record.topic == topic:
+                    continue
+                topic, number_ = record.topic, record.partition
                 partition = record.topic_partition
-                if partition not in ends:
-                    self._first.setdefault(partition, record.offset)
-                    state = self._consumer._positions.get(partition)
-                    if state is not None and state.position is not None:
-                        ends[partition] = state.position
+                self._first.setdefault(partition, record.offset)
+                state = self._consumer._positions.get(partition)
+                if state is not None and state.position is not None:
+                    ends[partition] = state.position
             self._do(lambda work, now_ms: work.received(records, now_ms, ends))
 
     def _work(self) -> None:
-        """One worker."""
+        """One worker; what a result lets begin is begun by the same worker, as far as one can."""
+        handler, finish = self._handler, self._finish
         task: Start[ConsumerRecord] | None = None
         while True:
             if task is None:
                 task = self._tasks.get()
                 if task is None:
                     return
-            task_id = task.task_id
             try:
-                self._handler(task.record)
+                handler(task.record)
             except BaseException as error:
-                failure, retriable = error, not isinstance(error, self._no_retry)
-                record = task.record
-                log.warning(
-                    "Attempt %d at %s, offset %d, failed: %r",
-                    task.attempt,
-                    record.topic_partition,
-                    record.offset,
-                    error,
-                )
-                with self._lock:  # what a result lets begin is begun by the same worker, as far as one can
-                    task = self._do(partial(_failed, task_id, failure, retriable), keep_one=True)
+                task = self._fail(task, error)
             else:
-                with self._lock:
-                    task = self._do(partial(_finished, task_id), keep_one=True, arm=False)
+                task = finish(task.task_id)
 
-    def _letter_done(self, task_id: int, error: SlackwaterError | None) -> None:
+    def _finish(self, task_id: int) -> Start[ConsumerRecord] | None:
+        """A record was handled; the answer is what this worker begins next. No timer can be due earlier by it."""
+        with self._mutex:
+            effects = self._scheduler.finished(task_id, self._now_ms())
+            if len(effects) == 1 and type(start := effects[0]) is Start:
+                return start
+            return self._carry_out_all(effects, keep_one=True)
+
+    def _fail(self, task: Start[ConsumerRecord], error: BaseException) -> Start[ConsumerRecord] | None:
+        where, offset = task.record.topic_partition, task.record.offset
+        log.warning("Attempt %d at %s, offset %d, failed: %r", task.attempt, where, offset, error)
+        retriable, spread = not isinstance(error, self._no_retry), random.random()
+        with self._lock:
+            return self._do(
+                lambda work, now_ms: work.failed(task.task_id, error, now_ms, retriable=retriable, random=spread),
+                keep_one=True,
+            )
+
+    def _letter_done(self, letter: DeadLetter[ConsumerRecord], error: SlackwaterError | None) -> None:
+        task_id = letter.task_id
         with self._lock:
             if error is None:
                 self._do(lambda work, now_ms: work.dead_letter_written(task_id, now_ms))
-            else:
-                spread = random.random()
-                self._do(lambda work, now_ms: work.dead_letter_failed(task_id, now_ms, random=spread))
+                return
+            if self._letters is not None and _is_final(error):
+                self._end_with(DeadLetterRefused(letter.record, self._letters.topic, error), error)
+            spread = random.random()
+            self._do(lambda work, now_ms: work.dead_letter_failed(task_id, now_ms, random=spread))
 
     # --- effects, under the lock --------------------------------------------------------------------------------------
 
-    def _do(
-        self, call: Callable[[Scheduler, int], Effects], *, keep_one: bool = False, arm: bool = True
-    ) -> Start[ConsumerRecord] | None:
-        """Call the scheduler, and carry out what it wants; `arm=False` for what cannot make a timer due earlier."""
+    def _do(self, call: Callable[[Scheduler, int], Effects], *, keep_one: bool = False) -> Start[ConsumerRecord] | None:
+        """Call the scheduler, carry out what it wants, and set the timer; `keep_one` answers with the first start."""
+        kept = self._carry_out_all(call(self._scheduler, self._now_ms()), keep_one=keep_one)
+        due_ms = self._scheduler.next_due_ms()
+        if due_ms is not None and (self._armed_ms is None or due_ms < self._armed_ms):
+            self._armed_ms = due_ms
+            self._consumer._network.soon(self._arm, due_ms)
+        return kept
+
+    def _carry_out_all(self, effects: Effects, *, keep_one: bool) -> Start[ConsumerRecord] | None:
         kept: Start[ConsumerRecord] | None = None
-        for effect in call(self._scheduler, self._consumer._clock.now_ms()):
+        for effect in effects:
             if isinstance(effect, Start):
                 if keep_one and kept is None:
                     kept = effect
@@ -343,12 +379,6 @@ class Runner:
                     self._tasks.put(effect)
             else:
                 self._carry_out(effect)
-        if not arm:
-            return kept
-        due_ms = self._scheduler.next_due_ms()
-        if due_ms is not None and (self._armed_ms is None or due_ms < self._armed_ms):
-            self._armed_ms = due_ms
-            self._consumer._network.soon(self._arm, due_ms)
         return kept
 
     def _carry_out(self, effect: WorkEffect[ConsumerRecord]) -> None:
@@ -366,13 +396,17 @@ class Runner:
                 assert self._letters is not None
                 self._letters.put(effect)
             case Fail():
-                self._failure = HandlerFailed(effect.record, effect.error, effect.attempts)
-                self._failure.__cause__ = effect.error
-                self._consumer.wakeup()
+                self._end_with(HandlerFailed(effect.record, effect.error, effect.attempts), effect.error)
             case Abandon():
                 log.warning("%d records are still being handled although their partitions went.", len(effect.task_ids))
             case Start():
                 self._tasks.put(effect)
+
+    def _end_with(self, failure: HandlerFailed | DeadLetterRefused, cause: BaseException) -> None:
+        if self._failure is None:
+            self._failure = failure
+            self._failure.__cause__ = cause
+            self._consumer.wakeup()
 
     def _press(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         for partition in partitions:
@@ -427,14 +461,6 @@ class Runner:
             self._do(lambda work, now_ms: work.tick(now_ms))
 
 
-def _finished(task_id: int, work: Scheduler, now_ms: int) -> Effects:
-    return work.finished(task_id, now_ms)
-
-
-def _failed(task_id: int, error: BaseException, retriable: bool, work: Scheduler, now_ms: int) -> Effects:
-    return work.failed(task_id, error, now_ms, retriable=retriable, random=random.random())
-
-
 def _drain_s(consumer: "Consumer") -> float:
     """How long a rebalance may be kept waiting: nobody must be late to join it, or be taken for stalled."""
     membership = consumer._membership
@@ -478,19 +504,21 @@ class DeadLetters:
     """Writes records that nobody could handle to another topic, with headers that say where from and why.
 
     The headers: `dead-letter.error`, `dead-letter.topic`, `dead-letter.partition`, `dead-letter.offset` and
-    `dead-letter.attempts`, after the record's own.
+    `dead-letter.attempts`, after the record's own. The producer's settings are those of the consumer, and what was
+    given there for a producer.
     """
 
     def __init__(self, consumer: "Consumer", topic: str) -> None:
-        self._topic = topic
+        self.topic = topic
         self._client_id = f"{consumer.client_id}-dead-letters"
-        shared = CONSUMER_SETTINGS.keys() & PRODUCER_SETTINGS.keys()
-        self._settings = {name: value for name, value in consumer._given.items() if name in shared}
+        given = {name: value for name, value in consumer._given.items() if name in PRODUCER_SETTINGS}
+        self._settings: dict[str, object] = {"max.block.ms": LETTER_BLOCK_MS} | given | {"client.id": self._client_id}
         self._letters: queue.SimpleQueue[DeadLetter[ConsumerRecord] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name=self._client_id, daemon=True)
-        self._done: Callable[[int, SlackwaterError | None], None] = lambda _task_id, _error: None
+        self._complained = False
+        self._done: LetterDone = lambda _letter, _error: None
 
-    def start(self, done: Callable[[int, SlackwaterError | None], None]) -> None:
+    def start(self, done: LetterDone) -> None:
         """`done` hears what became of every letter."""
         self._done = done
         self._thread.start()
@@ -508,10 +536,10 @@ class DeadLetters:
         producer: Producer | None = None
         while (letter := self._letters.get()) is not None:
             try:
-                producer = producer or Producer(self._settings | {"client.id": self._client_id})
+                producer = producer or Producer(self._settings)
                 self._send(producer, letter)
             except SlackwaterError as error:
-                self._heard(letter.task_id, None, error)
+                self._heard(letter, None, error)
         if producer is not None:
             try:
                 producer.close(JOIN_S)
@@ -527,11 +555,21 @@ class DeadLetters:
             "offset": str(record.offset),
             "attempts": str(letter.attempts),
         }
-        headers = [*record.headers, *((f"dead-letter.{name}", text.encode()) for name, text in ours.items())]
-        heard = partial(self._heard, letter.task_id)
-        producer.send(self._topic, record.value, record.key, headers=headers, on_delivery=heard)
+        named = ((f"dead-letter.{name}", text.encode(errors="replace")) for name, text in ours.items())
+        heard = partial(self._heard, letter)
+        producer.send(self.topic, record.value, record.key, headers=[*record.headers, *named], on_delivery=heard)
 
-    def _heard(self, task_id: int, _written: RecordMetadata | None, error: SlackwaterError | None) -> None:
-        if error is not None:
-            log.warning("A dead letter could not be written to %s, and is tried again: %s", self._topic, error)
-        self._done(task_id, error)
+    def _heard(
+        self, letter: DeadLetter[ConsumerRecord], _written: RecordMetadata | None, error: SlackwaterError | None
+    ) -> None:
+        if error is not None and not self._complained and not _is_final(error):
+            log.warning("Dead letters cannot be written to %s for now, and are tried again: %s", self.topic, error)
+        self._complained = error is not None
+        self._done(letter, error)
+
+
+def _is_final(error: SlackwaterError) -> bool:
+    """Whether a dead letter would be refused again: it is too large, not allowed, or there is no such topic."""
+    return isinstance(error, UsageError | UnknownTopic) or (
+        isinstance(error, BrokerError) and not error.error.retriable
+    )

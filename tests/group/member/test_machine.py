@@ -8,11 +8,13 @@ import pytest
 from slackwater.group.assignors import RangeAssignor, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import Error, UsageError
+from slackwater.group.events import CoordinatorNode, Kind
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
     Driver,
     Effect,
+    Emit,
     GroupMember,
     MemberConfig,
     MemberState,
@@ -25,6 +27,7 @@ from slackwater.group.member import (
 )
 from slackwater.group.messages import (
     CommittedPartition,
+    FindCoordinator,
     FindCoordinatorResponse,
     HeartbeatResponse,
     JoinGroup,
@@ -75,6 +78,30 @@ def settled(**settings: Any) -> GroupMember:
     member.listener_done(START_MS + 125)
     assert member.state is MemberState.STABLE
     return member
+
+
+def test_a_coordinator_whose_connection_is_lost_is_looked_for_and_the_place_in_the_group_kept() -> None:
+    member = settled()
+    node = member.coordinator
+    assert node is not None
+    stranger = node._replace(port=node.port + 1)
+    assert not any(isinstance(effect, Emit) for effect in member.disconnected(stranger, START_MS + 130))
+    (lost,) = [effect.event for effect in member.disconnected(node, START_MS + 130) if isinstance(effect, Emit)]
+    assert (lost.kind, lost.detail) == (Kind.COORDINATOR_LOST, CoordinatorNode(str(node), "coordinator unavailable"))
+    (lookup,) = [effect for effect in member.tick(START_MS + 130) if isinstance(effect, Send)]
+    assert isinstance(lookup.request, FindCoordinator)
+    member.answered(lookup.request_id, NODE, START_MS + 140)
+    assert (member.state, member.generation_id, member.coordinator) == (MemberState.STABLE, 1, node)
+
+
+def test_a_connection_lost_after_the_end_is_nobodys_concern() -> None:
+    member = settled(leave_group_on_close=False)
+    node = member.coordinator
+    assert node is not None
+    member.close(START_MS)
+    member.listener_done(START_MS)
+    assert member.closed
+    assert member.disconnected(node, START_MS) == []
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------
@@ -238,11 +265,27 @@ def test_closing_twice_is_closing_once() -> None:
     assert member.closed
 
 
-def test_closing_without_leaving_stays_in_the_group_until_the_session_ends() -> None:
-    member = settled(leave_group_on_close=False)
-    member.close(START_MS)
+@pytest.mark.parametrize(("config", "leave_group"), [({"leave_group_on_close": False}, None), ({}, False)])
+def test_closing_without_leaving_stays_in_the_group_until_the_session_ends(
+    config: dict[str, bool], leave_group: bool | None
+) -> None:
+    member = settled(**config)
+    member.close(START_MS, leave_group=leave_group)
     effects = member.listener_done(START_MS)
     assert not any(isinstance(effect, Send) for effect in effects)
+    assert member.closed
+
+
+@pytest.mark.parametrize("instance", [None, "one"])
+def test_closing_for_good_leaves_the_group_whatever_the_member_is(instance: str | None) -> None:
+    member = settled(group_instance_id=instance, leave_group_on_close=False)
+    member_id = member.member_id
+    member.close(START_MS, leave_group=True)
+    (leave,) = [effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)]
+    assert isinstance(leave.request, LeaveGroup)
+    assert [(one.member_id, one.group_instance_id) for one in leave.request.members] == [(member_id, instance)]
+    assert not member.closed
+    member.failed(leave.request_id, START_MS)
     assert member.closed
 
 

@@ -82,7 +82,7 @@ async def evidence(cluster: Cluster, groups: list[GroupDescription]) -> Evidence
     for group in groups:
         events, record = told.get(group.group_id), recorded.get(group.group_id)
         if events is not None and _has_caught_up(events, group, record):
-            found.append(_exact(group, events))
+            found.append(_exact(group, events, record))
         else:
             behind = behind or events is not None
             found.append(_inferred(group, record))
@@ -95,12 +95,13 @@ def _has_caught_up(told: _Told, group: GroupDescription, recorded: GroupValue | 
     return recorded is None or recorded.generation <= told.generation
 
 
-def _exact(group: GroupDescription, told: _Told) -> GroupDescription:
+def _exact(group: GroupDescription, told: _Told, recorded: GroupValue | None) -> GroupDescription:
     waiting = told.waiting if group.is_rebalancing else None
     return replace(
         group,
         generation=told.generation,
         generation_source=GenerationSource.GROUP_EVENTS,
+        leader=recorded.leader if recorded is not None and recorded.generation == told.generation else None,
         waiting_for=waiting.waiting_for if waiting is not None else None,
         waiting_until_ms=waiting.until_ms if waiting is not None else None,
         waiting_exact=waiting is not None,

@@ -147,7 +147,8 @@ async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
         error = Error(found.error_code)
         if error is Error.NONE:
             return _of_new_protocol(found, coordinator)
-        if error is Error.GROUP_ID_NOT_FOUND:
+        # Kafka 3.9 offers the API also where the new protocol is switched off, and then has no such groups.
+        if error in (Error.GROUP_ID_NOT_FOUND, Error.UNSUPPORTED_VERSION):
             return None
         raise BrokerError(error, f"Group {group_id} cannot be described: {error.name}.")
 

@@ -88,6 +88,15 @@ FOREIGN_PREFIXES: Final = (
 )
 
 
+def named(config: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
+    """Settings by their names, and as keywords, in whose names an underscore stands for a dot."""
+    if config is not None and not isinstance(config, Mapping):
+        raise UsageError(
+            f'The settings are {type(config).__name__}; give a dict, {{"bootstrap.servers": "host:port"}}.'
+        )
+    return dict(config or {}) | {name.replace("_", "."): value for name, value in more.items()}
+
+
 def given(
     settings: Mapping[str, object], known: Mapping[str, Setting], *, ignored: Callable[[str], None]
 ) -> dict[str, Value]:

@@ -1,6 +1,6 @@
 """The producer."""
 
-from slackwater.client.producer.accumulator import RecordMetadata
-from slackwater.client.producer.producer import Producer
+from slackwater.client.producer.delivery import RecordMetadata
+from slackwater.client.producer.producer import Producer, UnknownTopic
 
-__all__ = ["Producer", "RecordMetadata"]
+__all__ = ["Producer", "RecordMetadata", "UnknownTopic"]

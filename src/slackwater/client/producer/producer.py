@@ -6,60 +6,72 @@ Rules kept here
 - `close` delivers what was sent, or gives it up when its time is over.
 """
 
+import asyncio
 import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
 from slackwater.client.cluster import Cluster, TopicMetadata
-from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, given, number
+from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, given, named, number
 from slackwater.client.errors import Closed, ConnectionFailed, TimedOut
 from slackwater.client.housekeeping import keep_house
 from slackwater.client.network import Network
-from slackwater.client.producer.accumulator import RECORD_OVERHEAD, Accumulator, RecordMetadata
-from slackwater.client.producer.partitioner import StickyPartitioner, partition_for_key
+from slackwater.client.producer.accumulator import Accumulator
+from slackwater.client.producer.delivery import OnDelivery, RecordMetadata
+from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner
 from slackwater.client.producer.sender import Sender, SenderConfig
-from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
+from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
 from slackwater.wire.compression import Codec
-from slackwater.wire.records import Header, Record
+from slackwater.wire.errors import WireError
+from slackwater.wire.records import NO_HEADERS, Header, pack_headers
 
 log = logging.getLogger("slackwater.client.producer")
 _numbers = itertools.count(1)
 _CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
+# What a record takes at most beside its payload, up to a megabyte of that, and where its time is the producer's own.
+_OVERHEAD: Final = 15
+_OWN_TIME: Final = 8
+
 Text = bytes | str | None
-OnDelivery = Callable[[RecordMetadata | None, SlackwaterError | None], None]
+
+
+class UnknownTopic(TimedOut):
+    """The cluster does not have the topic, and did not make it in time."""
 
 
 class Producer:
     """A producer; `Producer({"bootstrap.servers": "localhost:9092"})`."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
-        settings = dict(config or {}) | {name.replace("_", "."): value for name, value in more.items()}
+        settings = named(config, more)
         ignored: list[str] = []
         values = given(settings, PRODUCER_SETTINGS, ignored=ignored.append)
         self.client_id = str(values["client.id"]) or f"producer-{next(_numbers)}"
         sender = _sender_config(values, settings)
         self._max_block_s = number(values, "max.block.ms") / 1000
         self._max_request_bytes = number(values, "max.request.size")
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
         self._accumulator = Accumulator(
             batch_bytes=max(number(values, "batch.size"), 1),
             linger_s=number(values, "linger.ms") / 1000,
             memory_bytes=number(values, "buffer.memory"),
         )
-        self._sticky = StickyPartitioner(max(number(values, "batch.size"), 1))
+        self._topics: dict[str, _Topic] = {}
         if ignored:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self._network = Network(f"slackwater-{self.client_id}")
+        self._now = self._network.loop.time
         self._cluster = self._network.run(Cluster.make(cluster_config(values, self.client_id)))
         self._sender = Sender(sender, self._accumulator, self._cluster, self._network, self._changed)
         self._house = self._network.start(keep_house(self._cluster, self._refresh))
@@ -84,38 +96,48 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> "Future[RecordMetadata]":
         """Send a record; the future, and `on_delivery`, hear where it was written or why not."""
-        record = Record(
-            _bytes(key),
-            _bytes(value),
-            tuple(headers),
-            time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
-        )
-        size = _size(record)
+        if type(value) is not bytes:
+            value = _bytes(value, "value")
+        if type(key) is not bytes:
+            key = _bytes(key, "key")
+        size = _OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+        packed = NO_HEADERS
+        if headers:
+            packed = _packed(headers)
+            size += len(packed)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        else:
+            _check_time(timestamp_ms)
+            size += _OWN_TIME
         if size > self._max_request_bytes:
             raise UsageError(f"A record for {topic} takes {size} bytes; max.request.size is {self._max_request_bytes}.")
-        deadline = time.monotonic() + self._max_block_s
-        known = self._topic(topic, deadline)
-        delivered: Future[RecordMetadata] = Future()
-
-        def heard(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
-            if error is not None:
-                delivered.set_exception(error)
-            elif metadata is not None:
-                delivered.set_result(metadata)
-            if on_delivery is not None:
-                on_delivery(metadata, error)
-
-        with self._changed:
-            self._wait_for_room(size, deadline)
-            where = TopicPartition(topic, self._partition(known, partition, record, size))
-            if self._accumulator.append(where, record, size, heard, self._network.loop.time()):
+        deadline: float | None = None  # most calls wait for nothing
+        known = self._topics.get(topic)
+        if known is None or known.metadata is not self._cluster.topics.get(topic) or self._closed:
+            deadline = time.monotonic() + self._max_block_s
+            known = self._topic(topic)
+        if partition is not None and (not isinstance(partition, int) or not 0 <= partition < len(known.queues)):
+            raise UsageError(f"{topic} has no partition {partition!r}; it has {len(known.queues)}, from 0 on.")
+        if on_delivery is not None and not callable(on_delivery):
+            raise UsageError(f"on_delivery is {type(on_delivery).__name__}; give a function of two arguments.")
+        record = (key, value, packed, timestamp_ms)
+        accumulator = self._accumulator
+        with self._lock:
+            if not accumulator.has_room(size) or self._sender.fatal is not None or self._closed:
+                self._wait_for_room(size, deadline or time.monotonic() + self._max_block_s)
+            if partition is None:
+                partition = known.keys.partition(key) if key is not None else known.sticky.partition(size)
+            queue = known.queues[partition]
+            delivery, news = accumulator.append(queue, record, size, on_delivery, self._now())
+            if news:
                 self._sender.kick()
-            elif self._accumulator.queues[where].batches[-1].count == 1:
-                self._sender.kick()  # its linger begins
-        return delivered
+        return delivery
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was sent is delivered or given up."""
+        self._not_closed()
+        self._not_in_callback("flush()")
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             self._accumulator.flushing += 1
@@ -132,13 +154,13 @@ class Producer:
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
-        known = self._topic(topic, time.monotonic() + self._max_block_s)
-        return [TopicPartition(topic, one.index) for one in known.partitions]
+        return [queue.partition for queue in self._topic(topic).queues]
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver what was sent, and let go of everything."""
         if self._closed:
             return
+        self._not_in_callback("close()")
         try:
             self.flush(timeout)
         finally:
@@ -152,16 +174,24 @@ class Producer:
     async def _refresh(self) -> None:
         await self._cluster.refresh(list(self._cluster.topics))
 
-    def _topic(self, name: str, deadline: float) -> TopicMetadata:
-        if self._closed:
-            raise Closed("This producer was closed; make a new one.")
-        known = self._cluster.topics.get(name)
-        if known is not None and known.partitions:
-            return known
-        return self._network.run(_find_topic(self._cluster, name, max(deadline - time.monotonic(), 0.0)))
+    def _topic(self, name: str) -> "_Topic":
+        """What is known of a topic, which may have to be asked for."""
+        self._not_closed()
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"The topic is {name!r}; give its name.")
+        metadata = self._cluster.topics.get(name)
+        if metadata is None or not metadata.partitions:
+            self._not_in_callback("send() to a topic that is not known yet")
+            metadata = self._network.run(_find_topic(self._cluster, name, self._max_block_s))
+        with self._lock:
+            known = self._topics.get(name)
+            if known is None or known.metadata is not metadata:
+                known = self._topics[name] = _Topic(metadata, self._accumulator)
+        return known
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         while not self._accumulator.has_room(size):
+            self._not_in_callback("send() while the buffer is full")
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimedOut(
@@ -171,19 +201,28 @@ class Producer:
             self._changed.wait(left)
         if self._sender.fatal is not None:
             raise self._sender.fatal
+        self._not_closed()
+
+    def _not_closed(self) -> None:
         if self._closed:
             raise Closed("This producer was closed; make a new one.")
 
-    def _partition(self, topic: TopicMetadata, wanted: int | None, record: Record, size: int) -> int:
-        count = len(topic.partitions)
-        if wanted is not None:
-            if not 0 <= wanted < count:
-                raise UsageError(f"{topic.name} has no partition {wanted}; it has {count}, from 0 on.")
-            return wanted
-        if record.key is not None:
-            return partition_for_key(record.key, count)
-        available = [one.index for one in topic.partitions if one.leader >= 0]
-        return self._sticky.partition(topic.name, available or range(count), size)
+    def _not_in_callback(self, call: str) -> None:
+        if self._network.is_here:
+            raise UsageError(f"{call} cannot be called inside a delivery callback: it would wait for itself.")
+
+
+class _Topic:
+    """What sending to a topic takes, for as long as its metadata are these."""
+
+    __slots__ = ("keys", "metadata", "queues", "sticky")
+
+    def __init__(self, metadata: TopicMetadata, accumulator: Accumulator) -> None:
+        self.metadata = metadata
+        self.queues = [accumulator.queue(TopicPartition(metadata.name, one.index)) for one in metadata.partitions]
+        self.keys = KeyPartitioner(len(self.queues))
+        available = [one.index for one in metadata.partitions if one.leader >= 0]
+        self.sticky = StickyPartitioner(available or range(len(self.queues)), accumulator.batch_bytes)
 
 
 async def _nothing() -> None:
@@ -192,11 +231,9 @@ async def _nothing() -> None:
 
 async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMetadata:
     """What the cluster knows of a topic, which it may have to create first."""
-    import asyncio
-
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    why = "it does not exist"
+    unknown, why = False, "it does not exist"
     while True:
         try:
             found = (await cluster.refresh([name], create=True)).get(name)
@@ -205,23 +242,53 @@ async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMet
             if found is not None and found.error is not Error.NONE:
                 if not found.error.retriable:
                     raise BrokerError(found.error, f"The topic {name} cannot be written to: {found.error.name}.")
-                why = found.error.name
+                why = f"{found.error.name}."
+            unknown = found is None or found.error is Error.UNKNOWN_TOPIC_OR_PARTITION
         except ConnectionFailed as error:
-            why = str(error)
+            unknown, why = False, str(error)
+        if loop.time() >= deadline and unknown:
+            raise UnknownTopic(
+                f"There is no topic {name}, and within {timeout_s:g} s the cluster has made none; create it, or see "
+                "auto.create.topics.enable."
+            )
         if loop.time() >= deadline:
             raise TimedOut(f"The topic {name} could not be found within {timeout_s:g} s: {why}")
         await asyncio.sleep(cluster.config.retry_backoff_ms / 1000)
 
 
-def _bytes(text: Text) -> bytes | None:
-    return text.encode() if isinstance(text, str) else text
+def _bytes(text: object, what: str) -> bytes | None:
+    if text is None:
+        return None
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, bytes | bytearray | memoryview):
+        return bytes(text)
+    raise UsageError(f"The {what} of a record is {type(text).__name__}; give bytes, str or None.")
 
 
-def _size(record: Record) -> int:
-    size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"") + 10
-    return size
+def _packed(headers: Sequence[Header]) -> bytes:
+    try:
+        return pack_headers(headers)
+    except (WireError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"Headers are pairs of str and bytes (or None), and these are not: {error}") from error
+
+
+def _check_time(timestamp_ms: int) -> None:
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 2**63:
+        raise UsageError(f"The time {timestamp_ms!r} of a record cannot be; use whole milliseconds since 1970.")
+
+
+def _delivery_timeout_ms(values: Mapping[str, Value], settings: Mapping[str, object]) -> int:
+    """As Java has it: a record can take as long as its linger and a request, so nobody may allow less."""
+    wanted, least = (
+        number(values, "delivery.timeout.ms"),
+        number(values, "linger.ms") + number(values, "request.timeout.ms"),
+    )
+    if wanted < least and "delivery.timeout.ms" in settings:
+        raise UsageError(
+            f"delivery.timeout.ms = {wanted} is below linger.ms + request.timeout.ms, {least}; use that or more."
+        )
+    return max(wanted, least)
 
 
 def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) -> SenderConfig:
@@ -242,9 +309,9 @@ def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) 
         max_in_flight=max_in_flight,
         max_request_bytes=number(values, "max.request.size"),
         request_timeout_ms=number(values, "request.timeout.ms"),
-        delivery_timeout_ms=number(values, "delivery.timeout.ms"),
+        delivery_timeout_ms=_delivery_timeout_ms(values, settings),
         retries=number(values, "retries"),
     )
 
 
-__all__ = ["Header", "Producer", "RecordMetadata"]
+__all__ = ["Header", "Producer", "RecordMetadata", "UnknownTopic"]

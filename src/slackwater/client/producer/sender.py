@@ -5,11 +5,15 @@ Rules kept here
   each partition, and no more than `max.request.size`.
 - An idempotent producer numbers its records in each partition. A batch keeps its number when it is tried again, so the
   broker writes it once; batches behind one that failed are tried again after it, one at a time until the first is
-  through.
-- Without idempotence a partition has one batch under way, unless the user allowed more in flight and with it disorder.
+  through. A batch that the broker finds out of order though none before it is under way is given up, as in Java: one
+  that was acknowledged before it is lost.
+- Without idempotence a retry may overtake, as in Java, unless `max.in.flight.requests.per.connection` is 1.
 - A batch that could not be delivered within `delivery.timeout.ms` is given up. An idempotent producer that gives up a
   batch it has sent takes a new id, and that partition counts anew: the broker may or may not have had it. Other
   partitions go over to the new id when nothing numbered for the old one is left.
+- Until the first batch of an id is through, a partition has one under way: a broker takes any number from an id it has
+  not met, and a second batch that came before the first would leave no place for it.
+- A batch that the broker finds too large is split, until a record alone is.
 - Callbacks run on the network's thread, without the lock, in the order of the records of a partition.
 """
 
@@ -18,14 +22,15 @@ import logging
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from slackwater.client.cluster import Cluster
 from slackwater.client.errors import ConnectionFailed, TimedOut
+from slackwater.client.housekeeping import MetadataWish
 from slackwater.client.network import Network
 from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, Batch, Queue
+from slackwater.client.producer.delivery import Outcome
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import PRODUCE
@@ -47,6 +52,7 @@ _JITTER: Final = 0.2
 _COUNT_ANEW: Final = frozenset(
     {Error.UNKNOWN_PRODUCER_ID, Error.INVALID_PRODUCER_EPOCH, Error.INVALID_PRODUCER_ID_MAPPING}
 )
+_TOO_LARGE: Final = frozenset({Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +88,14 @@ class Sender:
         self._changed = changed
         self._producer = NO_PRODUCER
         self._asking_producer = False
-        self._fatal: SlackwaterError | None = None
+        self.fatal: SlackwaterError | None = None  # why nothing can be sent any more
         self._flights: dict[int, int] = defaultdict(int)
         self._kicked = False
-        self._refreshing = False
+        self._refresh_later = MetadataWish(cluster, network, cluster.refresh, self._run)
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
-        self._to_tell: list[Callable[[], None]] = []
+        self._to_tell: list[Outcome] = []
         self._telling = False
-
-    @property
-    def fatal(self) -> SlackwaterError | None:
-        """Why nothing can be sent any more."""
-        return self._fatal
 
     def kick(self) -> None:
         """There may be something to send; from any thread, under the lock."""
@@ -138,15 +139,15 @@ class Sender:
         try:
             while self._to_tell:
                 told, self._to_tell = self._to_tell, []
-                for one in told:
-                    _call(one)
+                for outcome in told:
+                    outcome.tell()
         finally:
             self._telling = False
 
     # The producer's id
 
     def _ask_producer(self) -> None:
-        if not self._asking_producer and self._fatal is None:
+        if not self._asking_producer and self.fatal is None:
             self._asking_producer = True
             self._network.spawn(self._init_producer())
 
@@ -176,7 +177,7 @@ class Sender:
                 self._producer = (answer.producer_id, answer.producer_epoch)
         except SlackwaterError as error:
             with self._changed:
-                self._fatal = error
+                self.fatal = error
                 self._fail_all(error)
         finally:
             self._asking_producer = False
@@ -188,9 +189,12 @@ class Sender:
         by_node: dict[int, list[Queue]] = defaultdict(list)
         lost: set[str] = set()
         wake_s: float | None = None
-        for queue in list(self._accumulator.queues.values()):
+        for queue in list(self._accumulator.waiting.values()):
             ready_at = self._accumulator.ready_at(queue, now)
-            if ready_at is None or not self._may_send(queue):
+            if ready_at is None:
+                del self._accumulator.waiting[queue.partition]
+                continue
+            if not self._may_send(queue):
                 continue
             if ready_at > now:
                 wake_s = ready_at - now if wake_s is None else min(wake_s, ready_at - now)
@@ -210,7 +214,8 @@ class Sender:
             self._wake_in(1.0)  # to give up what is late
 
     def _may_send(self, queue: Queue) -> bool:
-        return len(queue.in_flight) < (1 if queue.retrying else self._config.max_in_flight)
+        one_by_one = queue.retrying or (self._config.idempotent and not queue.met)
+        return len(queue.in_flight) < (1 if one_by_one else self._config.max_in_flight)
 
     def _send_to(self, node: int, queues: list[Queue], now: float) -> list[Queue]:
         """Send one request; the answer is the partitions that have more."""
@@ -238,17 +243,13 @@ class Sender:
 
     def _closed(self, batch: Batch, queue: Queue) -> bytearray:
         if batch.data is None:
+            sequence = NO_SEQUENCE
             if self._config.idempotent:
                 queue.adopt(self._producer)
-                batch.sequence = queue.next_sequence
-                queue.next_sequence = (queue.next_sequence + batch.count) & 0x7FFFFFFF
-            batch.data = batch.builder.build(
-                codec=self._config.codec,
-                level=self._config.level,
-                producer_id=queue.producer[0],
-                producer_epoch=queue.producer[1],
-                base_sequence=batch.sequence,
-            )
+                sequence = queue.next_sequence
+                queue.next_sequence = (sequence + batch.count) & 0x7FFFFFFF
+            batch.numbering = queue.numbering
+            return batch.close(queue.producer, sequence, self._config.codec, self._config.level)
         return batch.data
 
     async def _ask(self, node: int, batches: list[Batch]) -> None:
@@ -330,14 +331,18 @@ class Sender:
     def _refused(self, batch: Batch, error: Error, message: str | None, moved: set[str]) -> None:
         raised = BrokerError(error, f"{batch.partition}: {message or error.name}")
         queue = self._accumulator.queues[batch.partition]
-        out_of_order = error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and (
-            queue.retrying
-            or any(one.sequence < batch.sequence for one in (*queue.in_flight, *queue.batches) if one is not batch)
-        )
-        if error.retriable or out_of_order:
-            if error is not Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                moved.add(batch.partition.topic)
+        if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.numbering != queue.numbering:
+            self._again(batch, raised)  # it was numbered behind one that was given up since, and was not written
+            batch.unnumber()
+        elif error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_before(batch):
             self._again(batch, raised)
+        elif error.retriable:
+            moved.add(batch.partition.topic)
+            self._again(batch, raised)
+        elif error in _TOO_LARGE and batch.count > 1:
+            self._again(batch, raised)
+            if queue.batches and queue.batches[0] is batch:
+                self._split(queue, batch)
         elif self._config.idempotent and error in _COUNT_ANEW:
             self._again(batch, raised)
             self._new_id(queue)
@@ -347,7 +352,9 @@ class Sender:
     def _done(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
         queue = self._leave(batch)
         queue.retrying = any(one.attempts for one in queue.batches)
-        self._to_tell.extend(batch.done(base_offset, log_append_time_ms))
+        queue.met = True
+        if batch.outcome.decided(batch.first, base_offset, log_append_time_ms):
+            self._to_tell.append(batch.outcome)
 
     def _again(self, batch: Batch, error: SlackwaterError) -> None:
         """Put a batch back in its place."""
@@ -364,17 +371,35 @@ class Sender:
         queue.retrying = True
         place = 0
         for other in queue.batches:
-            if not other.attempts or other.created > batch.created or (other.sequence > batch.sequence >= 0):
+            later_half = other.outcome is batch.outcome and other.first > batch.first
+            later = other.created > batch.created or other.sequence > batch.sequence >= 0
+            if (not other.attempts and other.data is None) or later or later_half:  # numbered is as good as tried
                 break
             place += 1
         queue.batches.insert(place, batch)
+        self._accumulator.waiting[queue.partition] = queue
+
+    def _split(self, queue: Queue, batch: Batch) -> None:
+        """Send the halves of a batch that the broker finds too large; they keep its numbers."""
+        log.debug("%s: %d records are too many for one batch, and are sent in two.", batch.partition, batch.count)
+        halves = batch.split()
+        sequence = batch.sequence
+        for half in halves:
+            half.close(queue.producer, sequence, self._config.codec, self._config.level)
+            if sequence != NO_SEQUENCE:
+                sequence = (sequence + half.count) & 0x7FFFFFFF
+        self._accumulator.replace(batch, halves)
 
     def _give_up(self, batch: Batch, error: SlackwaterError) -> None:
         sent = batch.attempts > 0 and batch.sequence != NO_SEQUENCE
         queue = self._leave(batch)
-        self._to_tell.extend(batch.failed(error))
+        self._failed(batch, error)
         if sent and self._config.idempotent:
             self._new_id(queue)
+
+    def _failed(self, batch: Batch, error: SlackwaterError) -> None:
+        if batch.outcome.decided(batch.first, error=error):
+            self._to_tell.append(batch.outcome)
 
     def _leave(self, batch: Batch) -> Queue:
         queue = self._accumulator.queues[batch.partition]
@@ -406,27 +431,4 @@ class Sender:
         for queue in self._accumulator.queues.values():
             for batch in list(queue.batches):
                 self._leave(batch)
-                self._to_tell.extend(batch.failed(error))
-
-    # Metadata
-
-    def _refresh_later(self, topics: set[str]) -> None:
-        if topics and not self._refreshing:
-            self._refreshing = True
-            self._network.spawn(self._refresh(topics))
-
-    async def _refresh(self, topics: set[str]) -> None:
-        try:
-            await self._cluster.refresh(topics)
-        except SlackwaterError as error:
-            log.debug("Metadata could not be had: %s", error)
-        await asyncio.sleep(self._cluster.config.retry_backoff_ms / 1000)
-        self._refreshing = False
-        self._run()
-
-
-def _call(tell: Callable[[], None]) -> None:
-    try:
-        tell()
-    except Exception:
-        log.exception("A delivery callback failed.")
+                self._failed(batch, error)

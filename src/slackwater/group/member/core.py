@@ -33,12 +33,7 @@ from slackwater.group.messages import (
 
 MAX_REASON_CHARS: Final = 255
 LEAVING: Final = "consumer pro-actively leaving the group"
-
-_TRIGGERS: Final = {
-    "cached metadata has changed": Trigger.PARTITIONS_ADDED,
-    "need to revoke partitions and re-join": Trigger.COOPERATIVE_FOLLOWUP,
-    "rebalance enforced by user": Trigger.USER_ENFORCED,
-}
+UNAVAILABLE: Final = "coordinator unavailable"
 
 
 class Generation(NamedTuple):
@@ -166,16 +161,14 @@ class Core:
         """Whether the generation moved on since this request was sent."""
         return pending.generation != self.generation
 
-    def request_rejoin(self, reason: str, now_ms: int, *, full_reason: str | None = None) -> None:
-        """Want the next generation; `reason` goes to the coordinator, `full_reason` to the event (CL-41)."""
+    def request_rejoin(
+        self, reason: str, now_ms: int, *, full_reason: str | None = None, trigger: Trigger | None = None
+    ) -> None:
+        """Want the next generation; `reason` goes to the coordinator, the others to the event (CL-41)."""
         news = not self.rejoin_needed or self.rejoin_reason != reason
         self.rejoin_needed = True
         self.rejoin_reason = reason
         if news:
-            trigger = _TRIGGERS.get(reason)
-            if reason == "subscription has changed":
-                pattern = self.subscription.mode is Mode.PATTERN
-                trigger = Trigger.PATTERN_MATCHED if pattern else Trigger.SUBSCRIPTION_CHANGE
             self.emit(Kind.JOIN_REQUESTED, now_ms, JoinRequested(full_reason or reason), trigger)
 
     def reset(self, reason: str, now_ms: int, *, member_id: bool) -> None:
@@ -184,18 +177,20 @@ class Core:
         self.needs_join_prepare = True
         self.request_rejoin(reason, now_ms)
 
-    def leave(self, cause: Input, reason: str, now_ms: int) -> int | None:
+    def leave(self, cause: Input, reason: str, now_ms: int, *, for_good: bool = False) -> int | None:
         """Leave the group with one LeaveGroup and no second try; a static member only forgets (CL-07, CL-32).
 
-        Gives the request's id, None when there was nothing to send.
+        One that leaves `for_good` says so, static or not (KIP-1092). Gives the request's id, None when there was
+        nothing to send.
         """
         was = self.state
         if self.step(cause) is not Action.LEAVE:
             return None
         request_id = None
         member_id = self.generation.member_id
-        if not self.config.is_static and self.coordinator and was is not MemberState.UNJOINED and member_id:
-            leaver = Leaver(member_id, None, reason[:MAX_REASON_CHARS])
+        says_so = for_good or not self.config.is_static
+        if says_so and self.coordinator and was is not MemberState.UNJOINED and member_id:
+            leaver = Leaver(member_id, self.config.group_instance_id, reason[:MAX_REASON_CHARS])
             request_id = self.send(LeaveGroup(self.config.group_id, (leaver,)), now_ms)
         self.reset(LEAVING, now_ms, member_id=True)
         return request_id

@@ -3,7 +3,7 @@
 Rules kept here
 - The listener is told first: of a loss when the generation is gone or a rebalance runs, of a revocation otherwise, and
   of nothing when nothing is owned. Then one LeaveGroup leaves, without a second try (CL-32); a static member sends
-  none (CL-07).
+  none (CL-07). Whoever closes may say otherwise (KIP-1092): to stay, until the session is over, or to leave for good.
 - Closing commits what was consumed first, again and again until the deadline, and waits for the commits under way
   (CL-37). Partitions in use are not waited for: whoever closes knows that nobody will report them finished.
 - A listener that is busy is let finish first.
@@ -46,6 +46,8 @@ class Departure:
         self._listener = listener
         self._stage = _Stage.STAYING
         self._closing = False
+        self._reason = UNSUBSCRIBED
+        self._leave_group: bool | None = None
         self._deadline_ms = 0
         self._last_commit: Commit | None = None
         self._leave_id: int | None = None
@@ -69,15 +71,17 @@ class Departure:
         """When `advance` has something to do."""
         return self._deadline_ms if self._closing and not self.closed else None
 
-    def unsubscribe(self, now_ms: int) -> None:
+    def unsubscribe(self, now_ms: int, reason: str = UNSUBSCRIBED) -> None:
         """Leave the group, and want nothing any more."""
+        self._reason = reason
         self._begin(_Stage.TELLING, now_ms)
 
-    def close(self, now_ms: int, timeout_ms: int) -> None:
+    def close(self, now_ms: int, timeout_ms: int, leave_group: bool | None = None) -> None:
         """Commit, leave, and be gone, within `timeout_ms`."""
         if self._closing:
             return
         self._closing = True
+        self._leave_group = leave_group
         self._deadline_ms = now_ms + timeout_ms
         self._begin(_Stage.COMMITTING, now_ms)
 
@@ -122,8 +126,12 @@ class Departure:
 
     def _leave(self, now_ms: int) -> None:
         core = self._core
-        if core.subscription.managed and (core.config.leave_group_on_close or not self._closing):
-            self._leave_id = core.leave(Input.LEAVE, CLOSED if self._closing else UNSUBSCRIBED, now_ms)
+        stays = self._closing and not (
+            core.config.leave_group_on_close if self._leave_group is None else self._leave_group
+        )
+        if core.subscription.managed and not stays:
+            reason = CLOSED if self._closing else self._reason
+            self._leave_id = core.leave(Input.LEAVE, reason, now_ms, for_good=bool(self._leave_group))
         core.subscription.clear()
         core.failure = None  # whatever it was, it concerned the membership that ends here
         self._stage = _Stage.LEAVING if self._closing else _Stage.STAYING

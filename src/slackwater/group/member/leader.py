@@ -31,6 +31,11 @@ class MetadataSnapshot:
 
     topics: tuple[tuple[str, int, Racks], ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The topics that were known."""
+        return frozenset(topic for topic, _, _ in self.topics)
+
     def __str__(self) -> str:
         return "{" + ", ".join(f"{topic}={partitions}" for topic, partitions, _ in self.topics) + "}"
 

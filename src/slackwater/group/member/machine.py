@@ -28,15 +28,16 @@ from typing import Final, assert_never
 
 from slackwater.group.assignors.assignor import RebalanceProtocol, TopicInfo
 from slackwater.group.errors import UsageError
+from slackwater.group.events import Kind, PollOverrun, Trigger
 from slackwater.group.member.commits import Commits
 from slackwater.group.member.committed import CommittedOffsets
 from slackwater.group.member.config import MemberConfig
-from slackwater.group.member.core import Core, Pending
+from slackwater.group.member.core import UNAVAILABLE, Core, Pending
 from slackwater.group.member.departure import Departure
 from slackwater.group.member.effects import Effect, MemberResponse, Node, OffsetAndMetadata
 from slackwater.group.member.heartbeat import NEVER_SENT
 from slackwater.group.member.listener import Listener
-from slackwater.group.member.liveness import Liveness
+from slackwater.group.member.liveness import POLL_OVER, Liveness
 from slackwater.group.member.rebalance import Rebalance
 from slackwater.group.member.states import MemberState
 from slackwater.group.member.subscription import Mode
@@ -223,6 +224,14 @@ class GroupMember:
         self._departure.unsubscribe(now_ms)
         return self._after(now_ms)
 
+    def leave_overrun(self, over_ms: int, now_ms: int) -> list[Effect]:
+        """Leave as one whose poll timer ran out does, until `subscribe`: for a shell that keeps that timer itself."""
+        self._must_stay()
+        overrun = PollOverrun(self._core.config.max_poll_interval_ms, over_ms)
+        self._core.emit(Kind.POLL_OVERRUN, now_ms, overrun, Trigger.POLL_TIMEOUT)
+        self._departure.unsubscribe(now_ms, POLL_OVER)
+        return self._after(now_ms)
+
     def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Effect]:
         """Take these partitions without being a member; none at all unsubscribes."""
         self._must_stay()
@@ -238,12 +247,17 @@ class GroupMember:
     def enforce_rebalance(self, reason: str, now_ms: int) -> list[Effect]:
         """Ask for a rebalance although nothing changed."""
         self._must_be_open()
-        self._core.request_rejoin(reason or ENFORCED, now_ms)
+        self._core.request_rejoin(reason or ENFORCED, now_ms, trigger=Trigger.USER_ENFORCED)
         return self._after(now_ms)
 
-    def close(self, now_ms: int, *, timeout_ms: int = CLOSE_TIMEOUT_MS) -> list[Effect]:
-        """Commit, tell the listener, leave; carry effects out and feed answers until `closed`."""
-        self._departure.close(now_ms, timeout_ms)
+    def close(
+        self, now_ms: int, *, timeout_ms: int = CLOSE_TIMEOUT_MS, leave_group: bool | None = None
+    ) -> list[Effect]:
+        """Commit, tell the listener, leave; carry effects out and feed answers until `closed`.
+
+        `leave_group` True leaves also where a static member would not, False leaves the group to its session timeout.
+        """
+        self._departure.close(now_ms, timeout_ms, leave_group)
         return self._after(now_ms)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
@@ -303,6 +317,15 @@ class GroupMember:
         pending = self._core.requests.pop(request_id, None)
         if pending is not None:
             self._unanswered(pending, now_ms)
+        return self._after(now_ms)
+
+    def disconnected(self, node: Node, now_ms: int) -> list[Effect]:
+        """The connection to this coordinator is gone, whether or not anything was asked: look for it anew, as in Java.
+
+        It may have moved, or be away for long; whoever takes its place is known to the other brokers first.
+        """
+        if not self.closed and self._core.coordinator == node:
+            self._core.lose_coordinator(UNAVAILABLE, now_ms, disconnected=True)
         return self._after(now_ms)
 
     def metadata(self, topics: Mapping[str, TopicInfo], now_ms: int) -> list[Effect]:

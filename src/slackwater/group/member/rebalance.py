@@ -23,6 +23,7 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_subscription,
 )
 from slackwater.group.errors import Error, PeerError, SlackwaterError
+from slackwater.group.events import Trigger
 from slackwater.group.member.answers import join_cause, refusal, sync_cause
 from slackwater.group.member.commits import Commits
 from slackwater.group.member.core import MAX_REASON_CHARS, Core, Generation, Pending
@@ -101,14 +102,29 @@ class Rebalance:
         if self._metadata_changed():  # CL-26
             before, after = self._assigned_from, self._snapshot
             full = f"cached metadata has changed from {before} at the beginning of the rebalance to {after}"
-            core.request_rejoin("cached metadata has changed", now_ms, full_reason=full)
+            trigger = self._why_metadata_changed(before)
+            core.request_rejoin("cached metadata has changed", now_ms, full_reason=full, trigger=trigger)
         elif self._subscription_changed():  # CL-27
             before_topics, after_topics = sorted(self._joined_topics or ()), sorted(core.subscription.topics)
             full = (
                 f"subscription has changed from [{', '.join(before_topics)}] at the beginning of the rebalance to "
                 f"[{', '.join(after_topics)}]"
             )
-            core.request_rejoin("subscription has changed", now_ms, full_reason=full)
+            trigger = self._why_topics_changed(self._joined_topics or frozenset())
+            core.request_rejoin("subscription has changed", now_ms, full_reason=full, trigger=trigger)
+
+    def _why_metadata_changed(self, before: MetadataSnapshot | None) -> Trigger:
+        """What the leader sees: a topic of its pattern that came or went, another one that went, or partitions."""
+        topics = before.names if before is not None else frozenset()
+        if self._subscription_changed():
+            return self._why_topics_changed(self._joined_topics or frozenset())
+        return Trigger.TOPIC_DELETED if topics - self._snapshot.names else Trigger.PARTITIONS_ADDED
+
+    def _why_topics_changed(self, before: frozenset[str]) -> Trigger:
+        """A pattern's topics change because topics come and go, others because the application wants others."""
+        if self._core.subscription.mode is not Mode.PATTERN:
+            return Trigger.SUBSCRIPTION_CHANGE
+        return Trigger.PATTERN_MATCHED if self._core.subscription.topics - before else Trigger.TOPIC_DELETED
 
     def _released(self) -> Taken:
         """What was taken away, was held, and is held no longer."""
@@ -251,7 +267,7 @@ class Rebalance:
                 self._failed(error, now_ms)
             case Action.REDISCOVER:
                 core.lose_coordinator(f"error response {error.name}", now_ms)
-                self._failed(error, now_ms, later=True)
+                self._failed(error, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
             case Action.REJOIN_LATER:
                 self._failed(_UNJOINED if error is Error.NONE else error, now_ms, later=True)
             case Action.FAIL:
@@ -311,7 +327,7 @@ class Rebalance:
     def _sync(self, assignments: tuple[tuple[str, bytes], ...], now_ms: int) -> None:
         core = self._core
         if core.coordinator is None:
-            self._failed(Error.COORDINATOR_NOT_AVAILABLE, now_ms, later=True)
+            self._failed(Error.COORDINATOR_NOT_AVAILABLE, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
             return
         generation_id, member_id, protocol_name = core.generation
         request = SyncGroup(
@@ -351,7 +367,7 @@ class Rebalance:
                 self._failed(error, now_ms)
             case Action.REDISCOVER:
                 core.lose_coordinator(f"error response {error.name}", now_ms)
-                self._failed(error, now_ms, later=True)
+                self._failed(error, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
             case Action.FAIL:
                 self._failed(error, now_ms)
                 core.fail(refusal("SyncGroup", error, core.config, core.generation.member_id))
@@ -366,9 +382,16 @@ class Rebalance:
     def _unanswered(self, cause: Input, now_ms: int) -> None:
         self._core.step(cause)
         self._core.lose_coordinator("null", now_ms, disconnected=True)
-        self._failed(Error.NETWORK_EXCEPTION, now_ms, later=True)
+        self._failed(Error.NETWORK_EXCEPTION, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
 
-    def _failed(self, error: Error | tuple[str, str] | None, now_ms: int, *, later: bool = False) -> None:
+    def _failed(
+        self,
+        error: Error | tuple[str, str] | None,
+        now_ms: int,
+        *,
+        later: bool = False,
+        trigger: Trigger | None = None,
+    ) -> None:
         """This JoinGroup, or its SyncGroup, came to nothing: the next one at once, or after a backoff."""
         core = self._core
         self._forget_join()
@@ -376,7 +399,7 @@ class Rebalance:
         if error is not None:
             name, said = (java_name(error), java_message(error)) if isinstance(error, Error) else error
             full = f"rebalance failed due to '{said}' ({name})"
-            core.request_rejoin(f"rebalance failed due to {name}", now_ms, full_reason=full)
+            core.request_rejoin(f"rebalance failed due to {name}", now_ms, full_reason=full, trigger=trigger)
         self._retry_due_ms = now_ms
         if later:
             self._retry_due_ms += core.backoff_ms(self._failures)
@@ -458,7 +481,7 @@ class Rebalance:
     def _ask_followup(self, revoked: Taken, now_ms: int) -> None:
         partitions = ", ".join(map(str, sorted(revoked)))
         full = f"need to revoke partitions [{partitions}] as indicated by the current assignment and re-join"
-        self._core.request_rejoin(NEED_TO_REVOKE, now_ms, full_reason=full)
+        self._core.request_rejoin(NEED_TO_REVOKE, now_ms, full_reason=full, trigger=Trigger.COOPERATIVE_FOLLOWUP)
 
     def _assign(self, assigned: Taken, kept: Taken, now_ms: int) -> None:
         subscription = self._core.subscription
