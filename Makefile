@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 KAFKA := 4.3.1
-JARS := .jars/kafka-$(KAFKA)
+OLD_KAFKA := 3.9.2
 WORKERS ?= 2
 RUNS ?= 5000
 SEED ?= 1000000
+SEQUENCES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jars gobin demo test check lint format docs bench soak peers interop transcripts lock clean
@@ -25,8 +26,10 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@PIP_CONSTRAINT=requirements.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-jars: ## Fetch Apache Kafka's jars, for the tests that compare with the real one
-	@KAFKA=$(KAFKA) JARS=$(JARS) sh scripts/jars.sh
+jars: ## Fetch the jars of Apache Kafka and of Spark's Kafka source, for the tests that compare with the real one
+	@sh scripts/jars.sh "Apache Kafka $(KAFKA)" kafka-$(KAFKA) interop/pom.xml
+	@sh scripts/jars.sh "Apache Kafka $(OLD_KAFKA)" kafka-$(OLD_KAFKA) interop/kafka-3.9/pom.xml
+	@sh scripts/jars.sh "Spark's own Kafka source" spark-kafka interop/spark-kafka/pom.xml
 
 gobin: ## Build the program of the Go client franz-go, for the tests with stock clients
 	@sh scripts/gobin.sh
@@ -37,7 +40,7 @@ demo: $(VENV)/.ready ## Watch a group of stock clients join, scale, restart, fai
 test: setup lint ## Run every check and every test that fits into a quarter of an hour
 	@echo "== tests, with branch coverage of group/"
 	@rm -f .cache/proven.json; mkdir -p .cache
-	@SLACKWATER_PROVEN=.cache/proven.json $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report= --ignore=tests/sim tests
+	@SLACKWATER_PROVEN=.cache/proven.json $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= --ignore=tests/sim tests
 	@$(BIN)/coverage report --include='*/slackwater/group/*' --fail-under=95
 	@echo "== facts of the behaviour catalogue"
 	@$(BIN)/python scripts/conformance.py --from .cache/proven.json
@@ -76,9 +79,13 @@ bench: setup ## Measure, each figure beside its peer
 	@$(BIN)/python benchmarks/broker_load.py
 	@$(BIN)/python benchmarks/broker_joins.py
 	@$(BIN)/python benchmarks/broker_perf.py
+	@$(BIN)/python benchmarks/spark_read.py
+	@$(BIN)/python benchmarks/rebalances.py
 
-soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEED=7
+soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEQUENCES=50 SEED=7
 	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
+	@echo "== random actions on live groups, while a producer writes"
+	@$(BIN)/python -m tests.sequence --runs $(SEQUENCES) --seed $(SEED)
 
 peers: ## Make ready the guests of interop: kcat, Sarama, KafkaJS, Kafka Streams and Connect
 	@KAFKA=$(KAFKA) sh scripts/peers.sh

@@ -11,7 +11,6 @@ Rules kept here
 """
 
 import argparse
-import base64
 import os
 import shutil
 import signal
@@ -21,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
+
+from scripts.apache_kafka import KafkaFailed, formatted, free_ports, jars
 
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import decode_response, encode_request
@@ -40,10 +40,8 @@ from slackwater.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-JARS: Final = ROOT / ".jars" / "kafka-4.3.1"
+JARS: Final = jars()
 JVM: Final = (
-    "java",
     "-Xms1G",
     "-Xmx1G",
     "-server",
@@ -52,8 +50,6 @@ JVM: Final = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
-    "-cp",
-    f"{JARS}/*",
 )
 LOGGING: Final = """<Configuration>
   <Appenders><Console name="out"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console></Appenders>
@@ -162,41 +158,21 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
 @contextmanager
 def kafka() -> Iterator[Server]:
     """An Apache Kafka of one node."""
-    if not (JARS / ".ready").exists():
-        raise PeerFailed("Kafka's jars are missing; run `make jars` first.")
     with _home("kafka") as home:
-        port, controller_port = _free_ports(2)
-        config = home / "server.properties"
-        config.write_text(
-            "process.roles=broker,controller\n"
-            "node.id=1\n"
-            f"controller.quorum.voters=1@127.0.0.1:{controller_port}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n"
-            "controller.listener.names=CONTROLLER\n"
-            f"log.dirs={home / 'data'}\n"
-            "offsets.topic.replication.factor=1\n"
-            "transaction.state.log.replication.factor=1\n"
-            "transaction.state.log.min.isr=1\n" + "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
-        )
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        subprocess.run(
-            [*JVM, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            timeout=UP_SECONDS,
-        )
         logging = home / "log4j2.xml"
         logging.write_text(LOGGING)
-        command = [*JVM, f"-Dlog4j2.configurationFile={logging}", "kafka.Kafka", str(config)]
-        with _running("Kafka", command, port, home) as server:
-            yield server
+        jvm = (*JVM, f"-Dlog4j2.configurationFile={logging}")
+        with formatted(settings=SETTINGS, jvm=jvm) as (node,):
+            assert node.port is not None
+            with _running("Kafka", node.command, node.port, home) as server:
+                yield server
 
 
 @contextmanager
 def slackwater() -> Iterator[Server]:
     """Our broker."""
     with _home("slackwater") as home:
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         command = [sys.executable, "-m", "slackwater", "broker"]
         command += ["--listen", f"127.0.0.1:{port}", "--data", str(home / "data")]
         for name, value in SETTINGS.items():
@@ -249,12 +225,6 @@ def _answers(port: int, process: "subprocess.Popen[bytes]") -> bool:
     return False
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(each.getsockname()[1]) for each in listeners]
-
-
 # --- what every benchmark does with them ----------------------------------------------------------------------------
 
 BROKERS: Final = {"kafka": kafka, "slackwater": slackwater}
@@ -295,7 +265,7 @@ def run(main: Callable[[], None]) -> None:
     began, busy, own = time.monotonic(), _machine_cpu_seconds(), sum(os.times()[:4])
     try:
         main()
-    except (PeerFailed, subprocess.SubprocessError) as error:
+    except (PeerFailed, KafkaFailed, subprocess.SubprocessError) as error:
         sys.exit(f"{Path(sys.argv[0]).name}: {error}")
     others = _machine_cpu_seconds() - busy - (sum(os.times()[:4]) - own)
     print(f"  (meanwhile other processes took {max(0.0, others) / (time.monotonic() - began):.0%} of a core)\n")

@@ -1,13 +1,17 @@
 #!/bin/sh
-# Fetch Kafka's jars through Maven. Without Java or Maven: say what is left out and how to add it; under CI=true fail.
+# Fetch the jars of a peer through Maven: jars.sh NAME DIRECTORY POM. Without Java or Maven: say what is left out and how
+# to add it; under CI=true fail.
 set -eu
-test -f "$JARS/.ready" && test "$JARS/.ready" -nt interop/pom.xml && exit 0
+PEER=$1
+JARS=.jars/$2
+POM=$3
+test -f "$JARS/.ready" && test "$JARS/.ready" -nt "$POM" && exit 0
 
 missing=""
 command -v java >/dev/null 2>&1 || missing="openjdk-17-jdk-headless"
 command -v mvn >/dev/null 2>&1 || missing="$missing maven"
 if [ -n "$missing" ]; then
-  echo "slackwater: left out: the tests that compare with Apache Kafka $KAFKA, which need Java and Maven."
+  echo "slackwater: left out: the tests that compare with $PEER, which need Java and Maven."
   echo "            To add them: apt-get install $missing && make jars"
   if [ "${CI:-}" = "true" ]; then
     echo "            CI=true: nothing may be left out here." >&2
@@ -16,10 +20,10 @@ if [ -n "$missing" ]; then
   exit 0
 fi
 
-echo "== fetching Apache Kafka $KAFKA (jars for the tests that compare with the real one)"
+echo "== fetching $PEER (jars for the tests that compare with the real one)"
 mkdir -p "$JARS"
-if ! mvn -q -B -f interop/pom.xml dependency:copy-dependencies -DoutputDirectory="$(cd "$JARS" && pwd)"; then
-  echo "slackwater: Maven could not fetch Kafka's jars; its own message stands above. Try again: make jars" >&2
+if ! mvn -q -B -f "$POM" dependency:copy-dependencies -DoutputDirectory="$(cd "$JARS" && pwd)"; then
+  echo "slackwater: Maven could not fetch the jars of $PEER; its own message stands above. Try again: make jars" >&2
   exit 1
 fi
 touch "$JARS/.ready"

@@ -10,17 +10,12 @@ started once for each combination of broker settings. Exit code 0: done. 1: with
 """
 
 import argparse
-import base64
-import os
 import selectors
-import shutil
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -30,6 +25,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.apache_kafka import KafkaFailed, Node, apache_kafka  # noqa: E402
 from scripts.kafka_wire import decode_answer, encode_request  # noqa: E402
 from tests.conformance.scenarios import SCENARIOS, TOPICS  # noqa: E402
 from tests.conformance.transcripts import (  # noqa: E402
@@ -41,15 +37,9 @@ from tests.conformance.transcripts import (  # noqa: E402
     without_topic_ids,
 )
 
-JARS: Final = ROOT / ".jars" / "kafka-4.3.1"
 START_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 5
-JAVA: Final = ("java", "-Xmx512m", "-cp", f"{JARS}/*")
 NONE: Final = 0
-
-
-class KafkaError(Exception):
-    """Kafka did not do what recording needs."""
 
 
 # --- the broker -----------------------------------------------------------------------------------------------------
@@ -58,69 +48,26 @@ class KafkaError(Exception):
 @contextmanager
 def kafka(settings: Mapping[str, int]) -> Iterator[int]:
     """A Kafka of one node with these settings, its coordinator ready and the topics made; gives its port."""
-    home = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
-    process = None
-    try:
-        port, controller_port = _free_ports(2)
-        config = home / "server.properties"
-        config.write_text(
-            "\n".join(
-                [
-                    "process.roles=broker,controller",
-                    "node.id=1",
-                    f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
-                    f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-                    "controller.listener.names=CONTROLLER",
-                    f"log.dirs={home / 'data'}",
-                    "auto.create.topics.enable=false",
-                    "offsets.topic.replication.factor=1",
-                    "offsets.topic.num.partitions=1",
-                    *(f"{name}={value}" for name, value in settings.items()),
-                    "",
-                ]
-            )
-        )
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        output = (home / "output.txt").open("wb")
-        environment = os.environ | {"KAFKA_HEAP_OPTS": "-Xmx512m"}
-        subprocess.run(
-            [*JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)],
-            check=True,
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
-        process = subprocess.Popen([*JAVA, "kafka.Kafka", str(config)], stdout=output, stderr=output, env=environment)
-        try:
-            _make_ready(port, process)
-        except KafkaError as error:
-            raise KafkaError(f"{error}\n{(home / 'output.txt').read_text()[-2000:]}") from None
-        yield port
-    finally:
-        if process is not None:
-            process.kill()  # nothing in it is worth an orderly end
-            process.wait()
-        shutil.rmtree(home, ignore_errors=True)
+    own = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": 1}
+    with apache_kafka(settings=own | dict(settings), jvm=("-Xmx512m",)) as cluster:
+        (node,) = cluster.brokers.values()
+        assert node.port is not None
+        _make_ready(node)
+        yield node.port
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def _make_ready(port: int, process: "subprocess.Popen[bytes]") -> None:
+def _make_ready(node: Node) -> None:
+    assert node.process is not None
+    assert node.port is not None
     give_up = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < give_up:
+    while node.process.poll() is None and time.monotonic() < give_up:
         try:
-            if _is_ready(port):
+            if _is_ready(node.port):
                 return
         except OSError:
             pass
         time.sleep(0.1)
-    raise KafkaError(f"Kafka did not start within {START_SECONDS} s")
+    raise KafkaFailed(f"Kafka was not ready within {START_SECONDS} s\n{node.last_words()}")
 
 
 def _is_ready(port: int) -> bool:
@@ -163,7 +110,7 @@ class Connection:
 
     def send(self, number: int, client_id: str, api: str, version: int, fields: Mapping[str, Any]) -> None:
         if self.asked is not None:
-            raise KafkaError(f"step {number} is sent while step {self.asked[0]} waits on the same connection")
+            raise KafkaFailed(f"step {number} is sent while step {self.asked[0]} waits on the same connection")
         self.asked = (number, api, version)
         self.socket.sendall(encode_request(api, version, number, client_id, fields))
 
@@ -171,14 +118,14 @@ class Connection:
         """Take what has come; an answer, if it is whole."""
         data = self.socket.recv(65536)
         if not data or self.asked is None:
-            raise KafkaError(f"Kafka closed the connection, or sent {data!r}, after {self.asked}")
+            raise KafkaFailed(f"Kafka closed the connection, or sent {data!r}, after {self.asked}")
         self.received += data
         if len(self.received) < 4 or len(self.received) < 4 + struct.unpack(">i", self.received[:4])[0]:
             return None
         number, api, version = self.asked
         correlation_id, fields = decode_answer(api, version, self.received[4:])
         if correlation_id != number:
-            raise KafkaError(f"step {number} was answered with correlation id {correlation_id}")
+            raise KafkaFailed(f"step {number} was answered with correlation id {correlation_id}")
         self.received, self.asked = b"", None
         return number, fields
 
@@ -211,7 +158,7 @@ class KafkaPeer:
             left = (late if missing else self._now) - time.monotonic()
             if left <= 0:
                 if missing:
-                    raise KafkaError(f"step {until_answered} was not answered within {ANSWER_SECONDS} s")
+                    raise KafkaFailed(f"step {until_answered} was not answered within {ANSWER_SECONDS} s")
                 self._now = max(self._now, time.monotonic())
                 return answers
             for key, _ in self._selector.select(left):
@@ -229,7 +176,7 @@ class KafkaPeer:
 # --- recording ------------------------------------------------------------------------------------------------------
 
 
-def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | KafkaError]]:
+def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | KafkaFailed]]:
     """Play scenarios, those with the same settings against the same Kafka; the transcript, or why there is none."""
 
     def settings_of(scenario: Scenario) -> list[tuple[str, int]]:
@@ -241,7 +188,7 @@ def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | Kafk
                 peer = KafkaPeer(port)
                 try:
                     yield scenario, to_json(scenario, play(scenario, peer))
-                except KafkaError as error:
+                except KafkaFailed as error:
                     yield scenario, error
                 finally:
                     peer.close()
@@ -261,7 +208,7 @@ def main() -> int:
     changed = failed = 0
     try:
         for scenario, text in record(chosen):
-            if isinstance(text, KafkaError):
+            if isinstance(text, KafkaFailed):
                 print(f"! {scenario.name}: {text}", flush=True)
                 failed += 1
                 continue
@@ -272,7 +219,7 @@ def main() -> int:
             if not options.check and not same:
                 DIRECTORY.mkdir(exist_ok=True)
                 path.write_text(text)
-    except (KafkaError, subprocess.CalledProcessError, FileNotFoundError) as error:
+    except (KafkaFailed, subprocess.SubprocessError) as error:
         print(f"record_transcripts: {error}", file=sys.stderr)
         return 2
     print(f"{len(chosen)} scenarios, {changed} changed, {failed} failed")

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
-from slackwater import Broker, Consumer, Producer
+from slackwater import Consumer, Producer
 from slackwater.client.records import ConsumerRecord
 from tests.waiting import wait_until
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 QUICK: dict[str, object] = {
     "auto.offset.reset": "earliest",
     "heartbeat.interval.ms": 50,
@@ -19,18 +19,26 @@ QUICK: dict[str, object] = {
 }
 
 
-def consumer(broker: Broker, group: str | None = None, **settings: object) -> Consumer:
+class Cluster(Protocol):
+    """Whatever clients can connect to."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where they connect."""
+
+
+def consumer(cluster: Cluster, group: str | None = None, **settings: object) -> Consumer:
     """A consumer that does not wait long; in settings' names an underscore stands for a dot."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    config: dict[str, object] = QUICK | {"bootstrap.servers": broker.bootstrap_servers} | named
+    config: dict[str, object] = QUICK | {"bootstrap.servers": cluster.bootstrap_servers} | named
     if group is not None:
         config["group.id"] = group
     return Consumer(config)
 
 
-def fill(broker: Broker, topic: str, values: Iterable[bytes], **options: Any) -> None:
+def fill(cluster: Cluster, topic: str, values: Iterable[bytes], **options: Any) -> None:
     """Write records."""
-    with Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}) as producer:
         for value in values:
             producer.send(topic, value, **options)
 

@@ -1,11 +1,7 @@
-"""The administrator, on a broker of ours; INTEROP_BOOTSTRAP=HOST:PORT plays it against that cluster instead.
+"""The administrator, on a broker of ours and on Apache Kafka."""
 
-Such a cluster needs group.initial.rebalance.delay.ms=0.
-"""
-
-import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,29 +12,23 @@ from slackwater.client.errors import Closed, ConnectionFailed
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing import Kafka
+from tests.client.sides import Side
 
 from .crowd import Crowd, wait_until
 
 Name = Callable[[str], str]
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500}
-ELSEWHERE = os.environ.get("INTEROP_BOOTSTRAP")
-ours = pytest.mark.skipif(ELSEWHERE is not None, reason="needs a broker of ours")
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
+@pytest.fixture
+def bootstrap(side: Side) -> str:
     """The cluster."""
-    if ELSEWHERE is not None:
-        yield ELSEWHERE
-        return
-    with Broker(settings=SETTINGS) as broker:
-        yield broker.bootstrap_servers
+    return side.bootstrap_servers
 
 
-@pytest.fixture(scope="module")
-def admin(bootstrap: str) -> Iterator[Admin]:
-    with Admin({"bootstrap.servers": bootstrap}) as one:
-        yield one
+@pytest.fixture
+def admin(side: Side) -> Admin:
+    return side.admin
 
 
 @pytest.fixture
@@ -73,6 +63,7 @@ def described(admin: Admin, group: str) -> GroupDescription:
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.old_kafka
 def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name) -> None:
     topic = name("grown")
     admin.create_topic(topic, 2, configs={"retention.ms": "7200000"})
@@ -108,14 +99,14 @@ def test_a_misspelt_topic_is_told_with_the_nearest(admin: Admin, topic: str) -> 
 
 
 def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
-    assert admin.describe_configs("topic", topic)["retention.ms"].is_default
-    admin.alter_configs("topic", topic, {"retention.ms": "60000"}, validate_only=True)
-    admin.alter_configs("topic", topic, {"retention.ms": "60000", "cleanup.policy": "compact"})
-    wait_until(lambda: not admin.describe_configs("topic", topic)["retention.ms"].is_default, lambda: topic)
+    assert admin.describe_configs("topic", topic)["delete.retention.ms"].is_default
+    admin.alter_configs("topic", topic, {"delete.retention.ms": "60000"}, validate_only=True)
+    admin.alter_configs("topic", topic, {"delete.retention.ms": "60000", "cleanup.policy": "compact"})
+    wait_until(lambda: not admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
     found = admin.describe_configs("topic", topic)
-    assert (found["retention.ms"].value, found["cleanup.policy"].value) == ("60000", "compact")
-    admin.alter_configs("topic", topic, {"retention.ms": None})
-    wait_until(lambda: admin.describe_configs("topic", topic)["retention.ms"].is_default, lambda: topic)
+    assert (found["delete.retention.ms"].value, found["cleanup.policy"].value) == ("60000", "compact")
+    admin.alter_configs("topic", topic, {"delete.retention.ms": None})
+    wait_until(lambda: admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
     with pytest.raises(BrokerError, match="were not changed"):
         admin.alter_configs("topic", topic, {"no.such.setting": "1"})
     broker = str(admin.brokers()[0].node_id)
@@ -127,7 +118,10 @@ def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_living_group_is_listed_and_described(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+@pytest.mark.old_kafka
+def test_a_living_group_is_listed_and_described(
+    side: Side, admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
     group = name("living")
     with Crowd(bootstrap, group, [topic]) as crowd:
         crowd.join(5)
@@ -145,11 +139,12 @@ def test_a_living_group_is_listed_and_described(admin: Admin, bootstrap: str, to
         assert (len(found.members), len(found.idle)) == (5, 2)
         assert found.generation == crowd.generation(crowd.consumers[0])
         assert found.waiting_for is None
-        source = GenerationSource.GROUP_EVENTS if ELSEWHERE is None else GenerationSource.OFFSETS_TOPIC
+        source = GenerationSource.GROUP_EVENTS if side.broker is not None else GenerationSource.OFFSETS_TOPIC
         wait_until(lambda: described(admin, group).generation_source is source, lambda: described(admin, group))
     assert described(admin, group).state == "Empty"
 
 
+@pytest.mark.old_kafka
 def test_offsets_and_lag_of_what_is_committed_and_of_what_is_only_owned(
     admin: Admin, bootstrap: str, topic: str, name: Name
 ) -> None:
@@ -171,7 +166,8 @@ def test_offsets_and_lag_of_what_is_committed_and_of_what_is_only_owned(
     assert [(row.partition.partition, row.lag, row.member) for row in after] == [(0, 6, None), (2, 0, None)]
 
 
-def test_whom_a_rebalance_waits_for(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+@pytest.mark.old_kafka
+def test_whom_a_rebalance_waits_for(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("stuck")
     with Crowd(bootstrap, group, [topic]) as other, Crowd(bootstrap, group, [topic]) as crowd:
         crowd.join(2)
@@ -184,13 +180,12 @@ def test_whom_a_rebalance_waits_for(admin: Admin, bootstrap: str, topic: str, na
             found = described(admin, group)
             return frozenset(found.waiting_for or ()), found.waiting_exact
 
-        wait_until(lambda: seen() == (slow, ELSEWHERE is None), seen)
+        wait_until(lambda: seen() == (slow, side.broker is not None), seen)
         found = described(admin, group)
         assert found.state == "PreparingRebalance"
         assert found.idle == ()
 
 
-@ours
 def test_without_group_events_what_is_not_told_is_inferred(name: Name) -> None:
     with Broker(settings=SETTINGS | {"group.events.enable": False}) as broker:
         broker.create_topic("orders", 3)
@@ -213,6 +208,7 @@ def test_without_group_events_what_is_not_told_is_inferred(name: Name) -> None:
             assert not found.waiting_exact
 
 
+@pytest.mark.old_kafka
 def test_a_group_that_is_not_there_is_told_with_the_nearest(admin: Admin, topic: str, name: Name) -> None:
     admin.alter_offsets(name("known"), {TopicPartition(topic, 0): 1})
     with pytest.raises(BrokerError, match=f"There is no group {name('knwon')}; did you mean {name('known')}"):
@@ -221,6 +217,7 @@ def test_a_group_that_is_not_there_is_told_with_the_nearest(admin: Admin, topic:
         admin.delete_group(name("absent"))
 
 
+@pytest.mark.old_kafka
 def test_a_group_is_deleted_when_it_is_empty_and_not_before(
     admin: Admin, bootstrap: str, topic: str, name: Name
 ) -> None:
@@ -235,6 +232,7 @@ def test_a_group_is_deleted_when_it_is_empty_and_not_before(
     assert group not in {one.group_id for one in admin.list_groups()}
 
 
+@pytest.mark.old_kafka
 def test_members_are_removed_by_id_by_instance_and_all_of_them_and_the_living_come_back(
     admin: Admin, bootstrap: str, topic: str, name: Name
 ) -> None:
@@ -310,6 +308,7 @@ def test_only_what_is_named_is_reset(admin: Admin, topic: str, name: Name) -> No
     assert {one.partition: at.offset for one, at in admin.committed(group).items()} == {0: 0, 1: 0, 2: 0}
 
 
+@pytest.mark.old_kafka
 def test_a_reset_that_cannot_be_says_why(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("refused")
     with pytest.raises(UsageError, match="has committed nothing"):
@@ -331,6 +330,7 @@ def test_a_reset_that_cannot_be_says_why(admin: Admin, bootstrap: str, topic: st
     assert admin.committed(group) == {}
 
 
+@pytest.mark.old_kafka
 def test_offsets_are_forgotten_except_of_topics_that_are_read(
     admin: Admin, bootstrap: str, topic: str, name: Name
 ) -> None:
@@ -366,7 +366,6 @@ def test_use_after_close_and_wrong_settings_are_one_sentence() -> None:
         Admin({"bootstrap.servers": "127.0.0.1:1", "request.timeout": 1})
 
 
-@ours
 def test_errors_that_pass_are_waited_out_and_a_broker_that_fails_is_told(name: Name) -> None:
     with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers, "retry.backoff.ms": 1}) as admin:
         kafka.create_topic("orders", 1)

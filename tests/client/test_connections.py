@@ -16,7 +16,8 @@ from slackwater.client.cluster import COORDINATOR, DATA
 from slackwater.group.events import Kind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.room import QUICK, consumer, fill, numbers, poll_until, read, wait_for
+from tests.client.room import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for
+from tests.client.sides import Side
 
 
 def nobody() -> str:
@@ -32,20 +33,24 @@ def sockets() -> int:
     return found
 
 
-def test_a_dead_bootstrap_server_does_not_keep_the_others_away(kafka: Kafka) -> None:
-    fill(kafka, "t", numbers(3))
-    servers = f"{nobody()},{kafka.bootstrap_servers},{nobody()}"
-    with consumer(kafka, "g", bootstrap_servers=servers) as one:
-        one.subscribe(["t"])
+@pytest.mark.old_kafka
+def test_a_dead_bootstrap_server_does_not_keep_the_others_away(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(3))
+    servers = f"{nobody()},{side.bootstrap_servers},{nobody()}"
+    with consumer(side, group, bootstrap_servers=servers) as one:
+        one.subscribe([topic])
         assert len(read(one, 3)) == 3
     with Producer({"bootstrap.servers": servers}) as producer:
-        producer.send("t", b"v").result(20)
+        producer.send(topic, b"v").result(PATIENCE_S)
 
 
-def test_the_coordinator_has_a_connection_of_its_own(kafka: Kafka) -> None:
-    fill(kafka, "t", numbers(1))
-    with consumer(kafka, "g") as one:
-        one.subscribe(["t"])
+@pytest.mark.old_kafka
+def test_the_coordinator_has_a_connection_of_its_own(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(1))
+    with consumer(side, group) as one:
+        one.subscribe([topic])
         read(one, 1)
         connections = {purpose: each for (_, _, purpose), each in one._cluster._connections.items()}
         assert connections.keys() == {DATA, COORDINATOR}
@@ -133,83 +138,89 @@ def test_a_request_that_is_not_answered_in_time_ends_its_connection(kafka: Kafka
         assert [record.value for record in read(one, 1)] == [b"2"]
 
 
-def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_new_beginning(kafka: Kafka) -> None:
-    kafka.create_topic("t", 1)
-    fill(kafka, "t", numbers(5))
+@pytest.mark.old_kafka
+def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_new_beginning(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(5))
     with (
-        consumer(kafka, allow_auto_create_topics=False) as one,
-        Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin,
+        consumer(side, allow_auto_create_topics=False) as one,
+        Admin({"bootstrap.servers": side.bootstrap_servers}) as admin,
     ):
-        one.assign([TopicPartition("t", 0)])
+        one.assign([TopicPartition(topic, 0)])
         read(one, 5)
-        admin.delete_topic("t")
+        admin.delete_topic(topic)
         assert one.poll(0.1) == []
-        kafka.create_topic("t", 1)
-        fill(kafka, "t", numbers(2, 100))
+        wait_for(lambda: topic not in {each.name for each in admin.list_topics()})
+        side.create_topic(topic, 1)
+        fill(side, topic, numbers(2, 100))
         assert [record.value for record in read(one, 2)] == numbers(2, 100)
 
 
-def test_a_pattern_finds_topics_that_are_made_later(kafka: Kafka) -> None:
-    kafka.create_topic("orders-1", 1)
-    with consumer(kafka, "g", metadata_max_age_ms=50) as one:
-        one.subscribe(pattern="orders-.*")
+@pytest.mark.old_kafka
+def test_a_pattern_finds_topics_that_are_made_later(side: Side) -> None:
+    orders = side.name("orders")
+    side.create_topic(f"{orders}-1", 1)
+    with consumer(side, side.name("g"), metadata_max_age_ms=50) as one:
+        one.subscribe(pattern=f"{orders}-.*")
         poll_until(one, lambda: one.assignment)
-        kafka.create_topic("orders-2", 2)
-        kafka.create_topic("bills-1", 1)
+        side.create_topic(f"{orders}-2", 2)
+        side.topic(1, "bills")
         poll_until(one, lambda: len(one.assignment) == 3)
-        assert one.subscription == {"orders-1", "orders-2"}
+        assert one.subscription == {f"{orders}-1", f"{orders}-2"}
 
 
-def test_new_partitions_of_a_topic_are_found_and_read(kafka: Kafka) -> None:
-    kafka.create_topic("t", 1)
-    with consumer(kafka, "g", metadata_max_age_ms=50) as one:
+@pytest.mark.old_kafka
+def test_new_partitions_of_a_topic_are_found_and_read(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group, metadata_max_age_ms=50) as one:
         events: list[Kind] = []
         one.on_event(lambda event: events.append(event.kind))
-        one.subscribe(["t"])
+        one.subscribe([topic])
         poll_until(one, lambda: len(one.assignment) == 1)
-        with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
-            admin.add_partitions("t", 2)
+        with Admin({"bootstrap.servers": side.bootstrap_servers}) as admin:
+            admin.add_partitions(topic, 2)
         poll_until(one, lambda: len(one.assignment) == 2)
 
 
-def test_idle_connections_are_closed_and_made_again_when_needed(kafka: Kafka) -> None:
-    fill(kafka, "t", numbers(1))
-    with consumer(kafka, connections_max_idle_ms=200) as one:
-        one.assign([TopicPartition("t", 0)])
+def test_idle_connections_are_closed_and_made_again_when_needed(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(1))
+    with consumer(side, connections_max_idle_ms=200) as one:
+        one.assign([TopicPartition(topic, 0)])
         read(one, 1)
         one.pause(one.assignment)
         wait_for(lambda: not one._cluster._connections)
         one.resume(one.assignment)
-        fill(kafka, "t", numbers(1, 1))
+        fill(side, topic, numbers(1, 1))
         assert [record.value for record in read(one, 1)] == [b"1"]
 
 
-def test_a_wakeup_ends_a_poll_at_once(kafka: Kafka) -> None:
+def test_a_wakeup_ends_a_poll_at_once(side: Side) -> None:
     from slackwater.group.member import Wakeup
 
-    kafka.create_topic("t", 1)
-    with consumer(kafka, "g") as one:
-        one.subscribe(["t"])
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group) as one:
+        one.subscribe([topic])
         poll_until(one, lambda: one.assignment)
         timer = threading.Timer(0.05, one.wakeup)
         timer.start()
         began = time.monotonic()
         with pytest.raises(Wakeup):
-            one.poll(30.0)
-        assert time.monotonic() - began < 10
+            one.poll(60.0)
+        assert time.monotonic() - began < 50
         timer.join()
 
 
-def test_nothing_is_left_of_a_closed_consumer(kafka: Kafka) -> None:
-    kafka.create_topic("t", 1)
-    fill(kafka, "t", numbers(10))
+def test_nothing_is_left_of_a_closed_consumer(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(10))
 
     def live() -> "weakref.ref[Consumer]":
-        with consumer(kafka, "g") as one:
-            one.subscribe(["t"])
+        with consumer(side, group) as one:
+            one.subscribe([topic])
             read(one, 10)
             one.seek_to_beginning()
-            one.commit({TopicPartition("t", 0): 0})
+            one.commit({TopicPartition(topic, 0): 0})
             one.unsubscribe()
         return weakref.ref(one)
 
@@ -222,10 +233,10 @@ def test_nothing_is_left_of_a_closed_consumer(kafka: Kafka) -> None:
     assert [each() for each in gone] == [None, None, None]
 
 
-def test_rebalances_leave_no_memory_behind(kafka: Kafka) -> None:
-    kafka.create_topic("t", 2)
-    with consumer(kafka, "g") as one:
-        one.subscribe(["t"])
+def test_rebalances_leave_no_memory_behind(side: Side) -> None:
+    topic, group = side.topic(2), side.name("g")
+    with consumer(side, group) as one:
+        one.subscribe([topic])
 
         def rebalance(times: int) -> None:
             for _ in range(times):
@@ -238,19 +249,22 @@ def test_rebalances_leave_no_memory_behind(kafka: Kafka) -> None:
             assert one._membership is not None
             return one._membership.member.generation_id
 
+        def growth() -> int:
+            before = snapshot()
+            rebalance(40)
+            return sum(line.size_diff for line in snapshot().compare_to(before, "filename"))
+
+        def snapshot() -> tracemalloc.Snapshot:
+            gc.collect()
+            ours = [tracemalloc.Filter(True, "*/slackwater/client/*"), tracemalloc.Filter(True, "*/group/member/*")]
+            return tracemalloc.take_snapshot().filter_traces(ours)
+
         poll_until(one, lambda: one.assignment)
         tracemalloc.start()
         try:
             rebalance(20)
-            gc.collect()
-            before = tracemalloc.take_snapshot()
-            rebalance(40)
-            gc.collect()
-            after = tracemalloc.take_snapshot()
+            # What is kept for each rebalance grows in every round; what happens to be under way does not.
+            grown = min(growth() for _ in range(3))
         finally:
             tracemalloc.stop()
-        ours = [tracemalloc.Filter(True, "*/slackwater/client/*"), tracemalloc.Filter(True, "*/group/member/*")]
-        grown = sum(
-            line.size_diff for line in after.filter_traces(ours).compare_to(before.filter_traces(ours), "filename")
-        )
         assert grown < 40 * 200  # an object kept for each rebalance would be more

@@ -8,8 +8,7 @@ import pytest
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.room import consumer, poll_until, wait_for
-
-pytestmark = pytest.mark.kafka(settings={"group.min.session.timeout.ms": 100})
+from tests.client.sides import Side
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -25,12 +24,14 @@ def in_order(found: list[str], patterns: list[str]) -> None:
         assert at < len(found), f"no line, in its place, is {pattern!r}; there are:\n" + "\n".join(found)
 
 
-def test_a_member_that_joins_and_leaves_says_what_java_says(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    kafka.create_topic("t", 2)
-    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(kafka, "g", client_id="c") as one:
-        one.subscribe(["t"])
+@pytest.mark.old_kafka
+def test_a_member_that_joins_and_leaves_says_what_java_says(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(2), side.name("g")
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(side, group, client_id="c") as one:
+        one.subscribe([topic])
         poll_until(one, lambda: one.assignment)
-    p = r"\[Consumer clientId=c, groupId=g\] "
+    p = rf"\[Consumer clientId=c, groupId={group}\] "
+    both = f"{topic}-0, {topic}-1"
     generation = r"Generation\{generationId=1, memberId='c-[-0-9a-f]+', protocol='range'\}"
     in_order(
         lines(caplog),
@@ -40,11 +41,11 @@ def test_a_member_that_joins_and_leaves_says_what_java_says(kafka: Kafka, caplog
             p + r"Request joining group due to: need to re-join with the given member-id: c-.+",
             p + r"\(Re-\)joining group",
             p + rf"Successfully joined group with generation {generation}",
-            p + r"Finished assignment for group at generation 1: \{c-.+=Assignment\(partitions=\[t-0, t-1\]\)\}",
+            p + rf"Finished assignment for group at generation 1: \{{c-.+=Assignment\(partitions=\[{both}\]\)\}}",
             p + rf"Successfully synced group in generation {generation}",
-            p + r"Adding newly assigned partitions: t-0, t-1",
-            p + r"partitions_assigned: c-.+ of group g in generation 1: 2 partitions \[t-0, t-1\], the .+",
-            p + r"Revoke previously assigned partitions t-0, t-1",
+            p + rf"Adding newly assigned partitions: {both}",
+            p + rf"partitions_assigned: c-.+ of group {group} in generation 1: 2 partitions \[{both}\], the .+",
+            p + rf"Revoke previously assigned partitions {both}",
             p + r"Member c-.+ sending LeaveGroup request to coordinator .+ due to the consumer is being closed",
             p + r"Resetting generation and member id due to: consumer pro-actively leaving the group",
             p + r"Request joining group due to: consumer pro-actively leaving the group",
@@ -53,16 +54,16 @@ def test_a_member_that_joins_and_leaves_says_what_java_says(kafka: Kafka, caplog
 
 
 def test_an_overrun_is_a_warning_and_the_next_line_says_by_how_much(
-    kafka: Kafka, caplog: pytest.LogCaptureFixture
+    side: Side, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kafka.create_topic("t", 1)
+    topic, group = side.topic(), side.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
-        consumer(kafka, "g", client_id="c", max_poll_interval_ms=100) as one,
+        consumer(side, group, client_id="c", max_poll_interval_ms=1_000) as one,
     ):
-        one.subscribe(["t"])
+        one.subscribe([topic])
         poll_until(one, lambda: one.assignment)
-        wait_for(lambda: kafka.describe_group("g").state == "Empty")
+        wait_for(lambda: side.group_state(group) == "Empty")
         poll_until(one, lambda: "Lost previously" in caplog.text)
     found = lines(caplog)
     warning = next(line for line in found if "consumer poll timeout has expired. This means" in line)
@@ -72,43 +73,56 @@ def test_an_overrun_is_a_warning_and_the_next_line_says_by_how_much(
         found,
         [
             r".*\] consumer poll timeout has expired\. This means .*",
-            r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, where .+ allows 100; .+",
+            r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, where .+ allows 1000; .+",
             r".*\] Member .+ due to consumer poll timeout has expired\.",
-            r".*\] Lost previously assigned partitions t-0",
+            rf".*\] Lost previously assigned partitions {topic}-0",
         ],
     )
 
 
-def test_an_expired_member_and_a_lost_coordinator_are_told(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    kafka.create_topic("t", 1)
+@pytest.mark.old_kafka
+def test_an_expired_member_is_told(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(), side.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
-        consumer(kafka, "g", client_id="c", group_instance_id="i") as one,
+        consumer(side, group, client_id="c", group_instance_id="i") as one,
     ):
-        one.subscribe(["t"])
+        one.subscribe([topic])
         poll_until(one, lambda: one.assignment)
-        kafka.expire_member("g", "i")
+        side.evict(group, one)
         poll_until(one, lambda: "Lost previously" in caplog.text)
         poll_until(one, lambda: one.assignment)
-        kafka.drop("Heartbeat")
-        poll_until(one, lambda: caplog.text.count("Discovered group coordinator") >= 2)
     refused = "} and group instance id Optional[i] failed due to UNKNOWN_MEMBER_ID, resetting generation"
     assert any(line.endswith(refused) for line in lines(caplog))
     in_order(
         lines(caplog),
         [
-            r"\[Consumer instanceId=i, clientId=c, groupId=g\] Attempt to heartbeat with Generation\{generationId=1.+",
+            rf"\[Consumer instanceId=i, clientId=c, groupId={group}\] Attempt to heartbeat with Generation\{{gen.+=1.+",
             r".*\] Resetting generation and member id due to: encountered UNKNOWN_MEMBER_ID from HEARTBEAT response",
-            r".*\] Lost previously assigned partitions t-0",
+            rf".*\] Lost previously assigned partitions {topic}-0",
+        ],
+    )
+
+
+def test_a_lost_coordinator_is_told(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    kafka.create_topic("t", 1)
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(kafka, "g", client_id="c") as one:
+        one.subscribe(["t"])
+        poll_until(one, lambda: one.assignment)
+        kafka.drop("Heartbeat")
+        poll_until(one, lambda: caplog.text.count("Discovered group coordinator") >= 2)
+    in_order(
+        lines(caplog),
+        [
             r".*\] Group coordinator .+ is unavailable or invalid due to cause: null\. isDisconnected: true\..+",
             r".*\] Discovered group coordinator .+",
         ],
     )
 
 
-def test_without_info_nothing_is_rendered(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    kafka.create_topic("t", 1)
-    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(kafka, "g") as one:
-        one.subscribe(["t"])
-        poll_until(one, lambda: one.assignment == {TopicPartition("t", 0)})
+def test_without_info_nothing_is_rendered(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(), side.name("g")
+    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(side, group) as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment == {TopicPartition(topic, 0)})
     assert not lines(caplog)

@@ -1,0 +1,121 @@
+"""Memory over ten thousand rebalances: a broker in its own process, and two consumers in this one.
+
+    python benchmarks/rebalances.py [--rebalances N] [--warm-up N]
+
+Each rebalance is asked for by one of the two members, and is over when both live in the new generation with their
+partitions. Memory is what the operating system says is resident, after a warm-up that fills the caches (they are
+bounded) and at the end. Memory that stays flat is what is owed: at most a tenth more, and the end says so if it is not.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.brokers import run
+
+from slackwater import Broker, Consumer
+from slackwater.broker.embedded.process import ProcessSeat
+from slackwater.group.member import GroupMember
+
+PARTITIONS: Final = 4
+DEADLINE_S: Final = 60.0
+POLL_S: Final = 0.002
+MOST_GROWTH: Final = 0.10
+MB: Final = 1_000_000
+SETTINGS: Final[dict[str, object]] = {
+    "group.id": "g",
+    "heartbeat.interval.ms": 5,
+    "retry.backoff.ms": 1,
+    "fetch.max.wait.ms": 50,
+}
+
+
+class Pair:
+    """Two members of a group that one thread polls."""
+
+    def __init__(self, broker: Broker, settings: Mapping[str, object] | None = None) -> None:
+        broker.create_topic("t", PARTITIONS)
+        config = SETTINGS | {"bootstrap.servers": broker.bootstrap_servers} | dict(settings or {})
+        self.members = [Consumer(config) for _ in range(2)]
+        for member in self.members:
+            member.subscribe(["t"])
+        self._settle(-1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.close()
+
+    def rebalance(self, times: int) -> None:
+        """So many rebalances, one after the other."""
+        for number in range(times):
+            generation = _machine(self.members[0]).generation_id
+            self.members[number % 2].enforce_rebalance()
+            self._settle(generation)
+
+    def _settle(self, before: int) -> None:
+        """Poll until both live in one newer generation, and share all partitions."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not self._settled(before):
+            assert time.monotonic() < deadline, [member.assignment for member in self.members]
+            for member in self.members:
+                member.poll(POLL_S)
+
+    def _settled(self, before: int) -> bool:
+        members = [_machine(member) for member in self.members]
+        if any(member.needs_rejoin for member in members):  # also while a rebalance is under way
+            return False
+        generations = {member.generation_id for member in members}
+        owned = {part for member in members for part in member.owned}
+        return len(generations) == 1 and generations.pop() > before and len(owned) == PARTITIONS
+
+
+def _machine(member: Consumer) -> GroupMember:
+    assert member._membership is not None
+    return member._membership.member
+
+
+def resident_bytes(pid: int | str) -> int:
+    """The memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found, status
+    return int(found[1]) * 1024
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rebalances", type=int, default=10_000, help="how many are counted")
+    parser.add_argument("--warm-up", type=int, default=2_500, help="how many come before")
+    given = parser.parse_args()
+    with Broker(process=True, settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker) as pair:
+        seat = broker._seat
+        assert isinstance(seat, ProcessSeat)
+        pair.rebalance(given.warm_up)
+        before = [resident_bytes(pid) for pid in (seat.pid, "self")]
+        began = time.monotonic()
+        pair.rebalance(given.rebalances)
+        rate = given.rebalances / (time.monotonic() - began)
+        after = [resident_bytes(pid) for pid in (seat.pid, "self")]
+    print(
+        f"resident memory (MB) over {given.rebalances} rebalances, {rate:.0f} a second{'before':>10}{'after':>9}  owed"
+    )
+    flat = True
+    for what, first, last in zip(("broker", "two consumers"), before, after, strict=True):
+        flat = flat and last <= first * (1 + MOST_GROWTH)
+        print(f"  {what:<57}{first / MB:>9.1f}{last / MB:>9.1f}  ≤ {first * (1 + MOST_GROWTH) / MB:.1f}")
+    if not flat:
+        sys.exit("rebalances.py: memory has grown by more than a tenth.")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,57 @@
+"""Rebalances leave nothing behind, in the broker and in the consumers; `benchmarks/rebalances.py` does more of them."""
+
+import gc
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.rebalances import Pair
+
+from slackwater import Broker
+from slackwater.group.assignors import consumer_protocol
+from slackwater.group.coordinator import subscriptions
+
+WARM_UP = 100
+MEASURED = 200
+MOST_BYTES = 500  # for each rebalance: timers that wait for their time, indexes of the logs
+
+
+@pytest.fixture
+def tracing() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def held_bytes() -> int:
+    """What Python holds on to; caches that have a bound are emptied, for they are still filling up."""
+    subscriptions._is_overlong_short.cache_clear()
+    consumer_protocol._decode_cached.cache_clear()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def growth(pair: Pair) -> int:
+    """Bytes that are held after more rebalances, over what was held before."""
+    before = held_bytes()
+    pair.rebalance(MEASURED)
+    return held_bytes() - before
+
+
+@pytest.mark.usefixtures("tracing")
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_memory_stays_flat_over_rebalances(assignor: str) -> None:
+    # A timer that was cancelled may hold its round until its time is over: a short one.
+    settings = {"partition.assignment.strategy": assignor, "rebalance.timeout.ms": 1_000}
+    with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker, settings) as pair:
+        pair.rebalance(WARM_UP)
+        assert growth(pair) < MEASURED * MOST_BYTES
+
+
+@pytest.mark.usefixtures("tracing")
+def test_what_a_rebalance_would_leave_behind_is_seen() -> None:
+    with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker) as pair:
+        kept: list[bytes] = []
+        pair.members[0].on_event(lambda event: kept.append(bytes(1_000)))
+        pair.rebalance(WARM_UP)
+        assert growth(pair) > MEASURED * MOST_BYTES
