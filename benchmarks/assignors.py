@@ -20,7 +20,8 @@ from statistics import mean, median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.group.assignors.groups import PaperGroup, Who
-from tests.group.assignors.oracle import Oracle, have_jars, scenario
+from tests.group.assignors.oracle import Oracle, scenario
+from tests.java import have_jars
 
 from slackwater.group.assignors import MemberSubscription, TopicInfo, assignor
 from slackwater.group.assignors.consumer_protocol import (

@@ -3,6 +3,8 @@
 Every test marked `@pytest.mark.proves("JG-41", …)` carries those numbers in its reports, also from a worker of
 pytest-xdist. If the environment variable SLACKWATER_PROVEN names a file, the numbers of all tests that passed are
 written there when the run ends: a JSON object, number -> tests, for `scripts/conformance.py --from`.
+
+Hypothesis judges no test by its time: a machine may be busy.
 """
 
 import json
@@ -10,8 +12,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 VARIABLE = "SLACKWATER_PROVEN"
+
+settings.register_profile("busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_configure(config: pytest.Config) -> None:

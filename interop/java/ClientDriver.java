@@ -28,6 +28,8 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -124,8 +126,9 @@ public final class ClientDriver {
                     return null;
                 });
             case "close":
-                members.remove(command.get("member").asText()).close();
-                return null;
+                Member ended = members.remove(command.get("member").asText());
+                ended.close();
+                return ended.look();
             case "produce":
                 return produce(topic, command.get("records"), command.get("codec").asText());
             case "read":
@@ -191,6 +194,7 @@ public final class ClientDriver {
         private final KafkaConsumer<byte[], byte[]> consumer;
         private final BlockingQueue<FutureTask<Object>> inbox = new LinkedBlockingQueue<>();
         private final ArrayNode events = JSON.createArrayNode();
+        private final ArrayNode moments = JSON.createArrayNode();
         private final ArrayNode records = JSON.createArrayNode();
         private List<String> assignment = List.of();
         private int generation = -1;
@@ -202,7 +206,7 @@ public final class ClientDriver {
                 "bootstrap.servers", bootstrap,
                 "client.id", command.get("member").asText(),
                 "group.id", command.get("group").asText(),
-                "partition.assignment.strategy", ASSIGNORS.get(command.get("assignor").asText()),
+                "partition.assignment.strategy", assignors(command.get("assignor").asText()),
                 "session.timeout.ms", command.get("session_ms").asInt(),
                 "heartbeat.interval.ms", 200,
                 "metadata.max.age.ms", 500,
@@ -220,6 +224,10 @@ public final class ClientDriver {
             Thread thread = new Thread(this::live);
             thread.setDaemon(true);
             thread.start();
+        }
+
+        private static String assignors(String names) {
+            return Stream.of(names.split(",")).map(ASSIGNORS::get).collect(Collectors.joining(","));
         }
 
         private void live() {
@@ -264,6 +272,7 @@ public final class ClientDriver {
             ObjectNode seen = JSON.createObjectNode().put("generation", generation);
             seen.set("assignment", JSON.valueToTree(assignment));
             seen.set("events", events.deepCopy());
+            seen.set("moments", moments.deepCopy());
             seen.set("records", records.deepCopy());
             return seen;
         }
@@ -271,6 +280,7 @@ public final class ClientDriver {
         private synchronized void event(String kind, Collection<TopicPartition> partitions) {
             if (!partitions.isEmpty()) {
                 events.addArray().add(kind).add(JSON.valueToTree(names(partitions)));
+                moments.add(System.nanoTime());
             }
         }
 

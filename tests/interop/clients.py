@@ -11,7 +11,6 @@ Rules kept here
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import selectors
@@ -27,7 +26,7 @@ from typing import Any, Final
 import pytest
 
 from tests import waiting
-from tests.wire.message_oracle import have_jars, jars
+from tests.java import NO_JARS, have_jars, java
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSWER_S: Final = 60.0
@@ -58,7 +57,7 @@ def _python(module: str) -> Callable[[], Sequence[str]]:
 
 
 def _no_java() -> str | None:
-    return None if have_jars() else "Kafka's jars are not here; fetch them: make jars"
+    return None if have_jars() else NO_JARS
 
 
 def _no_go() -> str | None:
@@ -69,23 +68,10 @@ def _no_go() -> str | None:
 
 @functools.cache
 def _java() -> Sequence[str]:
-    """The driver's classes, compiled once for each version of its source."""
-    digest = hashlib.sha256(JAVA_SOURCE.read_bytes()).hexdigest()[:16]
-    classes = ROOT / ".cache" / "java" / digest
-    if not (classes / "ClientDriver.class").exists():
-        # Two workers may compile at once: each into a directory of its own, and the first to be done wins.
-        classes.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=classes.parent))
-        subprocess.run(["javac", "-d", str(work), "-cp", f"{jars()}/*", str(JAVA_SOURCE)], check=True)
-        try:
-            work.rename(classes)
-        except OSError:
-            assert (classes / "ClientDriver.class").exists()
     flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Dlog4j2.level=OFF"]
-    return ["java", *flags, "-cp", f"{classes}{os.pathsep}{jars()}/*", "ClientDriver"]
+    return java("ClientDriver", *flags)
 
 
-JAVA_SOURCE: Final = ROOT / "interop" / "java" / "ClientDriver.java"
 GO_PROGRAM: Final = ROOT / ".cache" / "go" / "clientdriver"
 
 KAFKA_PYTHON: Final = Client("kafka-python", _python("kafka_python"), codecs=("none", "gzip"))
@@ -96,6 +82,7 @@ AIOKAFKA: Final = Client(
     cannot=frozenset({"cooperative-sticky", "set_group_offsets", "delete_group_offsets", "delete_group"}),
 )
 JAVA: Final = Client("java", _java, missing=_no_java)
+OURS: Final = Client("slackwater", _python("ours"))
 FRANZ_GO: Final = Client("franz-go", lambda: [str(GO_PROGRAM)], missing=_no_go)
 CLIENTS: Final = (KAFKA_PYTHON, CONFLUENT, AIOKAFKA, JAVA, FRANZ_GO)
 
@@ -243,6 +230,7 @@ class Look:
     assignment: frozenset[str]
     generation: int
     events: Sequence[tuple[str, frozenset[str]]]
+    moments: Sequence[int]  # of the events, in nanoseconds that all programs count from one beginning
     records: Sequence[Record] = field(repr=False)
 
 
@@ -254,9 +242,7 @@ class Member:
 
     def look(self) -> Look:
         """How it stands now."""
-        seen = self.driver.ask("look", member=self.name)
-        events = [(kind, frozenset(partitions)) for kind, partitions in seen["events"]]
-        return Look(frozenset(seen["assignment"]), seen["generation"], events, seen["records"])
+        return _look(self.driver.ask("look", member=self.name))
 
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None = None) -> None:
         """Commit these offsets with metadata, or the positions."""
@@ -271,9 +257,15 @@ class Member:
         """Go on from there."""
         self.driver.ask("seek", member=self.name, partition=partition, offset=offset)
 
-    def close(self) -> None:
-        """Close it: a dynamic member leaves the group, a static one only falls silent."""
-        self.driver.ask("close", member=self.name)
+    def close(self) -> Look | None:
+        """Close it: a dynamic member leaves the group, a static one only falls silent. What it saw, if it tells."""
+        seen = self.driver.ask("close", member=self.name)
+        return seen and _look(seen)
+
+
+def _look(seen: Mapping[str, Any]) -> Look:
+    events = [(kind, frozenset(partitions)) for kind, partitions in seen["events"]]
+    return Look(frozenset(seen["assignment"]), seen["generation"], events, seen.get("moments", ()), seen["records"])
 
 
 # --- waiting --------------------------------------------------------------------------------------------------------

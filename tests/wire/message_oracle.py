@@ -1,20 +1,13 @@
 """Apache Kafka's own message classes, asked through one JVM (`interop/java/MessageOracle.java`)."""
 
 import base64
-import hashlib
 import json
-import os
 import subprocess
-from pathlib import Path
 from types import TracebackType
 from typing import TypedDict
 
-import pytest
-
 from slackwater.wire.schema import ARRAY, BYTES, RECORDS, STRUCT, UUID, Layout, Message, Request, Shape, layout
-
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "interop" / "java" / "MessageOracle.java"
+from tests.java import java
 
 
 class Answer(TypedDict, total=False):
@@ -28,29 +21,12 @@ class Answer(TypedDict, total=False):
     error: str
 
 
-def jars() -> Path:
-    """Where Kafka's jars are, or would be."""
-    return Path(os.environ.get("SLACKWATER_JARS", ROOT / ".jars" / "kafka-4.3.1"))
-
-
-def have_jars() -> bool:
-    """Whether Kafka's client is there."""
-    return any(jars().glob("kafka-clients-*.jar"))
-
-
-# Where the jars are missing, the tests that need them are left out; where everything must run, they fail.
-needs_jars = pytest.mark.skipif(
-    not have_jars() and os.environ.get("CI") != "true", reason="Kafka's jars are not here; fetch them: make jars"
-)
-
-
 class MessageOracle:
     """A JVM that answers questions; use it in a `with`."""
 
     def __init__(self) -> None:
-        assert have_jars(), "Kafka's jars are not here; fetch them: make jars"
         self._jvm = subprocess.Popen(
-            ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{_compiled()}{os.pathsep}{jars()}/*", "MessageOracle"],
+            java("MessageOracle", "-XX:TieredStopAtLevel=1"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -130,13 +106,3 @@ def _camel(name: str) -> str:
 
 def _direction(message: type[Message]) -> str:
     return "request" if issubclass(message, Request) else "response"
-
-
-def _compiled() -> Path:
-    """The oracle's classes, compiled once per version of its source."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    classes = ROOT / ".cache" / "java" / digest
-    if not (classes / "MessageOracle.class").exists():
-        classes.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars()}/*", str(SOURCE)], check=True)
-    return classes

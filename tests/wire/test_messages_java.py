@@ -10,7 +10,8 @@ from slackwater.wire.codec import encode, request_type, response_type
 from slackwater.wire.envelope import decode_request, decode_response, encode_request, encode_response
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Message, Request, Response
-from tests.wire.message_oracle import MessageOracle, kafka_json, needs_jars
+from tests.java import needs_jars
+from tests.wire.message_oracle import MessageOracle, kafka_json
 from tests.wire.samples import random_message
 
 pytestmark = [pytest.mark.java, needs_jars]

@@ -1,11 +1,8 @@
 """Ours against Apache Kafka's own record batches, both ways, in one JVM (`interop/java/RecordsOracle.java`)."""
 
-import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,37 +13,19 @@ from slackwater.wire.errors import WireError
 from slackwater.wire.record_batch import RecordBatch, TimestampType, check, iter_batches
 from slackwater.wire.records import BatchBuilder, ControlType, Record, control_type, decode_records, encode_batch
 from slackwater.wire.records import end_transaction_marker as marker
+from tests.java import java, require_jars
 
 from .random_records import random_records
 
 pytestmark = pytest.mark.java
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "interop" / "java" / "RecordsOracle.java"
 Ask = Callable[[dict[str, object]], dict[str, object]]
-
-
-def jars() -> Path:
-    return Path(os.environ.get("SLACKWATER_JARS", ROOT / ".jars" / "kafka-4.3.1"))
-
-
-def compiled() -> Path:
-    """The oracle's classes, compiled once per version of its source."""
-    classes = ROOT / ".cache" / "java" / hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    if not (classes / "RecordsOracle.class").exists():
-        classes.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars()}/*", str(SOURCE)], check=True)
-    return classes
 
 
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Ask]:
-    if not any(jars().glob("kafka-clients-*.jar")):
-        missing = f"Kafka's jars are not in {jars()}; run `make jars`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    command = ["java", "-Xshare:auto", "-cp", f"{compiled()}{os.pathsep}{jars()}/*", "RecordsOracle"]
+    require_jars()
+    command = java("RecordsOracle", "-Xshare:auto")
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
     ) as jvm:

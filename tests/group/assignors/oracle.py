@@ -1,19 +1,14 @@
 """Apache Kafka's own assignors, asked through one JVM (`interop/java/AssignorOracle.java`)."""
 
-import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TypedDict
 
 from slackwater.group.assignors import MemberSubscription, TopicInfo
 from slackwater.group.assignors.consumer_protocol import encode_subscription
-
-ROOT = Path(__file__).resolve().parents[3]
-SOURCE = ROOT / "interop" / "java" / "AssignorOracle.java"
+from tests.java import java
 
 
 class Scenario(TypedDict, total=False):
@@ -34,16 +29,6 @@ class Answer(TypedDict, total=False):
     error: str
     assign_ns: list[int]
     bytes_to_bytes_ns: list[int]
-
-
-def jars() -> Path:
-    """Where Kafka's jars are, or would be."""
-    return Path(os.environ.get("SLACKWATER_JARS", ROOT / ".jars" / "kafka-4.3.1"))
-
-
-def have_jars() -> bool:
-    """Whether Kafka's client is there."""
-    return any(jars().glob("kafka-clients-*.jar"))
 
 
 def scenario(
@@ -77,16 +62,12 @@ class Oracle:
     """A JVM that answers scenarios; use it in a `with`."""
 
     def __init__(self) -> None:
-        classes = _compiled()
         self._jvm = subprocess.Popen(
-            [
-                "java",
+            java(
+                "AssignorOracle",
                 "-Dorg.apache.logging.log4j.level=OFF",
                 "-Dorg.apache.logging.log4j.simplelog.StatusLogger.level=OFF",
-                "-cp",
-                f"{classes}{os.pathsep}{jars()}/*",
-                "AssignorOracle",
-            ],
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -112,13 +93,3 @@ class Oracle:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._jvm.communicate()
-
-
-def _compiled() -> Path:
-    """The oracle's classes, compiled once per version of its source."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    classes = ROOT / ".cache" / "java" / digest
-    if not (classes / "AssignorOracle.class").exists():
-        classes.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["javac", "-d", str(classes), "-cp", f"{jars()}/*", str(SOURCE)], check=True)
-    return classes

@@ -1,6 +1,5 @@
 """Ours against Apache Kafka's own assignors and codec, on random groups, in one JVM."""
 
-import os
 from collections.abc import Iterator
 from random import Random
 
@@ -13,9 +12,10 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from tests.java import require_jars
 
 from .groups import PaperGroup, pairs, who
-from .oracle import Answer, Oracle, have_jars, jars, scenario
+from .oracle import Answer, Oracle, scenario
 from .random_groups import change, random_group
 
 pytestmark = pytest.mark.java
@@ -25,11 +25,7 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[Oracle]:
-    if not have_jars():
-        missing = f"Kafka's jars are not in {jars()}; run `make jars`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+    require_jars()
     with Oracle() as running:
         yield running
 

@@ -185,8 +185,10 @@ class Aio:
 
         self._do(seek())
 
-    def close(self, member: str) -> None:
-        self._do(self.members.pop(member).stop())
+    def close(self, member: str) -> dict[str, Any]:
+        one = self.members.pop(member)
+        self._do(one.stop())
+        return one.diary.look()
 
     # --- records ------------------------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class KafkaPython(Driver):
             "client_id": member,
             "group_id": group,
             "group_instance_id": instance,
-            "partition_assignment_strategy": (ASSIGNORS[assignor],),
+            "partition_assignment_strategy": tuple(ASSIGNORS[one] for one in assignor.split(",")),
             "session_timeout_ms": session_ms,
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "metadata_max_age_ms": METADATA_MS,

@@ -9,13 +9,16 @@ Rules kept here
   headers and timestamp; keys, values and headers are text, or null.
 - A member polls on a thread of its own, which alone touches its consumer: commands are handed to that thread, and what
   `look` shows is what the thread last saw.
-- Callbacks without any partition are left out: clients differ in whether they make them.
+- Callbacks without any partition are left out: clients differ in whether they make them. Each has its moment, in
+  nanoseconds of the machine's monotonic clock, which all programs share.
+- `assignor` is a name, or several with commas between them, the favourite first.
 """
 
 import json
 import queue
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -71,6 +74,7 @@ class Diary:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: list[tuple[str, list[str]]] = []
+        self._moments: list[int] = []
         self._records: list[Record] = []
         self._assignment: list[str] = []
         self._generation = -1
@@ -82,6 +86,7 @@ class Diary:
         if changed:
             with self._lock:
                 self._events.append((kind, changed))
+                self._moments.append(time.monotonic_ns())
 
     def records(self, came: Iterable[Record]) -> None:
         """Records were handed out."""
@@ -102,6 +107,7 @@ class Diary:
                 "assignment": list(self._assignment),
                 "generation": self._generation,
                 "events": list(self._events),
+                "moments": list(self._moments),
                 "records": list(self._records),
             }
 
@@ -227,9 +233,11 @@ class Driver(ABC):
         one = self.members[member]
         one.ask(lambda: one.seek(partition, offset))
 
-    def close(self, member: str) -> None:
-        """End a member."""
-        self.members.pop(member).close()
+    def close(self, member: str) -> dict[str, Any]:
+        """End a member; what it has seen until then."""
+        one = self.members.pop(member)
+        one.close()
+        return one.diary.look()
 
 
 class Commands(Protocol):

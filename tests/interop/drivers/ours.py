@@ -1,0 +1,117 @@
+"""Our own consumer, driven by lines as the stock clients are: `python -m tests.interop.drivers.ours HOST:PORT`.
+
+It hosts members of groups and nothing else: topics and records are made by the client that shares the group.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from slackwater import Consumer
+from slackwater.client.consumer import OffsetAndMetadata, RebalanceListener
+from slackwater.group.errors import BrokerError
+from slackwater.group.topic_partition import TopicPartition
+from tests.interop.drivers.line import (
+    HEARTBEAT_MS,
+    METADATA_MS,
+    POLL_S,
+    Driver,
+    Member,
+    Record,
+    record,
+    serve,
+    split,
+)
+
+
+class Listener(RebalanceListener):
+    """Writes callbacks into the diary."""
+
+    def __init__(self, member: Member) -> None:
+        self._diary = member.diary
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._diary.event("assigned", map(str, partitions))
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._diary.event("revoked", map(str, partitions))
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self._diary.event("lost", map(str, partitions))
+
+
+class OurMember(Member):
+    """A Consumer in a group."""
+
+    def __init__(self, topics: Sequence[str] | None, pattern: str | None, settings: Mapping[str, object]) -> None:
+        self._topics, self._pattern, self._settings = topics, pattern, settings
+        super().__init__()
+
+    def open(self) -> None:
+        self._consumer = Consumer(self._settings)
+        self._consumer.subscribe(self._topics, pattern=self._pattern, listener=Listener(self))
+
+    def poll(self) -> list[Record]:
+        return [
+            record(one.topic, one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
+            for one in self._consumer.poll(POLL_S)
+        ]
+
+    def assignment(self) -> Iterable[str]:
+        return map(str, self._consumer.assignment)
+
+    def generation(self) -> int:
+        assert self._consumer._membership is not None
+        return self._consumer._membership.member.generation_id
+
+    def shut(self) -> None:
+        self._consumer.close()
+
+    def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:
+        chosen = {
+            TopicPartition(*split(partition)): OffsetAndMetadata(offset, metadata=metadata)
+            for partition, (offset, metadata) in (offsets or {}).items()
+        }
+        self._consumer.commit(chosen if offsets is not None else None)
+
+    def committed(self, partition: str) -> tuple[int, str] | None:
+        where = TopicPartition(*split(partition))
+        found = self._consumer.committed([where])[where]
+        return found and (found.offset, found.metadata)
+
+    def seek(self, partition: str, offset: int) -> None:
+        self._consumer.seek(TopicPartition(*split(partition)), offset)
+
+
+class Ours(Driver):
+    """The commands, in our terms."""
+
+    def code(self, error: Exception) -> int:
+        return int(error.error) if isinstance(error, BrokerError) else -1
+
+    def join(
+        self,
+        member: str,
+        group: str,
+        topics: Sequence[str] | None,
+        pattern: str | None,
+        assignor: str,
+        instance: str | None,
+        session_ms: int,
+    ) -> None:
+        settings: dict[str, object] = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": member,
+            "group.id": group,
+            "partition.assignment.strategy": assignor,
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "metadata.max.age.ms": METADATA_MS,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        if instance is not None:
+            settings["group.instance.id"] = instance
+        self.members[member] = OurMember(topics, pattern, settings)
+
+
+if __name__ == "__main__":
+    serve(Ours)

@@ -1,0 +1,67 @@
+"""Kafka's jars, and the Java programs of `interop/java` that are compiled against them and asked by tests.
+
+Rules kept here
+- A program is compiled once for each version of its source, whoever needs it first: into a directory of its own that
+  is then renamed, so that two workers of pytest-xdist may do it at the same time.
+- Where the jars are missing, the tests that need them are left out; under CI=true they fail.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+SOURCES: Final = ROOT / "interop" / "java"
+CACHE: Final = ROOT / ".cache" / "java"
+NO_JARS: Final = "Kafka's jars are not here; fetch them: make jars"
+
+
+def jars() -> Path:
+    """Where Kafka's jars are, or would be."""
+    return Path(os.environ.get("SLACKWATER_JARS", ROOT / ".jars" / "kafka-4.3.1"))
+
+
+def have_jars() -> bool:
+    """Whether Kafka's client is there."""
+    return any(jars().glob("kafka-clients-*.jar"))
+
+
+def require_jars() -> None:
+    """Skip the test where there are none; fail it where everything must run."""
+    if not have_jars():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true: nothing may be left out here: {NO_JARS}")
+        pytest.skip(NO_JARS)
+
+
+needs_jars = pytest.mark.skipif(not have_jars() and os.environ.get("CI") != "true", reason=NO_JARS)
+
+
+def java(program: str, *flags: str) -> Sequence[str]:
+    """The command that runs a program of `interop/java`."""
+    assert have_jars(), NO_JARS
+    return ["java", *flags, "-cp", f"{compiled(program)}{os.pathsep}{jars()}/*", program]
+
+
+def compiled(program: str) -> Path:
+    """The directory of a program's classes."""
+    source = SOURCES / f"{program}.java"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    classes = CACHE / f"{program}-{digest}"
+    if not classes.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=CACHE))
+        subprocess.run(["javac", "-d", str(work), "-cp", f"{jars()}/*", str(source)], check=True)
+        try:
+            work.rename(classes)
+        except OSError:  # somebody else was quicker, and has the same
+            shutil.rmtree(work)
+            assert (classes / f"{program}.class").exists()
+    return classes

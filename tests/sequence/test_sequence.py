@@ -1,0 +1,72 @@
+"""A hundred random actions on a group while a producer writes; and members broken on purpose, that must be caught."""
+
+import pytest
+
+from slackwater.group.topic_partition import TopicPartition
+from tests.sequence.members import CommitsAhead, Member, PassesOver, ReadsAgain, TakesBack
+from tests.sequence.oracle import Oracle, Violation
+from tests.sequence.story import play, replay_command
+
+WHERE = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(("seed", "actions"), [(1, 50), (2, 100)])
+def test_random_actions_break_no_promise(seed: int, actions: int) -> None:
+    print(f"seed {seed}; replay: {replay_command(seed, actions)}")
+    print(play(seed, actions, tell=print))
+
+
+@pytest.mark.parametrize("broken", [CommitsAhead, PassesOver, ReadsAgain, TakesBack])
+def test_a_member_that_is_broken_on_purpose_is_caught(broken: type[Member]) -> None:
+    with pytest.raises(Violation):
+        play(3, 40, hire=broken)
+
+
+# --- the oracle itself ------------------------------------------------------------------------------------------------
+
+
+def worked(oracle: Oracle, *offsets: int, member: str = "one") -> None:
+    stint = oracle.assigned(member, WHERE)
+    for offset in offsets:
+        oracle.processed(stint, offset)
+
+
+def test_what_was_committed_and_is_read_again_is_found() -> None:
+    oracle = Oracle()
+    worked(oracle, 0, 1, 2)
+    worked(oracle, 1, 2, 3, member="another")  # nothing was committed
+    oracle.answered(WHERE, 3)
+    with pytest.raises(Violation, match="from 2 on, although 3 had been committed"):
+        worked(oracle, 2)
+    with pytest.raises(Violation, match="from 2 on"):
+        oracle.check()
+    assert oracle.again_count == 2
+
+
+def test_a_record_that_nobody_has_processed_is_found() -> None:
+    oracle = Oracle()
+    worked(oracle, 0, 1)
+    with pytest.raises(Violation, match="began t-0 at 3, but only what is before 2 was processed"):
+        worked(oracle, 3)
+    with pytest.raises(Violation, match="at 3 where 1 was next"):
+        worked(oracle, 0, 3)
+    assert oracle.is_done({WHERE: 2})
+    assert not oracle.is_done({WHERE: 3})
+
+
+def test_a_commit_ahead_of_processing_is_found() -> None:
+    oracle = Oracle()
+    worked(oracle, 0, 1)
+    oracle.saw_committed({WHERE: 2}, {})
+    with pytest.raises(Violation, match="3 is committed for t-0, but only what is before 2"):
+        oracle.saw_committed({WHERE: 3}, {})
+
+
+def test_a_commit_that_goes_back_is_found() -> None:
+    oracle = Oracle()
+    worked(oracle, 0, 1)
+    before = oracle.floors()
+    oracle.answered(WHERE, 2)
+    oracle.saw_committed({WHERE: 1}, before)  # it may have been asked before the commit landed
+    with pytest.raises(Violation, match="1 is committed for t-0 after 2 had been answered"):
+        oracle.saw_committed({WHERE: 1}, oracle.floors())
