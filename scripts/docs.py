@@ -1,4 +1,5 @@
-"""Write the generated parts of docs/: the state machines, drawn from their tables, the command line, the settings.
+"""Write the generated parts of docs/: the state machines, drawn from their tables, the command line, the
+settings, the options of the Spark source.
 
 `--check` writes nothing and exits with 1 if a page is not what the code says.
 """
@@ -16,6 +17,8 @@ from slackwater.group.coordinator.states import MOVES, OUTCOMES
 from slackwater.group.coordinator.states import Act as GroupAct
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import TABLE, Action, Input, MemberState
+from slackwater.spark.options import OPTIONS as SPARK_OPTIONS
+from slackwater.spark.options import PREFIX, REFUSED
 
 DOCS = Path(__file__).parent.parent / "docs"
 MOST_LABELS = 6
@@ -155,6 +158,29 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
+def spark_page() -> str:
+    """docs/spark-options.md."""
+    lines = [
+        GENERATED,
+        "# Options of the Spark source",
+        "",
+        "Names are read in any case. Those of Spark's own Kafka source have its meanings; [spark.md](spark.md) tells",
+        "how they are used. `kafka.` before a name makes it a setting of the client; `kafka.bootstrap.servers` must be",
+        "given.",
+        "",
+    ]
+    for use, options in SPARK_OPTIONS.items():
+        rows = ([*_setting(one), one.doc] for one in options)
+        lines += [f"## {use.value}", "", *table(["option", "default", "values", "meaning"], rows), ""]
+    lines += [
+        "## Settings of the client that are refused",
+        "",
+        *table(["setting", "why"], ([f"`{PREFIX}{name}`", why] for name, why in REFUSED.items())),
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def _synonym(name: str) -> str:
     return f"`{SYNONYMS[name]}`" if name in SYNONYMS else ""
 
@@ -195,6 +221,7 @@ PAGES = {
     "member-states.md": member_page,
     "cli.md": cli_page,
     "settings.md": settings_page,
+    "spark-options.md": spark_page,
 }
 
 

@@ -1,0 +1,235 @@
+"""Our Spark source beside Spark's own Kafka source, in one session, on the same topics of the same broker.
+
+    python benchmarks/spark_read.py [--rounds N] [--records N] [--shape NAME]
+
+A batch job reads a whole topic of four partitions, all columns, into Spark's `noop` sink, on local[2]. What counts is
+records per CPU second of everything that Spark runs: the JVM and its Python workers together. The sources take turns,
+round by round, after two rounds that warm them up; each figure is the median, and the ratio is ours to Spark's own. The
+ceiling is a source that hands out Arrow batches which are there already: no Python source can be faster. The broker is
+ours, in its own process, and not counted.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from statistics import mean, median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, ask, run, slackwater
+from benchmarks.records import SHAPES, Shape, records
+
+from slackwater.wire.compression import Codec
+from slackwater.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from slackwater.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from slackwater.wire.records import BatchBuilder, Record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+JARS: Final = ROOT / ".jars" / "spark-kafka"
+PARTITIONS: Final = 4
+BATCH_BYTES: Final = 16_384
+SAMPLE: Final = 50_000
+REQUEST_BYTES: Final = 900_000
+WARM_UPS: Final = 2
+PRODUCE_VERSION: Final = 9
+
+
+class Topic(NamedTuple):
+    """What is measured, and what is owed."""
+
+    name: str
+    shape: Shape
+    codec: Codec
+    share: float
+    owed: float
+
+
+TOPICS: Final = (
+    Topic("100 B", SHAPES[0], Codec.NONE, 1.0, 1.8),
+    Topic("20 to 500 B with keys", SHAPES[1], Codec.NONE, 0.5, 1.5),
+    Topic("100 B, lz4", SHAPES[0], Codec.LZ4, 1.0, 1.3),
+    Topic("100 B, zstd", SHAPES[0], Codec.ZSTD, 1.0, 1.3),
+    Topic("20 to 500 B with keys, lz4", SHAPES[1], Codec.LZ4, 0.5, 1.3),
+    Topic("20 to 500 B with keys, zstd", SHAPES[1], Codec.ZSTD, 0.5, 1.3),
+)
+
+
+# --- the topics -------------------------------------------------------------------------------------------------------
+
+
+def batches(sample: list[Record], codec: Codec) -> list[tuple[int, bytes]]:
+    """The records in batches of a producer's size, and how many each holds."""
+    found, builder = [], BatchBuilder()
+    for record in sample:
+        if builder.size > BATCH_BYTES:
+            found.append((builder.count, bytes(builder.build(codec=codec))))
+            builder = BatchBuilder()
+        builder.append(record)
+    return found
+
+
+def fill(server: Server, topic: str, sample: list[tuple[int, bytes]], count: int) -> int:
+    """Write about so many records, as evenly as the batches allow; how many they are."""
+    forever = CreatableTopicConfig("retention.ms", "-1")  # the records' times lie years back
+    wish = CreatableTopic(topic, PARTITIONS, 1, configs=[forever])
+    server.ask(CreateTopicsRequest([wish]), 5, CreateTopicsResponse)
+    written, waiting = 0, cycle(sample)
+    with server.connect() as connection:
+        for partition in cycle(range(PARTITIONS)):
+            if written >= count:
+                return written
+            pieces: list[bytes] = []
+            while sum(map(len, pieces)) < REQUEST_BYTES and written < count:
+                size, data = next(waiting)
+                pieces.append(data)
+                written += size
+            for data in pieces:  # one batch per request is what Kafka takes
+                produce(connection, topic, partition, data)
+    return written
+
+
+def produce(connection: "object", topic: str, partition: int, data: bytes) -> None:
+    """Append one batch."""
+    row = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, data)])
+    answer = ask(connection, ProduceRequest(None, 1, 30_000, [row]), PRODUCE_VERSION, ProduceResponse)  # type: ignore[arg-type]
+    if error := answer.responses[0].partition_responses[0].error_code:
+        raise PeerFailed(f"A batch was refused with error {error}.")
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def session() -> Iterator["SparkSession"]:
+    """A session with all three sources."""
+    from benchmarks.spark_ceiling import CeilingSource
+    from pyspark.sql import SparkSession
+
+    from slackwater.spark.source import SlackwaterSource
+
+    jars = sorted(map(str, JARS.glob("*.jar")))
+    if not jars:
+        raise PeerFailed("Spark's own Kafka source is missing; run `make jars` first.")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.jars", ",".join(jars))
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    try:
+        spark.dataSource.register(SlackwaterSource)
+        spark.dataSource.register(CeilingSource)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """CPU time of a process, of all that descend from it, and of those of them that have ended."""
+    parents: dict[int, int] = {}
+    times: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(fields[1])
+        times[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
+    wanted = {root}
+    while more := {pid for pid, parent in parents.items() if parent in wanted} - wanted:
+        wanted |= more
+    return sum(times.get(pid, 0.0) for pid in wanted)
+
+
+class Figures(NamedTuple):
+    """Records per CPU second and per second, of one round."""
+
+    cpu: float
+    wall: float
+
+
+def measured(spark: "SparkSession", jvm: int, source: str, options: dict[str, str], count: int) -> Figures:
+    """One job."""
+    frame = spark.read.format(source).options(**options).load()
+    cpu, wall = tree_cpu_seconds(jvm), time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    cpu, wall = tree_cpu_seconds(jvm) - cpu, time.perf_counter() - wall
+    return Figures(count / cpu, count / wall)
+
+
+def compare(spark: "SparkSession", server: Server, topic: Topic, count: int, rounds: int) -> None:
+    """One line of the table for each source."""
+    name = topic.name.replace(" ", "-").replace(",", "")
+    sample = records(topic.shape, SAMPLE)
+    count = fill(server, name, batches(sample, topic.codec), int(count * topic.share))
+    kafka = {"kafka.bootstrap.servers": server.bootstrap, "subscribe": name, "startingOffsets": "earliest"}
+    values = round(mean(len(one.value or b"") for one in sample))
+    keys = round(mean(len(one.key or b"") for one in sample))
+    sizes = {"valueBytes": str(values), "keyBytes": str(keys)}
+    sources = {
+        "slackwater": kafka,
+        "kafka": kafka,
+        "ceiling": {"rows": str(count), "tasks": str(PARTITIONS)} | sizes,
+    }
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    for source, options in sources.items():
+        seen = spark.read.format(source).options(**options).load().count()
+        if source != "ceiling" and seen != count:
+            raise PeerFailed(f"{source} read {seen} of {count} records.")
+    found: dict[str, list[Figures]] = {source: [] for source in sources}
+    for number in range(WARM_UPS + rounds):
+        for source, options in sources.items():
+            figures = measured(spark, jvm, source, options, count)
+            if number >= WARM_UPS:
+                found[source].append(figures)
+    server.delete_topic(name)
+    base = found["kafka"]
+    for source, figures_of in found.items():
+        cpu, wall = median(one.cpu for one in figures_of), median(one.wall for one in figures_of)
+        ratio, faster = cpu / median(one.cpu for one in base), wall / median(one.wall for one in base)
+        owed = f">= {topic.owed:g}" if source == "slackwater" else ""
+        label = f"{topic.name}: {source}"
+        print(f"  {label:<44}{cpu / 1e3:>10.0f}{ratio:>8.2f}{wall / 1e3:>10.0f}{faster:>8.2f}  {owed}", flush=True)
+
+
+def main() -> None:
+    """Start the broker and Spark, and compare topic after topic."""
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--shape", help="measure the topics whose name contains this")
+    options = parser.parse_args()
+    with slackwater() as server, session() as spark:
+        print(f"{'Spark batch read, local[2]':<46}{'k/CPU-s':>10}{'ratio':>8}{'k/s':>10}{'ratio':>8}  owed")
+        for topic in TOPICS:
+            if not options.shape or options.shape in topic.name:
+                compare(spark, server, topic, options.records, options.rounds)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,61 @@
+"""A Spark session with both sources: ours, and Spark's own Kafka source to compare with."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+JARS = ROOT / ".jars" / "spark-kafka"
+HEAP = "1g"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """One local session for all tests of this process."""
+    from pyspark.sql import SparkSession
+
+    import slackwater.spark
+
+    home = tmp_path_factory.mktemp("spark")
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP")}
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", HEAP)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .config("spark.jars", ",".join(map(str, sorted(JARS.glob("*.jar")))))
+        .getOrCreate()
+    )
+    try:
+        slackwater.spark.register(session)
+        yield session
+    finally:
+        session.stop()
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@pytest.fixture(scope="session")
+def own_source() -> str:
+    """The name of Spark's own source; a test that needs it is skipped where its jars are not."""
+    if not list(JARS.glob("spark-sql-kafka*.jar")):
+        reason = "Spark's own Kafka source is not there; run `make jars`."
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true: nothing may be left out here: {reason}")
+        pytest.skip(reason)
+    return "kafka"

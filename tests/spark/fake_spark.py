@@ -1,0 +1,407 @@
+"""A streaming query without a JVM: Spark's calls on a source, in Spark's order, on the simulator's clock.
+
+Rules kept here
+- What survives a run is the checkpoint: an offset log and a commit log. A run begins with whatever these say: a new
+  query asks for the initial offset; one with an unfinished batch asks for that batch's ranges before anything else.
+- Every batch goes: latestOffset(start=N), offset log N+1, commit(N), partitions(N, N+1), the work, the sink, commit log
+  N+1, and then, if there is a listener, the word that N+1 is finished. A run can be killed between any two of them.
+- "Nothing new" is asked again and again. A stop does not wait for the batch.
+- The shell between the two machines (`GroupMember`, `Batches`) is as thin as the real one, and does the same in the
+  same order.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from slackwater.group.assignors import TopicInfo
+from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.member import (
+    Callback,
+    CommitDone,
+    Effect,
+    GroupMember,
+    MemberConfig,
+    Notify,
+    OffsetsFetched,
+    Raise,
+    RefreshMetadata,
+    Send,
+)
+from slackwater.group.member.admission import Limits
+from slackwater.group.member.batch_config import BatchesConfig
+from slackwater.group.member.batch_effects import BatchEffect, Commit, Fetch, Happened, Hold, Release
+from slackwater.group.member.batch_offset import BatchOffset
+from slackwater.group.member.batches import Batches
+from slackwater.group.offset_range import Range
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.sim.agenda import Agenda
+from slackwater.sim.broker import SimBroker
+from slackwater.sim.dice import Dice
+from slackwater.sim.network import Link
+
+METADATA_MAX_AGE_MS = 7_000
+CLOSE_MS = 2_000
+REPLAY_WAIT_MS = 5_000
+LOOK_AGAIN_MS = 50
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """What an application leaves behind when it dies."""
+
+    app: str
+    offsets: list[BatchOffset] = field(default_factory=list)
+    finished: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How an application behaves; lengths are the most that is drawn."""
+
+    trigger_ms: int = 500
+    work_ms: int = 1_500
+    log_ms: int = 60
+    max_offsets: int | None = None
+    listener: bool = True
+
+
+class Watcher(Protocol):
+    """Who counts."""
+
+    def began(self, run: "FakeQuery", seq: int, ranges: Sequence[Range]) -> None:
+        """A batch is in the checkpoint, and its tasks are handed out."""
+
+    def sunk(self, run: "FakeQuery", seq: int, ranges: Sequence[Range]) -> None:
+        """A batch is in the sink."""
+
+    def joined(self, run: "FakeQuery", generation_id: int) -> None:
+        """A run has an assignment."""
+
+    def gone(self, run: "FakeQuery", partitions: Iterable[TopicPartition], how: str) -> None:
+        """A run has partitions no longer: revoked, lost, ended."""
+
+    def happened(self, run: "FakeQuery", what: Happened) -> None:
+        """The batches tell something."""
+
+
+class FakeQuery:
+    """One run of a query, from its start to its end."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        config: MemberConfig,
+        batches: BatchesConfig,
+        habits: Habits,
+        topic: str,
+        world: "tuple[Agenda, Dice, SimBroker]",
+        watcher: Watcher,
+    ) -> None:
+        self.checkpoint = checkpoint
+        checkpoint.runs += 1
+        self.name = f"{checkpoint.app}.{checkpoint.runs}"
+        self.config = config
+        self.habits = habits
+        self.topic = topic
+        self.agenda, self.dice, self.broker = world
+        self.watcher = watcher
+        self.link = Link(self.agenda, self.dice, self.broker, f"/{self.name}")
+        self.member = GroupMember(config)
+        self.alive = True
+        self.stopping = False
+        self.fatal: Exception | None = None
+        self.extra_work_ms = 0
+        self.reading: list[Range] = []  # of the batch that is logged and not finished
+        self.reading_seq = 0
+        self.planned: BatchOffset | None = None  # and not yet logged
+        self._stalled_until_ms = 0
+        self._missed: list[Callable[[], None]] = []
+        self._due_ms: int | None = None
+        self._batches_due_ms: int | None = None
+        self._effects: deque[BatchEffect] = deque()
+        self._carrying = False
+        self.batches = Batches(batches, self._last())
+        if checkpoint.offsets and self._unfinished():
+            self._carry(self.batches.replay(self._last(), self.now_ms, wait_ms=REPLAY_WAIT_MS))
+            self._soon(self._replayed)
+        else:
+            self._soon(self._latest)
+        self._do(self.member.subscribe([topic], self.now_ms))
+        self._refresh_later()
+
+    # --- the checkpoint -----------------------------------------------------------------------------------------------
+
+    def _last(self) -> BatchOffset:
+        if self.checkpoint.offsets:
+            return self.checkpoint.offsets[-1]
+        starts = dict.fromkeys(self.broker.ends, 0)
+        return BatchOffset(self.name, 0, self.config.group_id, starts=starts)
+
+    def _unfinished(self) -> bool:
+        return self.checkpoint.offsets[-1].seq > self.checkpoint.finished
+
+    # --- Spark's calls ------------------------------------------------------------------------------------------------
+
+    def _latest(self) -> None:
+        if self.stopping:
+            return
+        last = self.batches.last
+        self._carry(self.batches.finished(last.seq, self.now_ms))
+        if self.batches.unresolved:
+            self._carry(self.batches.resolved(dict.fromkeys(self.batches.unresolved, 0), self.now_ms))
+        ends = {one: self.broker.ends[one] for one in self.batches.positions}
+        limits = Limits(self.habits.max_offsets)
+        offset, effects = self.batches.plan(ends, limits, self.now_ms, generation_id=self.member.generation_id)
+        self._carry(effects)
+        self.planned = offset
+        if offset is None:
+            self._later(self.dice.between(100, 700), self._latest)
+        else:
+            self._later(self.dice.between(0, self.habits.log_ms), lambda: self._log(offset))
+
+    def _log(self, offset: BatchOffset) -> None:
+        if self.stopping:
+            return
+        self.checkpoint.offsets.append(offset)
+        self._carry(self.batches.finished(offset.seq - 1, self.now_ms))  # commit(N)
+        self._later(self.dice.between(0, 5), lambda: self._partitions(offset.seq))
+
+    def _partitions(self, seq: int) -> None:
+        if self.stopping:
+            return
+        self._carry(self.batches.logged(seq, self.now_ms))
+        ranges = self.batches.ranges(seq)
+        assert ranges is not None, "a planned batch has ranges"
+        assert sorted(ranges) == sorted(self.checkpoint.offsets[-1].ranges.values()), "what was logged is read"
+        self._work(seq, ranges)
+
+    def _replayed(self) -> None:
+        """partitions(N-1, N), which waits inside until it is known what is ours."""
+        if self.stopping:
+            return
+        seq = self.checkpoint.offsets[-1].seq
+        ranges = self.batches.ranges(seq)
+        if ranges is None:
+            self._later(LOOK_AGAIN_MS, self._replayed)
+        else:
+            self._work(seq, ranges)
+
+    def _work(self, seq: int, ranges: list[Range]) -> None:
+        self.planned = None
+        self.reading, self.reading_seq = ranges, seq
+        self.watcher.began(self, seq, ranges)
+        work_ms = self.dice.between(10, self.habits.work_ms) + self.extra_work_ms
+        self.extra_work_ms = 0
+        self._later(work_ms, lambda: self._sink(seq, ranges))
+
+    def _sink(self, seq: int, ranges: list[Range]) -> None:
+        if self.stopping:
+            return
+        self.watcher.sunk(self, seq, ranges)
+        self._later(self.dice.between(0, 10), lambda: self._finish(seq))
+
+    def _finish(self, seq: int) -> None:
+        if self.stopping:
+            return
+        self.checkpoint.finished = seq
+        if self.habits.listener:
+            self._later(self.dice.between(0, 20), lambda: self._carry(self.batches.finished(seq, self.now_ms)))
+        self._later(self.dice.between(0, self.habits.trigger_ms), self._latest)
+
+    # --- what befalls it ----------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Be gone without a word."""
+        if self.alive:
+            self.alive = False
+            self.watcher.gone(self, self.batches.owned, "killed")
+
+    def stop(self) -> None:
+        """End in order: commit what is finished, leave."""
+        self._run(self._stop)
+
+    def stall(self, length_ms: int) -> None:
+        """Stand still, heartbeats and all."""
+        self._stalled_until_ms = max(self._stalled_until_ms, self.now_ms + length_ms)
+        self.agenda.at(self._stalled_until_ms, self._wake)
+
+    def enforce_rebalance(self) -> None:
+        """Ask the group for another round."""
+        self._run(lambda: self._do(self.member.enforce_rebalance("", self.now_ms)) if not self.stopping else None)
+
+    def _stop(self) -> None:
+        if self.stopping:
+            return
+        self.stopping = True
+        self._carry(self.batches.stop(self.now_ms))
+        deadline_ms = self.now_ms + CLOSE_MS
+
+        def close() -> None:
+            if self.batches.owes_commits and self.now_ms < deadline_ms:
+                self._later(LOOK_AGAIN_MS, close)
+            else:
+                self._do(self.member.close(self.now_ms, timeout_ms=CLOSE_MS))
+                self._later(CLOSE_MS, self.kill)
+
+        close()
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """The time."""
+        return self.agenda.now_ms
+
+    def _soon(self, action: Callable[[], None]) -> None:
+        self._later(self.dice.between(0, 200), action)
+
+    def _later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self.agenda.after(delay_ms, lambda: self._run(action))
+
+    def _run(self, action: Callable[[], None]) -> None:
+        if not self.alive:
+            return
+        if self.now_ms < self._stalled_until_ms:
+            self._missed.append(action)
+        else:
+            action()
+
+    def _wake(self) -> None:
+        if self.alive and self.now_ms >= self._stalled_until_ms:
+            missed, self._missed = self._missed, []
+            for action in missed:
+                self._run(action)
+
+    # --- the batches' effects -----------------------------------------------------------------------------------------
+
+    def _carry(self, effects: list[BatchEffect]) -> None:
+        self._effects.extend(effects)
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while self._effects:
+                self._carry_one(self._effects.popleft())
+        finally:
+            self._carrying = False
+        if self.batches.failure is not None:
+            self._fail(self.batches.failure)
+        self._plan_batches_tick()
+
+    def _carry_one(self, effect: BatchEffect) -> None:
+        match effect:
+            case Hold():
+                self.member.hold(effect.partitions)
+            case Release():
+                self._do(self.member.release(effect.partitions, self.now_ms))
+            case Commit():
+                try:
+                    wanted = self.member.commit(effect.offsets, self.now_ms, commit_id=effect.commit_id, sync=True)
+                except UsageError as error:
+                    self._carry(self.batches.commit_done(effect.commit_id, error, self.now_ms))
+                else:
+                    self._do(wanted)
+            case Fetch():
+                if not self.stopping:
+                    self._do(self.member.fetch_committed(effect.partitions, self.now_ms, fetch_id=effect.fetch_id))
+            case Happened():
+                self.watcher.happened(self, effect)
+
+    def _plan_batches_tick(self) -> None:
+        due_ms = self.batches.next_due_ms()
+        if due_ms is None or (self._batches_due_ms is not None and self._batches_due_ms <= due_ms):
+            return
+        self._batches_due_ms = due_ms = max(due_ms, self.now_ms + 1)
+        self.agenda.at(due_ms, lambda: self._run(lambda: self._batches_tick(due_ms)))
+
+    def _batches_tick(self, due_ms: int) -> None:
+        if self._batches_due_ms == due_ms:
+            self._batches_due_ms = None
+            self._carry(self.batches.tick(self.now_ms))
+
+    # --- the member's effects -----------------------------------------------------------------------------------------
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._send(effect)
+                case Notify():
+                    self._later(0, lambda effect=effect: self._notify(effect))  # type: ignore[misc]
+                case CommitDone():
+                    self._carry(self.batches.commit_done(effect.commit_id, effect.error, self.now_ms))
+                case OffsetsFetched():
+                    failed = effect.error is not None
+                    self._carry(self.batches.fetched(effect.fetch_id, effect.offsets, self.now_ms, failed=failed))
+                case RefreshMetadata():
+                    self._later(self.dice.between(0, self.link.max_delay_ms), self._refresh)
+                case Raise():
+                    self._fail(effect.error)
+                case _:
+                    pass
+        if self.alive:
+            if self.member.leaving != self.batches.leaving:
+                self._carry(self.batches.must_leave(self.member.leaving, self.now_ms))
+            self._plan_tick()
+
+    def _notify(self, notify: Notify) -> None:
+        partitions = notify.partitions
+        match notify.callback:
+            case Callback.ASSIGNED:
+                self.watcher.joined(self, self.member.generation_id)
+                self._carry(self.batches.assigned(partitions, self.now_ms))
+            case Callback.REVOKED:
+                self.watcher.gone(self, partitions, "stopped" if self.stopping else "revoked")
+                self._carry(self.batches.revoked(partitions, self.now_ms))
+            case Callback.LOST:
+                self.watcher.gone(self, partitions, "lost")
+                self._carry(self.batches.lost(partitions, self.now_ms))
+        self._do(self.member.listener_done(self.now_ms))
+
+    def _fail(self, error: Exception) -> None:
+        self.fatal = error
+        self.kill()
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether it ended because its name was taken."""
+        return isinstance(self.fatal, BrokerError) and self.fatal.error is Error.FENCED_INSTANCE_ID
+
+    def _send(self, send: Send) -> None:
+        request_id = send.request_id
+        self.link.send(
+            send.request,
+            send.timeout_ms,
+            lambda response: self._run(lambda: self._do(self.member.answered(request_id, response, self.now_ms))),
+            lambda: self._run(lambda: self._do(self.member.failed(request_id, self.now_ms))),
+        )
+
+    def _refresh(self) -> None:
+        count = sum(1 for at in self.broker.ends if at.topic == self.topic)
+        self._do(self.member.metadata({self.topic: TopicInfo(count)}, self.now_ms))
+
+    def _refresh_later(self) -> None:
+        self._later(METADATA_MAX_AGE_MS, self._refresh_by_age)
+
+    def _refresh_by_age(self) -> None:
+        if not self.stopping:
+            self._refresh()
+            self._refresh_later()
+
+    def _plan_tick(self) -> None:
+        due_ms = self.member.next_due_ms()
+        if due_ms is None or (self._due_ms is not None and self._due_ms <= due_ms):
+            return
+        self._due_ms = due_ms = max(due_ms, self.now_ms)
+        self.agenda.at(due_ms, lambda: self._tick(due_ms))
+
+    def _tick(self, due_ms: int) -> None:
+        if self._due_ms == due_ms:
+            self._run(self._tick_now)
+
+    def _tick_now(self) -> None:
+        self._due_ms = None
+        self._do(self.member.tick(self.now_ms))

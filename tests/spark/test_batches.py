@@ -1,0 +1,595 @@
+"""The batches of a query in a group: what is held, what is committed, where partitions start."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from slackwater.group.errors import BrokerError, Error
+from slackwater.group.member.admission import Limits, shared
+from slackwater.group.member.batch_config import BatchesConfig, DataLost, Handover, OffsetResetRefused
+from slackwater.group.member.batch_effects import BatchEffect, Commit, Fetch, Happened, Hold, Release, What
+from slackwater.group.member.batch_offset import BatchOffset
+from slackwater.group.member.batches import Batches
+from slackwater.group.member.effects import OffsetAndMetadata
+from slackwater.group.member.errors import RebalanceInProgress
+from slackwater.group.member.marks import Mark
+from slackwater.group.offset_range import Range
+from slackwater.group.topic_partition import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NO_LIMIT = Limits()
+
+
+class Query:
+    """A query whose group answers at once, unless it is told not to."""
+
+    def __init__(self, last: BatchOffset | None = None, **config: object) -> None:
+        starts = {P0: 0, P1: 0}
+        self.batches = Batches(
+            BatchesConfig(**config),  # type: ignore[arg-type]
+            last or BatchOffset("mine", 0, "g", starts=starts),
+        )
+        self.group: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.held: frozenset[TopicPartition] = frozenset()
+        self.told: list[Happened] = []
+        self.commits: list[Commit] = []
+        self.refuses = False
+        self.answers = True
+        self.now_ms = 0
+
+    def do(self, effects: list[BatchEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Hold():
+                    self.held |= effect.partitions
+                case Release():
+                    self.held -= effect.partitions
+                case Commit():
+                    self.commits.append(effect)
+                    if self.answers:
+                        self.answer_commit()
+                case Fetch():
+                    found = {at: self.group.get(at) for at in effect.partitions}
+                    self.do(self.batches.fetched(effect.fetch_id, found, self.now_ms))
+                case Happened():
+                    self.told.append(effect)
+
+    def answer_commit(self) -> None:
+        commit = self.commits[-1]
+        error = RebalanceInProgress("later") if self.refuses else None
+        if error is None:
+            self.group.update(commit.offsets)
+        self.do(self.batches.commit_done(commit.commit_id, error, self.now_ms))
+
+    def assign(self, *partitions: TopicPartition) -> None:
+        self.do(self.batches.assigned(partitions, self.now_ms))
+
+    def plan(self, ends: Mapping[TopicPartition, int], limits: Limits = NO_LIMIT) -> BatchOffset | None:
+        offset, effects = self.batches.plan(ends, limits, self.now_ms, generation_id=1)
+        self.do(effects)
+        return offset
+
+    def run(self, ends: Mapping[TopicPartition, int]) -> BatchOffset:
+        offset = self.plan(ends)
+        assert offset is not None
+        self.do(self.batches.logged(offset.seq, self.now_ms))
+        return offset
+
+    def finish(self, seq: int) -> None:
+        self.do(self.batches.finished(seq, self.now_ms))
+
+    def must_leave(self, *partitions: TopicPartition) -> None:
+        self.do(self.batches.must_leave(partitions, self.now_ms))
+
+    def tick(self, length_ms: int) -> None:
+        self.now_ms += length_ms
+        self.do(self.batches.tick(self.now_ms))
+
+    def committed(self) -> dict[TopicPartition, int]:
+        return {at: offset.offset for at, offset in self.group.items()}
+
+    def whats(self) -> list[What]:
+        return [one.what for one in self.told]
+
+
+def theirs(offset: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, metadata=str(Mark("theirs", 3)))
+
+
+def plain(offset: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset)
+
+
+def mine(offset: int, seq: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, metadata=str(Mark("mine", seq)))
+
+
+def batch(seq: int, **ranges: tuple[int, int]) -> BatchOffset:
+    """An offset with the ranges of partitions p0 and p1."""
+    by_name = {"p0": P0, "p1": P1}
+    found = {by_name[name]: Range(*by_name[name], *offsets) for name, offsets in ranges.items()}
+    return BatchOffset("mine", seq, "g", 1, found, {P0: 0, P1: 0})
+
+
+# --- from plan to commit ----------------------------------------------------------------------------------------------
+
+
+def test_a_start_is_committed_before_the_first_batch_reads_it() -> None:
+    query = Query(BatchOffset("mine", 0, "g", starts={P0: 7}))
+    query.answers = False
+    query.assign(P0)
+    assert query.plan({P0: 9}) is None, "not before the group knows"
+
+    query.answer_commit()
+
+    offset = query.plan({P0: 9})
+    assert offset is not None
+    assert offset.ranges == {P0: Range(*P0, 7, 9)}
+    assert query.group[P0] == mine(7, 0)
+
+
+def test_a_partition_that_was_added_later_starts_at_its_beginning() -> None:
+    query = Query(BatchOffset("mine", 0, "g", starts={P0: 7}))
+    query.assign(P0, P1)
+
+    assert query.batches.unresolved == {P1}
+    query.do(query.batches.resolved({P1: 0}, 0))
+
+    assert query.batches.positions == {P0: 7, P1: 0}
+
+
+def test_a_batch_is_committed_when_it_is_finished_and_no_sooner() -> None:
+    query = Query()
+    query.assign(P0, P1)
+    offset = query.run({P0: 5, P1: 0})
+    assert query.committed() == {P0: 0, P1: 0}
+
+    query.finish(offset.seq)
+
+    assert query.committed() == {P0: 5, P1: 0}
+    assert query.group[P0] == mine(5, 1)
+    assert offset.ranges[P1] == Range(*P1, 0, 0), "idle partitions stand there too"
+
+
+def test_planning_is_not_finishing() -> None:
+    query = Query()
+    query.assign(P0)
+    query.run({P0: 5})
+    query.finish(0)
+
+    assert query.batches.is_running
+    assert query.committed() == {P0: 0}
+
+
+def test_nothing_new_is_no_batch() -> None:
+    query = Query()
+    query.assign(P0)
+
+    assert query.plan({P0: 0}) is None
+
+
+def test_a_commit_that_is_refused_is_tried_again() -> None:
+    query = Query()
+    query.assign(P0)
+    offset = query.run({P0: 5})
+    query.refuses = True
+    query.finish(offset.seq)
+    assert query.held == {P0}, "what is not committed does not leave"
+    query.refuses = False
+
+    query.tick(100)
+
+    assert query.committed() == {P0: 5}
+    assert not query.held
+
+
+def test_a_commit_that_is_forbidden_ends_the_query() -> None:
+    query = Query()
+    query.answers = False
+    query.assign(P0)
+    query.do(query.batches.commit_done(query.commits[-1].commit_id, BrokerError(Error.GROUP_AUTHORIZATION_FAILED), 0))
+
+    assert isinstance(query.batches.failure, BrokerError)
+
+
+def test_commits_are_one_at_a_time_and_the_newest_counts() -> None:
+    query = Query()
+    query.assign(P0)
+    first = query.run({P0: 5})
+    query.answers = False
+    query.finish(first.seq)
+    second = query.run({P0: 8})
+    query.finish(second.seq)
+    assert [commit.offsets[P0].offset for commit in query.commits[-2:]] == [0, 5], "the second waits for the first"
+
+    query.answer_commit()
+    query.answer_commit()
+
+    assert query.committed() == {P0: 8}
+
+
+# --- handing over -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handover", Handover)
+def test_what_is_planned_stays_until_it_is_logged(handover: Handover) -> None:
+    query = Query(handover=handover)
+    query.assign(P0)
+    query.plan({P0: 5})
+    query.must_leave(P0)
+
+    assert query.held == {P0}
+    assert query.committed() == {P0: 0}
+
+
+def test_wait_holds_a_partition_until_its_batch_is_committed() -> None:
+    query = Query(handover=Handover.WAIT)
+    query.assign(P0, P1)
+    offset = query.run({P0: 5, P1: 5})
+    query.must_leave(P0)
+    query.tick(60_000)
+    assert query.held == {P0, P1}
+    query.answers = False
+    query.finish(offset.seq)
+    assert query.held == {P0, P1}
+
+    query.answer_commit()
+
+    assert not query.held
+    query.do(query.batches.revoked([P0], query.now_ms))
+    assert query.batches.counts.handovers == 1
+    assert query.batches.handover_wait_ms(query.now_ms) == 60_000
+
+
+def test_a_partition_that_must_leave_is_not_read_again() -> None:
+    query = Query()
+    query.assign(P0, P1)
+    query.run({P0: 5, P1: 5})
+    query.must_leave(P0)
+    query.finish(1)
+
+    offset = query.plan({P0: 9, P1: 9})
+
+    assert offset is not None
+    assert set(offset.ranges) == {P1}
+
+
+def test_release_lets_a_partition_go_when_it_is_logged_and_does_not_commit_it() -> None:
+    query = Query(handover=Handover.RELEASE)
+    query.assign(P0)
+    offset = query.run({P0: 5})
+    assert not query.held
+
+    query.do(query.batches.revoked([P0], 0))
+    query.finish(offset.seq)
+
+    assert query.committed() == {P0: 0}
+
+
+def test_handoff_commits_in_advance_and_lets_go() -> None:
+    query = Query(handover=Handover.HANDOFF)
+    query.assign(P0, P1)
+    query.run({P0: 5, P1: 5})
+    query.must_leave(P0)
+
+    assert query.committed() == {P0: 5, P1: 0}
+    assert Mark.of(query.group[P0]) == Mark("mine", 1, handoff=True)
+    assert query.held == {P1}
+
+
+def test_after_the_handover_timeout_wait_acts_as_release_and_counts_it() -> None:
+    query = Query(handover=Handover.WAIT, handover_timeout_ms=1_000)
+    query.assign(P0)
+    offset = query.run({P0: 5})
+    query.must_leave(P0)
+    assert query.batches.next_due_ms() == 1_000
+    query.tick(999)
+    assert query.held == {P0}
+
+    query.tick(1)
+
+    assert not query.held
+    assert query.batches.counts.handover_timeouts == 1
+    assert What.HANDOVER_TIMED_OUT in query.whats()
+    query.do(query.batches.revoked([P0], query.now_ms))
+    query.finish(offset.seq)
+    assert query.committed() == {P0: 0}
+
+
+def test_a_partition_that_is_given_back_waits_no_longer() -> None:
+    query = Query(handover_timeout_ms=1_000)
+    query.assign(P0)
+    query.run({P0: 5})
+    query.must_leave(P0)
+    query.must_leave()
+    query.tick(5_000)
+
+    assert query.held == {P0}
+    assert query.batches.counts.handover_timeouts == 0
+
+
+def test_a_stop_waits_for_commits_and_not_for_the_batch() -> None:
+    query = Query()
+    query.assign(P0, P1)
+    first = query.run({P0: 5, P1: 0})
+    query.answers = False
+    query.finish(first.seq)
+    query.run({P0: 5, P1: 5})
+
+    query.do(query.batches.stop(0))
+
+    assert query.held == {P0}
+    assert query.batches.owes_commits
+
+
+# --- losing and coming back -------------------------------------------------------------------------------------------
+
+
+def test_what_was_lost_during_the_batch_is_not_committed() -> None:
+    query = Query()
+    query.assign(P0, P1)
+    offset = query.run({P0: 5, P1: 5})
+    query.do(query.batches.lost([P0], 0))
+    query.finish(offset.seq)
+
+    assert query.committed() == {P0: 0, P1: 5}
+
+
+def test_what_comes_back_during_the_batch_goes_on_behind_it() -> None:
+    query = Query(handover=Handover.RELEASE)
+    query.assign(P0)
+    offset = query.run({P0: 5})
+    query.do(query.batches.revoked([P0], 0))
+    query.group[P0] = theirs(2)
+
+    query.assign(P0)
+
+    assert query.batches.positions == {P0: 5}
+    assert query.group[P0] == mine(2, 0), "what still runs is not committed"
+    query.finish(offset.seq)
+    assert query.group[P0] == mine(5, 1)
+
+
+def test_what_others_have_read_further_goes_on_there() -> None:
+    query = Query(handover=Handover.RELEASE)
+    query.assign(P0)
+    query.run({P0: 5})
+    query.do(query.batches.revoked([P0], 0))
+    query.group[P0] = theirs(8)
+
+    query.assign(P0)
+
+    assert query.batches.positions == {P0: 8}
+
+
+def test_an_answer_to_an_older_question_is_not_taken() -> None:
+    query = Query()
+    first = query.batches.assigned([P0], 0)
+    query.batches.lost([P0], 0)
+    query.batches.assigned([P0], 0)
+    fetch = next(effect for effect in first if isinstance(effect, Fetch))
+
+    query.do(query.batches.fetched(fetch.fetch_id, {P0: theirs(3)}, 0))
+
+    assert query.batches.positions == {}
+
+
+def test_a_look_up_that_failed_is_made_again() -> None:
+    query = Query()
+    fetch = next(effect for effect in query.batches.assigned([P0], 0) if isinstance(effect, Fetch))
+    query.do(query.batches.fetched(fetch.fetch_id, {}, 0, failed=True))
+    assert query.batches.is_starting
+
+    query.tick(100)
+
+    assert query.batches.positions == {P0: 0}
+
+
+# --- a restart --------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_batch_that_was_not_committed_is_committed_after_a_restart() -> None:
+    query = Query(batch(4, p0=(3, 9)))
+    query.group[P0] = mine(3, 3)
+
+    query.assign(P0)
+
+    assert query.batches.positions == {P0: 9}
+    assert query.group[P0] == mine(9, 4)
+
+
+def test_an_offset_that_expired_in_the_group_is_taken_from_the_checkpoint() -> None:
+    query = Query(batch(4, p0=(9, 9)))
+
+    query.assign(P0)
+
+    assert query.batches.positions == {P0: 9}
+
+
+@pytest.mark.parametrize("at", [2, 5, 12])
+def test_what_others_have_committed_meanwhile_counts(at: int) -> None:
+    query = Query(batch(4, p0=(3, 9)))
+    query.group[P0] = theirs(at)
+
+    query.assign(P0)
+
+    assert query.batches.positions == {P0: at}
+    assert query.group[P0] == mine(at, 4)
+    assert query.batches.counts.resets_obeyed == 0
+
+
+def test_an_operators_reset_is_obeyed_and_told() -> None:
+    query = Query(batch(4, p0=(3, 9)))
+    query.group[P0] = plain(1)
+
+    query.assign(P0)
+
+    assert query.batches.positions == {P0: 1}
+    assert query.batches.counts.resets_obeyed == 1
+    assert Happened(What.RESET_OBEYED, P0, at=1, before=9) in query.told
+
+
+def test_an_operators_reset_is_refused_where_that_is_wanted_and_stays_as_it_is() -> None:
+    query = Query(batch(4, p0=(3, 9)), refuse_resets=True)
+    query.group[P0] = plain(1)
+
+    query.assign(P0)
+
+    assert isinstance(query.batches.failure, OffsetResetRefused)
+    assert "t-0 is 1, and this query stood at 9" in str(query.batches.failure)
+    assert query.group[P0] == plain(1)
+
+
+def replaying(last: BatchOffset, group: Mapping[TopicPartition, OffsetAndMetadata], **config: object) -> Query:
+    query = Query(last, **config)
+    query.group.update(group)
+    query.do(query.batches.replay(last, 0, wait_ms=1_000))
+    return query
+
+
+def test_an_unfinished_batch_is_read_again_as_it_was() -> None:
+    query = replaying(batch(4, p0=(3, 9), p1=(2, 2)), {P0: mine(3, 3), P1: mine(2, 2)})
+    query.assign(P0, P1)
+
+    assert query.batches.ranges(4) == [Range(*P0, 3, 9)]
+    query.finish(4)
+    assert query.group[P0] == mine(9, 4)
+    assert query.batches.positions == {P0: 9, P1: 2}
+    assert query.plan({P0: 9, P1: 2}) is None
+
+
+def test_nothing_is_decided_before_the_group_has_spoken() -> None:
+    query = replaying(batch(4, p0=(3, 9)), {P0: theirs(9)})
+
+    assert query.batches.ranges(4) is None
+
+
+def test_what_others_have_is_left_out_and_the_next_offset_is_logged_without_it() -> None:
+    query = replaying(batch(4, p0=(3, 9), p1=(0, 4)), {P0: mine(3, 3), P1: theirs(1)})
+    query.assign(P0)
+
+    assert query.batches.ranges(4) == [Range(*P0, 3, 9), Range(*P1, 0, 0)]
+    query.finish(4)
+    offset = query.plan({P0: 9})
+    assert offset is not None, "the checkpoint must not take the rest for read"
+    assert offset.ranges == {P0: Range(*P0, 9, 9)}
+
+
+def test_what_nobody_has_taken_yet_is_waited_for() -> None:
+    query = replaying(batch(4, p0=(3, 9)), {P0: mine(3, 3)})
+    query.assign()
+    query.tick(999)
+    assert query.batches.ranges(4) is None
+
+    query.tick(101)
+
+    assert query.batches.ranges(4) == [Range(*P0, 3, 3)]
+
+
+def test_what_others_have_read_of_it_is_not_read_again() -> None:
+    query = replaying(batch(4, p0=(3, 9)), {P0: theirs(5)})
+    query.assign(P0)
+
+    assert query.batches.ranges(4) == [Range(*P0, 5, 9)]
+    assert query.group[P0] == mine(5, 3)
+    query.finish(4)
+    assert query.group[P0] == mine(9, 4)
+
+
+def test_a_reset_takes_a_partition_out_of_the_batch() -> None:
+    query = replaying(batch(4, p0=(3, 9)), {P0: plain(1)})
+    query.assign(P0)
+
+    assert query.batches.ranges(4) == [Range(*P0, 3, 3)]
+    assert query.batches.positions == {P0: 1}
+    assert query.batches.counts.resets_obeyed == 1
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_what_was_handed_off_is_read_again_whoever_has_it(owned: bool) -> None:
+    query = replaying(batch(4, p0=(3, 9)), {P0: theirs(12)}, handover=Handover.HANDOFF)
+    query.assign(*([P0] if owned else []))
+
+    assert query.batches.ranges(4) == [Range(*P0, 3, 9)]
+    query.finish(4)
+    assert query.group[P0].offset == 12
+
+
+# --- without a group --------------------------------------------------------------------------------------------------
+
+
+def test_without_a_group_nothing_is_asked_held_or_committed() -> None:
+    query = Query(BatchOffset("mine", 0, None, starts={P0: 3}), grouped=False)
+    query.assign(P0)
+    offset = query.run({P0: 5})
+    query.finish(offset.seq)
+
+    assert offset.ranges == {P0: Range(*P0, 3, 5)}
+    assert not query.commits
+    assert not query.held
+
+
+def test_without_a_group_an_unfinished_batch_is_read_again_and_gone_on_behind() -> None:
+    last = BatchOffset("mine", 4, None, ranges={P0: Range(*P0, 3, 9)})
+    query = Query(last, grouped=False)
+    query.do(query.batches.replay(last, 0, wait_ms=0))
+
+    assert query.batches.ranges(4) == [Range(*P0, 3, 9)]
+    query.finish(4)
+    query.assign(P0)
+    offset = query.plan({P0: 10})
+    assert offset is not None
+    assert offset.ranges == {P0: Range(*P0, 9, 10)}
+
+
+# --- how much ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
+    assert shared({P0: 990, P1: 10}, 100) == {P0: 99, P1: 1}
+    assert shared({P0: 100_000, P1: 1}, 10) == {P0: 9, P1: 1}
+    assert shared({P0: 3, P1: 4}, 10) == {P0: 3, P1: 4}
+    assert shared({P0: 3}, None) == {P0: 3}
+
+
+def test_a_small_batch_waits_for_more_but_not_for_ever() -> None:
+    query = Query()
+    query.assign(P0)
+    limits = Limits(min_offsets=10, max_delay_ms=1_000)
+    assert query.plan({P0: 1}, limits) is not None, "the first batch does not wait"
+    query.do(query.batches.logged(1, 0))
+    query.finish(1)
+    assert query.plan({P0: 5}, limits) is None
+    assert query.plan({P0: 11}, limits) is not None
+    query.now_ms = 500
+    assert query.plan({P0: 5}, limits) is None
+    query.now_ms = 1_000
+    assert query.plan({P0: 5}, limits) is not None
+
+
+def test_an_end_before_the_position_is_data_lost() -> None:
+    query = Query(batch(4, p0=(3, 9)))
+    query.assign(P0)
+    query.plan({P0: 5})
+
+    assert isinstance(query.batches.failure, DataLost)
+
+
+def test_an_end_before_the_position_is_gone_on_from_where_that_is_wanted() -> None:
+    query = Query(batch(4, p0=(3, 9)), fail_on_data_loss=False)
+    query.assign(P0)
+    assert query.plan({P0: 5}) is None
+    offset = query.plan({P0: 7})
+
+    assert offset is not None
+    assert offset.ranges == {P0: Range(*P0, 5, 7)}
+
+
+def test_the_time_without_partitions_is_counted() -> None:
+    query = Query()
+    query.assign()
+    query.now_ms = 400
+    assert query.batches.without_partitions_ms(400) == 400
+    query.assign(P0)
+
+    assert query.batches.without_partitions_ms(900) == 400

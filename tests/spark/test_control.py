@@ -1,0 +1,182 @@
+"""The room where the user's process tells members what happens to their queries."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
+
+import pytest
+from tests.waiting import wait_until
+
+from slackwater.spark.control import ControlRoom
+from slackwater.spark.listener import QueryListener, keeps_state, token_of
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def room() -> Iterator[ControlRoom]:
+    with closing(ControlRoom()) as room:
+        yield room
+
+
+class Member:
+    """A member's end, as bytes."""
+
+    def __init__(self, room: ControlRoom) -> None:
+        host, port, _ = room.address
+        self.socket = socket.create_connection((host, port), timeout=DEADLINE_S)
+        self._lines = self.socket.makefile("rb")
+
+    def say(self, **hello: object) -> None:
+        self.socket.sendall(json.dumps({"hello": hello}).encode() + b"\n")
+
+    def hear(self) -> object:
+        line = self._lines.readline()
+        return json.loads(line) if line else None
+
+    def close(self) -> None:
+        self._lines.close()
+        self.socket.close()
+
+
+@contextmanager
+def member(room: ControlRoom, **hello: object) -> Iterator[Member]:
+    with closing(Member(room)) as there:
+        there.say(**{"secret": room.address.secret, "token": "t", "group": "g", "instance": None} | hello)
+        yield there
+
+
+def test_a_member_is_told_of_its_own_query_only(room: ControlRoom) -> None:
+    with member(room, token="mine") as mine, member(room, token="other") as other:
+        assert mine.hear() == {"welcome": {}}
+        assert other.hear() == {"welcome": {}}
+        room.finished("mine", {"token": "mine", "seq": 3})
+        room.task_ended("other")
+        assert mine.hear() == {"finished": {"token": "mine", "seq": 3}}
+        assert other.hear() == {"task": "other"}
+
+
+def test_a_wrong_secret_is_shown_out(room: ControlRoom) -> None:
+    with member(room, secret="guess") as stranger:
+        assert stranger.hear() is None
+    assert room.guests == []
+
+
+@pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\r\n", b'{"hello": 7}\n', b'{"hello": {}}\n', b"[]\n"])
+def test_noise_is_shown_out(room: ControlRoom, line: bytes) -> None:
+    with closing(Member(room)) as stranger:
+        stranger.socket.sendall(line)
+        assert stranger.hear() is None
+
+
+def test_two_queries_with_one_instance_id_cannot_both_be_members(room: ControlRoom) -> None:
+    with (
+        member(room, token="first", instance="pod-1") as first,
+        member(room, token="second", instance="pod-2") as second,
+    ):
+        assert first.hear() == {"welcome": {}}
+        assert second.hear() == {"welcome": {}}
+        with member(room, token="third", instance="pod-1") as third:
+            answer = third.hear()
+            assert isinstance(answer, dict)
+            assert "kafka.group.instance.id=pod-1" in answer["refused"]
+            assert third.hear() is None
+        with member(room, token="third", instance="pod-1", group="another") as third:
+            assert third.hear() == {"welcome": {}}
+
+
+def test_an_instance_id_is_free_again_when_its_query_has_ended(room: ControlRoom) -> None:
+    with member(room, token="first", instance="pod-1") as first:
+        assert first.hear() == {"welcome": {}}
+    wait_until(lambda: not room.guests, lambda: room.guests, DEADLINE_S)
+    with member(room, token="second", instance="pod-1") as second:
+        assert second.hear() == {"welcome": {}}
+
+
+def test_a_member_that_comes_late_hears_whether_its_query_keeps_state(room: ControlRoom) -> None:
+    room.stateful("t", True)
+    with member(room) as late:
+        assert late.hear() == {"welcome": {}}
+        assert late.hear() == {"query": {"token": "t", "stateful": True}}
+
+
+def test_a_member_that_is_gone_is_forgotten_and_nobody_waits_for_it(room: ControlRoom) -> None:
+    with member(room) as gone:
+        assert gone.hear() == {"welcome": {}}
+    wait_until(lambda: not room.guests, lambda: room.guests, DEADLINE_S)
+    room.finished("t", {"token": "t"})
+
+
+def test_the_end_of_the_room_is_the_end_of_the_stream(room: ControlRoom) -> None:
+    with member(room) as there:
+        assert there.hear() == {"welcome": {}}
+        room.close()
+        assert there.hear() is None
+
+
+# --- the listener -----------------------------------------------------------------------------------------------------
+
+OURS = json.dumps({"v": 1, "token": "t", "seq": 2, "ranges": {}})
+
+
+@pytest.mark.parametrize("text", [None, "", "7", "{}", '{"orders":{"0":5}}', "not json", '{"token":"t"}'])
+def test_offsets_of_others_are_left_alone(text: str | None) -> None:
+    assert token_of(text) is None
+
+
+def test_the_end_of_a_batch_is_passed_on(room: ControlRoom) -> None:
+    class Watch:
+        def wake(self) -> None:
+            return
+
+    listener = QueryListener(room, Watch())  # type: ignore[arg-type]
+    sources = [SimpleNamespace(endOffset='{"orders":{"0":5}}'), SimpleNamespace(endOffset=OURS)]
+    progress = SimpleNamespace(sources=sources, stateOperators=[])
+    with member(room) as there:
+        assert there.hear() == {"welcome": {}}
+        listener.onQueryProgress(SimpleNamespace(progress=progress))  # type: ignore[arg-type]
+        assert there.hear() == {"finished": json.loads(OURS)}
+
+
+class Plan:
+    """A logical plan as py4j shows it."""
+
+    def __init__(self, name: str, *below: "Plan", streams: bool = False) -> None:
+        self._name, self._below = name, below
+        self._streams = streams or any(plan.isStreaming() for plan in below)
+
+    def nodeName(self) -> str:
+        return self._name
+
+    def isStreaming(self) -> bool:
+        return self._streams
+
+    def children(self) -> "Plan":
+        return self
+
+    def size(self) -> int:
+        return len(self._below)
+
+    def apply(self, at: int) -> "Plan":
+        return self._below[at]
+
+
+STREAM, TABLE = Plan("StreamingDataSourceV2ScanRelation", streams=True), Plan("LocalRelation")
+
+
+@pytest.mark.parametrize(
+    ("plan", "stateful"),
+    [
+        (Plan("Project", STREAM), False),
+        (Plan("Aggregate", STREAM), True),
+        (Plan("Project", Plan("Deduplicate", STREAM)), True),
+        (Plan("Join", STREAM, TABLE), False),
+        (Plan("Join", STREAM, Plan("Aggregate", TABLE)), False),
+        (Plan("Join", STREAM, STREAM), True),
+        (Plan("Union", STREAM, STREAM), False),
+    ],
+)
+def test_state_is_kept_by_operators_on_streams_only(plan: Plan, stateful: bool) -> None:
+    assert keeps_state(plan) is stateful

@@ -1,0 +1,366 @@
+"""A task's work without Spark around it: one range, from the broker's bytes to Arrow."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from slackwater import Admin, Producer
+from slackwater.client.errors import TimedOut
+from slackwater.group.errors import BrokerError, PeerError, UsageError
+from slackwater.group.offset_range import Range
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.spark import connections
+from slackwater.spark.batch import BatchReader, planned
+from slackwater.spark.columns import arrow_schema, ddl
+from slackwater.spark.connections import close_links, link
+from slackwater.spark.fetching import DataLoss, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.options import SourceOptions
+from slackwater.spark.reading import ReadSettings, read
+from slackwater.spark.split import ReadTask
+from slackwater.spark.topics import TopicWatch
+from slackwater.testing.kafka import Kafka
+from slackwater.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from slackwater.wire.messages.fetch import PartitionData
+from tests.client.room import fill, numbers
+
+QUICK = {"kafka.retry.backoff.ms": "10", "kafka.reconnect.backoff.ms": "10", "kafka.fetch.max.wait.ms": "20"}
+
+
+@pytest.fixture(autouse=True)
+def no_links() -> Iterator[None]:
+    """Let go of the connections when a test is over."""
+    yield
+    close_links()
+
+
+def options(kafka: Kafka, **more: str) -> SourceOptions:
+    """Options of a batch; in a name an underscore stands for a dot."""
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return SourceOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers} | QUICK | named, streaming=False)
+
+
+def plan(kafka: Kafka, **more: str) -> list[Range]:
+    """What a batch would read."""
+    wanted = options(kafka, **more)
+    home = link(wanted.kafka)
+    return planned(TopicWatch(home.network, home.cluster, wanted), wanted)
+
+
+def rows(kafka: Kafka, wanted: Range, **more: str) -> list[dict[str, Any]]:
+    """The records of a range."""
+    settings = ReadSettings.of(options(kafka, subscribe="t", **more))
+    return [row for batch in read(wanted, settings) for row in batch.to_pylist()]
+
+
+def values(kafka: Kafka, wanted: Range, **more: str) -> list[bytes]:
+    """Their values."""
+    return [row["value"] for row in rows(kafka, wanted, **more)]
+
+
+def cut_off(kafka: Kafka, topic: str, before: int) -> None:
+    """Delete the records of partition 0 before this offset, as retention does."""
+    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    wish = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(0, before)])
+    request = DeleteRecordsRequest(topics=[wish], timeout_ms=30_000)
+    home.network.run(home.cluster.ask_any(request, DeleteRecordsResponse))
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_the_columns_are_those_that_spark_expects(headers: bool) -> None:
+    schema = _parse_schema(ddl(headers=headers))
+    assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(headers=headers))
+
+
+def _parse_schema(text: str) -> StructType:
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        DataType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        TimestampType,
+    )
+
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    kinds: dict[str, DataType] = {
+        "binary": BinaryType(),
+        "string": StringType(),
+        "int": IntegerType(),
+        "bigint": LongType(),
+        "timestamp": TimestampType(),
+        "array<struct<key:string,value:binary>>": ArrayType(header),
+    }
+    pairs = (column.split(" ", 1) for column in text.split(", "))
+    return StructType([StructField(name, kinds[kind]) for name, kind in pairs])
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_with_all_columns(kafka: Kafka, codec: str) -> None:
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": codec}) as producer:
+        for number in range(50):
+            key = b"k%d" % number if number % 2 else None
+            value = b"v%d" % number if number % 5 else None
+            headers = [("n", b"%d" % number), ("none", None)] if number % 3 else []
+            producer.send("t", value, key, headers=headers, timestamp_ms=1_700_000_000_000 + number, partition=0)
+    found = rows(kafka, Range("t", 0, 0, 50), includeHeaders="true")
+    assert [row["offset"] for row in found] == list(range(50))
+    assert [row["value"] for row in found] == [b"v%d" % n if n % 5 else None for n in range(50)]
+    assert [row["key"] for row in found] == [b"k%d" % n if n % 2 else None for n in range(50)]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {("t", 0, 0)}
+    assert [round(row["timestamp"].timestamp() * 1000) - 1_700_000_000_000 for row in found] == list(range(50))
+    assert found[0]["headers"] is None
+    assert found[1]["headers"] == [{"key": "n", "value": b"1"}, {"key": "none", "value": None}]
+
+
+def test_a_range_is_read_to_the_record_across_many_pieces(kafka: Kafka) -> None:
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.size": 400}) as producer:
+        for value in numbers(3_000):
+            producer.send("t", value)
+    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    wanted = Range("t", 0, 7, 2_901)
+    pieces = list(RangeFetcher(home.network, home.cluster, wanted, FetchSettings(piece_bytes=2_000)))
+    assert len(pieces) > 5
+    assert [piece.from_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
+    assert values(kafka, wanted) == numbers(2_894, 7)
+
+
+def test_batches_are_large_and_share_their_constant_columns(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(40_000))
+    settings = ReadSettings.of(options(kafka, subscribe="t"))
+    batches = list(read(Range("t", 0, 0, 40_000), settings))
+    assert min(batch.num_rows for batch in batches[:-1] or batches) >= 10_000
+    assert pa.Table.from_batches(batches).column("topic").unique().to_pylist() == ["t"]
+    assert sum(batch.num_rows for batch in batches) == 40_000
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"])
+def test_a_leader_that_has_moved_is_followed(kafka: Kafka, error: str) -> None:
+    fill(kafka, "t", numbers(10))
+    kafka.fail("Fetch", error, times=3)
+    assert values(kafka, Range("t", 0, 0, 10)) == numbers(10)
+
+
+@pytest.mark.parametrize("processed", [False, True])
+def test_a_lost_connection_is_made_again(kafka: Kafka, processed: bool) -> None:
+    fill(kafka, "t", numbers(10))
+    kafka.drop("Fetch", times=2, processed=processed)
+    assert values(kafka, Range("t", 0, 0, 10)) == numbers(10)
+
+
+def test_an_error_that_stays_is_told_with_its_reason_when_the_time_is_over(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(10))
+    kafka.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
+    with pytest.raises(TimedOut, match=r"No records of t-0 from offset 0 on .* NOT_LEADER_OR_FOLLOWER"):
+        values(kafka, Range("t", 0, 0, 10), kafkaConsumer_pollTimeoutMs="200")
+
+
+def test_an_error_that_no_second_try_mends_is_told_at_once(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(10))
+    kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
+    with pytest.raises(BrokerError, match="t-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
+        values(kafka, Range("t", 0, 0, 10))
+
+
+def test_records_that_are_gone_end_the_task(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(20))
+    cut_off(kafka, "t", 12)
+    with pytest.raises(DataLoss, match="Data loss: t-0 from 3 until 12 is gone: its log has the offsets from 12"):
+        values(kafka, Range("t", 0, 3, 20))
+
+
+def test_records_that_are_gone_are_skipped_if_the_user_says_so(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    fill(kafka, "t", numbers(20))
+    cut_off(kafka, "t", 12)
+    with caplog.at_level(logging.WARNING, logger="slackwater.spark"):
+        assert values(kafka, Range("t", 0, 3, 20), failOnDataLoss="false") == numbers(8, 12)
+        assert values(kafka, Range("t", 0, 3, 9), failOnDataLoss="false") == []
+    assert "t-0 from 3 until 12 is gone and skipped" in caplog.text
+
+
+def test_a_log_that_was_cut_short_has_lost_data_too(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(5))
+    with pytest.raises(DataLoss, match="t-0 from 8 until 20 is gone"):
+        values(kafka, Range("t", 0, 8, 20))
+    assert values(kafka, Range("t", 0, 8, 20), failOnDataLoss="false") == []
+
+
+def test_what_compaction_has_left_out_is_not_missed(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    fill(kafka, "t", numbers(4))
+    wanted = Range("t", 0, 4, 6)
+    assert list(RangeFetcher(home.network, home.cluster, wanted._replace(until_offset=4), FetchSettings())) == []
+    # The broker says that its log reaches past the range, and has nothing in it: all of it was compacted away.
+    fetcher = RangeFetcher(home.network, home.cluster, wanted, FetchSettings(fetch_max_wait_ms=1))
+    monkeypatch.setattr(fetcher, "_reach", lambda _data: 6)
+    assert list(fetcher) == []
+
+
+def test_damaged_bytes_are_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(kafka, "t", numbers(10))
+    taken = RangeFetcher._taken
+
+    def damaged(self: RangeFetcher, data: PartitionData, position: int) -> Piece | None:
+        piece = taken(self, data, position)
+        if piece is None:
+            return None
+        changed = bytearray(piece.data)
+        changed[-2] ^= 1  # the last value's last letter
+        return replace(piece, data=changed)
+
+    monkeypatch.setattr(RangeFetcher, "_taken", damaged)
+    with pytest.raises(PeerError, match=r"t-0 cannot be read from offset 0 on: .*CRC-32C"):
+        values(kafka, Range("t", 0, 0, 10))
+    assert values(kafka, Range("t", 0, 0, 10), kafka_check_crcs="false") == [*numbers(9), b"8"]
+
+
+def test_connections_are_kept_from_task_to_task(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(10))
+    settings = ReadSettings.of(options(kafka, subscribe="t"))
+    for _ in range(3):
+        list(read(Range("t", 0, 0, 10), settings))
+    assert len(connections._links) == 1
+    for number in range(connections.MOST_LINKS + 3):
+        link({"bootstrap.servers": kafka.bootstrap_servers, "client.id": f"c{number}"})
+    assert len(connections._links) == connections.MOST_LINKS
+
+
+def test_a_reader_that_stops_early_leaves_nothing_behind(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(1_000))
+    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    pieces = iter(RangeFetcher(home.network, home.cluster, Range("t", 0, 0, 1_000), FetchSettings(piece_bytes=500)))
+    next(pieces)
+    pieces.close()  # type: ignore[attr-defined]
+    assert values(kafka, Range("t", 0, 990, 1_000)) == numbers(10, 990)
+
+
+# --- planning ---------------------------------------------------------------------------------------------------------
+
+
+def three_topics(kafka: Kafka) -> None:
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        admin.create_topic("orders", 2, configs={"retention.ms": "-1"})
+        admin.create_topic("orders-eu", 1, configs={"retention.ms": "-1"})
+        admin.create_topic("refunds", 1)
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        for number in range(10):
+            producer.send("orders", b"x", partition=number % 2, timestamp_ms=1_000 + number)
+        producer.send("orders-eu", b"x", timestamp_ms=5_000)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"subscribe": "orders,refunds"}, [("orders", 0, 0, 5), ("orders", 1, 0, 5), ("refunds", 0, 0, 0)]),
+        ({"subscribePattern": "orders.*"}, [("orders", 0, 0, 5), ("orders", 1, 0, 5), ("orders-eu", 0, 0, 1)]),
+        ({"subscribePattern": "nothing.*"}, []),
+        ({"assign": '{"orders":[1]}'}, [("orders", 1, 0, 5)]),
+        (
+            {
+                "subscribe": "orders",
+                "startingOffsets": '{"orders":{"0":2,"1":-2}}',
+                "endingOffsets": '{"orders":{"0":-1,"1":4}}',
+            },
+            [("orders", 0, 2, 5), ("orders", 1, 0, 4)],
+        ),
+        (
+            {"subscribe": "orders", "startingTimestamp": "1004", "endingTimestamp": "1007"},
+            [("orders", 0, 2, 4), ("orders", 1, 2, 3)],
+        ),
+        (
+            {
+                "subscribe": "orders",
+                "startingOffsetsByTimestamp": '{"orders":{"0":1008,"1":1009}}',
+                "endingOffsetsByTimestamp": '{"orders":{"0":9999,"1":9999}}',
+            },
+            [("orders", 0, 4, 5), ("orders", 1, 4, 5)],
+        ),
+        (
+            {"subscribe": "orders", "startingTimestamp": "9999", "startingOffsetsByTimestampStrategy": "latest"},
+            [("orders", 0, 5, 5), ("orders", 1, 5, 5)],
+        ),
+    ],
+)
+def test_a_plan_is_what_the_options_mean(
+    kafka: Kafka, more: dict[str, str], expected: list[tuple[str, int, int, int]]
+) -> None:
+    three_topics(kafka)
+    assert plan(kafka, **more) == [Range(*one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "said"),
+    [
+        ({"subscribe": "order"}, BrokerError, "There is no topic order; did you mean orders?"),
+        ({"assign": '{"orders":[0,7]}'}, UsageError, "assign names partition 7 of orders, which has the partitions 0"),
+        (
+            {"subscribe": "orders", "startingOffsets": '{"orders":{"0":2}}'},
+            UsageError,
+            "startingOffsets must name all partitions that are read, and orders-1 is missing",
+        ),
+        (
+            {"subscribe": "refunds", "startingOffsets": '{"refunds":{"0":0,"1":0}}'},
+            UsageError,
+            "startingOffsets names refunds-1, which is not read or does not exist",
+        ),
+        (
+            {"subscribe": "orders", "startingTimestamp": "9999"},
+            UsageError,
+            "startingTimestamp: orders-0, orders-1 has no record as new as 9999",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_one_sentence(
+    kafka: Kafka, more: dict[str, str], error: type[Exception], said: str
+) -> None:
+    three_topics(kafka)
+    with pytest.raises(error) as raised:
+        plan(kafka, **more)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_broker_that_is_not_there_is_told_at_once(unused_port: Callable[[], int]) -> None:
+    wanted = SourceOptions.parse(
+        {"kafka.bootstrap.servers": f"127.0.0.1:{unused_port()}", "subscribe": "t"}, streaming=False
+    )
+    with pytest.raises(Exception, match="No broker can be reached"):
+        BatchReader(wanted).partitions()
+
+
+@pytest.fixture
+def unused_port() -> Callable[[], int]:
+    import socket
+
+    def find() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            return int(server.getsockname()[1])
+
+    return find
+
+
+def test_a_batch_reader_reads_the_tasks_that_it_has_planned(kafka: Kafka) -> None:
+    three_topics(kafka)
+    reader = BatchReader(options(kafka, subscribe="orders", minPartitions="4"))
+    tasks = reader.partitions()
+    assert len(tasks) >= 4
+    found = [
+        (TopicPartition(row["topic"], row["partition"]), row["offset"])
+        for task in tasks
+        for batch in reader.read(task)
+        for row in batch.to_pylist()
+    ]
+    assert sorted(found) == [(TopicPartition("orders", part), offset) for part in range(2) for offset in range(5)]
+    assert all(isinstance(task, ReadTask) for task in tasks)

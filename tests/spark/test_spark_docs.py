@@ -1,0 +1,34 @@
+"""The examples of docs/spark.md run, and its table of columns is the source's."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from slackwater.spark.columns import COLUMNS, HEADERS
+from slackwater.testing.kafka import Kafka
+from tests.client.room import fill, numbers
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+_EXAMPLE = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
+
+
+@pytest.mark.xdist_group("spark")
+def test_the_examples_run_one_after_the_other(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(kafka, "orders", numbers(5))
+    names: dict[str, object] = {"spark": spark, "checkpoint": str(tmp_path)}
+    examples = _EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
+    for example in examples:
+        exec(compile(example.replace("localhost:9092", kafka.bootstrap_servers), PAGE.name, "exec"), names)
+    assert len(examples) >= 3
+    assert re.search(r"orders\s*\|\s*5", capsys.readouterr().out)
+
+
+def test_the_columns_are_those_of_the_source() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## Columns")[2].partition("## Options")[0]
+    found = [(name, kind.strip()) for name, kind in _COLUMN.findall(text) if name != "column"]
+    assert found == [*COLUMNS, HEADERS]

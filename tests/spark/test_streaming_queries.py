@@ -1,0 +1,113 @@
+"""Streaming queries of a group in a real Spark: triggers, commits, and the sentence a user gets to see."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater import Broker, Producer
+from slackwater.group.topic_partition import TopicPartition
+from tests.waiting import wait_until
+
+PATIENCE_S = 180.0
+NO_HELLO = "Python worker failed to connect back"
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker
+
+
+class Job:
+    """A query that collects what it reads, on a topic and in a group of its own."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, name: str, checkpoint: Path) -> None:
+        self.spark, self.broker, self.name, self.checkpoint = spark, broker, name, checkpoint
+        self.batches: list[list[tuple[int, int]]] = []
+        broker.create_topic(name, 2)
+
+    def fill(self, count: int) -> None:
+        with Producer({"bootstrap.servers": self.broker.bootstrap_servers}) as producer:
+            for number in range(count):
+                producer.send(self.name, b"x", partition=number % 2)
+
+    def start(self, trigger: dict[str, Any], **options: str) -> Any:
+        """Start, and wait until something comes of it.
+
+        Spark gives a new Python process ten seconds to say hello. On a machine that is too busy for that, again.
+        """
+        while True:
+            query = self._start(trigger, **options)
+            wait_until(lambda: self.batches or not query.isActive, lambda: query.status, PATIENCE_S)  # noqa: B023
+            if NO_HELLO not in str(query.exception()):
+                return query
+
+    def _start(self, trigger: dict[str, Any], **options: str) -> Any:
+        self.batches.clear()
+        given = {
+            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
+            "subscribe": self.name,
+            "startingOffsets": "earliest",
+            "kafka.group.id": self.name,
+        } | {name.replace("_", "."): value for name, value in options.items()}
+        records = self.spark.readStream.format("slackwater").options(**given).load()
+        writer = records.writeStream.foreachBatch(self._collect).option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(**trigger).start()
+
+    def _collect(self, batch: DataFrame, _batch_id: int) -> None:
+        self.batches.append([(row["partition"], row["offset"]) for row in batch.collect()])
+
+    def committed(self) -> list[int]:
+        found = self.broker.committed(self.name)
+        return [found.get(TopicPartition(self.name, number), -1) for number in range(2)]
+
+
+@pytest.fixture
+def job(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Job]:
+    yield Job(spark, broker, f"job-{uuid.uuid4().hex[:8]}", tmp_path / "checkpoint")
+    for query in spark.streams.active:
+        query.stop()
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}])
+def test_a_query_that_ends_by_itself_has_committed_and_goes_on_there(job: Job, trigger: dict[str, Any]) -> None:
+    for count, committed in ((20, [10, 10]), (6, [13, 13])):
+        job.fill(count)
+        query = job.start(trigger, maxOffsetsPerTrigger="8")
+        assert query.awaitTermination(PATIENCE_S)
+        wait_until(lambda: job.broker.describe_group(job.name).members == (), job.committed, PATIENCE_S)
+
+        assert sum(map(len, job.batches)) == count
+        assert job.committed() == committed
+
+
+def test_a_batch_is_committed_when_it_ends_however_long_the_trigger(job: Job) -> None:
+    job.fill(4)
+    query = job.start({"processingTime": "1 hour"})
+    wait_until(lambda: job.batches, lambda: query.lastProgress, PATIENCE_S)
+    ended = time.monotonic()
+
+    wait_until(lambda: job.committed() == [2, 2], job.committed, PATIENCE_S)
+
+    print(f"committed {time.monotonic() - ended:.2f} s after the batch")
+    progress = wait_until(lambda: query.lastProgress, lambda: "no progress", PATIENCE_S)
+    assert '"totalLag": 0' in progress["sources"][0]["latestOffset"]
+    query.stop()
+    wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", PATIENCE_S)
+
+
+def test_a_mistake_is_a_sentence_in_the_first_line_of_sparks_error(job: Job) -> None:
+    query = job.start({"processingTime": "0 seconds"}, subscribe="nobody-made-this")
+
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(PATIENCE_S)
+
+    first_line = str(caught.value).splitlines()[0]
+    assert first_line.endswith("There is no topic nobody-made-this.")

@@ -1,0 +1,93 @@
+"""What read_committed leaves out, on an Apache Kafka, which has transactions: beside Spark's own source."""
+
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+from pyspark.sql import SparkSession
+from scripts.apache_kafka import KAFKA
+
+from slackwater.spark.batch import planned
+from slackwater.spark.connections import close_links, link
+from slackwater.spark.fetching import FetchSettings, RangeFetcher
+from slackwater.spark.options import SourceOptions
+from slackwater.spark.reading import ReadSettings, read
+from slackwater.spark.topics import TopicWatch
+from tests.client.sides import Side, side_of
+
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
+DEADLINE_S = 60.0
+ROUNDS = 40
+IN_ONE = 25
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
+    """An Apache Kafka."""
+    with side_of(KAFKA, tmp_path_factory.getbasetemp()) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def topic(apache: Side) -> str:
+    """Transactions in turn kept and given up, with plain records among them."""
+    name = apache.topic()
+    settings = {"bootstrap.servers": apache.bootstrap_servers, "linger.ms": 1}
+    producer = confluent_kafka.Producer(settings | {"transactional.id": name})
+    plain = confluent_kafka.Producer(settings)
+    producer.init_transactions(DEADLINE_S)
+    for number in range(ROUNDS):
+        producer.begin_transaction()
+        kept = number % 2 == 0
+        for record in range(IN_ONE):
+            producer.produce(name, b"%s-%d-%d" % (b"kept" if kept else b"given-up", number, record), partition=0)
+        plain.produce(name, b"plain-%d" % number, partition=0)
+        assert plain.flush(DEADLINE_S) == 0
+        assert producer.flush(DEADLINE_S) == 0
+        if kept:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+    return name
+
+
+def options(apache: Side, topic: str, level: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": apache.bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": level,
+    }
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_a_batch_leaves_out_what_sparks_own_source_leaves_out(
+    spark: SparkSession, own_source: str, apache: Side, topic: str, level: str
+) -> None:
+    ours, theirs = (
+        [tuple(row) for row in spark.read.format(source).options(**options(apache, topic, level)).load().collect()]
+        for source in ("slackwater", own_source)
+    )
+    assert sorted(ours) == sorted(theirs)
+    given_up = [row for row in ours if bytes(row[1]).startswith(b"given-up")]
+    assert len(ours) == (ROUNDS // 2 * IN_ONE + ROUNDS if level == "read_committed" else ROUNDS * (IN_ONE + 1))
+    assert bool(given_up) is (level == "read_uncommitted")
+
+
+@pytest.mark.parametrize("piece_bytes", [300, 3_000, 1 << 20])
+def test_a_transaction_that_spans_pieces_is_left_out_whole(apache: Side, topic: str, piece_bytes: int) -> None:
+    found = SourceOptions.parse(options(apache, topic, "read_committed"), streaming=False)
+    home = link(found.kafka)
+    try:
+        watch = TopicWatch(home.network, home.cluster, found)
+        (wanted,) = planned(watch, found)
+        settings = ReadSettings.of(found)
+        fetch = FetchSettings(piece_bytes=piece_bytes, read_committed=True)
+        small = ReadSettings(settings.kafka, fetch, settings.include_headers, settings.check_crcs)
+        pieces = list(RangeFetcher(home.network, home.cluster, wanted, fetch))
+        assert len(pieces) > 1 or piece_bytes == 1 << 20
+        values = [value for batch in read(wanted, small) for value in batch.column("value").to_pylist()]
+    finally:
+        close_links()
+    assert not [value for value in values if value.startswith(b"given-up")]
+    assert len(values) == ROUNDS // 2 * IN_ONE + ROUNDS
