@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md run, and its table of columns is the source's."""
+"""The examples of docs/spark.md and of the README run, and the table of columns is the source's."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,8 @@ from slackwater.spark.columns import COLUMNS, HEADERS
 from slackwater.testing.kafka import Kafka
 from tests.client.room import fill, numbers
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "spark.md"
 _EXAMPLE = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
 
@@ -21,10 +22,10 @@ def test_the_examples_run_one_after_the_other(
 ) -> None:
     fill(kafka, "orders", numbers(5))
     names: dict[str, object] = {"spark": spark, "checkpoint": str(tmp_path)}
-    examples = _EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
+    examples = [found for page in (PAGE, ROOT / "README.md") for found in _EXAMPLE.findall(page.read_text("utf-8"))]
     for example in examples:
         exec(compile(example.replace("localhost:9092", kafka.bootstrap_servers), PAGE.name, "exec"), names)
-    assert len(examples) >= 3
+    assert len(examples) >= 4
     assert re.search(r"orders\s*\|\s*5", capsys.readouterr().out)
 
 
