@@ -94,6 +94,7 @@ def session(master: str) -> SparkSession:
     return (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
         .config("spark.sql.shuffle.partitions", "1")

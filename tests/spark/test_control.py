@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
-from tests.waiting import wait_until
 
 from slackwater.spark.control import ControlRoom
 from slackwater.spark.listener import QueryListener, keeps_state, token_of
+from tests.waiting import wait_until
 
 DEADLINE_S = 30.0
 

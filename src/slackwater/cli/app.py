@@ -7,6 +7,7 @@ import typer
 from slackwater.cli.broker import broker
 from slackwater.cli.consume import consume
 from slackwater.cli.demo import demo
+from slackwater.cli.doctor import doctor
 from slackwater.cli.groups import groups
 from slackwater.cli.options import for_typer
 from slackwater.cli.produce import produce
@@ -43,5 +44,6 @@ app.add_typer(groups, name="groups")
 app.add_typer(topics, name="topics")
 app.command()(produce)
 app.command()(consume)
+app.command()(doctor)
 app.command()(demo)
 app.command()(soak)

@@ -1,0 +1,1 @@
+"""The storm doctor: what log lines say, and what it means. Pure: no I/O, no Spark, no clock."""

@@ -1,0 +1,206 @@
+"""What a group reads changed: partitions were added, a topic appeared or went, a subscription was changed.
+
+Rules kept here
+- The leader watches the topics that the group reads; when they change it rejoins, and the broker says no more than that
+  it did. Which change it was stands in the leader's log, in the controller's lines, or in the next assignment.
+- Only topics that the group reads count. Where nobody tells what it reads, a change counts that a leader's rejoin
+  follows within metadata.max.age.ms.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from slackwater.doctor import signals
+from slackwater.doctor.causes.absences import Reading, outage_of
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
+from slackwater.doctor.cluster_history import TopicChange
+from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.rows import Row, within
+from slackwater.group.events import Kind, Trigger
+
+CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"
+_CAUSES: Final[dict[str, str]] = {
+    signals.GREW: "partitions_added",
+    signals.CREATED: "new_topic_matched",
+    signals.DELETED: "topic_deleted",
+}
+_WATCHED: Final = frozenset(
+    {
+        Trigger.LEADER_REJOIN,
+        Trigger.UNKNOWN,
+        Trigger.SUBSCRIPTION_CHANGE,
+        Trigger.PATTERN_MATCHED,
+        Trigger.PARTITIONS_ADDED,
+        Trigger.TOPIC_DELETED,
+    }
+)
+_JAVA_TOPIC: Final = re.compile(r"([^\s{},=]+)=\[([^\]]*)\]")
+_PYTHON_TOPIC: Final = re.compile(r"'([^']+)': (\d+)")
+_LIST: Final = re.compile(r"\[([^\]]*)\]")
+
+
+def metadata_change(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
+    """A change of the topics that the group reads."""
+    for find in (_from_cluster, _from_clients, _from_records, _from_rejoins):
+        found = find(history)
+        if found is not None:
+            return found
+    return None
+
+
+def _from_cluster(history: GroupHistory) -> Finding | None:
+    """The broker tells of the change, and the group reads that topic."""
+    read = _topics_read(history)
+    rejoins = _rejoins(history)
+    matched: list[tuple[TopicChange, Row | None]] = []
+    for change in history.cluster.topic_changes:
+        if change.time_ms <= history.settled_ms or (read and change.topic not in read):
+            continue
+        after = within(rejoins, change.time_ms, change.time_ms + METADATA_MAX_AGE_MS)
+        row = after[0] if after else None
+        if row is not None:
+            matched.append((change, row))
+    if not matched:
+        return None
+    kind = matched[0][0].kind
+    chosen = [(change, row) for change, row in matched if change.kind == kind]
+    lines: list[Evidence | None] = []
+    for change, row in chosen[:2]:
+        lines.append(evidence(change.row, f"topic {change.topic} {change.kind}"))
+        lines.append(evidence(row, "the group rejoins for it"))
+    return Finding(
+        cause=_CAUSES[kind],
+        culprits=unique(change.topic for change, _ in chosen),
+        times=unique_times(row.time_ms for _, row in chosen if row is not None),
+        confidence=CERTAIN if read else LIKELY,
+        evidence=shown(lines),
+        missing=() if read else (CLIENT_LOG,),
+    )
+
+
+def _from_clients(history: GroupHistory) -> Finding | None:
+    """The leader's log tells from what to what the topics changed."""
+    for row in history.rows:
+        if not row.of_client or row.kind != Kind.JOIN_REQUESTED:
+            continue
+        found = _difference(row)
+        if found is not None:
+            kind, topics = found
+            return Finding(
+                cause=_CAUSES[kind],
+                culprits=topics,
+                times=(row.time_ms,),
+                confidence=SURE,
+                evidence=shown([evidence(row, f"the leader sees that {', '.join(topics)} {kind}")]),
+            )
+    return None
+
+
+def _difference(row: Row) -> tuple[str, tuple[str, ...]] | None:
+    text = row.text("reason")
+    if "subscription has changed" in text:
+        lists = [{one.strip() for one in found.split(",") if one.strip()} for found in _LIST.findall(text)]
+        if len(lists) == 2:
+            return _sets(lists[0], lists[1])
+        return None
+    before, after = _counts(row.text("why") or text.partition(" to ")[0]), _counts(text.rpartition(" to ")[2])
+    if not before or not after:
+        return None
+    grown = tuple(topic for topic in before if after.get(topic, 0) > before[topic])
+    if grown:
+        return signals.GREW, grown
+    return _sets(before.keys(), after.keys())
+
+
+def _sets(before: Iterable[str], after: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
+    old, new = set(before), set(after)
+    if not old or not new:
+        return None
+    if new - old:
+        return signals.CREATED, tuple(sorted(new - old))
+    return (signals.DELETED, tuple(sorted(old - new))) if old - new else None
+
+
+def _counts(text: str) -> Mapping[str, int]:
+    java = {topic: listed.count(",") + 1 for topic, listed in _JAVA_TOPIC.findall(text)}
+    return java or {topic: int(count) for topic, count in _PYTHON_TOPIC.findall(text)}
+
+
+def _from_records(history: GroupHistory) -> Finding | None:
+    """The recorded assignments tell which partitions the whole group had, generation by generation."""
+    if history.has_broker:
+        return None
+    had: dict[int, set[str]] = {}
+    first: dict[int, Row] = {}
+    for row in history.rows:
+        if row.names("partitions") and row.generation is not None and signals.is_member_recorded(row):
+            had.setdefault(row.generation, set()).update(row.names("partitions"))
+            first.setdefault(row.generation, row)
+    before: dict[str, int] | None = None
+    for generation in sorted(had):
+        after: dict[str, int] = {}
+        for name in had[generation]:
+            topic = name.rpartition("-")[0]
+            after[topic] = after.get(topic, 0) + 1
+        if before is not None and first[generation].time_ms > history.settled_ms:
+            grown = tuple(topic for topic in before if after.get(topic, 0) > before[topic])
+            found = (signals.GREW, grown) if grown else _sets(before, after)
+            if found is not None:
+                return Finding(
+                    cause=_CAUSES[found[0]],
+                    culprits=found[1],
+                    times=(first[generation].time_ms,),
+                    confidence=LIKELY,
+                    evidence=shown(
+                        [evidence(first[generation], f"the assignment shows that {found[1][0]} {found[0]}")]
+                    ),
+                )
+        before = {topic: max(count, (before or {}).get(topic, 0)) for topic, count in after.items()}
+    return None
+
+
+def _from_rejoins(history: GroupHistory) -> Finding | None:
+    """A leader that rejoined a stable group for its topics' sake, and nobody tells which."""
+    said = [row for row in _rejoins(history) if "etadata has changed" in signals.reason(row)]
+    said += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.of_broker]
+    if not said:
+        return None
+    return Finding(
+        cause="subscription_change",
+        culprits=unique(name for row in said[:1] if (name := _client(history, row))),
+        times=unique_times(row.time_ms for row in said),
+        confidence=LIKELY,
+        evidence=shown(evidence(row, "a member rejoins because what it reads has changed") for row in said),
+        missing=("which topic it was: ask for the controller's log",),
+        alternatives=tuple(_CAUSES.values()),
+    )
+
+
+def _client(history: GroupHistory, row: Row) -> str | None:
+    members = signals.members_named(row)
+    return next((term.name for term in history.terms if term.member in members), None)
+
+
+def _rejoins(history: GroupHistory) -> list[Row]:
+    """Rebalances that a member started which was there already, outside of any outage."""
+    found = []
+    for row in history.rows:
+        if row.kind == Kind.REBALANCE_STARTED and row.trigger in _WATCHED and row.time_ms > history.settled_ms:
+            if outage_of(history, row.time_ms, None) is None:
+                found.append(row)
+        elif history.is_consumer_protocol and signals.is_formed(row) and row.time_ms > history.settled_ms:
+            found.append(row)
+    return found
+
+
+def _topics_read(history: GroupHistory) -> frozenset[str]:
+    subscribed = {topic for story in history.stories.values() for _, topics in story.topics for topic in topics}
+    assigned = {name.rpartition("-")[0] for row in history.rows for name in row.names("partitions")}
+    return frozenset(subscribed | assigned)
+
+
+def unique_times(times: Iterable[int]) -> tuple[int, ...]:
+    """Times in order, each once."""
+    return tuple(sorted(set(times)))

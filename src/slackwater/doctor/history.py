@@ -1,0 +1,448 @@
+"""A group's events in order, made into what the rules ask about: who was there, who went and came back, what was said.
+
+Rules kept here
+- One pass over the rows, then work that grows with the members' comings and goings, not with the lines.
+- Names are Kafka's: a static member is known by its instance id, any other by its client id. Where several members
+  share one client id (every library has a default), the member id stands for itself.
+- Whether the same process came back is asked of what can know: a KIP-848 member keeps its id for as long as its process
+  lives; a client's log shows its starts; an id asked for while the old one was still a member is a new process, for a
+  live one would have gone on under the id it had.
+- A start is over when a generation stood for as long as Kafka's own initial delay (KIP-134, 3 s) and nobody came.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from slackwater.doctor import signals
+from slackwater.doctor.cluster_history import ClusterHistory, Outage
+from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
+from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.rows import BROKER_SIDE, CLIENT_SIDE, Row, in_order, within
+from slackwater.doctor.terms import End, Names, Term, terms
+from slackwater.group.events import Source
+
+_LAST_TERMS: Final = 8
+_SMALL_START: Final = 8
+"""A first recorded generation up to this number is taken for a group's start, a higher one for what compaction left."""
+NEAR_MS: Final = 2_000
+"""How far a client's line and the broker's may lie apart and still tell of one thing: one request and two clocks."""
+
+
+@dataclass(slots=True)
+class Story:
+    """All that is known of one client (or one static instance)."""
+
+    name: str
+    client: str | None = None
+    instance: str | None = None
+    terms: list[Term] = field(default_factory=list)
+    started: list[Row] = field(default_factory=list)
+    subscribes: list[Row] = field(default_factory=list)
+    overruns: list[Row] = field(default_factory=list)
+    lost: list[Row] = field(default_factory=list)
+    leaves: list[Row] = field(default_factory=list)
+    closes: list[Row] = field(default_factory=list)
+    failures: list[Row] = field(default_factory=list)
+    refused: list[Row] = field(default_factory=list)
+    coordinator_lost: list[Row] = field(default_factory=list)
+    rejoins: list[Row] = field(default_factory=list)
+    said_ms: list[int] = field(default_factory=list)
+    """When its own log said anything at all."""
+    topics: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    assignors: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def starts(self) -> list[Row]:
+        """When its process came up; of a library that does not say so, when it subscribed."""
+        return self.started or self.subscribes
+
+    @property
+    def logged(self) -> bool:
+        """Its own log is among what was read."""
+        return bool(self.said_ms)
+
+    def without_coordinator(self) -> list[Row]:
+        """When it lost its coordinator, but not by closing."""
+        return [
+            row
+            for row in self.coordinator_lost
+            if not within(self.leaves, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
+            and not within(self.closes, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
+        ]
+
+    def said_between(self, begin_ms: int, end_ms: int) -> bool:
+        """Its own log says something in between."""
+        return bisect_right(self.said_ms, end_ms) > bisect_left(self.said_ms, begin_ms)
+
+    def limit_ms(self) -> int | None:
+        """max.poll.interval.ms, as the client's log or its joins tell it."""
+        for row in self.overruns:
+            if limit := row.number("limit_ms"):
+                return limit
+        if limit := self._setting_ms("max.poll.interval.ms"):
+            return limit
+        return next((term.rebalance_timeout_ms for term in self.terms if term.rebalance_timeout_ms), None)
+
+    def session_ms(self) -> int | None:
+        """session.timeout.ms, as its log or its joins tell it."""
+        if session := self._setting_ms("session.timeout.ms"):
+            return session
+        return next((term.session_timeout_ms for term in self.terms if term.session_timeout_ms), None)
+
+    def _setting_ms(self, name: str) -> int | None:
+        value = self.settings.get(name, "")
+        return int(value) if value.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation that was formed (of a KIP-848 group: an epoch that was begun)."""
+
+    number: int
+    time_ms: int
+    members: int | None
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A member went; and perhaps the same client came back."""
+
+    story: Story
+    term: Term
+    left_ms: int
+    back: Term | None
+    same_process: bool | None
+    overlapped: bool
+    """Its next id was asked for while this one was still a member."""
+
+    @property
+    def end(self) -> End:
+        """How the term ended."""
+        return self.term.end or End.GONE
+
+    @property
+    def back_ms(self) -> int | None:
+        """When the client came back."""
+        return None if self.back is None else self.back.joined_ms
+
+    @property
+    def away_ms(self) -> int | None:
+        """For how long it was away."""
+        return None if self.back is None else max(0, self.back.joined_ms - self.left_ms)
+
+    @property
+    def evidence(self) -> Row | None:
+        """The line that tells of it."""
+        return self.term.ended
+
+
+class GroupHistory:
+    """A group's rows, and what follows from them."""
+
+    def __init__(self, group: str, rows: Iterable[Row], cluster: ClusterHistory | None = None) -> None:
+        self.group = group
+        self.rows: list[Row] = in_order(rows)
+        self.cluster = cluster or ClusterHistory()
+        self.names = Names()
+        for row in self.rows:
+            self.names.learn(row)
+        self.terms: list[Term] = terms(self.rows, self.names)
+        self.stories: dict[str, Story] = {}
+        self._tell_terms()
+        self._tell_clients()
+
+    # ---- what there is to read
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """Who told of this group."""
+        return frozenset(row.source for row in self.rows)
+
+    @property
+    def has_broker(self) -> bool:
+        """The coordinator was heard, in its log or by its events."""
+        return bool(self.sources & BROKER_SIDE)
+
+    @property
+    def has_clients(self) -> bool:
+        """Some client's own log (or events) was read."""
+        return bool(self.sources & CLIENT_SIDE)
+
+    @property
+    def has_records(self) -> bool:
+        """`__consumer_offsets` was read."""
+        return Source.OFFSETS_TOPIC in self.sources
+
+    @property
+    def began_ms(self) -> int:
+        """The first row's time."""
+        return self.rows[0].time_ms if self.rows else 0
+
+    @property
+    def ended_ms(self) -> int:
+        """The last row's time."""
+        return self.rows[-1].time_ms if self.rows else 0
+
+    @cached_property
+    def is_consumer_protocol(self) -> bool:
+        """A KIP-848 group."""
+        return any(signals.is_consumer_protocol(row) for row in self.rows)
+
+    # ---- generations
+
+    @cached_property
+    def generations(self) -> list[Generation]:
+        """The generations that were formed, from the best source that tells of any."""
+        for told_by in (signals.is_formed, signals.is_recorded, signals.is_joined):
+            seen: dict[int, Generation] = {}
+            for row in self.rows:
+                if told_by(row) and row.generation is not None and row.generation > 0:
+                    seen.setdefault(row.generation, Generation(row.generation, row.time_ms, signals.size_of(row), row))
+            if seen:
+                return sorted(seen.values(), key=lambda one: one.number)
+        return []
+
+    @cached_property
+    def rebalances(self) -> int:
+        """How many generations were formed; of those in `__consumer_offsets` only the last may be left, and the gaps
+        between their numbers tell of the others."""
+        formed = self.generations
+        if not formed or not signals.is_recorded(formed[0].row):
+            return len(formed)
+        kept = {one.number for one in formed if one.members}
+        empty = {row.generation for row in self.rows if signals.is_recorded_empty(row) and row.generation} - kept
+        unseen = formed[0].number - 1 if self._begins_with_first(formed[0]) else 0
+        return unseen + formed[-1].number - formed[0].number + 1 - len(empty)
+
+    def _begins_with_first(self, first: Generation) -> bool:
+        """Nothing was recorded before because the first rounds did not get that far, not because it was compacted."""
+        return not self.is_consumer_protocol and first.number <= _SMALL_START
+
+    @property
+    def complete_since_ms(self) -> int:
+        """Since when every generation is accounted for."""
+        only_recorded = bool(self.generations) and signals.is_recorded(self.generations[0].row)
+        return self.generations[0].time_ms if only_recorded else self.began_ms
+
+    @cached_property
+    def start_seen(self) -> bool:
+        """The group's beginning (from empty) lies in this history; without a broker nothing else can be known."""
+        return not self.has_broker or any(signals.is_first_join(row) for row in self.rows)
+
+    # ---- start
+
+    @cached_property
+    def settled_ms(self) -> int:
+        """When the group's start was over; the history's beginning when the start is not in it."""
+        if not self.start_seen or not self.terms:
+            return self.began_ms
+        joins = sorted((term.joined_ms, _generation_of(term)) for term in self.terms if term.seen_joining)
+        # Where no generation is told of, each join stands for the one that it brought about.
+        stood = self.generations or [Generation(0, time_ms, None, self.rows[0]) for time_ms, _ in joins]
+        at = 0
+        for one in stood:
+            # A client's log, or a record, tells of a join after its generation was formed: it was part of it.
+            while at < len(joins) and (joins[at][0] <= one.time_ms or 0 < joins[at][1] <= one.number):
+                at += 1
+            if at == len(joins) or joins[at][0] - one.time_ms > INITIAL_DELAY_MS:
+                return max(one.time_ms, joins[at - 1][0]) if at else one.time_ms
+        return stood[-1].time_ms if stood else self.began_ms
+
+    @cached_property
+    def starters(self) -> list[Story]:
+        """Those who came while the group started."""
+        return [
+            story
+            for story in self.stories.values()
+            if story.terms and story.terms[0].joined_ms <= self.settled_ms and story.terms[0].seen_joining
+        ]
+
+    @cached_property
+    def arrivals(self) -> list[Story]:
+        """Those who came for the first time after the start was over, and were not on their way before."""
+        return [
+            story
+            for story in self.stories.values()
+            if story.terms
+            and story.terms[0].seen_joining
+            and story.terms[0].joined_ms > self.settled_ms
+            and not (
+                self.start_seen and story.started and story.started[0].time_ms <= self.settled_ms + INITIAL_DELAY_MS
+            )
+        ]
+
+    # ---- outages
+
+    @cached_property
+    def outages(self) -> tuple[Outage, ...]:
+        """The coordinator's outages: those that brokers tell of, or one that all clients saw at once."""
+        if self.cluster.outages or self.has_broker:
+            nodes = {row.text("node") for row in self.rows if row.of_broker} - {""}
+            return tuple(one for one in self.cluster.outages if not nodes or one.node in nodes)
+        lost = [story.without_coordinator() for story in self.stories.values() if story.logged]
+        if len(lost) < 2 or not all(lost):
+            return ()
+        first = sorted(rows[0].time_ms for rows in lost)
+        if first[-1] - first[0] > SESSION_TIMEOUT_MS:
+            return ()
+        last = max(row.time_ms for rows in lost for row in rows)
+        told = tuple(rows[0] for rows in lost)
+        return (Outage(next((name for row in told if (name := signals.node(row))), ""), first[0], last, told),)
+
+    # ---- absences
+
+    @cached_property
+    def absences(self) -> list[Absence]:
+        """Every end of a term, in order of time."""
+        found = [
+            self._absence(story, at)
+            for story in self.stories.values()
+            for at in range(len(story.terms))
+            if story.terms[at].ended_ms is not None
+        ]
+        return sorted(found, key=lambda one: one.left_ms)
+
+    def _absence(self, story: Story, at: int) -> Absence:
+        term = story.terms[at]
+        back = story.terms[at + 1] if at + 1 < len(story.terms) else None
+        left_ms = term.ended_ms if term.ended_ms is not None else 0
+        overlapped = back is not None and back.joined_ms < left_ms and term.end is not End.REPLACED
+        return Absence(story, term, left_ms, back, self._same_process(story, term, back, overlapped), overlapped)
+
+    def _same_process(self, story: Story, term: Term, back: Term | None, overlapped: bool) -> bool | None:
+        if back is None:
+            return None
+        if self.is_consumer_protocol and signals.is_uuid(term.member):
+            return term.member == back.member
+        if overlapped:
+            return False
+        begin, end = term.joined_ms, back.joined_ms + NEAR_MS
+        if within(story.starts, begin + 1, end):
+            # A process that joined and is then started again; the start that led to `term` itself lies before it.
+            return False
+        if story.starts and story.said_between(begin, end):
+            return True
+        left = term.ended_ms if term.ended_ms is not None else begin
+        if within(story.lost, left - NEAR_MS, end):
+            return True  # it says that its session is over: only a process that lives can
+        return None
+
+    # ---- the making
+
+    def _tell_terms(self) -> None:
+        shared = _shared_clients(self.terms, self.generations, self.ended_ms)
+        for term in self.terms:
+            name = term.member if term.instance is None and term.client in shared else term.name
+            story = self.stories.setdefault(name, Story(name, term.client, term.instance))
+            story.client = story.client or term.client
+            story.terms.append(term)
+            if term.assignors:
+                story.assignors.append((term.joined_ms, term.assignors))
+
+    def _tell_clients(self) -> None:
+        by_client: dict[str, list[Story]] = {}
+        for story in self.stories.values():
+            for client in {story.client, *self.names.users.get(story.instance or "", ())}:
+                if client:
+                    by_client.setdefault(client, []).append(story)
+        for row in self.rows:
+            if row.kind == FactKind.MEMBER_RECORDED:
+                self._tell_record(row, by_client)
+            if row.of_client and (row.client or row.label):
+                self._tell(self._story_of(row, by_client), row)
+
+    def _story_of(self, row: Row, by_client: dict[str, list[Story]]) -> Story:
+        if row.instance and row.instance in self.stories:
+            return self.stories[row.instance]
+        client = row.client or row.label or ""
+        found = by_client.get(client, [])
+        if row.member:
+            for story in found:
+                if any(term.member == row.member for term in story.terms):
+                    return story
+        if found:
+            return found[0]
+        name = row.instance or client
+        story = self.stories.setdefault(name, Story(name, client, row.instance))
+        by_client.setdefault(client, []).append(story)
+        return story
+
+    def _tell_record(self, row: Row, by_client: dict[str, list[Story]]) -> None:
+        story = self.stories.get(row.instance or "") or next(iter(by_client.get(row.client or "", ())), None)
+        if story is None:
+            return
+        if topics := frozenset(row.names("topics")):
+            _note(story.topics, row.time_ms, topics)
+        for term in story.terms[-_LAST_TERMS:]:
+            if term.member == row.member:
+                term.session_timeout_ms = term.session_timeout_ms or row.number("session_timeout_ms")
+                term.rebalance_timeout_ms = term.rebalance_timeout_ms or row.number("rebalance_timeout_ms")
+
+    def _tell(self, story: Story, row: Row) -> None:
+        story.said_ms.append(row.time_ms)
+        if row.kind == FactKind.CLIENT_SETTING:
+            self._tell_setting(story, row)
+        for is_one, where in (
+            (signals.is_start, story.started),
+            (signals.is_overrun, story.overruns),
+            (signals.is_lost, story.lost),
+            (signals.is_leave, story.leaves),
+            (signals.is_close, story.closes),
+            (signals.is_failure, story.failures),
+            (signals.is_join_refused, story.refused),
+            (signals.is_coordinator_lost, story.coordinator_lost),
+            (signals.is_rejoin, story.rejoins),
+            (signals.is_subscribe, story.subscribes),
+        ):
+            if is_one(row):
+                where.append(row)
+        if topics := signals.subscribed(row):
+            _note(story.topics, row.time_ms, topics)
+        if assignors := row.names("assignors"):
+            story.assignors.append((row.time_ms, assignors))
+
+    def _tell_setting(self, story: Story, row: Row) -> None:
+        name, value = row.text("setting"), row.text("value")
+        story.settings[name] = value
+        if name == "partition.assignment.strategy":
+            story.assignors.append((row.time_ms, signals.assignors(value)))
+
+
+def _generation_of(term: Term) -> int:
+    """The generation that a client (or a record) names with the join; 0 where none is named, as in a broker's log."""
+    began = term.began
+    if began is None or began.of_broker or began.generation is None:
+        return 0
+    return began.generation
+
+
+def _note(noted: list[tuple[int, frozenset[str]]], time_ms: int, topics: frozenset[str]) -> None:
+    if not noted or noted[-1][1] != topics:
+        noted.append((time_ms, topics))
+
+
+def _shared_clients(found: Sequence[Term], generations: Sequence[Generation], end_ms: int) -> frozenset[str]:
+    """Client ids that several live members have at once.
+
+    A process that died without a word and came back overlaps too, until its old id expires: that is no sharing. Two ids
+    that lived through several generations together, and of which the older did not expire, are two members.
+    """
+    shared: set[str] = set()
+    last: dict[str, list[Term]] = {}
+    formed = sorted(one.time_ms for one in generations)
+    for term in found:
+        if term.client is None or term.instance is not None:
+            continue
+        for older in last.setdefault(term.client, [])[-8:]:
+            until = min(older.ended_ms or end_ms, term.ended_ms or end_ms)
+            together = bisect_right(formed, until) - bisect_right(formed, term.joined_ms)
+            lasting = together >= 2 or until - term.joined_ms > (older.session_timeout_ms or SESSION_TIMEOUT_MS)
+            if older.end is not End.EXPIRED and until > term.joined_ms and lasting:
+                shared.add(term.client)
+        last[term.client].append(term)
+    return frozenset(shared)

@@ -1,0 +1,201 @@
+"""From a group's events to its rebalances, from those to changes, from those to episodes.
+
+Rules kept here
+- One rebalance per generation that was formed: from the line that started it to the one that ended it.
+- A cooperative change takes a second round, in which what was revoked in the first is given away: the rounds that
+  follow a change at once, while nobody comes or goes, are told as part of it.
+- Rebalances that follow each other within a default poll interval (five minutes) are one episode.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from slackwater.doctor import signals
+from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
+from slackwater.doctor.history import NEAR_MS, Generation, GroupHistory
+from slackwater.doctor.rows import Row
+from slackwater.group.events import Kind, Trigger
+
+EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
+"""A member that is put out at every poll comes back within it."""
+STORM: Final = 3
+"""Fewer rebalances in a row are no storm, whatever caused them."""
+
+
+class Protocol(StrEnum):
+    """How a group hands its partitions over."""
+
+    EAGER = "eager"
+    COOPERATIVE = "cooperative"
+    INCREMENTAL = "incremental"
+    """KIP-848: member by member, with no barrier."""
+
+
+class EpisodeKind(StrEnum):
+    """What a row of rebalances is."""
+
+    START = "start"
+    STORM = "storm"
+    DEPLOY = "deploy"
+    FLAPPING = "flapping"
+    ISOLATED = "isolated"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One generation, and how it came about."""
+
+    generation: int
+    began_ms: int
+    ended_ms: int
+    trigger: str | None
+    culprit: str | None
+    protocol: str | None
+    members_before: int | None
+    members_after: int | None
+    completed: bool
+    """Its assignment was handed out; a round that was overtaken by the next one was not."""
+    follow_up: bool
+    evidence: str | None
+
+    @property
+    def duration_ms(self) -> int:
+        """From the start of the round to its assignment."""
+        return self.ended_ms - self.began_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Rebalances that belong together in time."""
+
+    kind: str
+    began_ms: int
+    ended_ms: int
+    rebalances: int
+    changes: int
+    stopped_ms: int
+    """For how long rounds were under way: in an eager group nobody works meanwhile."""
+    triggers: tuple[tuple[str, int], ...]
+
+
+def rebalances(history: GroupHistory) -> list[Rebalance]:
+    """One row per generation, in order."""
+    starts, ends = _starts(history), _ends(history)
+    names = {term.member: term.name for term in history.terms}
+    protocol = _protocol(history)
+    found: list[Rebalance] = []
+    before: int | None = None
+    for one in history.generations:
+        start, end = starts.get(one.number), ends.get(one.number)
+        last = found[-1] if found else None
+        trigger = start.trigger if start is not None else None
+        found.append(
+            Rebalance(
+                generation=one.number,
+                began_ms=one.time_ms if start is None else start.time_ms,
+                ended_ms=one.time_ms if end is None else max(one.time_ms, end.time_ms),
+                trigger=trigger,
+                culprit=_culprit(names, start),
+                protocol=protocol,
+                members_before=before,
+                members_after=one.members,
+                completed=end is not None or not history.has_broker,
+                follow_up=_is_follow_up(last, one, start, before),
+                evidence=(start or one.row).evidence,
+            )
+        )
+        before = one.members
+    return found
+
+
+def episodes(found: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> list[Episode]:
+    """Rebalances that follow each other, told together."""
+    rows: list[list[Rebalance]] = []
+    for one in found:
+        if rows and one.began_ms - rows[-1][-1].ended_ms <= EPISODE_GAP_MS:
+            rows[-1].append(one)
+        else:
+            rows.append([one])
+    return [_episode(row, cause, recurring, settled_ms) for row in rows]
+
+
+def _episode(row: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> Episode:
+    triggers: dict[str, int] = {}
+    for one in row:
+        if one.trigger is not None:
+            triggers[one.trigger] = triggers.get(one.trigger, 0) + 1
+    return Episode(
+        kind=_kind(row, cause, recurring, settled_ms),
+        began_ms=row[0].began_ms,
+        ended_ms=row[-1].ended_ms,
+        rebalances=len(row),
+        changes=sum(not one.follow_up for one in row),
+        stopped_ms=sum(one.duration_ms for one in row),
+        triggers=tuple(sorted(triggers.items(), key=lambda item: -item[1])),
+    )
+
+
+def _kind(row: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> EpisodeKind:
+    if row[-1].ended_ms <= settled_ms + NEAR_MS:
+        return EpisodeKind.START
+    if cause == "autoscaler_flapping":
+        return EpisodeKind.FLAPPING
+    if recurring and len(row) >= STORM:
+        return EpisodeKind.STORM
+    if cause.endswith("rolling_restart") or cause.startswith("static_restart") or cause == "assignor_migration":
+        return EpisodeKind.DEPLOY
+    return EpisodeKind.ISOLATED
+
+
+def _starts(history: GroupHistory) -> dict[int, Row]:
+    """The line that started each generation's round: the first since the generation before."""
+    found: dict[int, Row] = {}
+    pending: Row | None = None
+    for row in history.rows:
+        if not row.of_broker:
+            continue
+        if row.kind == Kind.REBALANCE_STARTED and pending is None:
+            pending = row
+        elif signals.is_formed(row) and row.generation is not None:
+            if pending is not None:
+                found[row.generation] = pending
+            pending = None
+        elif row.kind in (Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED):
+            pending = None
+    return found
+
+
+def _ends(history: GroupHistory) -> dict[int, Row]:
+    found: dict[int, Row] = {}
+    for row in history.rows:
+        if row.kind == Kind.REBALANCE_COMPLETED and row.of_broker and row.generation is not None:
+            found.setdefault(row.generation, row)
+    return found
+
+
+def _is_follow_up(last: Rebalance | None, one: Generation, start: Row | None, before: int | None) -> bool:
+    if start is None or last is None:
+        return False
+    if start.trigger == Trigger.COOPERATIVE_FOLLOWUP:
+        return True
+    same = before is not None and before == one.members
+    return same and start.trigger == Trigger.UNKNOWN and start.time_ms - last.ended_ms <= NEAR_MS
+
+
+def _culprit(names: Mapping[str, str], start: Row | None) -> str | None:
+    if start is None:
+        return None
+    return next((names[member] for member in signals.members_named(start) if member in names), None)
+
+
+def _protocol(history: GroupHistory) -> str | None:
+    if history.is_consumer_protocol:
+        return Protocol.INCREMENTAL
+    named = {name.lower() for row in history.rows if (name := signals.assignor(row)) is not None}
+    if any(row.trigger == Trigger.COOPERATIVE_FOLLOWUP for row in history.rows):
+        return Protocol.COOPERATIVE
+    if any("cooperative" in name for name in named):
+        return Protocol.COOPERATIVE
+    return Protocol.EAGER if named else None

@@ -1,0 +1,259 @@
+"""What a row means to the rules: the one place that knows how readers name things.
+
+Rules kept here
+- A signal is asked of one row and answered by its columns alone.
+- Texts are matched in the words that Kafka's clients and brokers use, of every version; never by what a group, a client
+  or a topic is called.
+"""
+
+import re
+from typing import Final
+
+from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.rows import Row
+from slackwater.group.events import GroupState, Kind
+
+CREATED: Final = "created"
+DELETED: Final = "deleted"
+GREW: Final = "grew"
+
+_UUID22: Final = re.compile(r"^[A-Za-z0-9_+/-]{22}$")
+_POLL_REASON: Final = ("poll timeout", "max.poll.interval")
+_CLOSE_REASON: Final = ("being closed", "unsubscribed from all topics", "unsubscribe")
+_NO_MEMBER: Final = (
+    "UNKNOWN_MEMBER_ID",
+    "not aware of this member",
+    "UnknownMemberId",
+    "nknown member",
+    "not recognized",
+)
+_TIMED_OUT: Final = ("session timed out", "session expired")
+_INCONSISTENT: Final = (
+    "INCONSISTENT_GROUP_PROTOCOL",
+    "InconsistentGroupProtocol",
+    "nconsistent group protocol",
+    "protocols are incompatible",
+    "protocol type is incompatible",
+    "supported protocols",
+)
+_COORDINATOR_ID: Final = 2_147_483_647
+"""Java names its connection to the coordinator by this number less the node's id."""
+_JAVA_NODE: Final = re.compile(r"\(id: (\d+) ")
+_NODE_ID: Final = re.compile(r"nodeId=(\d+)|^(\d+)$|/(\d+)$|#(\d+)|node (\d+)")
+_TOPIC_KINDS: Final[dict[str, str]] = {
+    FactKind.TOPIC_CREATED: CREATED,
+    FactKind.PARTITION_CREATED: CREATED,
+    FactKind.TOPIC_DELETED: DELETED,
+    FactKind.PARTITION_DELETED: DELETED,
+}
+
+
+def is_poll_reason(text: str) -> bool:
+    """A leave for having polled too late."""
+    return any(words in text for words in _POLL_REASON)
+
+
+def is_close_reason(text: str) -> bool:
+    """A leave by close() or unsubscribe()."""
+    return any(words in text for words in _CLOSE_REASON)
+
+
+def is_uuid(member: str) -> bool:
+    """A bare id, made by the member itself (KIP-848)."""
+    return bool(_UUID22.match(member))
+
+
+def reason(row: Row) -> str:
+    """The client's reason where it gave one, else the coordinator's words."""
+    return row.text("client_reason") or row.text("reason")
+
+
+def members_named(row: Row) -> tuple[str, ...]:
+    """The members that a row is about; a round may have been started by several who left at once."""
+    if row.kind == Kind.REBALANCE_STARTED and (several := row.names("member_ids")):
+        return several
+    return (row.member,) if row.member else row.names("culprit") or row.names("member_ids")
+
+
+def assignors(value: str) -> tuple[str, ...]:
+    """The names in a printed list of assignor classes."""
+    return tuple(one.strip(" []").removeprefix("class ").rpartition(".")[2] for one in value.split(",") if one.strip())
+
+
+def assignor(row: Row) -> str | None:
+    """The assignor that a generation was made by, where a row tells it."""
+    name = row.assignor or row.text("protocol")
+    return name if name and name != "null" else None
+
+
+# ---- generations
+
+
+def is_formed(row: Row) -> bool:
+    """The coordinator formed a generation, or began an epoch."""
+    return row.kind == Kind.GENERATION_FORMED and row.of_broker
+
+
+def is_recorded(row: Row) -> bool:
+    """A generation stands in `__consumer_offsets`."""
+    return row.kind == Kind.GENERATION_RECORDED
+
+
+def is_recorded_empty(row: Row) -> bool:
+    """A generation without members was recorded: the group was empty, nothing was formed."""
+    return is_recorded(row) and not is_consumer_protocol(row) and size_of(row) == 0
+
+
+def is_joined(row: Row) -> bool:
+    """A client tells of a generation that it joined."""
+    return row.of_client and row.kind in (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED, Kind.GENERATION_FORMED)
+
+
+def size_of(row: Row) -> int | None:
+    """How many members a generation has."""
+    if row.members is not None:
+        return row.members
+    return len(row.names("member_ids")) if is_recorded(row) else None
+
+
+def is_consumer_protocol(row: Row) -> bool:
+    """Told of a KIP-848 group."""
+    return row.detail.get("group_protocol") == "consumer" and row.kind not in (FactKind.GROUP_CONVERTED,)
+
+
+def is_first_join(row: Row) -> bool:
+    """The first member of a group that had none, and no generation before."""
+    match row.kind:
+        case Kind.MEMBER_ID_ISSUED | Kind.MEMBER_JOINED if row.of_broker:
+            return row.state_before == GroupState.EMPTY
+        case Kind.REBALANCE_STARTED:
+            return row.number("old_generation") == 0
+        case Kind.GENERATION_FORMED | Kind.GENERATION_RECORDED:
+            return row.generation == 1 or (is_consumer_protocol(row) and row.generation == 2)
+        case Kind.MEMBER_JOINED:
+            return row.generation == 1
+        case _:
+            return False
+
+
+# ---- a client's own log
+
+
+def tells_own_id(row: Row) -> bool:
+    """The member id in it is the client's own."""
+    return row.kind in (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED, Kind.MEMBER_LEFT, Kind.JOIN_REQUESTED)
+
+
+def is_start(row: Row) -> bool:
+    """The client's process (or its consumer) came up."""
+    return row.kind == FactKind.CLIENT_STARTED
+
+
+def is_subscribe(row: Row) -> bool:
+    """The client subscribed; most do so once, when they come up."""
+    return row.kind == FactKind.CLIENT_SUBSCRIBED
+
+
+def subscribed(row: Row) -> frozenset[str]:
+    """The topics that the client subscribed to."""
+    return frozenset(row.names("topics")) if row.kind == FactKind.CLIENT_SUBSCRIBED else frozenset()
+
+
+def is_overrun(row: Row) -> bool:
+    """The client polled too late, and says so."""
+    return row.kind == Kind.POLL_OVERRUN or (is_leave(row) and is_poll_reason(row.text("reason")))
+
+
+def is_leave(row: Row) -> bool:
+    """The client sends its leave."""
+    return row.kind == Kind.MEMBER_LEFT and row.of_client
+
+
+def is_close(row: Row) -> bool:
+    """The client was closed."""
+    return row.kind == FactKind.CLIENT_CLOSED
+
+
+def is_lost(row: Row) -> bool:
+    """The client learns, or concludes, that its session is over."""
+    if row.kind not in (Kind.SESSION_LOST, Kind.HEARTBEAT_REFUSED, Kind.COMMIT_REFUSED):
+        return False
+    text = f"{row.text('error')} {row.text('why')}"
+    if any(words in text for words in _NO_MEMBER):
+        return True
+    return row.kind == Kind.SESSION_LOST and any(words in text for words in _TIMED_OUT)
+
+
+def is_timed_out(row: Row) -> bool:
+    """The client itself noticed that its session ran out: it had been silent for that long."""
+    text = f"{row.text('error')} {row.text('why')}"
+    return row.kind == Kind.SESSION_LOST and any(words in text for words in _TIMED_OUT)
+
+
+def is_failure(row: Row) -> bool:
+    """The process ends with an error."""
+    return row.kind == FactKind.CLIENT_FAILED
+
+
+def is_join_refused(row: Row) -> bool:
+    """A join was refused for good."""
+    return row.kind == Kind.JOIN_REFUSED
+
+
+def is_inconsistent(row: Row) -> bool:
+    """A join refused because no assignor (or protocol type) is common to all members, or the error that it raised."""
+    if row.kind not in (Kind.JOIN_REFUSED, FactKind.CLIENT_FAILED):
+        return False
+    text = f"{row.text('error')} {row.text('why')}"
+    return any(words in text for words in _INCONSISTENT)
+
+
+def is_instance_taken(row: Row) -> bool:
+    """A request, or a join, refused because another live process has the same instance id."""
+    if row.kind == Kind.MEMBER_FENCED:
+        return True
+    return row.kind == Kind.JOIN_REFUSED and "UNRELEASED_INSTANCE_ID" in row.text("error")
+
+
+def is_coordinator_lost(row: Row) -> bool:
+    """The client lost its coordinator, and not by its own silence."""
+    return row.kind == Kind.COORDINATOR_LOST
+
+
+def is_rejoin(row: Row) -> bool:
+    """The client asks to join."""
+    return row.kind in (Kind.JOIN_REQUESTED, Kind.MEMBER_JOINED) and row.of_client
+
+
+# ---- brokers and topics
+
+
+def is_broker_stop(row: Row) -> bool:
+    """A broker begins to stop."""
+    return row.kind == FactKind.BROKER_STOPPING
+
+
+def is_broker_start(row: Row) -> bool:
+    """A broker has started."""
+    return row.kind == FactKind.BROKER_STARTED
+
+
+def node(row: Row) -> str:
+    """The id of the broker that a row is about, empty when it is not told."""
+    text = row.text("node")
+    if java := _JAVA_NODE.search(text):
+        number = int(java[1])
+        return str(_COORDINATOR_ID - number) if number > _COORDINATOR_ID // 2 else str(number)
+    if match := _NODE_ID.search(text):
+        return next(one for one in match.groups() if one is not None)
+    return ""
+
+
+def is_member_recorded(row: Row) -> bool:
+    """One member of a recorded generation."""
+    return row.kind == FactKind.MEMBER_RECORDED
+
+
+def topic_change(row: Row) -> str | None:
+    """Which change of a topic a row tells of; a creation may turn out to be growth."""
+    return _TOPIC_KINDS.get(row.kind)

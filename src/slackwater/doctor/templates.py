@@ -1,0 +1,28 @@
+"""Every line template, in the order in which a line is tried.
+
+Rules kept here
+- The first family with a marker in the line has it; so the families that most lines of a log belong to come first.
+"""
+
+from typing import Final
+
+from slackwater.doctor.broker_lines import COORDINATOR, GROUP_METADATA, SURROUNDINGS
+from slackwater.doctor.java_lines import BROKER_PRINTED, JAVA_CONSUMER, JAVA_PROCESS, JAVA_SETTINGS
+from slackwater.doctor.other_lines import ANY_CLIENT, KAFKAJS, LIBRDKAFKA, PYTHON, PYTHON_ERRORS, SARAMA
+from slackwater.doctor.wording import Family
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    COORDINATOR,
+    JAVA_CONSUMER,
+    LIBRDKAFKA,
+    GROUP_METADATA,
+    SURROUNDINGS,
+    PYTHON,
+    KAFKAJS,
+    SARAMA,
+    JAVA_PROCESS,
+    JAVA_SETTINGS,
+    BROKER_PRINTED,
+    PYTHON_ERRORS,
+    ANY_CLIENT,
+)

@@ -1,0 +1,320 @@
+"""Who belonged to a group, from when to when, and how it ended.
+
+Rules kept here
+- A term is one stay of one member id. A classic member that comes back has a new id; a KIP-848 member keeps its own,
+  and has a second term under it.
+- The coordinator's word counts first: it alone knows when a member is gone. Where it is silent, the generations
+  recorded in `__consumer_offsets` tell who was there, and at last a client's own log tells of that client.
+- Nothing is invented: what a source cannot tell of a term (how it ended, since when it lasted) stays None.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from slackwater.doctor import signals
+from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.rows import Row
+from slackwater.group.events import Kind, Trigger
+
+_UUID: Final = re.compile(r"^(?P<prefix>.+)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+
+
+class End(StrEnum):
+    """How a term ended."""
+
+    LEFT = "left"
+    EXPIRED = "expired"
+    DROPPED = "dropped"
+    UNSYNCED = "unsynced"
+    REPLACED = "replaced"
+    GONE = "gone"
+    """It is not there any more, and the source does not tell how."""
+
+
+_ENDS: Final[dict[str, End]] = {
+    Kind.MEMBER_LEFT: End.LEFT,
+    Kind.MEMBER_EXPIRED: End.EXPIRED,
+    Kind.MEMBER_DROPPED: End.DROPPED,
+    Kind.MEMBER_UNSYNCED: End.UNSYNCED,
+}
+_CULPRIT_ENDS: Final[dict[str, End]] = {
+    Trigger.MEMBER_LEAVE: End.LEFT,
+    Trigger.POLL_TIMEOUT: End.LEFT,
+    Trigger.SESSION_TIMEOUT: End.EXPIRED,
+    Trigger.SYNC_TIMEOUT: End.UNSYNCED,
+    Trigger.ADMIN_REMOVAL: End.LEFT,
+}
+
+
+@dataclass(slots=True)
+class Term:
+    """One stay of one member id."""
+
+    member: str
+    joined_ms: int
+    client: str | None = None
+    instance: str | None = None
+    host: str | None = None
+    seen_joining: bool = True
+    ended_ms: int | None = None
+    end: End | None = None
+    reason: str = ""
+    by_admin: bool = False
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    assignors: tuple[str, ...] = ()
+    began: Row | None = None
+    ended: Row | None = None
+    last_generation: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The instance id of a static member, else the client id, else the member id."""
+        return self.instance or self.client or self.member
+
+    def lasted_ms(self) -> int | None:
+        """How long it lasted, None when it is not over or its beginning was not seen."""
+        if self.ended_ms is None or not self.seen_joining:
+            return None
+        return self.ended_ms - self.joined_ms
+
+
+@dataclass(slots=True)
+class Names:
+    """Which client and which instance a member id stands for."""
+
+    clients: dict[str, str] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    users: dict[str, set[str]] = field(default_factory=dict)
+    """The client ids that were seen under an instance id."""
+
+    def learn(self, row: Row) -> None:
+        """Remember what a row tells about names."""
+        if row.member:
+            if row.client:
+                self.clients.setdefault(row.member, row.client)
+            if row.instance:
+                self.instances.setdefault(row.member, row.instance)
+            if row.host:
+                self.hosts.setdefault(row.member, row.host)
+        if row.instance and row.client:
+            self.users.setdefault(row.instance, set()).add(row.client)
+
+    def fill(self, term: Term) -> None:
+        """Give a term its names."""
+        term.instance = term.instance or self.instances.get(term.member)
+        term.host = term.host or self.hosts.get(term.member)
+        term.client = term.client or self.clients.get(term.member)
+        if match := _UUID.match(term.member):
+            # The broker makes an id of the instance id of a static member, and of the client id of any other.
+            if term.client is None:
+                term.client = None if term.instance == match["prefix"] else match["prefix"]
+            elif term.client != match["prefix"]:
+                term.instance = term.instance or match["prefix"]
+
+
+def terms(rows: Sequence[Row], names: Names) -> list[Term]:
+    """The terms of a group, from the best source that tells of any."""
+    for read in (_from_broker, _from_records, _from_clients):
+        found = read(rows)
+        if found:
+            for term in found:
+                names.fill(term)
+            return sorted(found, key=lambda term: term.joined_ms)
+    return []
+
+
+class _Book:
+    """Terms as they open and close."""
+
+    def __init__(self) -> None:
+        self.all: list[Term] = []
+        self._open: dict[str, Term] = {}
+        self._unused: set[int] = set()
+
+    def open(self, member: str, row: Row) -> Term:
+        term = self._open.get(member)
+        if term is None:
+            term = Term(member, row.time_ms, began=row)
+            self._open[member] = term
+            self.all.append(term)
+        self.tell(term, row)
+        return term
+
+    def tell(self, term: Term, row: Row) -> None:
+        if row.member == term.member:
+            term.client = term.client or row.client
+            term.instance = term.instance or row.instance
+            term.host = term.host or row.host
+        term.session_timeout_ms = row.number("session_timeout_ms") or term.session_timeout_ms
+        term.rebalance_timeout_ms = row.number("rebalance_timeout_ms") or term.rebalance_timeout_ms
+        term.assignors = row.names("assignors") or term.assignors
+
+    def close(self, member: str, end: End, row: Row) -> None:
+        term = self._open.pop(member, None)
+        if term is None:
+            if self._just_closed(member, end, row):
+                return
+            term = Term(member, row.time_ms, seen_joining=False)
+            self.all.append(term)
+        self.tell(term, row)
+        term.ended_ms, term.end, term.ended = row.time_ms, end, row
+        term.reason = signals.reason(row)
+        term.by_admin = row.text("by") == "administrator" or row.trigger == Trigger.ADMIN_REMOVAL
+
+    def _just_closed(self, member: str, end: End, row: Row) -> bool:
+        """The leave's own line and the rebalance that it caused tell of one end, in either order."""
+        last = next((term for term in reversed(self.all[-64:]) if term.member == member), None)
+        if last is None or last.ended_ms is None:
+            return False
+        if row.kind != Kind.REBALANCE_STARTED and last.ended is not None:
+            if last.ended.kind == Kind.REBALANCE_STARTED:
+                last.end, last.ended = end, row
+                last.reason = signals.reason(row) or last.reason
+            self.tell(last, row)
+        return True
+
+    def forget(self, member: str) -> None:
+        """An id that was asked for and never used was no member."""
+        term = self._open.pop(member, None)
+        if term is not None:
+            self._unused.add(id(term))
+
+    def found(self) -> list[Term]:
+        return [term for term in self.all if id(term) not in self._unused]
+
+    def live(self) -> list[str]:
+        return list(self._open)
+
+
+def _from_broker(rows: Iterable[Row]) -> list[Term]:
+    book = _Book()
+    for row in rows:
+        if not row.of_broker:
+            continue
+        match row.kind:
+            case Kind.MEMBER_ID_ISSUED | Kind.MEMBER_JOINED | Kind.MEMBER_REJOINED if row.member:
+                book.open(row.member, row)
+            case Kind.PENDING_MEMBER_EXPIRED if row.member:
+                book.forget(row.member)
+            case Kind.MEMBER_REPLACED:
+                _replaced(book, row)
+            case Kind.REBALANCE_STARTED:
+                _started(book, row)
+            case Kind.MEMBER_LEFT if row.detail.get("pending") and row.member:
+                book.forget(row.member)
+            case kind if kind in _ENDS:
+                for member in signals.members_named(row):
+                    book.close(member, _ENDS[kind], row)
+            case _:
+                pass
+    return book.found()
+
+
+def _replaced(book: _Book, row: Row) -> None:
+    old = row.text("old_member")
+    if old:
+        book.close(old, End.REPLACED, row)
+    # Kafka 3.x does not print the new id of a static member that came back: it is named by its instance alone.
+    member = row.member or f"{row.instance}@{row.time_ms}"
+    term = book.open(member, row)
+    term.instance = row.instance or term.instance
+
+
+def _started(book: _Book, row: Row) -> None:
+    culprits = signals.members_named(row)
+    if row.trigger == Trigger.MEMBER_JOIN:
+        for member in culprits:
+            book.open(member, row)
+    elif row.trigger in _CULPRIT_ENDS:
+        for member in culprits:
+            book.close(member, _CULPRIT_ENDS[row.trigger], row)
+
+
+def _from_records(rows: Iterable[Row]) -> list[Term]:
+    """From who stands in the recorded generations: a member of one that is not in the next is gone."""
+    book = _Book()
+    for row in rows:
+        if row.kind == FactKind.MEMBER_RECORDED and row.member:
+            book.open(row.member, row)
+        elif row.kind == FactKind.MEMBER_GONE and row.member:
+            book.close(row.member, End.GONE, row)
+        elif signals.is_recorded(row) and not signals.is_consumer_protocol(row):
+            there = set(row.names("member_ids"))
+            for member in book.live():
+                if member not in there:
+                    book.close(member, End.GONE, row)
+            for member in there:
+                book.open(member, row)
+    return _static_swaps(book.found())
+
+
+def _static_swaps(found: list[Term]) -> list[Term]:
+    """A static member whose id changed between two records that follow each other came back in time."""
+    came = {(term.instance, term.joined_ms) for term in found}
+    for term in found:
+        if term.end is End.GONE and term.instance is not None and (term.instance, term.ended_ms) in came:
+            term.end = End.REPLACED
+    return found
+
+
+def _from_clients(rows: Iterable[Row]) -> list[Term]:
+    """From each client's own log: a new member id is a new term."""
+    found: list[Term] = []
+    current: dict[str, Term] = {}
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        who = row.instance or row.client or row.label
+        if not row.of_client or not who:
+            continue
+        if signals.is_start(row) or signals.is_close(row):
+            runs.setdefault(who, []).append(row)
+        term = current.get(who)
+        if term is not None and term.ended_ms is None:
+            end = _client_end(row)
+            if end is not None:
+                term.ended_ms, term.end, term.ended, term.reason = row.time_ms, end, row, row.text("reason")
+        if term is not None and term.ended_ms is None and signals.is_joined(row) and row.generation:
+            term.last_generation = row.generation
+        if row.member and signals.tells_own_id(row) and (term is None or _is_new(term, row)):
+            if term is not None and term.ended_ms is None:
+                term.ended_ms, term.end = row.time_ms, End.GONE
+            term = Term(row.member, row.time_ms, client=row.client, instance=row.instance, began=row)
+            term.last_generation = row.generation
+            current[who] = term
+            found.append(term)
+    for who, run in runs.items():
+        if who not in current:
+            found += _from_runs(who, run)
+    return found
+
+
+def _from_runs(who: str, run: list[Row]) -> list[Term]:
+    """Of a log that never names the member's id: each run of the process is a term."""
+    found: list[Term] = []
+    for row in run:
+        last = found[-1] if found else None
+        if last is not None and last.ended_ms is None:
+            end = End.LEFT if signals.is_close(row) else End.GONE
+            last.ended_ms, last.end, last.ended = row.time_ms, end, row
+        if signals.is_start(row):
+            found.append(Term(f"{who}@{row.time_ms}", row.time_ms, client=who, instance=row.instance, began=row))
+    return found
+
+
+def _is_new(term: Term, row: Row) -> bool:
+    return term.member != row.member or (term.ended_ms is not None and signals.is_joined(row))
+
+
+def _client_end(row: Row) -> End | None:
+    if signals.is_leave(row):
+        return End.LEFT
+    if signals.is_lost(row):
+        return End.EXPIRED
+    if signals.is_start(row):
+        return End.GONE
+    return None

@@ -1,0 +1,193 @@
+"""The doctor's job on Spark: a session, a history, the verdicts, and the lines that they rest on.
+
+Rules kept here
+- Paths, a live cluster, or both; what a cluster holds is read by the `slackwater` source and judged with the logs.
+- Time limits and the choice of groups are taken before anything is judged.
+- Positions become line numbers for the few lines that are shown, and for no others.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from slackwater.doctor.causes.finding import Evidence
+from slackwater.doctor.examination import Diagnosis, Patient
+from slackwater.doctor.verdict import Verdict
+from slackwater.group.errors import UsageError
+from slackwater.spark.diagnosis import verdicts
+from slackwater.spark.history import History, Source
+from slackwater.spark.history.group_events import own_events
+from slackwater.spark.history.offsets_topic import offsets_events
+from slackwater.spark.history.reading import line_numbers
+
+__all__ = ["Diagnosis", "Patient", "examine", "session"]
+
+OFFSETS: Final = "__consumer_offsets"
+GROUP_EVENTS: Final = "__group_events"
+_DAMAGED: Final = ("Unexpected end of input stream", "EOFException", "not in gzip format", "invalid stored block")
+_SHARED: Final = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def session(master: str, conf: Mapping[str, str]) -> SparkSession:
+    """A Spark session whose workers run this Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("slackwater doctor")
+    for name, value in {**_SHARED, **conf}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def examine(spark: SparkSession, patient: Patient) -> Diagnosis:
+    """Read, judge, and number the lines; what Spark cannot read is told in a sentence."""
+    try:
+        return _examine(spark, patient)
+    except (PySparkException, Py4JError) as error:  # the second is what a checkpoint's failure comes as
+        raise UsageError(_sentence(str(error), patient)) from error
+
+
+def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
+    history = History(spark, _source(patient)) if patient.paths else None
+    try:
+        tables = [history.events] if history is not None else []
+        if patient.bootstrap is not None:
+            tables += _live(spark, patient)
+        table = tables[0]
+        for other in tables[1:]:
+            table = table.unionByName(other)
+        chosen = _chosen(table, patient)
+        found = verdicts(chosen)
+        unread = _unread(history)
+        if history is not None and not found and chosen.isEmpty():
+            raise UsageError(_nothing(patient, unread))
+        return Diagnosis(_numbered(spark, found), unread)
+    finally:
+        if history is not None:
+            history.close()
+
+
+def _sentence(text: str, patient: Patient) -> str:
+    """What went wrong while reading, in one line."""
+    where = ", ".join(patient.paths) or patient.bootstrap or ""
+    if any(words in text for words in _DAMAGED):
+        return f"A compressed file in {where} is cut off or damaged. Fetch it again, or unpack what there is of it."
+    if "AUTHORIZATION_FAILED" in text or "not authorized" in text.lower():
+        return (
+            f"The cluster at {patient.bootstrap} does not let this user read {OFFSETS}. Ask for the right to read it."
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in lines if "Exception: " in line), next(iter(lines), "Spark does not say why"))
+    return f"{where} could not be read: {told}"
+
+
+def _source(patient: Patient) -> Source:
+    return Source(patient.paths, cluster=patient.cluster, below=patient.below, zone=patient.zone)
+
+
+def _chosen(events: DataFrame, patient: Patient) -> DataFrame:
+    if patient.groups:
+        wanted = F.col("group").isin(*patient.groups)
+        events = events.filter(wanted | F.col("group").isNull())
+    if patient.since_ms is not None:
+        events = events.filter(F.col("time_ms") >= patient.since_ms)
+    if patient.until_ms is not None:
+        events = events.filter(F.col("time_ms") <= patient.until_ms)
+    return events
+
+
+def _nothing(patient: Patient, unread: Sequence[tuple[str, int, str]]) -> str:
+    where = ", ".join(patient.paths)
+    if patient.groups or patient.since_ms is not None or patient.until_ms is not None:
+        return (
+            f"Nothing in {where} is about the group and the time that were asked for. Ask for more, or look elsewhere."
+        )
+    if unread:
+        file, lines, example = unread[0]
+        return f"No line of {where} was understood; {file} has {lines} that look like Kafka's, such as: {example[:120]}"
+    return f"Nothing in {where} is about a consumer group. Name a broker's server.log, clients' logs, dumped {OFFSETS}."
+
+
+def _unread(history: History | None) -> list[tuple[str, int, str]]:
+    if history is None:
+        return []
+    rows = history.unread.orderBy(F.desc("lines")).limit(20).collect()
+    return [(row.file, row.lines, row.examples[0]) for row in rows]
+
+
+def _live(spark: SparkSession, patient: Patient) -> list[DataFrame]:
+    """The records of a running cluster, as events."""
+    import slackwater.spark
+
+    slackwater.spark.register(spark)
+    name = patient.cluster or patient.bootstrap
+    records = _topic(spark, patient, OFFSETS).select(
+        F.lit(name).alias("cluster"),
+        F.lit(OFFSETS).alias("file"),
+        F.col("offset").alias("position"),
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        "key",
+        "value",
+    )
+    tables = [offsets_events(records)]
+    if _has_topic(patient, GROUP_EVENTS):
+        lines = _topic(spark, patient, GROUP_EVENTS).select(
+            F.lit(name).alias("cluster"),
+            F.lit(GROUP_EVENTS).alias("file"),
+            F.col("offset").alias("position"),
+            F.col("value").cast("string").alias("text"),
+        )
+        tables.append(own_events(lines))
+    return tables
+
+
+def _topic(spark: SparkSession, patient: Patient, topic: str) -> DataFrame:
+    reader = spark.read.format("slackwater").option("kafka.bootstrap.servers", patient.bootstrap or "")
+    for name, value in patient.settings.items():
+        reader = reader.option(f"kafka.{name}", value)
+    return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+
+
+def _has_topic(patient: Patient, topic: str) -> bool:
+    from slackwater.client.admin import Admin
+
+    with Admin({"bootstrap.servers": patient.bootstrap or "", **patient.settings}) as admin:
+        return topic in {found.name for found in admin.list_topics(internal=True)}
+
+
+def _numbered(spark: SparkSession, found: Sequence[Verdict]) -> list[Verdict]:
+    """`file:position` as `file:line`, wherever a verdict shows a line of a file."""
+    wanted = {place for verdict in found for line in verdict.evidence if (place := _place(line)) is not None}
+    if not wanted:
+        return list(found)
+    shown = spark.createDataFrame(sorted(wanted), "file string, position bigint")
+    numbers = {(row.file, row.position): row.line for row in line_numbers(spark, shown).collect()}
+    return [replace(verdict, evidence=tuple(_named(line, numbers) for line in verdict.evidence)) for verdict in found]
+
+
+def _place(line: Evidence) -> tuple[str, int] | None:
+    file, colon, position = (line.where or "").rpartition(":")
+    return (file, int(position)) if colon and position.isdigit() and line.source.endswith("_log") else None
+
+
+def _named(line: Evidence, numbers: Mapping[tuple[str, int], int | None]) -> Evidence:
+    place = _place(line)
+    number = None if place is None else numbers.get(place)
+    if place is None or number is None:
+        return line
+    return replace(line, where=f"{place[0].removeprefix('file://')}:{number}")

@@ -1,0 +1,1 @@
+"""Pages for people: one self-contained file each, with nothing fetched from anywhere."""

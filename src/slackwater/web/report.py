@@ -1,0 +1,267 @@
+"""The doctor's report: one HTML file with the verdicts, their evidence, the cures, and each group's history to look at.
+
+Rules kept here
+- The page stands alone: styles, script and data are in it, and it opens without a network.
+- Whatever came from a log is text: it is escaped, and data for the script cannot end the script.
+- Groups that need somebody come first, and calm ones are a line each.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+from slackwater.doctor.causes.finding import Evidence
+from slackwater.doctor.lanes import Lane
+from slackwater.doctor.prescriptions import Prescription
+from slackwater.doctor.rebalances import Episode, Rebalance
+from slackwater.doctor.verdict import Verdict
+from slackwater.version import __version__
+
+_LEGEND: Final = (
+    ("come", "a member came"),
+    ("go", "a member left"),
+    ("slow", "too slow"),
+    ("dead", "session ran out"),
+    ("data", "topics or subscription changed"),
+    ("fight", "conflict"),
+    ("follow", "second round of a cooperative change"),
+    ("broker", "coordinator moved or restarted"),
+)
+
+
+def report(verdicts: Sequence[Verdict], title: str = "Rebalance report") -> str:
+    """The page."""
+    ordered = sorted(verdicts, key=lambda one: (not one.action_needed, not one.storm, -one.rebalances, one.group))
+    ill = [one for one in ordered if one.action_needed or one.cause == "unknown"]
+    calm = [one for one in ordered if one not in ill]
+    body = [_head(title, ordered), *(_group(one, at) for at, one in enumerate(ill))]
+    if calm:
+        body.append(_calm(calm))
+    scripts = "".join(
+        f"timeline(document.getElementById('timeline-{at}'), {_data(_timeline(one))});\n" for at, one in enumerate(ill)
+    )
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>\n{_asset('page.css')}</style></head>\n<body><main>\n"
+        + "\n".join(body)
+        + f"\n<footer>Made by slackwater {escape(__version__)}. Times are UTC.</footer>\n</main>\n"
+        f"<script>\n{_asset('timeline.js')}\n{scripts}</script></body></html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return files("slackwater.web").joinpath(name).read_text(encoding="utf-8")
+
+
+def _data(value: object) -> str:
+    """JSON that can stand inside a script element."""
+    return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _head(title: str, verdicts: Sequence[Verdict]) -> str:
+    needed = sum(one.action_needed for one in verdicts)
+    count = f"{len(verdicts)} group{'s' if len(verdicts) != 1 else ''}"
+    said = f"{needed} of {count} need{'s' if needed == 1 else ''} somebody." if needed else f"{count}, all calm."
+    times = [one.began_ms for one in verdicts if one.began_ms], [one.ended_ms for one in verdicts if one.ended_ms]
+    when = f" From {_when(min(times[0]))} to {_when(max(times[1]))}." if all(times) else ""
+    return f'<h1>{escape(title)}</h1><p class="faint">{escape(said + when)}</p>'
+
+
+def _group(verdict: Verdict, at: int) -> str:
+    where = f'<span class="faint">{escape(verdict.cluster)}</span>' if verdict.cluster else ""
+    culprits = f"<p>Brought about by <b>{escape(', '.join(verdict.culprits))}</b>.</p>" if verdict.culprits else ""
+    parts = [
+        f'<section class="group"><div class="heading"><h2>{escape(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
+        culprits,
+        _figures(verdict),
+        _evidence(verdict.evidence),
+        _missing(verdict.missing),
+        "<h3>What happened</h3>" + _legend() + f'<div id="timeline-{at}"></div>',
+        _cures(verdict.prescriptions),
+        _episodes(verdict.episodes),
+        _rounds(verdict.rounds),
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _badge(verdict: Verdict) -> str:
+    tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" else "calm"
+    name = verdict.cause.replace("_", " ") + (" · storm" if verdict.storm else "")
+    return f'<span class="badge {tone}">{escape(name)}</span>'
+
+
+def _figures(verdict: Verdict) -> str:
+    stopped_s = sum(one.stopped_ms for one in verdict.episodes) / 1000
+    hours = max(verdict.ended_ms - verdict.began_ms, 1) / 3_600_000
+    shown = [
+        (f"{verdict.rebalances:,}", "rebalances"),
+        (f"{verdict.changes:,}", "changes"),
+        (f"{verdict.rebalances / hours:,.1f}" if hours >= 1 / 6 else "–", "per hour"),
+        (f"{stopped_s:,.0f} s", "in rounds"),
+        (f"{verdict.confidence:.0%}", "sure"),
+    ]
+    return '<div class="figures">' + "".join(f"<div><b>{a}</b><span>{b}</span></div>" for a, b in shown) + "</div>"
+
+
+def _evidence(found: Sequence[Evidence]) -> str:
+    if not found:
+        return ""
+    rows = "".join(
+        f'<li>{escape(one.what)}<span class="where">{escape(_when(one.time_ms))} · {escape(one.where or one.source)}'
+        "</span></li>"
+        for one in found
+    )
+    return f'<h3>What decides it</h3><ul class="evidence">{rows}</ul>'
+
+
+def _missing(missing: Sequence[str]) -> str:
+    return "".join(f'<p class="faint">Could not tell: {escape(one)}.</p>' for one in missing)
+
+
+def _legend() -> str:
+    shown = "".join(f'<span><i style="background:var(--{tone})"></i>{escape(what)}</span>' for tone, what in _LEGEND)
+    return f'<div class="legend">{shown}</div>'
+
+
+def _cures(found: Sequence[Prescription]) -> str:
+    if not found:
+        return ""
+    return f'<h3>What to do, in this order</h3><ol class="cure">{"".join(map(_cure, found))}</ol>'
+
+
+def _cure(one: Prescription) -> str:
+    texts = [f"<li>{escape(one.what)}"]
+    if one.optional:
+        texts.append(' <span class="faint">(optional)</span>')
+    if one.price:
+        texts.append(f'<p class="faint">Its price: {escape(one.price)}</p>')
+    texts += [f'<p class="faint">Fights with: {escape(fight)}</p>' for fight in one.fights]
+    if one.properties:
+        blocks = ["\n".join((f"# {library}", *lines)) for library, lines in one.properties.items()]
+        texts.append(f"<pre>{escape(chr(10).join(blocks))}</pre>")
+    return "".join(texts) + "</li>"
+
+
+def _episodes(found: Sequence[Episode]) -> str:
+    if not found:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(one.kind)}</td><td>{escape(_when(one.began_ms))}</td>"
+        f'<td>{escape(_lasted(one.ended_ms - one.began_ms))}</td><td class="number">{one.rebalances:,}</td>'
+        f"<td>{escape(', '.join(f'{name} × {count}' for name, count in one.triggers))}</td></tr>"
+        for one in found
+    )
+    return _table("Episodes", ("what", "from", "for", "rebalances", "triggers"), rows)
+
+
+def _rounds(found: Sequence[Rebalance]) -> str:
+    if not found:
+        return ""
+    rows = "".join(
+        f'<tr><td class="number">{one.generation}</td><td>{escape(_when(one.began_ms))}</td>'
+        f"<td>{escape(_lasted(one.duration_ms))}</td><td>{escape(one.trigger or '?')}"
+        f"{' (second round)' if one.follow_up else ''}</td><td>{escape(one.culprit or '')}</td>"
+        f"<td>{_count(one.members_before)} → {_count(one.members_after)}</td>"
+        f'<td class="faint">{escape(one.evidence or "")}</td></tr>'
+        for one in found[-200:]
+    )
+    names = ("generation", "from", "for", "trigger", "by", "members", "evidence")
+    return f"<details><summary>Every rebalance</summary>{_table('', names, rows)}</details>"
+
+
+def _calm(verdicts: Sequence[Verdict]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(one.group)}</td><td>{escape(one.cluster)}</td><td>{_badge(one)}</td>"
+        f'<td class="number">{one.rebalances:,}</td><td>{escape(", ".join(one.culprits))}</td></tr>'
+        for one in verdicts
+    )
+    table = _table("Groups that need nobody", ("group", "cluster", "", "rebalances", "by"), rows)
+    return f'<section class="group">{table}</section>'
+
+
+def _table(title: str, names: Sequence[str], rows: str) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    heading = f"<h3>{escape(title)}</h3>" if title else ""
+    return f'{heading}<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+# --- the timeline's data ----------------------------------------------------------------------------------------------
+
+
+def _timeline(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "label": f"Timeline of group {verdict.group}",
+        "from_ms": verdict.began_ms,
+        "to_ms": verdict.ended_ms,
+        "episodes": [
+            {
+                "from_ms": one.began_ms,
+                "to_ms": one.ended_ms,
+                "kind": one.kind,
+                "title": f"{one.kind}: {one.rebalances} rebalances in {_lasted(one.ended_ms - one.began_ms)}",
+            }
+            for one in verdict.episodes
+        ],
+        "rebalances": [
+            {
+                "from_ms": one.began_ms,
+                "to_ms": one.ended_ms,
+                "generation": one.generation,
+                "trigger": "cooperative_followup" if one.follow_up else one.trigger,
+                "failed": not one.completed,
+                "title": _round_title(one),
+            }
+            for one in verdict.rounds
+        ],
+        "lanes": [_lane(one) for one in verdict.lanes],
+        "lag": [],
+    }
+
+
+def _round_title(one: Rebalance) -> str:
+    by = f" by {one.culprit}" if one.culprit else ""
+    return (
+        f"generation {one.generation}: {one.trigger or 'trigger unknown'}{by}\n"
+        f"{_when(one.began_ms)}, {_lasted(one.duration_ms)}, "
+        f"members {_count(one.members_before)} → {_count(one.members_after)}"
+    )
+
+
+def _lane(lane: Lane) -> dict[str, Any]:
+    return {
+        "name": lane.name,
+        "note": lane.host,
+        "culprit": lane.culprit,
+        "spans": [
+            {"from_ms": one.began_ms, "to_ms": one.ended_ms, "kind": "member", "title": one.what} for one in lane.spans
+        ],
+        "marks": [{"time_ms": one.time_ms, "kind": one.kind, "title": one.what} for one in lane.marks],
+    }
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _when(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _lasted(ms: int) -> str:
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    return f"{ms / 60_000:.0f} min" if ms < 7_200_000 else f"{ms / 3_600_000:.1f} h"
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else str(number)

@@ -1,0 +1,305 @@
+"""An incident of the corpus as rows of the event table, read without Spark by the same templates.
+
+Rules kept here
+- The same templates, the same columns: what this reader and Spark's make of a file differs in nothing that a rule asks.
+- Names that a line lacks are filled in from the rest of the same file, then from the clients that the broker names.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from slackwater.doctor.event_table import DETAIL, FLAG, LIST, LONG, FactKind
+from slackwater.doctor.reasons import CLIENT_REASONS, REASONS
+from slackwater.doctor.rows import Row, read_row
+from slackwater.doctor.templates import FAMILIES
+from slackwater.doctor.wording import Recogniser
+from slackwater.group.assignors.consumer_protocol import decode_assignment, decode_subscription
+from slackwater.group.events import Kind, Source
+from slackwater.wire.fields import Reader
+from slackwater.wire.offsets_topic import GroupKey, decode_group_value, decode_key
+
+CORPUS: Final = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "open"
+_STAMPS: Final = (
+    re.compile(r"^\[?(?P<day>\d{4}[-/]\d\d[-/]\d\d)[ T](?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
+    re.compile(r"^\[sarama\] (?P<day>\d{4}/\d\d/\d\d) (?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
+    re.compile(r'"timestamp":"(?P<day>\d{4}-\d\d-\d\d)T(?P<time>\d\d:\d\d:\d\d)\.(?P<part>\d{3})Z"'),
+)
+_EPOCH: Final = re.compile(r"^%\d\|(?P<seconds>\d+)\.(?P<part>\d{3})\|")
+_ID: Final = re.compile(r"^(?P<prefix>.+)-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
+_COLUMNS: Final = frozenset(
+    {"group", "trigger", "generation", "state_before", "member", "instance", "client", "host", "assignor", "members"}
+)
+_NONE: Final = frozenset({"None", "null", "Optional.empty", "", "(not-set)"})
+
+
+@cache
+def _lines() -> Recogniser:
+    return Recogniser(FAMILIES)
+
+
+@cache
+def _reasons() -> Recogniser:
+    return Recogniser((REASONS,))
+
+
+def truth(incident: str) -> dict[str, Any]:
+    """An incident's label."""
+    label: dict[str, Any] = json.loads((CORPUS / incident / "truth.json").read_text())
+    return label
+
+
+def incidents() -> list[str]:
+    """The names of all incidents."""
+    return sorted(path.name for path in CORPUS.iterdir() if (path / "truth.json").exists())
+
+
+def read_incident(incident: str, sources: Iterable[str] = ("broker", "clients", "offsets")) -> list[Row]:
+    """An incident's rows, from some of its files."""
+    folder, wanted = CORPUS / incident, set(sources)
+    rows: list[dict[str, Any]] = []
+    if "broker" in wanted:
+        rows += _file_rows(folder / "broker.log")
+    if "clients" in wanted:
+        for path in sorted((folder / "clients").iterdir()):
+            rows += _attributed(_file_rows(path))
+    if "offsets" in wanted:
+        rows += _records(folder / "consumer_offsets.jsonl")
+    return [read_row(row | {"cluster": incident}) for row in _grouped(rows)]
+
+
+def read_log(name: str, lines: Iterable[str]) -> list[Row]:
+    """The rows of one log."""
+    return [read_row(row) for row in _line_rows(name, lines)]
+
+
+def _file_rows(path: Path) -> list[dict[str, Any]]:
+    return _line_rows(path.name, path.read_text(errors="replace").splitlines())
+
+
+def _line_rows(name: str, lines: Iterable[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    time_ms = 0
+    for position, line in enumerate(lines, start=1):
+        time_ms = _stamp(line) or time_ms
+        values = _lines().read(line)
+        if values and values.get("kind"):
+            rows += _rows(values, time_ms, f"{name}:{position}", line)
+    return rows
+
+
+def _stamp(line: str) -> int | None:
+    if match := _EPOCH.match(line):
+        return int(match["seconds"]) * 1000 + int(match["part"])
+    for pattern in _STAMPS:
+        if match := pattern.search(line[:200]):
+            text = f"{match['day'].replace('/', '-')}T{match['time']}.{match['part']}"
+            return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+    return None
+
+
+def _rows(values: dict[str, str], time_ms: int, evidence: str, line: str) -> Iterator[dict[str, Any]]:
+    if values["kind"] == Kind.REBALANCE_STARTED and values.get("reason"):
+        values = values | {k: v for k, v in (_reasons().read(values["reason"]) or {}).items() if k in _WANTED}
+        for words, trigger in CLIENT_REASONS:
+            if words in values.get("client_reason", ""):
+                values["trigger"] = trigger
+                break
+    row: dict[str, Any] = {
+        "time_ms": time_ms,
+        "kind": values["kind"],
+        "source": values["source"],
+        "evidence": evidence,
+        "text": line,
+        "template": values["template"],
+        "file": evidence.rpartition(":")[0],
+        "position": int(evidence.rpartition(":")[2]),
+    }
+    for name in _COLUMNS:
+        value = values.get(name)
+        row[name] = int(value) if value and name in ("generation", "members") else _name(value)
+    row["detail"] = {name: _typed(name, values[name]) for name in DETAIL if values.get(name)}
+    if values.get("client_reason") and values["kind"] == Kind.MEMBER_LEFT:
+        row["detail"]["reason"] = values["client_reason"]
+    if row["kind"] in (Kind.MEMBER_DROPPED, Kind.MEMBER_UNSYNCED) and row["member"] is None:
+        for member in row["detail"].get("member_ids", ()):
+            yield row | {"member": member}
+        return
+    yield row
+
+
+_WANTED: Final = frozenset({"trigger", "culprit", "member_ids", "client_reason", "instance"})
+
+
+def _name(value: str | None) -> str | None:
+    if value is None or value in _NONE:
+        return None
+    if match := re.fullmatch(r"(?:Some|Optional)[(\[](.*)[)\]]", value):
+        return match[1]
+    return value
+
+
+def _typed(name: str, value: str) -> object:
+    kind = DETAIL[name]
+    if kind == LONG:
+        return int(value)
+    if kind == FLAG:
+        return value == "true"
+    if kind == LIST:
+        if "TopicPartition(" in value:
+            return [f"{t}-{p}" for t, p in re.findall(r"topic='([^']+)', partition=(\d+)", value)]
+        inner = re.sub(r"^(?:frozenset|Set|List|HashSet)?[({\[]*|[)}\]]*$", "", value)
+        return [one.strip(" '\"") for one in inner.split(",") if one.strip(" '\"")]
+    return value
+
+
+def _attributed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Fill in client, group and instance from the rest of one client's file."""
+    settings: dict[str, str] = {}
+    for row in rows:
+        if row["kind"] == FactKind.CLIENT_SETTING:
+            value = _name(row["detail"].get("value"))
+            if value:
+                settings.setdefault(row["detail"]["setting"], value)
+    instances = {row["instance"] for row in rows if row["instance"]} or {settings.get("group.instance.id")} - {None}
+    prefixes = {match["prefix"] for row in rows if row["member"] and (match := _ID.match(row["member"]))}
+    clients = {row["client"] for row in rows if row["client"]} or (prefixes - instances)
+    groups = {row["group"] for row in rows if row["group"]}
+    client = settings.get("client.id") or (clients.pop() if len(clients) == 1 else None)
+    group = settings.get("group.id") or (groups.pop() if len(groups) == 1 else None)
+    instance = instances.pop() if len(instances) == 1 else None
+    for row in rows:
+        row["client"] = row["client"] or client
+        row["group"] = row["group"] or group
+        row["instance"] = row["instance"] or instance
+    return rows
+
+
+def _grouped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A client that is a member of one group alone is meant where no group is named."""
+    groups: dict[str, set[str]] = {}
+    for row in rows:
+        client = row.get("client")
+        if client is None and row.get("member") and (match := _ID.match(row["member"])):
+            client = match["prefix"]
+        if client and row.get("group"):
+            groups.setdefault(client, set()).add(row["group"])
+    members = {
+        row[name]: row["group"] for row in rows for name in ("member", "instance") if row.get(name) and row.get("group")
+    }
+    for row in rows:
+        if not row.get("group"):
+            row["group"] = members.get(row.get("member") or "") or members.get(row.get("instance") or "")
+        found = groups.get(row.get("client") or "", set())
+        if not row.get("group") and len(found) == 1:
+            row["group"] = next(iter(found))
+    return rows
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    for position, line in enumerate(path.read_text().splitlines(), start=1):
+        record = json.loads(line)
+        if record["key"] is None:
+            continue
+        key = base64.b64decode(record["key"])
+        value = None if record["value"] is None else base64.b64decode(record["value"])
+        common = {
+            "time_ms": record["timestamp"],
+            "source": Source.OFFSETS_TOPIC,
+            "evidence": f"__consumer_offsets-{record['partition']}@{record['offset']}",
+            "text": f"{path.name}:{position}",
+        }
+        read = decode_key(key)
+        if isinstance(read, GroupKey):
+            yield from _generation(read.group, value, common)
+        else:
+            yield from _consumer_group(key, value, common)
+
+
+def _generation(group: str, value: bytes | None, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if value is None:
+        return
+    read = decode_group_value(value)
+    yield common | {
+        "kind": Kind.GENERATION_RECORDED,
+        "group": group,
+        "generation": read.generation,
+        "members": len(read.members),
+        "assignor": read.protocol,
+        "detail": {
+            "member_ids": [m.member_id for m in read.members],
+            "leader": read.leader,
+            "group_protocol": "classic",
+        },
+    }
+    for member in read.members:
+        yield common | {
+            "kind": FactKind.MEMBER_RECORDED,
+            "group": group,
+            "generation": read.generation,
+            "member": member.member_id,
+            "instance": member.group_instance_id,
+            "client": member.client_id,
+            "host": member.client_host,
+            "detail": {
+                "session_timeout_ms": member.session_timeout_ms,
+                "rebalance_timeout_ms": member.rebalance_timeout_ms,
+                "topics": list(decode_subscription(member.subscription).topics) if member.subscription else [],
+                "partitions": _partitions(member.assignment),
+                "group_protocol": "classic",
+            },
+        }
+
+
+def _partitions(assignment: bytes) -> list[str]:
+    if not assignment:
+        return []
+    return [f"{topic}-{number}" for topic, number in decode_assignment(assignment).partitions]
+
+
+def _consumer_group(key: bytes, value: bytes | None, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    reader = Reader(key, "key")
+    version = reader.int16()
+    if version not in (3, 5):
+        return
+    group = reader.string("group")
+    if version == 3 and value is not None:
+        body = Reader(value, "value")
+        body.int16()
+        yield common | {
+            "kind": Kind.GENERATION_RECORDED,
+            "group": group,
+            "generation": body.int32(),
+            "detail": {"group_protocol": "consumer"},
+        }
+    if version == 5:
+        member = reader.string("member")
+        if value is None:
+            yield common | {
+                "kind": FactKind.MEMBER_GONE,
+                "group": group,
+                "member": member,
+                "detail": {"group_protocol": "consumer"},
+            }
+            return
+        body = Reader(value, "value")
+        body.int16()
+        body.flexible = True
+        instance, _rack = body.nullable_string("instance"), body.nullable_string("rack")
+        client, host = body.string("client"), body.string("host")
+        topics = [body.string("topic") for _ in range(body.array("topics"))]
+        body.nullable_string("regex")
+        yield common | {
+            "kind": FactKind.MEMBER_RECORDED,
+            "group": group,
+            "member": member,
+            "instance": instance,
+            "client": client,
+            "host": host,
+            "detail": {"topics": topics, "rebalance_timeout_ms": body.int32(), "group_protocol": "consumer"},
+        }

@@ -1,0 +1,66 @@
+"""Alerts: what fires, and the same rules for Prometheus."""
+
+from slackwater.doctor.alerts import ALERTS, firing, measure, prometheus_rules
+from slackwater.doctor.rebalances import Rebalance
+
+HOUR = 3_600_000
+
+
+def round_at(began_ms: int, lasted_ms: int = 100, *, follow_up: bool = False) -> Rebalance:
+    return Rebalance(1, began_ms, began_ms + lasted_ms, None, None, None, None, None, True, follow_up, None)
+
+
+def names(measured: dict[str, float]) -> set[str]:
+    return {alert.name for alert in firing(measured)}
+
+
+def test_nothing_measured_fires_nothing() -> None:
+    assert firing({}) == []
+
+
+def test_one_rebalance_an_hour_is_allowed_and_two_are_not() -> None:
+    assert names(measure([round_at(0)], 0, HOUR)) == set()
+    assert names(measure([round_at(0), round_at(1000)], 0, HOUR)) == {"RebalancesTooOften"}
+
+
+def test_the_follow_up_of_a_cooperative_change_is_no_rebalance_of_its_own() -> None:
+    assert names(measure([round_at(0), round_at(1000, follow_up=True)], 0, HOUR)) == set()
+
+
+def test_a_short_history_is_not_blown_up_to_an_hour() -> None:
+    assert measure([round_at(0)], 0, 1000)["rebalances_per_hour"] == 1
+
+
+def test_a_round_of_more_than_a_minute() -> None:
+    assert names(measure([round_at(0, 61_000)], 0, HOUR)) == {"RebalanceTooLong"}
+
+
+def test_being_asked_for_a_member_id_is_no_failed_rebalance() -> None:
+    assert names(measure([], 0, HOUR, ["MEMBER_ID_REQUIRED"])) == set()
+    assert names(measure([], 0, HOUR, ["no members rejoined"])) == {"RebalancesFail"}
+
+
+def test_the_prometheus_file_has_every_rule_once_per_exporter() -> None:
+    text = prometheus_rules()
+    for alert in ALERTS:
+        assert text.count(f"- alert: {alert.name}\n") == len(alert.expressions)
+        for expression in alert.expressions.values():
+            assert f"expr: {expression}\n" in text
+
+
+def test_slackwaters_rules_ask_for_metrics_that_its_page_has() -> None:
+    page = {
+        "slackwater_rebalances_total",
+        "slackwater_rebalances_failed_total",
+        "slackwater_rebalance_seconds_sum",
+        "slackwater_rebalance_seconds_count",
+        "slackwater_groups",
+        "slackwater_group_members",
+        "slackwater_offset_commits_total",
+    }
+    asked = {word for word in _words(prometheus_rules()) if word.startswith("slackwater_")}
+    assert asked <= page
+
+
+def _words(text: str) -> list[str]:
+    return "".join(char if char.isalnum() or char == "_" else " " for char in text).split()

@@ -1,0 +1,103 @@
+"""The labelled incidents: cause, culprits and generations from all files; nothing false said for sure from some."""
+
+from functools import cache
+
+import pytest
+
+from slackwater.doctor.causes.finding import SURE
+from slackwater.doctor.cluster_history import ClusterHistory
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.rows import Row
+from slackwater.doctor.verdict import Verdict, judge
+from tests.doctor.corpus import CORPUS, incidents, read_incident, truth
+
+pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"the labelled incidents are not at {CORPUS}")
+INCIDENTS = incidents() if CORPUS.exists() else []
+
+
+@cache
+def rows_of(incident: str, sources: tuple[str, ...]) -> list[Row]:
+    return read_incident(incident, sources)
+
+
+def verdicts(incident: str, sources: tuple[str, ...]) -> dict[str, Verdict]:
+    rows = rows_of(incident, sources)
+    cluster = ClusterHistory.of(row for row in rows if not row.group)
+    found = {}
+    for group in truth(incident)["groups"]:
+        own = [row for row in rows if row.group == group]
+        if own:
+            found[group] = judge(GroupHistory(group, own, cluster))
+    return found
+
+
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_all_files_together_give_the_cause_its_culprits_and_the_generations(incident: str) -> None:
+    found = verdicts(incident, ("broker", "clients", "offsets"))
+    for group, label in truth(incident)["groups"].items():
+        verdict = found[group]
+        assert verdict.cause == label["cause"]
+        assert set(verdict.culprits) == set(label["culprits"])
+        assert verdict.rebalances == label["rebalances"]
+        assert verdict.storm == label["storm"]
+
+
+@pytest.mark.parametrize("sources", [("broker",), ("clients",), ("offsets",)], ids="+".join)
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_what_one_source_cannot_show_is_never_said_for_sure(incident: str, sources: tuple[str, ...]) -> None:
+    for group, verdict in verdicts(incident, sources).items():
+        label = truth(incident)["groups"][group]
+        if verdict.cause != label["cause"]:
+            assert verdict.confidence < SURE
+            assert verdict.missing
+
+
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_the_verdict_does_not_change_with_the_names(incident: str) -> None:
+    """Groups, clients and topics under other names, with nothing left of what they were called."""
+    rows = rows_of(incident, ("broker", "clients", "offsets"))
+    label = truth(incident)
+    names = sorted(
+        {name for row in rows for name in (row.group, row.client, row.instance) if name}, key=len, reverse=True
+    )
+    for group in label["groups"]:
+        other = [_renamed(row, names) for row in rows if row.group == group]
+        cluster = ClusterHistory.of(row for row in rows if not row.group)
+        if label["groups"][group]["cause"] in ("partitions_added", "new_topic_matched", "topic_deleted"):
+            continue  # there the topic's name is the link between the group and the change
+        assert judge(GroupHistory("other", other, cluster)).cause == label["groups"][group]["cause"]
+
+
+def _renamed(row: Row, names: list[str]) -> Row:
+    def other(text: str | None) -> str | None:
+        if text is None:
+            return None
+        for number, name in enumerate(names):
+            if text == name or (text.startswith(f"{name}-") and len(text) == len(name) + 37):
+                return f"n{number}" + text[len(name) :]
+        return text
+
+    detail = {
+        name: [other(one) for one in value] if name == "member_ids" else other(value) if name in _IDS else value
+        for name, value in row.detail.items()
+    }
+    return Row(
+        time_ms=row.time_ms,
+        kind=row.kind,
+        source=row.source,
+        group="other",
+        trigger=row.trigger,
+        generation=row.generation,
+        member=other(row.member),
+        instance=other(row.instance),
+        client=other(row.client),
+        assignor=row.assignor,
+        members=row.members,
+        state_before=row.state_before,
+        detail=detail,
+        evidence=row.evidence,
+        file=other(row.label or "") if row.file else None,
+    )
+
+
+_IDS = frozenset({"culprit", "old_member", "holder", "leader"})

@@ -1,0 +1,72 @@
+"""Prescriptions: numbers from what was measured, in every library's words."""
+
+import pytest
+
+from slackwater.doctor.causes.rules import CAUSES
+from slackwater.doctor.prescriptions import prescribe
+from slackwater.doctor.prescriptions.libraries import LIBRARIES, PROPERTIES
+from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, round_up, seconds, with_room
+from slackwater.doctor.prescriptions.remedies import REMEDIES
+
+
+def test_the_poll_limit_is_set_above_the_longest_batch() -> None:
+    found = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 400_000, "poll_records": 500})
+    settings = {name: value for one in found for name, value in one.settings.items()}
+    assert int(settings["max.poll.interval.ms"]) >= 600_000
+    assert int(settings["max.poll.records"]) < 500 * 300 / 400
+
+
+def test_a_prescription_can_be_pasted_in_every_library() -> None:
+    found = prescribe("session_expiry", {"session_ms": 10_000, "pause_ms": 22_000})
+    first = found[0]
+    assert set(first.properties) == set(LIBRARIES)
+    assert first.properties["java"] == ("session.timeout.ms=40000", "heartbeat.interval.ms=13333")
+    assert first.properties["kafka-python"] == ("session_timeout_ms=40000", "heartbeat_interval_ms=13333")
+
+
+def test_the_price_is_told_in_this_groups_numbers() -> None:
+    found = prescribe("session_expiry", {"session_ms": 45_000, "pause_ms": 70_000})
+    assert found[0].price == "a dead member is noticed after 150 s instead of 45 s"
+
+
+def test_a_number_that_was_not_measured_is_not_made_up() -> None:
+    found = prescribe("poll_delay", {})
+    assert all(not one.settings for one in found)
+    assert "measure it first" in found[0].what
+    assert "{" not in "".join(one.what + one.price for one in found)
+
+
+def test_no_session_is_longer_than_a_broker_allows() -> None:
+    found = prescribe("session_expiry", {"session_ms": 45_000, "pause_ms": 7_200_000})
+    assert found[0].settings["session.timeout.ms"] == "1800000"
+
+
+def test_two_remedies_that_fight_say_so() -> None:
+    assert any("rebalance timeout" in text for one in prescribe("poll_delay", {}) for text in one.fights)
+
+
+@pytest.mark.parametrize("cause", sorted(CAUSES))
+def test_every_cause_has_its_remedies(cause: str) -> None:
+    assert cause in REMEDIES
+    for one in prescribe(cause, {"limit_ms": 1000, "longest_ms": 2000, "session_ms": 1000, "pause_ms": 3000}):
+        assert one.what
+        assert one.price
+
+
+def test_every_setting_of_a_client_is_known_in_every_library() -> None:
+    for name, lines in PROPERTIES.items():
+        assert set(lines) in (set(LIBRARIES), {"broker"}), name
+
+
+@pytest.mark.parametrize(("value", "rounded"), [(1001, 1500), (10_500, 15_000), (44_000, 45_000), (61_000, 75_000)])
+def test_numbers_are_rounded_up_to_what_people_write(value: int, rounded: int) -> None:
+    assert round_up(value) == rounded
+
+
+def test_numbers() -> None:
+    assert with_room(None) is None
+    assert with_room(40_000) == 60_000
+    assert heartbeat(45_000) == 15_000
+    assert fewer_records(None, 1) is None
+    assert fewer_records(10_000, 1_000_000) == 3
+    assert [seconds(value) for value in (500, 45_000, 600_000)] == ["500 ms", "45 s", "10 min"]

@@ -1,0 +1,83 @@
+"""Rebalances, changes and episodes; what pauses cost, minute by minute."""
+
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.pauses import MINUTE_MS, minutes
+from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
+from slackwater.doctor.rows import Row
+from slackwater.group.events import Kind, Source, Trigger
+from tests.doctor.scene import Scene
+
+
+def found(scene: Scene) -> list[Rebalance]:
+    return rebalances(scene.history())
+
+
+def test_a_rebalance_lasts_from_its_trigger_to_its_assignment_and_names_who_started_it() -> None:
+    scene = Scene().start("a", "b")
+    scene.leave("b", 20)
+    scene.form(21.5)
+    last = found(scene)[-1]
+    assert (last.generation, last.trigger, last.culprit) == (2, Trigger.MEMBER_LEAVE, "b")
+    assert (last.duration_ms, last.members_before, last.members_after) == (1500, 2, 1)
+
+
+def test_the_follow_up_round_of_a_cooperative_change_is_part_of_it() -> None:
+    scene = Scene().start("a", "b")
+    scene.join("c", 20)
+    scene.form(21)
+    scene.rejoin("a", 21.2, Trigger.COOPERATIVE_FOLLOWUP)
+    scene.form(22)
+    assert [one.follow_up for one in found(scene)] == [False, False, True]
+
+
+def test_a_client_that_gives_no_reason_follows_up_when_it_rejoins_at_once_and_nobody_came() -> None:
+    scene = Scene().start("a", "b")
+    scene.join("c", 20)
+    scene.form(21)
+    scene.rejoin("a", 21.2, Trigger.UNKNOWN)
+    scene.form(22)
+    scene.rejoin("a", 80, Trigger.UNKNOWN)
+    scene.form(81)
+    assert [one.follow_up for one in found(scene)] == [False, False, True, False]
+
+
+def test_rebalances_that_follow_each_other_are_one_episode() -> None:
+    scene = Scene().start("a", "b", "c")
+    for at in (100, 160, 2000):
+        scene.leave("b", at)
+        scene.form(at + 1)
+        scene.join("b", at + 3)
+        scene.form(at + 4)
+    rows: list[Episode] = episodes(found(scene), "poll_delay", True, scene.history().settled_ms)
+    assert [(one.kind, one.rebalances) for one in rows] == [("storm", 5), ("isolated", 2)]
+
+
+def test_generations_are_counted_from_their_numbers_where_compaction_took_some() -> None:
+    scene = Scene()
+    scene.there["a"], scene.ids["a"] = None, "a-1"
+    for number, at in ((120, 10), (121, 20), (125, 30)):
+        scene.generation = number
+        scene.record(at)
+    verdict = scene.verdict()
+    assert verdict.rebalances == 6
+    assert verdict.complete_since_ms == 10_000
+
+
+def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:
+    scene = Scene().start("a", "b")
+    scene.leave("b", 130)
+    scene.form(160)
+    scene.broker(Kind.GENERATION_FORMED, 160, generation=2, assignor="range")
+    for minute, advanced in ((0, 6000), (1, 6000), (2, 3000)):
+        scene.rows.append(
+            Row(
+                minute * MINUTE_MS,
+                Kind.PROGRESS,
+                Source.OFFSETS_TOPIC,
+                group="g",
+                detail={"offsets_advanced": advanced},
+            )
+        )
+    history: GroupHistory = scene.history()
+    last = minutes(history, rebalances(history))[-1]
+    assert (last.stopped_ms, last.offsets_advanced, last.lost_to_pauses) == (30_000, 3000, 3000)

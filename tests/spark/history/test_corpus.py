@@ -1,0 +1,49 @@
+"""The labelled incidents, all of them in one run: as many rebalances as there were, and no line left unread."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from slackwater.spark.history import History
+
+OPEN = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "open"
+
+
+@pytest.fixture(scope="module")
+def history(spark: "SparkSession") -> "Iterator[History]":
+    """The history of every incident, each as a cluster of its own."""
+    from slackwater.spark.history import read_history
+
+    if not OPEN.is_dir():
+        reason = f"The corpus of incidents is not at {OPEN}."
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true: nothing may be left out here: {reason}")
+        pytest.skip(reason)
+    with read_history(spark, [str(OPEN)], below=str(OPEN)) as found:
+        yield found
+
+
+def _truth() -> dict[tuple[str, str], int]:
+    labels = (json.loads(path.read_text()) for path in sorted(OPEN.glob("*/truth.json")))
+    return {(one["id"], name): group["rebalances"] for one in labels for name, group in one["groups"].items()}
+
+
+def test_every_rebalance_of_every_incident_is_found_and_no_relevant_line_is_left(history: "History") -> None:
+    formed = history.events.filter("kind = 'generation_formed' AND source = 'broker_log'")
+    counts = {(row.cluster, row["group"]): row["count"] for row in formed.groupBy("cluster", "group").count().collect()}
+    assert {key: counts.get(key, 0) for key in _truth()} == _truth()
+    assert [row.asDict() for row in history.unread.collect()] == []
+
+
+def test_every_event_has_its_time_and_a_clients_event_its_group_and_client(history: "History") -> None:
+    assert history.events.filter("time_ms IS NULL OR (source = 'client_log' AND `group` IS NULL)").collect() == []
+    nameless = history.events.filter("source = 'client_log' AND client IS NULL AND instance IS NULL")
+    # sarama prints its member id and nothing else that names it: who never got into the group stays unknown.
+    assert {row.kind for row in nameless.collect()} <= {"client_started", "coordinator_found"}

@@ -1,0 +1,113 @@
+"""The doctor's page: whole, safe to open, and drawn."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slackwater.doctor.causes.finding import Evidence
+from slackwater.doctor.lanes import Lane, Mark, Span
+from slackwater.doctor.prescriptions import Prescription
+from slackwater.doctor.rebalances import Episode, Rebalance
+from slackwater.doctor.verdict import Verdict
+from slackwater.web.report import report
+
+BEGAN_MS = 1_763_251_200_000
+NASTY = "</script><script>alert('x')</script>"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def round_of(generation: int, trigger: str | None = "poll_timeout") -> Rebalance:
+    began_ms = BEGAN_MS + generation * 10_000
+    return Rebalance(generation, began_ms, began_ms + 900, trigger, "slow-1", "eager", 3, 2, True, False, "b.log:7")
+
+
+def ill(group: str = "orders") -> Verdict:
+    return Verdict(
+        cluster="east",
+        group=group,
+        cause="poll_delay",
+        action_needed=True,
+        storm=True,
+        culprits=("slow-1",),
+        rebalances=12,
+        changes=12,
+        confidence=0.95,
+        evidence=(Evidence(BEGAN_MS, "broker_log", "slow-1 left the group", "b.log:7"),),
+        missing=("whose handler it was: ask for the client's log",),
+        began_ms=BEGAN_MS,
+        ended_ms=BEGAN_MS + 600_000,
+        prescriptions=(
+            Prescription(
+                1,
+                "give the handler more time",
+                "client",
+                "a stuck member is noticed later",
+                {"max.poll.interval.ms": "600000"},
+                {"java": ("max.poll.interval.ms=600000",)},
+                (),
+                (),
+                False,
+            ),
+        ),
+        episodes=(Episode("storm", BEGAN_MS, BEGAN_MS + 500_000, 12, 12, 9_000, (("poll_timeout", 12),)),),
+        rounds=tuple(round_of(generation) for generation in range(1, 13)),
+        lanes=(
+            Lane("slow-1", "/10.0.0.7", True, (Span(BEGAN_MS, BEGAN_MS + 20_000, "member slow-1-abc"),), ()),
+            Lane(
+                "other",
+                None,
+                False,
+                (Span(BEGAN_MS, BEGAN_MS + 600_000, "member other-def"),),
+                (Mark(BEGAN_MS + 5_000, "go", "left"),),
+            ),
+        ),
+    )
+
+
+def calm(group: str) -> Verdict:
+    return Verdict("east", group, "healthy", False, False, (), 2, 2, 1.0, began_ms=BEGAN_MS, ended_ms=BEGAN_MS + 1)
+
+
+def test_who_needs_somebody_comes_first_and_the_calm_are_a_line_each() -> None:
+    page = report([calm("quiet"), ill()])
+    assert page.index(">orders<") < page.index(">quiet<")
+    assert "1 of 2 groups needs somebody." in page
+    assert page.count('id="timeline-') == 1
+
+
+def test_a_verdict_is_told_with_its_evidence_its_gaps_and_its_cure() -> None:
+    page = report([ill()])
+    for text in ("slow-1 left the group", "b.log:7", "ask for the client", "max.poll.interval.ms=600000", "95%"):
+        assert text in page
+
+
+def test_the_page_fetches_nothing() -> None:
+    page = report([ill()])
+    assert not re.findall(r"(?:src|href)=|@import|url\(\s*['\"]?(?:https?:)?//", page)
+
+
+def test_what_a_log_says_is_text_and_cannot_run() -> None:
+    page = report([ill(NASTY)], title=NASTY)
+    assert NASTY not in page
+    assert page.count("<script>") == page.count("</script>") == 1
+
+
+def test_nothing_to_tell_is_a_page_too() -> None:
+    assert "0 groups, all calm." in report([])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; apt-get install chromium")
+def test_a_browser_draws_a_lane_for_every_member(tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    page = tmp_path / "report.html"
+    page.write_text(report([ill()]), encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    done = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, check=False, timeout=120)
+    drawn = done.stdout
+    assert drawn.count('class="span member"') == 2
+    assert 'class="name culprit"' in drawn
+    assert drawn.count('class="round slow"') == 12
+    assert 'class="episode storm"' in drawn
