@@ -34,7 +34,7 @@ jars: ## Fetch the jars of Apache Kafka and of Spark's Kafka source, for the tes
 gobin: ## Build the program of the Go client franz-go, for the tests with stock clients
 	@sh scripts/gobin.sh
 
-demo: $(VENV)/.ready ## Watch a group of stock clients join, scale, restart, fail and cooperate (half a minute)
+demo: $(VENV)/.ready ## Watch Spark applications share a topic, scale, deploy, fail, and a storm cured (two minutes)
 	@$(BIN)/slackwater demo
 
 test: setup lint ## Run every check and every test that fits into a quarter of an hour

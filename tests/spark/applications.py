@@ -62,8 +62,14 @@ class Application:
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM and all their children, at once."""
-        for process in self.processes():
-            _kill(process)
+
+        def gone() -> bool:
+            running = self.processes()
+            for process in running:
+                _kill(process)
+            return not running
+
+        wait_until(gone, self.processes, PATIENCE_S)
         self.process.wait(PATIENCE_S)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:

@@ -14,7 +14,8 @@ from slackwater.wire.errors import WireError
 GROUP = b"\x00\x03\x00\rrecommend-121"
 MEMBER = b"\x00\x05\x00\rrecommend-121\x00\x16lVRBSjFSSKe10P5PVTDmBQ"
 EPOCH = b"\x00\x00\x00\x00\x00\x02\x01\x00\x08\xcf\xecVR.d\x06\x18"
-JOINED = b"\x00\x00\x00\x00\x10recommend-121-2\x0b/127.0.0.1\x02\x15recommend.events.121\x01\x00\x00\x0f\xa0\x00\x01\x00\x01\x00"
+SUBSCRIBED = b"\x02\x15recommend.events.121\x01"
+JOINED = b"\x00\x00\x00\x00\x10recommend-121-2\x0b/127.0.0.1" + SUBSCRIBED + b"\x00\x00\x0f\xa0\x00\x01\x00\x01\x00"
 
 
 def test_a_groups_epoch_is_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 from slackwater.group.assignors import RangeAssignor, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import CoordinatorNode, Kind
+from slackwater.group.events import CoordinatorNode, Kind, PollOverrun, Trigger
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
@@ -174,6 +174,18 @@ def test_a_leave_without_an_answer_loses_the_coordinator() -> None:
     member.unsubscribe(START_MS)
     member.failed(id_of(member.listener_done(START_MS)), START_MS)
     assert member.coordinator is None
+
+
+def test_a_shell_that_keeps_the_poll_timer_leaves_with_its_reason_and_may_subscribe_again() -> None:
+    member = settled(max_poll_interval_ms=3_000)
+    effects = member.leave_overrun(500, START_MS)
+    told = next(effect.event for effect in effects if isinstance(effect, Emit))
+    assert (told.kind, told.trigger, told.detail) == (Kind.POLL_OVERRUN, Trigger.POLL_TIMEOUT, PollOverrun(3_000, 500))
+    leave = next(effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)).request
+    assert isinstance(leave, LeaveGroup)
+    assert leave.members[0].reason == "consumer poll timeout has expired."
+    member.subscribe(["t"], START_MS)
+    assert member.needs_rejoin
 
 
 # --- readings --------------------------------------------------------------------------------------------------------

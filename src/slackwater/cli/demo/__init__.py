@@ -1,63 +1,77 @@
-"""`slackwater demo`: a broker, stock clients in processes of their own, and five things that happen to a group.
+"""`slackwater demo`: a broker, Spark applications in processes of their own, and what happens to a group of them.
 
 Rules kept here
-- Ctrl-C at any moment leaves nothing behind: no process, no directory.
-- What is told at the end was counted: records acknowledged, read, read twice.
+- However it ends, also by Ctrl-C or `kill -9`, nothing is left behind: no process, no directory. The doctor's report
+  alone stays.
+- What is told at the end was counted: records written, read, read twice, rebalances, time without an owner.
+- Where there is no Spark the plain version is shown, with stock clients, and one sentence says why.
 """
 
 import importlib.util
-import logging
-import time
-from typing import Final
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
 
 from slackwater.group.errors import UsageError
 
 _CLIENTS: Final = {"confluent_kafka": "confluent-kafka", "kafka": "kafka-python", "aiokafka": "aiokafka"}
+_SPARK: Final = ("pyspark", "pyarrow", "pandas")
+REPORT: Final = "slackwater-demo-report.html"
 
 
-def demo() -> None:
-    """Show a group of stock clients through join, scale-out, a static restart, a kill and a cooperative change.
+def demo(
+    fast: Annotated[
+        bool, typer.Option("--fast", help="The same with two applications, and the deploy with plain consumers.")
+    ] = False,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Stock clients instead of Spark applications: half a minute.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help=f"Where the doctor's report goes; {REPORT} in the temporary directory by default."
+        ),
+    ] = None,
+) -> None:
+    """Show Spark applications that share a topic: join, scale, deploy, fail, and a storm with its doctor.
 
-    It takes about half a minute, and needs nothing but this machine.
+    It takes about two minutes after Spark has started (--fast: one and a half in all, --no-spark: half a minute), and
+    needs nothing but this machine.
     """
+    from slackwater.cli.demo.stage import show_pipeline, show_plain
+
+    if not no_spark and (why := _no_spark()) is not None:
+        typer.echo(f"{why} This is the demo without Spark.")
+        no_spark = True
+    if no_spark:
+        _need_clients()
+        show_plain()
+    else:
+        where = report if report is not None else Path(tempfile.gettempdir()) / REPORT
+        if not where.parent.is_dir():
+            raise UsageError(f"--report {where}: there is no directory {where.parent}.")
+        show_pipeline(fast=fast, report=where.resolve())
+
+
+def _no_spark() -> str | None:
+    """Why Spark cannot run here."""
+    if missing := [name for name in _SPARK if importlib.util.find_spec(name) is None]:
+        return f"{missing[0]} is not installed (pip install 'slackwater[spark]')."
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        return "There is no java on the PATH and no JAVA_HOME, and Spark needs one (17 or newer)."
+    return None
+
+
+def _need_clients() -> None:
     missing = [name for module, name in _CLIENTS.items() if importlib.util.find_spec(module) is None]
     if missing:
         names = " ".join(missing)
         raise UsageError(f"the demo runs stock clients, and not all of them are installed. Run: pip install {names}")
-
-    from rich.console import Console
-
-    from slackwater.broker.embedded import Broker
-    from slackwater.cli.demo import story
-    from slackwater.cli.demo.crew import Crew
-    from slackwater.cli.demo.screen import Screen, account
-    from slackwater.cli.demo.watch import NotSeen, Watch
-
-    logging.getLogger("slackwater").setLevel(logging.ERROR)
-    console = Console()
-    began = time.monotonic()
-    with Broker(settings=dict(story.SETTINGS)) as broker:
-        for topic in story.TOPICS:
-            broker.create_topic(topic, story.PARTITIONS)
-        crew, watch = Crew(broker.bootstrap_servers), Watch(broker)
-        try:
-            with Screen(console, watch, crew, story.PARTITIONS) as screen:
-                told = story.Story(crew, watch, screen)
-                told.tell()
-                crew.stop("producer")
-                watch.until("the last record", lambda: crew.counts()[0] >= crew.acknowledged)
-            crew.stop_all()
-        except NotSeen as error:
-            raise UsageError(f"the demo stopped: {error}. Is the machine very busy? Run it again.") from error
-        finally:
-            crew.dismiss()
-        console.print(account(told.rows))
-        read, twice = crew.counts()
-    why = " (the killed member had read them and not yet committed)" if twice else ""
-    console.print(
-        f"{crew.acknowledged} records acknowledged, {read} read, {twice} of them twice{why}.", highlight=False
-    )
-    console.print(f"{time.monotonic() - began:.0f} seconds. Nothing is left running.", highlight=False)
 
 
 __all__ = ["demo"]

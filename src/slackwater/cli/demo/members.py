@@ -16,19 +16,15 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
+from slackwater.cli.demo.ledger import runs
+
 RECORDS_PER_S: Final = 60
 
 
 def tell(records: Iterable[tuple[str, int, int]]) -> None:
     """These records (topic, partition, offset) were read; told at once, for the next moment may be the last."""
-    runs: list[dict[str, Any]] = []
-    for topic, partition, offset in records:
-        if runs and runs[-1]["topic"] == topic and runs[-1]["partition"] == partition and runs[-1]["until"] == offset:
-            runs[-1]["until"] = offset + 1
-        else:
-            runs.append({"topic": topic, "partition": partition, "from": offset, "until": offset + 1})
-    if runs:
-        print("\n".join(map(json.dumps, runs)), flush=True)
+    if found := runs(records):
+        print("\n".join(map(json.dumps, found)), flush=True)
 
 
 def confluent(config: dict[str, Any], topic: str, stop: threading.Event) -> None:
@@ -135,20 +131,25 @@ CLIENTS: Final = {
 }
 
 
+def end_when_alone() -> None:
+    """End this process when whoever started it is gone."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while sys.stdin.buffer.read(1):
+                pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main() -> None:
     """Be the client that the arguments say."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's, which ends its members
-
-    def until_alone() -> None:
-        with contextlib.suppress(OSError):
-            while sys.stdin.buffer.read(1):
-                pass
-        os._exit(1)
-
-    threading.Thread(target=until_alone, daemon=True).start()
+    end_when_alone()
     CLIENTS[config["client"]](config, config["topic"], stop)
     os._exit(0)  # some clients leave threads behind that would hold the process up
 

@@ -7,6 +7,7 @@ Rules kept here
 
 import threading
 import time
+from collections import Counter
 from typing import Final
 
 from rich.box import ROUNDED, SIMPLE_HEAD
@@ -23,6 +24,8 @@ from slackwater.group.events import GroupEvent, Kind
 
 REFRESH_S: Final = 0.1
 EVENTS_SHOWN: Final = 9
+EVENTS_AT_LEAST: Final = 3
+"""Beside notes, which need the room."""
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 _STATES: Final = {"Stable": "bold green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow"}
 _EVENTS: Final = {
@@ -37,7 +40,8 @@ _EVENTS: Final = {
 class Screen:
     """The demo's terminal."""
 
-    def __init__(self, console: Console, watch: Watch, crew: Crew, partitions: int) -> None:
+    def __init__(self, console: Console, watch: Watch, crew: Crew, partitions: int, title: str) -> None:
+        self._title = title
         self._console = console
         self._watch = watch
         self._crew = crew
@@ -45,7 +49,9 @@ class Screen:
         self._began = time.time()
         self._chapter = ""
         self._text = ""
+        self._notes: list[str] = []
         self._groups: list[str] = []
+        self._topics: dict[str, str | None] = {}
         self._colours: dict[str, str] = {}
         self._live: Live | None = None
         self._done = threading.Event()
@@ -70,14 +76,32 @@ class Screen:
 
     def chapter(self, number: int, of: int, title: str, text: str) -> None:
         """A new chapter begins."""
-        self._chapter, self._text = f"{number} of {of}  {title}", text
+        self._chapter, self._text, self._notes = f"{number} of {of}  {title}", text, []
         if self._live is None:
             self._show()
-            self._console.print(f"\n{self._chapter}: {text}", highlight=False)
+            self._console.print(f"\n{self._chapter}: {' '.join(text.split())}", highlight=False, soft_wrap=True)
 
-    def show_group(self, group_id: str) -> None:
-        """Show this group from now on."""
+    def opening(self, text: str) -> None:
+        """Before the first chapter."""
+        self._chapter, self._text = "Set-up", text
+        if self._live is None:
+            self._console.print(text, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Something to say in this chapter."""
+        self._notes.append(text)
+        if self._live is None:
+            self._show()
+            self._console.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
+
+    def show_group(self, group_id: str, topic: str | None = None) -> None:
+        """Show this group from now on; with its topic, how far behind it is."""
+        self._topics[group_id] = topic
         self._groups.append(group_id)
+
+    def hide_group(self, group_id: str) -> None:
+        """Show it no more."""
+        self._groups.remove(group_id)
 
     def _keep_up(self) -> None:
         while not self._done.wait(REFRESH_S):
@@ -89,14 +113,17 @@ class Screen:
             return
         told = self._watch.told
         for event in told[self._told :]:
-            self._console.print("  ", *self._event(event), sep="  ", highlight=False)
+            if event.group in self._groups:
+                self._console.print("  ", *self._event(event), sep="  ", highlight=False, soft_wrap=True)
         if len(told) > self._told:
             self._console.file.flush()
         self._told = len(told)
 
     def _picture(self) -> RenderableType:
-        title = Text.assemble(("slackwater", "bold"), " · one broker, stock clients, real groups")
+        title = Text.assemble(("slackwater", "bold"), f" · {self._title}")
         head = Text.assemble((self._chapter, "bold"), "\n", (self._text, "dim"))
+        if self._notes:
+            head.append("\n" + "\n".join(self._notes))
         body = [head, *(self._group(self._watch.group(group_id)) for group_id in self._groups), self._happened()]
         elapsed = int(time.time() - self._began)
         return Panel(
@@ -113,6 +140,7 @@ class Screen:
             f"   generation {group.generation}",
             (f"   {group.assignor}" if group.assignor else "", "dim"),
             (f"   {idle} of {len(group.members)} idle" if idle else "", "yellow"),
+            self._lag(group.group_id),
         )
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
         clients = self._crew.clients()
@@ -130,13 +158,19 @@ class Screen:
                 Text(clients.get(member.name, ""), style="dim"),
                 Text(f"static: {member.instance}" if member.instance else "", style="dim"),
                 owned,
+                Text(f"{self._crew.readings[group.group_id, member.name]:,} read", style="dim", justify="right"),
                 Text(note, style="yellow"),
             )
         return Group(Text(), title, table)
 
+    def _lag(self, group_id: str) -> str:
+        topic = self._topics[group_id]
+        return "" if topic is None else f"   lag {self._watch.lag(group_id, self._crew.written[topic]):,}"
+
     def _happened(self) -> RenderableType:
         table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
-        for event in self._watch.told[-EVENTS_SHOWN:]:
+        shown = [event for event in self._watch.told if event.group in self._groups]
+        for event in shown[-max(EVENTS_SHOWN - len(self._notes), EVENTS_AT_LEAST) :]:
             table.add_row(*self._event(event))
         return Group(Text("\nwhat happened", style="dim"), table)
 
@@ -158,6 +192,7 @@ def account(rows: list[tuple[str, list[GroupEvent], str]]) -> RenderableType:
     table.add_column("triggers")
     table.add_column("what that meant")
     for title, rebalances, meaning in rows:
-        triggers = ", ".join(event.trigger.value for event in rebalances if event.trigger is not None)
+        counted = Counter(event.trigger.value for event in rebalances if event.trigger is not None)
+        triggers = ", ".join(f"{trigger} × {times}" if times > 1 else trigger for trigger, times in counted.items())
         table.add_row(title, str(len(rebalances)), triggers or "–", meaning)
     return table

@@ -7,13 +7,17 @@ Rules kept here
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from slackwater.broker.embedded import Broker, GroupDescription
+from slackwater.cli.demo.ownership import Ownership
+from slackwater.cli.printing import count
 from slackwater.group.events import GroupEvent, Kind, RebalanceStarted, Trigger
 
 DEADLINE_S: Final = 20.0
+LOOK_S: Final = 0.05
+COOPERATIVE: Final = "cooperative-sticky"
 _TOLD: Final = frozenset(
     {
         Kind.MEMBER_JOINED,
@@ -27,10 +31,11 @@ _TOLD: Final = frozenset(
     }
 )
 
-
+_BACK: Final = frozenset({Kind.MEMBER_JOINED, Kind.MEMBER_REPLACED})
 _WHY: Final = {
     Trigger.MEMBER_JOIN: "{who} wants to join",
     Trigger.MEMBER_LEAVE: "{who} leaves",
+    Trigger.POLL_TIMEOUT: "{who} was too slow, and leaves",
     Trigger.SESSION_TIMEOUT: "{who} was not heard of",
     Trigger.LEADER_REJOIN: "{who} let go of what another is to have",
     Trigger.COOPERATIVE_FOLLOWUP: "{who} let go of what another is to have",
@@ -69,6 +74,10 @@ class Watch:
         self._changed = threading.Condition()
         self.events: list[GroupEvent] = []
         self.generations: dict[str, int] = {}
+        self.ownership: dict[str, Ownership] = {}
+        self._shown: dict[str, Group] = {}
+        self._over = threading.Event()
+        self._looker: threading.Thread | None = None
         broker.subscribe(self._hear)
 
     def _hear(self, event: GroupEvent) -> None:
@@ -76,6 +85,8 @@ class Watch:
             self.events.append(event)
             if event.generation is not None and event.kind is Kind.GENERATION_FORMED:
                 self.generations[event.group] = event.generation
+            if event.kind in _BACK and event.group in self.ownership:
+                self.ownership[event.group].away.discard(event.client or "")
             self._changed.notify_all()
 
     @property
@@ -83,13 +94,61 @@ class Watch:
         """The events that are worth showing."""
         return [event for event in self.events if event.kind in _TOLD]
 
-    def rebalances(self, since: int = 0) -> list[GroupEvent]:
-        """The rebalances that have started, from this event on."""
-        return [event for event in self.events[since:] if event.kind is Kind.REBALANCE_STARTED]
+    def rebalances(self, since: int = 0, group_id: str | None = None) -> list[GroupEvent]:
+        """The rebalances that have started, from this event on; of one group, or of all."""
+        return [
+            event
+            for event in self.events[since:]
+            if event.kind is Kind.REBALANCE_STARTED and group_id in (None, event.group)
+        ]
 
     def group(self, group_id: str) -> Group:
-        """One group, as it is now."""
-        return _shown(self._broker.describe_group(group_id), self.generations.get(group_id, 0))
+        """One group, as it is now; in a cooperative one, members keep what they have while it rebalances."""
+        group = _shown(self._broker.describe_group(group_id), self.generations.get(group_id, 0))
+        last = self._shown.get(group_id)
+        if group.state == "Stable":
+            self._shown[group_id] = group
+        elif last is not None and last.assignor == COOPERATIVE:
+            had = {member.name: member.partitions for member in last.members}
+            members = tuple(replace(one, partitions=had.get(one.name, ())) for one in group.members)
+            return replace(group, assignor=last.assignor, members=members)
+        return group
+
+    def lag(self, group_id: str, written: int) -> int:
+        """How many of the records that were written the group has not committed."""
+        return max(written - sum(self._broker.committed(group_id).values()), 0)
+
+    def measure(self, group_id: str) -> None:
+        """From now on, measure how long this group's partitions are without an owner."""
+        self.ownership[group_id] = Ownership()
+        if self._looker is None:
+            self._looker = threading.Thread(target=self._look, daemon=True)
+            self._looker.start()
+
+    def measured(self, group_id: str) -> Ownership:
+        """What was measured, which ends here."""
+        ownership = self.ownership.pop(group_id)
+        ownership.close(time.monotonic())
+        return ownership
+
+    def gone(self, name: str) -> None:
+        """This member was stopped or killed; it is back when it joins again."""
+        for ownership in list(self.ownership.values()):
+            ownership.away.add(name)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._looker is not None:
+            self._looker.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_S):
+            for group_id, ownership in list(self.ownership.items()):
+                group = self._broker.describe_group(group_id)
+                owners = {part.partition: one.client_id for one in group.members for part in one.partitions}
+                members = {one.client_id for one in group.members}
+                ownership.see(time.monotonic(), owners if group.state == "Stable" else None, members)
 
     def until(self, what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
         """Wait until something holds; it is looked at whenever an event is told."""
@@ -100,18 +159,20 @@ class Watch:
             with self._changed:
                 self._changed.wait(min(left, 0.1))
 
+    def is_settled(self, group_id: str, members: int, since: int = 0) -> bool:
+        """Whether, after a change since this event, the group has so many members, and every one has partitions."""
+        group = self.group(group_id)
+        done = any(
+            event.kind in (Kind.REBALANCE_COMPLETED, Kind.MEMBER_REPLACED) and event.group == group_id
+            for event in self.events[since:]
+        )
+        return done and group.state == "Stable" and sum(bool(one.partitions) for one in group.members) == members
+
     def until_stable(self, group_id: str, members: int, since: int = 0) -> None:
         """Wait until a group of this size is stable, and everybody in it has partitions."""
-
-        def settled() -> bool:
-            group = self.group(group_id)
-            done = any(
-                event.kind in (Kind.REBALANCE_COMPLETED, Kind.MEMBER_REPLACED) and event.group == group_id
-                for event in self.events[since:]
-            )
-            return done and group.state == "Stable" and sum(bool(one.partitions) for one in group.members) == members
-
-        self.until(f"group {group_id} with {members} working members", settled)
+        self.until(
+            f"group {group_id} with {members} working members", lambda: self.is_settled(group_id, members, since)
+        )
 
 
 def _shown(group: GroupDescription, generation: int) -> Group:
@@ -130,7 +191,7 @@ def said(event: GroupEvent) -> str:
             why = _WHY.get(event.trigger, "{who}") if event.trigger is not None else "{who}"
             return f"generation {started.old_generation} ends: " + why.format(who=_name(started.culprit))
         case Kind.REBALANCE_COMPLETED, _:
-            return f"generation {event.generation} is stable, {event.members} members"
+            return f"generation {event.generation} is stable, {count(event.members or 0, 'member')}"
         case Kind.MEMBER_JOINED, _:
             return f"{who} joins"
         case Kind.MEMBER_REPLACED, _:
