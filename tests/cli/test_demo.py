@@ -91,7 +91,7 @@ def test_the_fast_demo_shares_deploys_kills_and_cures_and_every_record_is_accoun
     assert int(deploy[2]) == 0
     assert re.search(r"Doctor .*poll_delay, by app-2", account), account
     assert [path.name for path in tmp_path.iterdir()] == [REPORT]
-    assert "poll_delay" in (tmp_path / REPORT).read_text()
+    assert "poll delay" in (tmp_path / REPORT).read_text()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -51,7 +51,8 @@ records: st.SearchStrategy[Record] = st.one_of(
         text,
         text,
         int32,
-        st.none() | st.builds(StoredOffset, int64, int32, text, int64),
+        # Without an expiry: it leaves no room for a leader epoch.
+        st.none() | st.builds(StoredOffset, int64, int32, text, int64, st.none()),
     ),
     st.builds(
         GroupMetadata,

@@ -103,7 +103,7 @@ def clean(plan: Plan) -> Cleaned:
             cleaned.sync()
             newest = group[-1].path(LOG).stat()
             os.utime(cleaned.fd, ns=(newest.st_atime_ns, newest.st_mtime_ns))
-    except (OSError, WireError):
+    except Exception:  # a log that is deleted meanwhile closes its files: that is a ValueError here and there
         _discard([segment for segment, _ in made])
         raise
     return Cleaned(tuple(made), clean_up_to)
