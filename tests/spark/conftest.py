@@ -16,6 +16,13 @@ JARS = ROOT / ".jars" / "spark-kafka"
 HEAP = "1g"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start a JVM of Spark run one after the other, on one worker: two would fight for two cores."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_applications.py":
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One local session for all tests of this process."""

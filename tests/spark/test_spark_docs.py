@@ -16,7 +16,6 @@ _EXAMPLE = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_examples_run_one_after_the_other(
     spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from slackwater import Admin, Producer
 from slackwater.testing.kafka import Kafka
 
-pytestmark = pytest.mark.xdist_group("spark")
 OURS = "slackwater"
 BASE_MS = 1_700_000_000_000
 DEADLINE_S = 120

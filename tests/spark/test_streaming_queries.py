@@ -16,7 +16,6 @@ from tests.waiting import wait_until
 
 PATIENCE_S = 180.0
 NO_HELLO = "Python worker failed to connect back"
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture(scope="module")

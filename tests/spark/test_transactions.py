@@ -15,7 +15,7 @@ from slackwater.spark.reading import ReadSettings, read
 from slackwater.spark.topics import TopicWatch
 from tests.client.sides import Side, side_of
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.java
 DEADLINE_S = 60.0
 ROUNDS = 40
 IN_ONE = 25
