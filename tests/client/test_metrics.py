@@ -11,52 +11,11 @@ from slackwater.client.metrics import FETCH_GROUP, MetricName, export
 from slackwater.group.member import METRIC_GROUPS
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
+from tests.catalogue_metrics import CONSUMER, COORDINATOR
 from tests.client.room import consumer, fill, numbers, poll_until, read
 from tests.client.sides import Side
 
 RECORDED = Path(__file__).parents[1] / "data" / "jmx_exporter_names.json"  # scripts/record_jmx_names.py
-# Section 9 of the behaviour catalogue.
-COORDINATOR = [
-    "heartbeat-response-time-max",
-    "heartbeat-rate",
-    "heartbeat-total",
-    "last-heartbeat-seconds-ago",
-    "join-time-avg",
-    "join-time-max",
-    "join-rate",
-    "join-total",
-    "sync-time-avg",
-    "sync-time-max",
-    "sync-rate",
-    "sync-total",
-    "rebalance-latency-avg",
-    "rebalance-latency-max",
-    "rebalance-latency-total",
-    "rebalance-total",
-    "rebalance-rate-per-hour",
-    "failed-rebalance-total",
-    "failed-rebalance-rate-per-hour",
-    "last-rebalance-seconds-ago",
-    "commit-latency-avg",
-    "commit-latency-max",
-    "commit-rate",
-    "commit-total",
-    "assigned-partitions",
-    "partition-revoked-latency-avg",
-    "partition-revoked-latency-max",
-    "partition-assigned-latency-avg",
-    "partition-assigned-latency-max",
-    "partition-lost-latency-avg",
-    "partition-lost-latency-max",
-]
-CONSUMER = [
-    "last-poll-seconds-ago",
-    "time-between-poll-avg",
-    "time-between-poll-max",
-    "poll-idle-ratio-avg",
-    "commit-sync-time-ns-total",
-    "committed-time-ns-total",
-]
 
 
 def test_every_metric_of_the_catalogue_is_there_in_its_group(side: Side) -> None:

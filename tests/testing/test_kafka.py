@@ -21,16 +21,14 @@ from confluent_kafka.admin import AdminClient
 from slackwater.group.errors import Error, UsageError
 from slackwater.group.events import Kind, Trigger
 from slackwater.testing import Kafka
+from tests.waiting import wait_until
 
 DEADLINE_S = 60.0
 TOPIC = "orders"
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(condition, lambda: "the condition", DEADLINE_S)
 
 
 @contextmanager

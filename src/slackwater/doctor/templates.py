@@ -8,7 +8,10 @@ from typing import Final
 
 from slackwater.doctor.broker_lines import COORDINATOR, GROUP_METADATA, SURROUNDINGS
 from slackwater.doctor.java_lines import BROKER_PRINTED, JAVA_CONSUMER, JAVA_PROCESS, JAVA_SETTINGS
-from slackwater.doctor.other_lines import ANY_CLIENT, KAFKAJS, LIBRDKAFKA, PYTHON, PYTHON_ERRORS, SARAMA
+from slackwater.doctor.kafkajs_lines import KAFKAJS
+from slackwater.doctor.librdkafka_lines import LIBRDKAFKA
+from slackwater.doctor.python_lines import ANY_CLIENT, PYTHON, PYTHON_ERRORS
+from slackwater.doctor.sarama_lines import SARAMA
 from slackwater.doctor.wording import Family
 
 FAMILIES: Final[tuple[Family, ...]] = (

@@ -6,6 +6,7 @@ import pytest
 
 from slackwater.group.member import METRIC_GROUPS
 from slackwater.group.member.metrics import MemberMetrics, Sampled
+from tests.catalogue_metrics import CONSUMER, COORDINATOR
 
 T0 = 1_000_000
 
@@ -67,46 +68,5 @@ def test_what_never_happened_is_minus_one_second_ago() -> None:
 
 
 def test_every_name_of_the_catalogue_is_there() -> None:
-    coordinator = [
-        "heartbeat-response-time-max",
-        "heartbeat-rate",
-        "heartbeat-total",
-        "last-heartbeat-seconds-ago",
-        "join-time-avg",
-        "join-time-max",
-        "join-rate",
-        "join-total",
-        "sync-time-avg",
-        "sync-time-max",
-        "sync-rate",
-        "sync-total",
-        "rebalance-latency-avg",
-        "rebalance-latency-max",
-        "rebalance-latency-total",
-        "rebalance-total",
-        "rebalance-rate-per-hour",
-        "failed-rebalance-total",
-        "failed-rebalance-rate-per-hour",
-        "last-rebalance-seconds-ago",
-        "commit-latency-avg",
-        "commit-latency-max",
-        "commit-rate",
-        "commit-total",
-        "assigned-partitions",
-        "partition-revoked-latency-avg",
-        "partition-revoked-latency-max",
-        "partition-assigned-latency-avg",
-        "partition-assigned-latency-max",
-        "partition-lost-latency-avg",
-        "partition-lost-latency-max",
-    ]
-    consumer = [
-        "last-poll-seconds-ago",
-        "time-between-poll-avg",
-        "time-between-poll-max",
-        "poll-idle-ratio-avg",
-        "commit-sync-time-ns-total",
-        "committed-time-ns-total",
-    ]
-    expected = dict.fromkeys(coordinator, "consumer-coordinator-metrics") | dict.fromkeys(consumer, "consumer-metrics")
+    expected = dict.fromkeys(COORDINATOR, "consumer-coordinator-metrics") | dict.fromkeys(CONSUMER, "consumer-metrics")
     assert dict(METRIC_GROUPS) == expected
