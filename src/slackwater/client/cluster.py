@@ -156,6 +156,8 @@ class Cluster:
             return connection
         task = self._connecting.get(key)
         if task is None:
+            if self._closed:
+                raise ConnectionFailed("This client was closed.")
             task = self._connecting[key] = self._loop.create_task(self._connect(key))
             task.add_done_callback(lambda done: self._connected(key, done))
         return await asyncio.shield(task)
