@@ -13,7 +13,7 @@ from slackwater.client.records import ConsumerRecord
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.room import consumer, numbers, read
+from tests.client.room import consumer, numbers, read, wait_for
 from tests.client.sides import Side
 
 PATIENCE_S = 60.0
@@ -247,6 +247,17 @@ def test_a_full_buffer_makes_send_wait_and_then_give_up(kafka: Kafka) -> None:
         kafka.restart()
         one.flush(PATIENCE_S)
         assert one.send("t", b"1").result(PATIENCE_S).offset > 1
+
+
+def test_a_partition_that_was_added_since_can_be_written_to(side: Side) -> None:
+    topic = side.topic(1)
+    with producer(side) as one:
+        one.send(topic, b"0", partition=0).result(PATIENCE_S)
+        side.admin.add_partitions(topic, 2)
+        wait_for(lambda: len(side.admin.describe_topics([topic])[0].partitions) == 2, "the new partition")
+        assert one.send(topic, b"1", partition=1).result(PATIENCE_S).partition == 1
+        with pytest.raises(UsageError, match="has no partition 2; it has 2, from 0 on"):
+            one.send(topic, b"2", partition=2)
 
 
 # --- how it is called -------------------------------------------------------------------------------------------------

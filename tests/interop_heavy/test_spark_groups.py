@@ -23,7 +23,7 @@ from tests.spark.applications import Application
 PARTITIONS: Final = 6
 MORE: Final = 3
 EACH: Final = 50
-LONG_BATCH_S: Final = 25.0
+LONG_BATCH_S: Final = 60.0
 SEEDS: Final = {EMBEDDED: 6, APACHE: 431}
 DYNAMIC: Final = ("ada", "bea")
 STATIC: Final = {"cyd": "cyd-id"}

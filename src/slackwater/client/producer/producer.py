@@ -117,8 +117,8 @@ class Producer:
         if known is None or known.metadata is not self._cluster.topics.get(topic) or self._closed:
             deadline = time.monotonic() + self._max_block_s
             known = self._topic(topic)
-        if partition is not None and (not isinstance(partition, int) or not 0 <= partition < len(known.queues)):
-            raise UsageError(f"{topic} has no partition {partition!r}; it has {len(known.queues)}, from 0 on.")
+        if partition is not None:
+            known = self._with_partition(known, partition)
         if on_delivery is not None and not callable(on_delivery):
             raise UsageError(f"on_delivery is {type(on_delivery).__name__}; give a function of two arguments.")
         record = (key, value, packed, timestamp_ms)
@@ -187,6 +187,16 @@ class Producer:
             known = self._topics.get(name)
             if known is None or known.metadata is not metadata:
                 known = self._topics[name] = _Topic(metadata, self._accumulator)
+        return known
+
+    def _with_partition(self, known: "_Topic", partition: int) -> "_Topic":
+        """What is known of a topic that has this partition; the cluster is asked again before it is refused."""
+        name = known.metadata.name
+        if isinstance(partition, int) and partition >= len(known.queues) and not self._network.is_here:
+            self._network.run(_find_topic(self._cluster, name, self._max_block_s))  # it may have grown since
+            known = self._topic(name)
+        if not isinstance(partition, int) or not 0 <= partition < len(known.queues):
+            raise UsageError(f"{name} has no partition {partition!r}; it has {len(known.queues)}, from 0 on.")
         return known
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
