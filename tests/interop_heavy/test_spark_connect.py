@@ -1,0 +1,63 @@
+"""Spark Connect: the source is registered from a process without a JVM, and its queries are members like any other."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from slackwater import Admin, Broker, Producer
+from slackwater.group.topic_partition import TopicPartition
+from tests.spark.applications import ROOT
+from tests.waiting import wait_until
+
+COUNT: Final = 100
+PATIENCE_S: Final = 240.0
+
+
+def test_a_query_over_spark_connect_is_a_member_and_commits_at_its_next_trigger(tmp_path: Path) -> None:
+    with (
+        Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker,
+        Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin,
+    ):
+        broker.create_topic("t", 2)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            for number in range(COUNT):
+                producer.send("t", b"x", partition=number % 2)
+        with (
+            (tmp_path / "log").open("wb") as log,
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.spark.connect_application"),
+                    *(broker.bootstrap_servers, "t", "g", str(COUNT), str(tmp_path / "checkpoint")),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=tmp_path,
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+            ) as application,
+        ):
+            try:
+                assert application.stdin is not None
+                assert application.stdout is not None
+                said = (json.loads(line) for line in application.stdout if line.startswith(b"{"))
+                assert next(said) == {"batch": COUNT}
+                assert next(said) == {"stream": COUNT, "distinct": COUNT}
+                ends = {TopicPartition("t", 0): COUNT // 2, TopicPartition("t", 1): COUNT // 2}
+                wait_until(
+                    lambda: {at: one.offset for at, one in admin.committed("g").items()} == ends,
+                    lambda: admin.committed("g"),
+                    PATIENCE_S,
+                )
+                (group,) = admin.describe_groups(["g"])
+                assert [len(one.partitions or ()) for one in group.members] == [2]
+                application.stdin.close()
+                assert next(said) == {"stopped": True}
+                assert application.wait(PATIENCE_S) == 0
+            finally:
+                application.kill()
+        wait_until(
+            lambda: not admin.describe_groups(["g"])[0].members, lambda: admin.describe_groups(["g"]), PATIENCE_S
+        )

@@ -1,0 +1,53 @@
+"""A PySpark application for tests that uses Spark Connect: its session is in another process, and nobody listens there.
+
+    python -m tests.spark.connect_application HOST:PORT TOPIC GROUP COUNT CHECKPOINT
+
+Rules kept here
+- Lines on standard output tell what was seen, as JSON: `batch` and `stream` with their counts, then `stopped`.
+- The query runs until its input ends.
+"""
+
+import json
+import sys
+import time
+
+from pyspark.sql import SparkSession
+
+import slackwater.spark
+
+LOOK_S = 0.2
+PATIENCE_S = 180.0
+
+
+def main(bootstrap: str, topic: str, group: str, count: str, checkpoint: str) -> None:
+    """Read in a batch, then in a stream as a member of a group."""
+    spark = SparkSession.builder.remote("local[1]").getOrCreate()
+    try:
+        slackwater.spark.register(spark)
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+        print(json.dumps({"batch": spark.read.format("slackwater").options(**options).load().count()}), flush=True)
+        query = (
+            spark.readStream.format("slackwater")
+            .options(**options, **{"kafka.group.id": group})
+            .load()
+            .select("partition", "offset")
+            .writeStream.format("memory")
+            .queryName("seen")
+            .option("checkpointLocation", checkpoint)
+            .trigger(processingTime="200 milliseconds")
+            .start()
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while spark.table("seen").count() < int(count) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        rows = spark.table("seen")
+        print(json.dumps({"stream": rows.count(), "distinct": rows.distinct().count()}), flush=True)
+        sys.stdin.read()
+        query.stop()
+        print(json.dumps({"stopped": True}), flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
