@@ -7,7 +7,7 @@ Rules kept here
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -16,7 +16,7 @@ from slackwater import Admin, Producer
 from slackwater.client.admin.descriptions import STABLE, GroupDescription
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
-from tests.interop_heavy.spark_oracle import Oracle, Record
+from tests.interop_heavy.spark_oracle import CountsOracle, Oracle, Record
 from tests.interop_heavy.spark_places import Place
 from tests.spark.applications import Application
 
@@ -33,11 +33,13 @@ T = TypeVar("T")
 class Writer:
     """Writes to every partition in turn, until it is stopped; what counts is what the log has."""
 
-    def __init__(self, bootstrap: str, partitions: int, pause_s: float = 0.1) -> None:
+    def __init__(self, bootstrap: str, partitions: int, pause_s: float, pace_ms: int | None) -> None:
         self.partitions = partitions
         self.acknowledged = 0
         self._bootstrap = bootstrap
         self._pause_s = pause_s
+        self.pace_ms = pace_ms
+        self._time_ms = int(time.time() * 1000)
         self._error: BaseException | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -55,8 +57,11 @@ class Writer:
     def _write(self, producer: Producer, partitions: int) -> None:
         """Write until it is over, or the topic has grown: a producer knows it as it was when it first wrote."""
         while partitions == self.partitions and not self._over.wait(self._pause_s):
-            value = b"%d" % self.acknowledged
-            for one in [producer.send(TOPIC, value, partition=at) for at in range(partitions)]:
+            value, at_ms = b"%d" % self.acknowledged, None
+            if self.pace_ms is not None:
+                self._time_ms += self.pace_ms
+                at_ms = self._time_ms
+            for one in [producer.send(TOPIC, value, partition=at, timestamp_ms=at_ms) for at in range(partitions)]:
                 one.result(PATIENCE_S)
             self.acknowledged += partitions
 
@@ -79,12 +84,16 @@ class Crew:
         partitions: int,
         static: Mapping[str, str],
         elsewhere: Callable[[], list[Record]] = list,
+        *,
+        watermark: str | None = None,
     ) -> None:
         self.place = place
         self.directory = directory
         self.partitions = partitions
         self.running: dict[str, Application] = {}
         self.oracle = Oracle(directory)
+        self.counts = CountsOracle(directory)
+        self._watermark = watermark
         self._static = static
         self._elsewhere = elsewhere
         self._runs: dict[str, int] = {}
@@ -102,16 +111,18 @@ class Crew:
 
     # --- applications -------------------------------------------------------------------------------------------------
 
-    def write(self, pause_s: float = 0.1) -> Writer:
-        """Somebody who writes."""
-        writer = Writer(self.place.bootstrap, self.partitions, pause_s)
+    def write(self, pause_s: float = 0.1, pace_ms: int | None = None) -> Writer:
+        """Somebody who writes; with a pace, the event time of records goes on by so much, whatever the clock says."""
+        writer = Writer(self.place.bootstrap, self.partitions, pause_s, pace_ms)
         self._stack.callback(writer.stop)
         return writer
 
     def prepare(self, name: str) -> Application:
         """The next run of an application: a process that waits to be told."""
         run = self._runs[name] = self._runs.get(name, 0) + 1
-        found = Application(name, self.directory, self._options(name), run=run, master="local[1]", trigger=TRIGGER)
+        more = {} if self._watermark is None else {"watermark": self._watermark}
+        options = self._options(name)
+        found = Application(name, self.directory, options, run=run, master="local[1]", trigger=TRIGGER, **more)
         self._stack.callback(found.kill)
         return found
 
@@ -142,6 +153,7 @@ class Crew:
             "kafka.metadata.max.age.ms": "3000",
             "kafka.client.id": name,
             "maxOffsetsPerTrigger": "3000",
+            "statefulHandover": "allow",
         }
         if name in self._static:
             options |= {"kafka.group.instance.id": self._static[name], "kafka.session.timeout.ms": STATIC_SESSION_MS}
@@ -192,9 +204,9 @@ class Crew:
         """The group's offsets."""
         return {at: one.offset for at, one in self.admin.committed(GROUP).items()}
 
-    def goes_on(self) -> None:
+    def goes_on(self, *, except_for: Collection[TopicPartition] = ()) -> None:
         """Wait until the group has done everything that is in the log at this moment."""
-        ends = self.until("the log's ends", self.ends)
+        ends = {at: end for at, end in self.until("the log's ends", self.ends).items() if at not in except_for}
         self.until("the group goes on", lambda: _reached(self.committed(), ends))
 
     def until(self, what: str, condition: Callable[[], T]) -> T:
@@ -204,7 +216,8 @@ class Crew:
             self._check(what)
             with suppress(SlackwaterError):
                 committed = self.committed()
-                self.oracle.look(committed, self._elsewhere())
+                if self._watermark is None:
+                    self.oracle.look(committed, self._elsewhere())
                 if value := condition():
                     return value
             assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}: {self._story()}"

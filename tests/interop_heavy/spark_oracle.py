@@ -114,6 +114,36 @@ class Oracle:
         return frozenset(Batch(name, number - back) for (name, _), number in last.items() for back in (0, 1))
 
 
+class CountsOracle:
+    """Reads the counts of stateful queries: a later count of a window takes the place of an earlier one.
+
+    A record that was too late for the query that read it is in no count.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._sink = directory / "sink"
+
+    def counted(self) -> dict[int, int]:
+        """How many records of each partition are in some application's counts."""
+        newest: dict[tuple[str, int, int], tuple[int, int]] = {}
+        for path in self._sink.glob("*.json"):
+            name, _, number = _author(path)
+            for partition, window, count in json.loads(path.read_text()):
+                key = name, partition, window
+                newest[key] = max(newest.get(key, (-1, 0)), (number, count))
+        found: dict[int, int] = {}
+        for (_, partition, _), (_, count) in newest.items():
+            found[partition] = found.get(partition, 0) + count
+        return found
+
+    def dropped(self, ends: Mapping[TopicPartition, int]) -> dict[int, int]:
+        """How many records of each partition are in no count, though the group's offset says that they were read."""
+        counted = self.counted()
+        found = {at.partition: end - counted.get(at.partition, 0) for at, end in ends.items()}
+        assert all(missing >= 0 for missing in found.values()), f"records were counted twice: {found}"
+        return {partition: missing for partition, missing in found.items() if missing}
+
+
 def _author(path: Path) -> tuple[str, int, int]:
     name, run, number = path.stem.split("-")
     return name, int(run), int(number)

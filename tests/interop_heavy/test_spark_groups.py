@@ -231,6 +231,46 @@ def test_a_rolling_deploy_of_static_applications_has_no_rebalance(
     broker.check()
 
 
+# --- queries that keep state ----------------------------------------------------------------------------------------
+
+
+def test_late_for_a_stateful_query_is_only_what_it_took_over_behind_its_watermark(
+    broker: Place, kind: str, tmp_path: Path, tell: Tell
+) -> None:
+    slow, other = DYNAMIC
+    with Crew(broker, tmp_path, PARTITIONS, {}, watermark="10 seconds") as crew:
+        writer = crew.write(pace_ms=100)
+        for application in [crew.prepare(name) for name in DYNAMIC]:
+            crew.begin(application)
+        crew.shares(3, 3)
+        crew.goes_on()
+        theirs = next(one.partitions or () for one in crew.described().members if one.client_id == slow)
+        hold = crew.hold(slow)
+        writer.pace_ms = 1000  # event time runs ten times faster than the clock, and one of the two stands still
+
+        def backlog() -> dict[int, int]:
+            ends, committed = crew.ends(), crew.committed()
+            return {at.partition: ends[at] - committed[at] for at in theirs}
+
+        crew.until("a backlog of two minutes", lambda: min(backlog().values()) >= 120)
+        crew.goes_on(except_for=theirs)
+        writer.stop()
+        ends, moved = crew.ends(), backlog()
+        crew.running.pop(slow).kill()
+        hold.unlink()
+        crew.shares(PARTITIONS)
+        crew.until("all is done", lambda: crew.committed() == ends)
+        crew.end(other)
+        dropped = crew.counts.dropped(ends)
+        tell(
+            f"  {kind}: {sum(moved.values())} of {sum(ends.values())} records went to a query two minutes ahead; "
+            f"{sum(dropped.values())} were too late for its watermark"
+        )
+        assert dropped.keys() <= moved.keys(), f"only what has moved can be too late: {dropped}, {moved}"
+        assert 0 < sum(dropped.values()) <= sum(moved.values())
+    broker.check()
+
+
 # --- with other clients ---------------------------------------------------------------------------------------------
 
 

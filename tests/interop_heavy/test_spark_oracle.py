@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.group.topic_partition import TopicPartition
-from tests.interop_heavy.spark_oracle import Batch, Oracle, Record
+from tests.interop_heavy.spark_oracle import Batch, CountsOracle, Oracle, Record
 
 AT = TopicPartition("orders", 0)
 
@@ -91,3 +91,14 @@ def test_what_others_have_read_is_there_once_too(sink: Path) -> None:
         oracle.close({AT: 2}, [record(0), record(1)])
     with pytest.raises(AssertionError, match="twice by others"):
         oracle.close({AT: 2}, [record(1), record(1)])
+
+
+def test_a_record_that_is_in_no_count_was_too_late(sink: Path) -> None:
+    (sink / "ada-1-0.json").write_text(json.dumps([[0, 10, 2], [0, 20, 1]]))
+    (sink / "ada-1-1.json").write_text(json.dumps([[0, 20, 3]]))  # more of the same window
+    (sink / "bea-1-0.json").write_text(json.dumps([[0, 20, 1], [1, 20, 4]]))
+    oracle = CountsOracle(sink.parent)
+    assert oracle.counted() == {0: 6, 1: 4}
+    assert oracle.dropped({AT: 6, TopicPartition("orders", 1): 7}) == {1: 3}
+    with pytest.raises(AssertionError, match="counted twice"):
+        oracle.dropped({AT: 5})

@@ -8,6 +8,8 @@ Rules kept here
 - A batch's file has the topic, partition and offset of every record. It appears whole or not at all, under a name that
   says whose batch it is, so that a batch that is done again replaces what it had written; with `run`, the name says
   which run wrote it too, so that both can be seen.
+- With `watermark` the query counts the records of each partition in windows of event time instead, and a batch's file
+  has the counts that changed: partition, window, count.
 - A batch takes as long as there is a file `NAME.hold`; `NAME.held` says that one waits for its end.
 """
 
@@ -21,6 +23,7 @@ from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, window
 from pyspark.sql.streaming.query import StreamingQuery
 
 import slackwater.spark
@@ -50,9 +53,10 @@ def main(spec: dict[str, Any]) -> None:
         write(batch, sink / f"{author}-{batch_id}.json", directory / f"{name}.hold")
 
     records = spark.readStream.format("slackwater").options(**spec["options"]).load()
+    rows = counts(records, spec["watermark"]) if "watermark" in spec else records.select("topic", "partition", "offset")
     writer = (
-        records.select("topic", "partition", "offset")
-        .writeStream.foreachBatch(write_batch)
+        rows.writeStream.foreachBatch(write_batch)
+        .outputMode("update" if "watermark" in spec else "append")
         .option("checkpointLocation", str(directory / f"checkpoint-{name}"))
     )
     if "trigger" in spec:
@@ -70,6 +74,12 @@ def main(spec: dict[str, Any]) -> None:
         say("failed", failure.splitlines())
     say("stopped")
     spark.stop()
+
+
+def counts(records: DataFrame, watermark: str) -> DataFrame:
+    """How many records each partition has in each ten seconds of event time."""
+    windows = records.withWatermark("timestamp", watermark).groupBy(window("timestamp", "10 seconds"), "partition")
+    return windows.count().select("partition", col("window.start").cast("long").alias("window"), "count")
 
 
 def ended(query: StreamingQuery) -> str | None:
