@@ -143,8 +143,12 @@ class Member(RebalanceListener):
         for partition, at in offsets.items():
             if error is None:
                 self.oracle.answered(partition, at.offset)
-            elif partition in self._stints:
-                self._uncommitted.setdefault(partition, at.offset)
+                continue
+            # What failed may be behind a later commit that is under way or has landed: the newest offset is the one to
+            # try again with.
+            stint = self._stints.get(partition)
+            if stint is not None and stint.next_offset is not None:
+                self._uncommitted[partition] = stint.next_offset
 
     # --- its partitions -----------------------------------------------------------------------------------------------
 
