@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from slackwater.broker.connection import Call, Connection
+from slackwater.broker.handlers import Handler
 from slackwater.broker.repeats import Repeats, Run
 from slackwater.wire.envelope import RequestHeader, decode_response, encode_request
 from slackwater.wire.errors import WireError
@@ -25,6 +26,7 @@ class FakeDesk:
         self.max_request_bytes = 1_000
         self.max_waiting = max_waiting
         self.full = full
+        self.handlers: dict[int, Handler] = {}
         self.calls: list[tuple[Call, Request]] = []
         self.errors: list[WireError] = []
         self.gone = 0

@@ -120,3 +120,53 @@ def test_who_is_dropped_by_the_one_before_it_hears_nothing(tmp_path: Path) -> No
         assert not made[1].waiting
 
     run(tmp_path, story)
+
+
+@pytest.mark.parametrize("wait_ms", [1, 20, 100, 500, 5_000, 600_000])
+def test_a_wait_is_late_by_little_and_never_early(tmp_path: Path, wait_ms: int) -> None:
+    class Waiting:
+        bucket = 0.0
+
+        def finish(self) -> None:
+            raise AssertionError("It was cancelled.")
+
+    async def story(waits: FetchWaits, made: list[Partition]) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(50):
+            wait = Waiting()
+            before = loop.time()
+            waits.begin(wait, wait_ms)
+            after = loop.time()
+            waits.cancel(wait)
+            assert before < wait.bucket - wait_ms / 1000 <= after + min(wait_ms / 1000 / 20, 0.025) + 1e-6
+        assert len(waits) == 0
+
+    run(tmp_path, story)
+
+
+def test_many_that_wait_as_long_end_together(tmp_path: Path) -> None:
+    async def story(waits: FetchWaits, made: list[Partition]) -> None:
+        now, ended = [1000.0], list[int]()
+        loop = asyncio.get_running_loop()
+        waits = FetchWaits(_Frozen(loop, now))  # type: ignore[arg-type]
+        for number in range(100):
+            waits.park(number, made, 500, enough=lambda: True, end=partial(ended.append, number))
+            now[0] += 0.0002
+        assert len(waits._buckets) <= 2
+        for at, bucket in list(waits._buckets.items()):
+            bucket.timer.cancel()
+            waits._time_is_up(at)
+        assert ended == list(range(100))
+
+    run(tmp_path, story)
+
+
+class _Frozen:
+    """A loop whose time passes when the test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: list[float]) -> None:
+        self._now = now
+        self.call_at = loop.call_at
+
+    def time(self) -> float:
+        return self._now[0]

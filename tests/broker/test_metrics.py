@@ -23,3 +23,14 @@ def test_answers_are_counted_by_api_and_by_how_long_they_took() -> None:
     below_30 = TIME_BOUNDS.index(30.0)
     assert {place: count for place, count in enumerate(beats.buckets) if count} == {below_1: 3, below_30: 1}
     assert sum(commits.buckets) == 1
+
+
+def test_answers_that_leave_together_are_counted_each_by_its_own_time() -> None:
+    metrics, now = Metrics(), monotonic()
+    metrics.answered_together([call(1, now - 6.0), call(1, now - 8.0)])
+    metrics.answered_together([call(1, now - 6.0), call(1, now - 100.0)])
+    fetches = metrics.requests[1]
+    assert fetches.count == 4
+    assert 120.0 <= fetches.seconds < 160.0
+    below_30 = TIME_BOUNDS.index(30.0)
+    assert {place: count for place, count in enumerate(fetches.buckets) if count} == {below_30: 3, below_30 + 1: 1}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.wire import offsets_topic
 from slackwater.wire.errors import WireError
 from slackwater.wire.offsets_topic import (
     GroupKey,
@@ -194,3 +195,18 @@ def test_what_every_commit_writes_has_the_bytes_of_any_offset(metadata: str) -> 
     assert encode_offset_key("g", "t", 3) == encode_key(OffsetKey("g", "t", 3))
     value = OffsetValue(1234567890123, -1, metadata, 1700000000000)
     assert encode_lasting_offset(*value[:4]) == encode_offset_value(value)
+
+
+@pytest.mark.parametrize("client_id", ["", "orders-1", "bestellungen-ä", "x" * 2_000])
+def test_members_without_an_instance_id_have_the_bytes_of_any_member(
+    monkeypatch: pytest.MonkeyPatch, client_id: str
+) -> None:
+    members = tuple(
+        GroupMember(f"m-{number}", None, client_id, "/10.0.0.1", 60_000, 45_000, bytes(number), b"a" * 300)
+        for number in range(3)
+    )
+    group = GROUP._replace(members=members)
+    written = encode_group_value(group)
+    assert decode_group_value(written) == group
+    monkeypatch.setattr(offsets_topic, "_usual_members", lambda members: None)
+    assert encode_group_value(group) == written

@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from slackwater.wire.envelope import encode_request
+from slackwater.wire.messages.fetch import FetchRequest
 from slackwater.wire.messages.heartbeat import HeartbeatRequest
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from slackwater.wire.repeats import NumberedFrames, SameFrames
+from slackwater.wire.repeats import CountedFrames, NumberedFrames, SameFrames
 
 BEAT = HeartbeatRequest("g", 3, "member")
 SIZE = 4
@@ -120,3 +121,40 @@ def test_numbers_that_are_not_there_are_not_learnt() -> None:
     frame, longer = commits(9, commit([(1, 1)])), commits(9, commit([(1, 1)], metadata="x"))
     assert NumberedFrames.learn(frame, longer, "qi") is None
     assert NumberedFrames.learn(frame, commits(9, commit([(2, 1)])), "qi") is None
+
+
+def fetch(version: int, epoch: int, correlation_id: int = 0, **changed: int) -> bytes:
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, session_id=7, session_epoch=epoch)
+    for name, number in changed.items():
+        setattr(request, name, number)
+    return encode_request(request, version, correlation_id, "client")
+
+
+@pytest.mark.parametrize("version", [7, 11, 12, 17])
+def test_a_counted_frame_is_known_by_its_number(version: int) -> None:
+    frames = CountedFrames(fetch(version, 0), fetch(version, ~0))
+    for number in (1, 2, 255, 2**31 - 1):
+        assert frames.correlation_id(fetch(version, number, 77), number) == struct.pack(">i", 77)
+        assert frames.correlation_id(fetch(version, number, 77), number - 1) is None
+
+
+def test_whatever_else_differs_is_another_frame() -> None:
+    frames = CountedFrames(fetch(17, 0), fetch(17, ~0))
+    same = fetch(17, 5)
+    others = [
+        same[:-1],
+        same + same,
+        same + b"\x00",
+        fetch(17, 5, max_wait_ms=501),
+        fetch(17, 5, session_id=8),
+        fetch(16, 5),
+        fetch(17, 5, isolation_level=1),
+        b"",
+    ]
+    assert frames.correlation_id(same, 5) is not None
+    assert [frames.correlation_id(other, 5) for other in others] == [None] * len(others)
+
+
+def test_frames_that_differ_in_more_than_a_number_have_none() -> None:
+    with pytest.raises(ValueError, match="not one number"):
+        CountedFrames(fetch(17, 0), fetch(17, ~0, max_wait_ms=400))

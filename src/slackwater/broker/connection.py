@@ -7,6 +7,7 @@ Rules kept here
   another's outcome, so all that came together are decided, and written, together.
 - A run of requests that say what the last of their kind said is neither cut into frames nor decoded: its bytes are
   compared with those of that one (`repeats`), and its answers are one piece. What a frame may do does not depend on it.
+  So it is with the fetches of a consumer that has read everything (`idle_fetches`).
 - What is ready at the end of a turn leaves in one write.
 - A malformed frame ends this connection and no other: earlier answers are still sent, then it is closed.
 - Everything is bounded: the size of a frame, the requests that wait, in number and in bytes (the socket is not read
@@ -16,22 +17,27 @@ Rules kept here
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
-from typing import ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
 
 from slackwater.broker.repeats import FEWEST, MOST_WASTED, Remembered, Repeats, Run
-from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
+from slackwater.wire.apis import FETCH, HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from slackwater.wire.envelope import RequestHeader, RequestReader, encode_response, response_pieces
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import FrameReader
 from slackwater.wire.schema import Request, Response
 from slackwater.wire.writing import Piece
 
+if TYPE_CHECKING:
+    from slackwater.broker.handlers import Handler
+    from slackwater.broker.idle_fetches import IdleFetch
+
 MOST_READY_BYTES: Final = 1024 * 1024  # answers that are not sent yet; the next request waits for them to leave
 MOST_QUEUED_BYTES: Final = 1024 * 1024  # requests that have not begun; the socket is not read meanwhile
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
 REPEATED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT))
+_FETCH: Final = FETCH.key.to_bytes(2, "big")
 # Behind a frame's size: the API, two bytes, and its version, two bytes.
 _API_AT: Final = 4
 _API_ENDS_AT: Final = 6
@@ -87,6 +93,7 @@ class Desk(Protocol):
 
     max_request_bytes: int
     max_waiting: int
+    handlers: dict[int, "Handler"]  # those asked for so far
 
     def opened(self, connection: "Connection") -> bool:
         """A client has connected; False turns it away."""
@@ -143,6 +150,7 @@ class Connection(asyncio.Protocol):
         "_waiting",
         "heard",
         "host",
+        "idle",
         "in_pieces",
         "listener",
     )
@@ -166,6 +174,7 @@ class Connection(asyncio.Protocol):
         self._full = False  # the client does not read its answers
         self.heard = 0.0  # when it last sent something
         self.in_pieces = False  # an answer that is ready carries records
+        self.idle: IdleFetch | None = None  # takes the fetches that come while there is nothing new
         self.host = ""
         self.listener: tuple[str, int] = ("", 0)  # the address it came to
 
@@ -173,6 +182,11 @@ class Connection(asyncio.Protocol):
     def waiting(self) -> int:
         """How many requests wait for their answer."""
         return self._begun + len(self._queue)
+
+    @property
+    def handlers(self) -> Mapping[int, "Handler"]:
+        """What the broker does with requests."""
+        return self._desk.handlers
 
     @property
     def is_stuck(self) -> bool:
@@ -206,6 +220,15 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         self.heard = monotonic()
+        idle = self.idle
+        if (
+            idle is not None
+            and not (self._open or self._waiting or self._queue or self._full)
+            and idle.again(data, self.heard)
+        ):
+            self._run = _FETCH
+            self._open = self._begun = 1
+            return
         if self._remembered and (taken := self._begin_repeats(data)):
             data = data[taken:]
             if not data:
@@ -216,6 +239,8 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self._refuse(error)
             return
+        if self.idle is not None and self._frames.pending_bytes:
+            self.idle.retire()  # it knows whole frames only
         if self._queue:
             self._queue.extend(frames)
             self._queued_bytes += sum(map(len, frames))
@@ -226,7 +251,8 @@ class Connection(asyncio.Protocol):
         if self._frames.refused and not self._queue:
             self._refuse(WireError(self._frames.refused))
             return
-        self._read_or_not()
+        if self._queue or self._full or not self._reading or self._begun >= self._desk.max_waiting:
+            self._read_or_not()
 
     def pause_writing(self) -> None:
         """The client does not read: do not read from it either."""
@@ -283,6 +309,33 @@ class Connection(asyncio.Protocol):
             remembered.wasted = 0
         return taken
 
+    def keep_idle(self, idle: "IdleFetch") -> None:
+        """Let this take the fetches that come while there is nothing new; it is dropped as soon as it may be wrong."""
+        self.forget_idle()
+        if not self._closing and not self._frames.pending_bytes and self._desk.max_waiting > 1:
+            self.idle = idle
+        else:
+            idle.drop()
+
+    def forget_idle(self) -> None:
+        """The next fetch is read as usual."""
+        if self.idle is not None:
+            idle, self.idle = self.idle, None
+            idle.drop()
+
+    def answer_idle(self, frame: bytes) -> None:
+        """Answer the fetch that waited in vain: at once if nothing comes behind it, because no write is waited for."""
+        self._open = self._begun = 0
+        if self._transport is not None and not self._closing:
+            self._transport.write(frame)
+            if self._queue and not self._dirty:
+                self._dirty = True
+                self._desk.flush_later(self)
+
+    def end_idle(self, idle: "IdleFetch") -> None:
+        """The fetch that waited has news after all, and is answered like any other."""
+        self._waiting.append(idle)
+
     def begin_run(self, run: Run) -> None:
         """These requests have begun, together."""
         self._open += run.count
@@ -321,10 +374,17 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Send every answer that no earlier one holds back, and begin what waited for it."""
         self._dirty = False
-        out = self._take_answered()
+        waiting = self._waiting
+        if len(waiting) == 1 and not self._open and not self.in_pieces:  # the usual case
+            out = [waiting.pop()]
+            self._begun = 0
+        else:
+            out = self._take_answered()
         if out:
             self._desk.answered(out)
             self._send(out)
+        if not (self._queue or self._full) and self._reading and self._begun < self._desk.max_waiting:
+            return  # the usual case: nothing waits, and the socket is read
         if self._queue and not self._open and not self._closing and not self._full:
             queue, self._queue = self._queue, deque()
             self._queued_bytes = 0
@@ -336,6 +396,11 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def _send(self, out: list[Call | Run]) -> None:
+        if len(out) == 1 and isinstance(frame := out[0].frame, bytes):
+            self._ready_bytes -= len(frame)
+            if self._transport is not None and frame:
+                self._transport.write(frame)
+            return
         pieces: list[Piece] = []
         for call in out:
             if isinstance(call.frame, list):

@@ -94,7 +94,17 @@ class Wanted:
 class Session:
     """The partitions of one client, in the order in which they are read."""
 
-    __slots__ = ("created_ms", "epoch", "nothing_new", "partitions", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_over",
+        "kept_in_vain",
+        "nothing_new",
+        "partitions",
+        "session_id",
+        "used_ms",
+        "uses_topic_ids",
+    )
 
     def __init__(self, session_id: int, partitions: dict[Key, Wanted], now_ms: int, *, uses_topic_ids: bool) -> None:
         self.session_id = session_id
@@ -102,6 +112,8 @@ class Session:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.created_ms = self.used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
+        self.is_over = False
+        self.kept_in_vain = 0  # how often in a row a request was expected again (`idle_fetches`) and did not come
         self.nothing_new: tuple[int, FixedAnswer] | None = None  # a version, and that answer in it
 
     def update(self, wanted: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
@@ -132,16 +144,22 @@ class Fetch:
     __slots__ = ("epoch", "partitions", "session", "wants_session")
 
     def __init__(
-        self, partitions: list[Wanted], session: Session | None = None, *, wants_session: bool = False
+        self,
+        partitions: list[Wanted],
+        session: Session | None = None,
+        *,
+        wants_session: bool = False,
+        epoch: int | None = None,
     ) -> None:
         self.partitions = partitions
         self.session = session
         self.wants_session = wants_session
-        self.epoch = session.epoch if session is not None else 0
+        # Of the session when the request came.
+        self.epoch = epoch if epoch is not None else session.epoch if session is not None else 0
 
 
 class FetchSessions:
-    """All sessions of a broker, the one used last at the end."""
+    """All sessions of a broker."""
 
     def __init__(self, slots: int, *, now_ms: Callable[[], int], new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
@@ -157,7 +175,7 @@ class FetchSessions:
     ) -> Fetch | Error:
         """What a request asks for, all in all; an error if its session is not the one it takes it for."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             return Fetch(wanted, wants_session=epoch == INITIAL_EPOCH)
         session = self._sessions.get(session_id)
         if session is None:
@@ -167,13 +185,19 @@ class FetchSessions:
         if session.uses_topic_ids is not uses_topic_ids:
             return Error.FETCH_SESSION_TOPIC_ID_ERROR
         session.update(wanted, forgotten)
-        del self._sessions[session_id]
         if not session.partitions:
+            self._end(session_id)
             return Fetch(wanted)
-        self._sessions[session_id] = session
         session.used_ms = self._now_ms()
         session.epoch = next_epoch(epoch)
         return Fetch(list(session.partitions.values()), session)
+
+    def again(self, session: Session) -> None:
+        """One more request of a session that is there, which changes nothing."""
+        session.used_ms = self._now_ms()
+        epoch = session.epoch
+        session.epoch = epoch + 1 if epoch < _MAX_EPOCH else INITIAL_EPOCH + 1  # `next_epoch`, without the call
+        session.kept_in_vain = 0
 
     def end(
         self, fetch: Fetch, found: Sequence[tuple[Wanted, PartitionData]], *, uses_topic_ids: bool
@@ -204,7 +228,7 @@ class FetchSessions:
 
     def _evict(self, size: int, now_ms: int) -> bool:
         """Make room for a session of so many partitions; False if nobody has to go for it."""
-        oldest = next(iter(self._sessions.values()), None)
+        oldest = min(self._sessions.values(), key=lambda one: one.used_ms, default=None)
         if oldest is None:
             return False
         if now_ms - oldest.used_ms <= EVICTABLE_AFTER_MS:
@@ -212,8 +236,13 @@ class FetchSessions:
             oldest = min(old, key=lambda one: (len(one.partitions), one.session_id), default=None)
             if oldest is None or size <= len(oldest.partitions):
                 return False
-        del self._sessions[oldest.session_id]
+        self._end(oldest.session_id)
         return True
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.is_over = True
 
 
 def next_epoch(epoch: int) -> int:

@@ -43,6 +43,10 @@ class Metrics:
     def answered(self, calls: Sequence[Call | Run]) -> None:
         """These answers leave now."""
         now = monotonic()
+        if len(calls) == 1:
+            call = calls[0]
+            self._count(call.api_key, now - call.since, call.count)
+            return
         at = 0
         while at < len(calls):  # those of one API that came together are counted together
             api_key, since, times = calls[at].api_key, calls[at].since, calls[at].count
@@ -51,6 +55,16 @@ class Metrics:
                 times += calls[at].count
                 at += 1
             self._count(api_key, now - since, times)
+
+    def answered_together(self, calls: Sequence[Call]) -> None:
+        """These answers left now, each on its own connection; all of one API, and some at least."""
+        now = monotonic()
+        times = [now - call.since for call in calls]
+        if bisect_left(TIME_BOUNDS, min(times)) == bisect_left(TIME_BOUNDS, max(times)):
+            self._count(calls[0].api_key, sum(times) / len(times), len(times))
+        else:
+            for seconds in times:
+                self._count(calls[0].api_key, seconds, 1)
 
     def _count(self, api_key: int, seconds: float, times: int) -> None:
         tally = self.requests.get(api_key)

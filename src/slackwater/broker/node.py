@@ -76,7 +76,7 @@ class Node:
         self.fetch_sessions = FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
         )
-        self.fetch_waits = FetchWaits(loop)
+        self.fetch_waits = FetchWaits(loop, self.metrics.answered_together)
         self.fetch_max_bytes = settings.number("fetch.max.bytes")
         self.groups = Groups(
             coordinator_config(settings, directory.cluster_id),
@@ -150,6 +150,7 @@ class Node:
     def closed(self, connection: Connection) -> None:
         """A client has gone."""
         self.fetch_waits.drop(connection)
+        connection.forget_idle()
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; `clean=False` leaves what a kill leaves."""

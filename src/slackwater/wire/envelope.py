@@ -161,6 +161,10 @@ class FixedAnswer:
         """A frame with it."""
         return self._size + _ANSWER.pack(correlation_id) + self._body
 
+    def frame_for(self, correlation_id: bytes) -> bytes:
+        """A frame with it, for an id as it stands in the request."""
+        return self._size + correlation_id + self._body
+
     def frames(self, correlation_ids: Iterable[bytes]) -> bytes:
         """A frame for each of these ids, one after the other; they are given as they stand in the requests."""
         return self._size + (self._body + self._size).join(correlation_ids) + self._body

@@ -40,6 +40,10 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that these bytes complete."""
+        if not self._kept and not self._begun and not self.refused and len(data) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data)
+            if size == len(data) - _SIZE.size and size <= self.max_bytes:  # one, whole: so it is with most clients
+                return [data[_SIZE.size :]]
         frames: list[bytes] = []
         at = 0
         if self._kept or self._begun:

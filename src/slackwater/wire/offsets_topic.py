@@ -32,6 +32,11 @@ _FLEXIBLE_FROM: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_BYTES: Final = 16
 _WITHOUT_METADATA: Final = struct.Struct(">hqihq")
+_LENGTH: Final = struct.Struct(">h")
+_NULL_AND_LENGTH: Final = struct.Struct(">hh")
+_TIMEOUTS: Final = struct.Struct(">iii")  # and the length of what follows
+_SIZE: Final = struct.Struct(">i")
+_ORDINARY: Final = 1_000  # bytes of a member's texts
 
 
 class OffsetKey(NamedTuple):
@@ -182,6 +187,9 @@ def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> byt
     if version >= 2:
         writer.int64(value.current_state_timestamp_ms)
     writer.array(len(value.members))
+    if version == WRITTEN_VERSION and (members := _usual_members(value.members)) is not None:
+        writer.parts += members
+        return writer.done()
     for member in value.members:
         writer.string(member.member_id, "member_id")
         if version >= 3:
@@ -196,6 +204,30 @@ def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> byt
         writer.tagged_fields({})
     writer.tagged_fields({})
     return writer.done()
+
+
+def _usual_members(members: tuple[GroupMember, ...]) -> list[bytes] | None:
+    """The members as the usual version has them, in half the time; None where a text is out of the ordinary.
+
+    All of a large group are written at once, while everybody waits for it.
+    """
+    out: list[bytes] = []
+    add = out.append
+    for member_id, instance_id, client_id, host, rebalance_ms, session_ms, subscription, assignment in members:
+        texts = member_id + client_id + host
+        if instance_id is not None or len(texts) > _ORDINARY or not texts.isascii():
+            return None
+        add(_LENGTH.pack(len(member_id)))
+        add(member_id.encode())
+        add(_NULL_AND_LENGTH.pack(-1, len(client_id)))
+        add(client_id.encode())
+        add(_LENGTH.pack(len(host)))
+        add(host.encode())
+        add(_TIMEOUTS.pack(rebalance_ms, session_ms, len(subscription)))
+        add(subscription)
+        add(_SIZE.pack(len(assignment)))
+        add(assignment)
+    return out
 
 
 def _member(reader: Reader, version: int) -> GroupMember:

@@ -9,7 +9,7 @@ Rules kept here
   turned over, and the bytes that differ are theirs.
 
 A consumer sends the same heartbeat as long as its generation lasts, and commits the same partitions again and again,
-with other offsets.
+with other offsets. One that has read everything sends the same fetch, with the next epoch of its session.
 """
 
 import struct
@@ -91,6 +91,34 @@ class NumberedFrames:
     def numbers(self, which: int) -> slice:
         """Where this number of every group stands in a frame that was cut."""
         return slice(3 + which, None, self._step)
+
+
+class CountedFrames:
+    """Frames that come alone, and are the same but for their correlation ids and one number that counts them."""
+
+    __slots__ = ("_at", "_middle", "_rest_at", "_start", "_tail")
+
+    def __init__(self, frame: bytes, other: bytes) -> None:
+        """Look for more of this frame, which has its size before it; in the other all bits of the number differ."""
+        places = [at for at, (one, two) in enumerate(zip(frame, other, strict=True)) if one != two]
+        self._at = at = places[0]
+        self._rest_at = rest_at = at + _SIZE.size
+        if places != list(range(at, rest_at)):
+            raise ValueError(f"The frames differ at {places}, which is not one number.")
+        self._start, self._tail = frame[:_START_BYTES], frame[rest_at:]
+        self._middle = frame[_START_BYTES + _ID_BYTES : at]
+
+    def correlation_id(self, data: bytes, number: int) -> bytes | None:
+        """The correlation id if this is such a frame with this number, and nothing else; as it stands there."""
+        at, rest_at = self._at, self._rest_at
+        if (
+            data[at:rest_at] == _SIZE.pack(number)
+            and data[rest_at:] == self._tail
+            and data[_START_BYTES + _ID_BYTES : at] == self._middle
+            and data[:_START_BYTES] == self._start
+        ):
+            return data[_START_BYTES : _START_BYTES + _ID_BYTES]
+        return None
 
 
 def whole_frames(data: bytes, size: int) -> bytes:

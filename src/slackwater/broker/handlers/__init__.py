@@ -60,7 +60,9 @@ def load(api: Api) -> Handler:
     """The handler of an API."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
     module = import_module(f"{__name__}.{name}")
-    return Handler(api, module.handle, module.refuse, getattr(module, "repeats", None))
+    return Handler(
+        api, module.handle, module.refuse, getattr(module, "repeats", None), idles=getattr(module, "IDLES", False)
+    )
 
 
 __all__ = ["ANSWERED", "Handler", "load"]

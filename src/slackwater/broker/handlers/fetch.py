@@ -11,6 +11,8 @@ however large. If there are fewer than `min_bytes`, the fetch waits (`fetch_wait
 found in reading is answered at once. A topic that nobody knows is no such error, as in Kafka: it is told when the
 others have something to tell, or at once if there are no others.
 
+A fetch that ended without news is likely to come again, unchanged, for as long as nobody writes: `idle_fetches`.
+
 There are no followers: whoever says that it is a replica is answered like a consumer. There are no transactions: the
 last stable offset is the high watermark, and read_committed reads the same.
 """
@@ -20,9 +22,11 @@ from typing import Final, NamedTuple
 
 from slackwater.broker.connection import Call
 from slackwater.broker.fetch_sessions import Fetch, Key, Session, Wanted
+from slackwater.broker.idle_fetches import IdleFetch
 from slackwater.broker.log.segment import Segment
 from slackwater.broker.log.validation import Refused
 from slackwater.broker.node import Node
+from slackwater.broker.repeats import MOST_WASTED
 from slackwater.broker.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import FixedAnswer
@@ -38,6 +42,7 @@ from slackwater.wire.messages.fetch import (
 )
 from slackwater.wire.schema import NO_UUID
 
+IDLES: Final = True
 _IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
@@ -67,6 +72,7 @@ class _Reading:
         "_max_bytes",
         "_min_bytes",
         "_node",
+        "_request",
         "_size",
         "_was_woken",
         "partitions",
@@ -75,6 +81,7 @@ class _Reading:
     def __init__(self, node: Node, call: Call, request: FetchRequest, fetch: Fetch) -> None:
         self._node = node
         self._call = call
+        self._request = request
         self._fetch = fetch
         self._committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, node.fetch_max_bytes)
@@ -181,14 +188,44 @@ class _Reading:
         session_id, told = ended
         call, session = self._call, self._fetch.session
         if session is not None and not told:
-            call.answer_frame(_nothing_new(session, call.version).frame(call.correlation_id))
+            nothing_new = _nothing_new(session, call.version)
+            call.answer_frame(nothing_new.frame(call.correlation_id))
+            if not self._found and _may_come_again(self._request) and session.kept_in_vain < MOST_WASTED:
+                self._keep_idle(session, nothing_new)
         else:
             call.answer_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
+
+    def _keep_idle(self, session: Session, nothing_new: FixedAnswer) -> None:
+        """What will take this request when it comes again and there is still nothing."""
+        node, request = self._node, self._request
+        session.kept_in_vain += 1
+
+        def read(call: Call, epoch: int) -> None:
+            try:
+                fetch = Fetch(list(session.partitions.values()), session, epoch=epoch)
+                _Reading(node, call, request, fetch).answer()
+            except Exception:
+                if not call.is_answered:
+                    call.answer(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
+                raise
+
+        idle = IdleFetch(
+            self._call,
+            request,
+            session,
+            nothing_new,
+            self.partitions,
+            sessions=node.fetch_sessions,
+            waits=node.fetch_waits,
+            read=read,
+        )
+        self._call.connection.keep_idle(idle)
 
 
 def handle(node: Node, call: Call, request: FetchRequest) -> None:
     """Answer with records, now or when there are some."""
     node.appends.end_turn()
+    call.connection.forget_idle()
     ids = call.version >= _IDS_SINCE
     fetch = node.fetch_sessions.begin(
         request.session_id,
@@ -224,6 +261,13 @@ def refuse(request: FetchRequest, version: int, error: Error) -> FetchResponse:
             )
             for topic in request.topics
         ],
+    )
+
+
+def _may_come_again(request: FetchRequest) -> bool:
+    """Whether a consumer that hears of nothing new will ask for the same, and may be made to wait for any byte."""
+    return (
+        request.max_wait_ms > 0 and request.min_bytes <= 1 and not request.topics and not request.forgotten_topics_data
     )
 
 

@@ -7,6 +7,8 @@ Rules kept here
 - `repeats(header, request, frame)`, where a file has it, is what takes the requests of a connection that say what this
   one says (`broker.repeats`); None where there can be none. What stands in the place of a handler has none either, and
   sees every request.
+- `IDLES`, where a file has it, says that its requests may be taken by what it left on the connection
+  (`broker.idle_fetches`). What stands in the place of a handler leaves nothing there, and takes everything.
 - `refuse(request, version, error)` is the answer that says nothing but an error, in the shape that this API gives it:
   on the whole, or on every topic and partition asked for.
 """
@@ -49,3 +51,4 @@ class Handler(NamedTuple):
     handle: Handle
     refuse: Refuse
     repeats: Remember | None = None
+    idles: bool = False

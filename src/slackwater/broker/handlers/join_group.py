@@ -28,32 +28,34 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
     def heard(answer: Joined) -> None:
         call.answer(
             JoinGroupResponse(
-                error_code=answer.error,
-                generation_id=answer.generation_id,
-                protocol_type=answer.protocol_type,
-                protocol_name=_protocol_name(answer.protocol_name, version),
-                leader=answer.leader,
-                skip_assignment=answer.skip_assignment,
-                member_id=answer.member_id,
-                members=[JoinGroupResponseMember(*member) for member in answer.members],
+                0,
+                answer.error,
+                answer.generation_id,
+                answer.protocol_type,
+                _protocol_name(answer.protocol_name, version),
+                answer.leader,
+                answer.skip_assignment,
+                answer.member_id,
+                [JoinGroupResponseMember(*member) for member in answer.members] if answer.members else [],
             )
         )
 
+    # By place: naming thirteen fields costs as much as reading them from the wire.
     node.groups.ask(
         JoinGroup(
-            group_id=request.group_id,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            protocol_type=request.protocol_type,
-            protocols=tuple([Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]),
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            client_id=call.client_id or "",
-            client_host=call.host,
-            uuid="" if request.member_id else random_uuid(),  # who has an id needs no other
-            reason=request.reason or None,
-            requires_known_member_id=version >= 4,
-            supports_skipping_assignment=version >= 9,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            tuple([Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]),
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            call.client_id or "",
+            call.connection.host,
+            "" if request.member_id else random_uuid(),  # who has an id needs no other
+            request.reason or None,
+            version >= 4,  # requires_known_member_id
+            version >= 9,  # supports_skipping_assignment
         ),
         heard,
     )

@@ -18,25 +18,18 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
     """A member asks for its assignment; it is answered when the leader has brought it."""
 
     def heard(answer: Synced) -> None:
-        call.answer(
-            SyncGroupResponse(
-                error_code=answer.error,
-                protocol_type=answer.protocol_type,
-                protocol_name=answer.protocol_name,
-                assignment=answer.assignment,
-            )
-        )
+        call.answer(SyncGroupResponse(0, answer.error, answer.protocol_type, answer.protocol_name, answer.assignment))
 
     node.groups.ask(
         SyncGroup(
-            group_id=request.group_id,
-            member_id=request.member_id,
-            group_instance_id=request.group_instance_id,
-            generation_id=request.generation_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-            assignments=tuple([(one.member_id, one.assignment) for one in request.assignments]),
-            requires_protocol=call.version >= 5,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            request.protocol_type,
+            request.protocol_name,
+            tuple([(one.member_id, one.assignment) for one in request.assignments]) if request.assignments else (),
+            call.version >= 5,  # requires_protocol
         ),
         heard,
     )
