@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from slackwater import Admin
 from slackwater.cli.app import app
-from slackwater.cli.doctor import to_json
+from slackwater.cli.doctor import _named, _why, to_json
 from slackwater.doctor.examination import Diagnosis, Patient, exit_code
 from slackwater.doctor.verdict import Verdict
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
 from tests.doctor.scene import Scene
 
 KEYS = [
@@ -103,10 +106,22 @@ def test_the_options_reach_the_job(examined: list[Patient], tmp_path: Path) -> N
         (("a.log", "--since", "yesterday"), "is no time"),
         (("a.log", "--since", "2026-01-02", "--until", "2026-01-01"), "is later than"),
         (("a.log", "--conf", "spark.x"), "is no NAME=VALUE"),
+        (("a.log", "--zone", "Mars/Olympus"), "names no zone"),
+        (("a.log", "--zone", "eu/=Mars"), "names no zone"),
+        (("a.log", "--html", "/nowhere/at/all/report.html"), "cannot be written"),
+        (("a.log", "--html", "/"), "cannot be written"),
+        (("/nowhere/server.log",), "Nothing is at /nowhere/server.log"),
+        (("EMPTY_FILE",), "no file, or only empty ones"),
+        (("EMPTY_DIRECTORY",), "no file, or only empty ones"),
+        (("EMPTY_FILE", "EMPTY_DIRECTORY"), "no file, or only empty ones"),
+        (("--bootstrap", "no port"), "no port"),
     ],
 )
-def test_wrong_input_is_one_sentence_and_exit_code_3(words: tuple[str, ...], said: str) -> None:
-    code, out, err = run(*words)
+def test_wrong_input_is_one_sentence_and_exit_code_3(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").touch()
+    (tmp_path / "empty").mkdir()
+    places = {"EMPTY_FILE": tmp_path / "empty.log", "EMPTY_DIRECTORY": tmp_path / "empty"}
+    code, out, err = run(*(str(places.get(word, word)) for word in words))
     assert (code, out) == (3, "")
     assert err.startswith("slackwater: ")
     assert said in err
@@ -119,6 +134,55 @@ def test_wrong_input_is_one_sentence_and_exit_code_3(words: tuple[str, ...], sai
 )
 def test_exit_codes_tell_calm_from_action_and_from_not_knowing(verdicts: list[Verdict], code: int) -> None:
     assert exit_code(verdicts) == code
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_before_spark_is_started() -> None:
+    code, out, err = run("--bootstrap", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert "127.0.0.1:1 could not be reached" in err
+    assert err.count("\n") == 1
+
+
+def test_no_right_to_read_the_offsets_is_told_before_spark_is_started() -> None:
+    with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        kafka.create_topic("t", 1)
+        admin.alter_offsets("g", {TopicPartition("t", 0): 0})
+        kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
+        code, out, err = run("--bootstrap", kafka.bootstrap_servers, "--group", "g")
+    assert (code, out) == (2, "")
+    assert "does not let this user read __consumer_offsets. Ask for the right to read it" in err
+    assert err.count("\n") == 1
+
+
+def test_a_running_cluster_is_called_by_its_id() -> None:
+    with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        patient = _named(Patient(bootstrap=kafka.bootstrap_servers))
+        assert patient.cluster == admin.cluster_id
+
+
+def test_what_is_found_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: Diagnosis([]))
+    code, _, err = run("--bootstrap", "localhost:9092", "--group", "ordres")
+    assert code == 3
+    assert err.startswith("slackwater: Nothing at localhost:9092 is about the group ordres")
+    code, _, err = run("--bootstrap", "localhost:9092")
+    assert code == 2
+    assert "is about a consumer group" in err
+
+
+def test_zones_are_given_for_all_files_or_by_a_part_of_their_path(examined: list[Patient]) -> None:
+    run("a.log", "--zone", "Europe/Berlin", "--zone", "us-east/=America/New_York", "--zone", "b2.log=+02:00")
+    assert examined[0].zone == "Europe/Berlin"
+    assert examined[0].zones == {"us-east/": "America/New_York", "b2.log": "+02:00"}
+
+
+def test_why_spark_does_not_start_is_one_line_of_what_java_says() -> None:
+    printed = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Could not parse Master URL: 'sparkk://x'
+\tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3234)
+"""
+    assert _why(printed) == "Could not parse Master URL: 'sparkk://x'"
+    assert _why("") == "Java does not say why"
 
 
 def test_verdicts_are_plain_values() -> None:

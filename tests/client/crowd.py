@@ -56,6 +56,12 @@ class Crowd:
                 self.consumers.append(consumer)
         return consumer
 
+    def leave(self) -> None:
+        """The last of them goes."""
+        with self._lock:
+            consumer = self.consumers.pop()
+        consumer.close()
+
     def settle(self, partitions: int) -> None:
         """Wait until every partition has one owner, and everybody has been told."""
 

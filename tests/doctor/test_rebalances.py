@@ -1,7 +1,7 @@
 """Rebalances, changes and episodes; what pauses cost, minute by minute."""
 
 from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.pauses import MINUTE_MS, minutes
+from slackwater.doctor.pauses import MINUTE_MS, lag_of, minutes
 from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
 from slackwater.doctor.rows import Row
 from slackwater.group.events import Kind, Source, Trigger
@@ -63,21 +63,63 @@ def test_generations_are_counted_from_their_numbers_where_compaction_took_some()
     assert verdict.complete_since_ms == 10_000
 
 
+def read(scene: Scene, minute: int, records: int) -> None:
+    """The group read so many records in this minute."""
+    detail = {"offsets_advanced": records}
+    scene.rows.append(Row(minute * MINUTE_MS, Kind.PROGRESS, Source.OFFSETS_TOPIC, group="g", detail=detail))
+
+
 def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:
     scene = Scene().start("a", "b")
     scene.leave("b", 130)
     scene.form(160)
     scene.broker(Kind.GENERATION_FORMED, 160, generation=2, assignor="range")
     for minute, advanced in ((0, 6000), (1, 6000), (2, 3000)):
-        scene.rows.append(
-            Row(
-                minute * MINUTE_MS,
-                Kind.PROGRESS,
-                Source.OFFSETS_TOPIC,
-                group="g",
-                detail={"offsets_advanced": advanced},
-            )
-        )
+        read(scene, minute, advanced)
     history: GroupHistory = scene.history()
     last = minutes(history, rebalances(history))[-1]
     assert (last.stopped_ms, last.offsets_advanced, last.lost_to_pauses) == (30_000, 3000, 3000)
+
+
+def test_how_far_a_group_fell_behind_and_how_much_of_that_was_rebalancing() -> None:
+    scene = Scene().start("a", "b")
+    at = 180 * 60
+    for minute in range(1, 180):
+        read(scene, minute, 6000 if minute < 90 else 600)
+    scene.leave("b", at + 5)  # in the quiet of the night: 600 records a minute, of which 30 s are lost
+    scene.form(at + 35)
+    scene.broker(Kind.GENERATION_FORMED, at + 35, generation=2, assignor="range")
+    for minute, records in ((180, 300), (181, 900), (182, 600), (183, 600)):
+        read(scene, minute, records)
+    history = scene.history()
+    found = minutes(history, rebalances(history))
+    behind = {one.began_ms // MINUTE_MS: (one.behind, one.behind_by_pauses) for one in found}
+    assert behind[179] == (0, 0)
+    assert behind[180] == (300, 300)
+    assert behind[181] == (0, 0)
+    lag = lag_of(found)
+    assert lag is not None
+    assert (lag.most_behind, lag.by_pauses, lag.most_behind_ms) == (300, 300, 181 * MINUTE_MS)
+    assert lag.stopped_ms >= 30_000
+
+
+def test_a_group_that_does_not_come_back_after_a_round_falls_behind_by_more_than_the_round() -> None:
+    scene = Scene().start("a", "b")
+    for minute in range(1, 10):
+        read(scene, minute, 600)
+    scene.leave("b", 610)
+    scene.form(640)
+    scene.broker(Kind.GENERATION_FORMED, 640, generation=2, assignor="range")
+    for minute in (14, 15):
+        read(scene, minute, 600)
+    history = scene.history()
+    lag = lag_of(minutes(history, rebalances(history)))
+    assert lag is not None
+    assert (lag.most_behind, lag.by_pauses) == (4 * 600, 300)
+
+
+def test_a_group_that_was_never_behind_has_no_lag_to_tell_of() -> None:
+    scene = Scene().start("a", "b")
+    for minute in range(1, 60):
+        read(scene, minute, 600 - 9 * minute)
+    assert scene.verdict().lag is None

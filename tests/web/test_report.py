@@ -3,12 +3,14 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slackwater.doctor.causes.finding import Evidence
 from slackwater.doctor.lanes import Lane, Mark, Span
+from slackwater.doctor.pauses import Lag, Minute
 from slackwater.doctor.prescriptions import Prescription
 from slackwater.doctor.rebalances import Episode, Rebalance
 from slackwater.doctor.verdict import Verdict
@@ -64,6 +66,12 @@ def ill(group: str = "orders") -> Verdict:
                 (Mark(BEGAN_MS + 5_000, "go", "left"),),
             ),
         ),
+        minutes=(
+            Minute(BEGAN_MS, 0, 0, 600, 0, 0, 0),
+            Minute(BEGAN_MS + 60_000, 12, 30_000, 200, 300, 400, 300),
+            Minute(BEGAN_MS + 240_000, 0, 0, 1000, 0, 0, 0),
+        ),
+        lag=Lag(600, 400, BEGAN_MS + 120_000, 300, 30_000),
     )
 
 
@@ -82,6 +90,22 @@ def test_a_verdict_is_told_with_its_evidence_its_gaps_and_its_cure() -> None:
     page = report([ill()])
     for text in ("slow-1 left the group", "b.log:7", "ask for the client", "max.poll.interval.ms=600000", "95%"):
         assert text in page
+
+
+def test_how_much_of_the_lag_came_from_pauses_is_told_and_drawn_on_the_time_axis() -> None:
+    page = report([ill()])
+    assert "up to <b>400 records</b> behind" in page
+    assert "<b>75%</b> of that was not read because of rebalances" in page
+    began, minute = BEGAN_MS, 60_000
+    points = [(1, 0, 0), (2, 400, 300), (4, 400, 300), (5, 0, 0)]  # as it was in the minutes that nobody tells of
+    curve = ", ".join(f"[{began + at * minute}, {behind}, {rounds}]" for at, behind, rounds in points)
+    assert f'"lag": [{curve}]' in page
+    assert f'"frequency": [[{began}, {began + minute}, 0], [{began + minute}, {began + 2 * minute}, 12]' in page
+
+
+def test_where_a_round_stops_only_what_moves_no_share_of_the_lag_is_claimed() -> None:
+    page = report([replace(ill(), lag=Lag(600, 400, BEGAN_MS + 120_000, None, 30_000))])
+    assert "Its rounds stop only what moves" in page
 
 
 def test_the_page_fetches_nothing() -> None:
@@ -111,3 +135,5 @@ def test_a_browser_draws_a_lane_for_every_member(tmp_path: Path) -> None:
     assert 'class="name culprit"' in drawn
     assert drawn.count('class="round slow"') == 12
     assert 'class="episode storm"' in drawn
+    assert drawn.count('class="often"') == 1
+    assert 'class="lag-rounds"' in drawn

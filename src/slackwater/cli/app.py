@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.broker import broker
+from slackwater.cli.checked import CheckedCommand
 from slackwater.cli.consume import consume
 from slackwater.cli.demo import demo
 from slackwater.cli.doctor import doctor
@@ -13,6 +14,7 @@ from slackwater.cli.options import for_typer
 from slackwater.cli.produce import produce
 from slackwater.cli.soak import soak
 from slackwater.cli.topics import topics
+from slackwater.cli.watch import watch
 from slackwater.version import __version__
 
 app = typer.Typer(
@@ -44,6 +46,7 @@ app.add_typer(groups, name="groups")
 app.add_typer(topics, name="topics")
 app.command()(produce)
 app.command()(consume)
-app.command()(doctor)
+app.command(cls=CheckedCommand)(doctor)
+app.command(cls=CheckedCommand)(watch)
 app.command()(demo)
 app.command()(soak)

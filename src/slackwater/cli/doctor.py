@@ -3,30 +3,47 @@
 Rules kept here
 - A short verdict per group, with the two or three lines that decide it; calm groups are one line.
 - Exit codes for scripts: 0 calm, 1 action needed, 2 could not tell, 3 bad input.
-- Spark is loaded when it is needed, and what it does meanwhile is shown on standard error, if that is a terminal.
+- What can be known to be wrong before Spark is started is said before: a minute is a long time for a wrong path.
+- How far Spark is, is shown on standard error, if that is a terminal. What Java prints there is kept aside, and told
+  only if Spark does not start.
 """
 
 import json
+import logging
+import os
+import re
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from slackwater.cli.printing import count, warn
 from slackwater.cli.times import datetime_ms
-from slackwater.group.errors import SlackwaterError, UsageError
+from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from slackwater.doctor.examination import Diagnosis, Patient
+    from slackwater.doctor.pauses import Lag
     from slackwater.doctor.verdict import Verdict
 
+COULD_NOT_TELL: Final = 2
 BAD_INPUT: Final = 3
 NO_CLUSTER: Final = "cluster"
 _SURE: Final = 0.8
 _PRESCRIBED: Final = 3
+_ELSEWHERE: Final = re.compile(r"[a-zA-Z][\w+.-]+:|.*[*?\[{]")
+"""Paths of other file systems, and patterns: Spark knows what is there."""
+_OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
+_LOOK_AGAIN_S: Final = 0.3
+_BAR: Final = 24
 
 
 def doctor(
@@ -47,7 +64,13 @@ def doctor(
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the whole report as one page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
-    zone: Annotated[str, typer.Option(metavar="ZONE", help="The zone of stamps that name none.")] = "UTC",
+    zone: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[PART=]ZONE",
+            help="The zone of stamps that name none, else UTC; of files whose path has PART in it. Repeatable.",
+        ),
+    ] = None,
     spark_master: Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")] = "local[*]",
     conf: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
@@ -59,16 +82,20 @@ def doctor(
     0: all is calm, 1: somebody has to act, 2: what was read does not tell, 3: the input was wrong.
     """
     try:
-        patient = _patient(paths, bootstrap, group, since, until, clusters, zone)
+        patient = _patient(paths, bootstrap, group, since, until, clusters, zone or ())
+        if html is not None:
+            _check_page(html)
         found = _examined(patient, spark_master, _settings(conf))
+        if html is not None:
+            _write(html, found)
     except UsageError as error:
         warn(str(error))
         raise typer.Exit(BAD_INPUT) from None
-    except SlackwaterError as error:
+    except SlackwaterError as error:  # the cluster does not answer, or not this user
         warn(str(error))
-        raise typer.Exit(BAD_INPUT) from None
-    if html is not None:
-        _write(html, found)
+        raise typer.Exit(COULD_NOT_TELL) from None
+    if not found.verdicts:
+        _tell_nothing(patient)
     if as_json:
         typer.echo(json.dumps(to_json(found.verdicts), ensure_ascii=False))
     else:
@@ -94,7 +121,7 @@ def _patient(
     since: str | None,
     until: str | None,
     clusters: Path | None,
-    zone: str,
+    zone: Sequence[str],
 ) -> "Patient":
     if not paths and bootstrap is None and clusters is None:
         raise UsageError("Nothing to read: name log files, --clusters DIR, or a cluster with --bootstrap.")
@@ -104,6 +131,7 @@ def _patient(
     until_ms = None if until is None else datetime_ms(until, "--until")
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         raise UsageError(f"--since {since} is later than --until {until}.")
+    default, zones = _zones(zone)
     from slackwater.doctor.examination import Patient
 
     below = None if clusters is None else str(clusters.resolve())
@@ -114,8 +142,30 @@ def _patient(
         groups=group or (),
         since_ms=since_ms,
         until_ms=until_ms,
-        zone=zone,
+        zone=default,
+        zones=zones,
     )
+
+
+def _zones(words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The zone of all stamps that name none, and those of the files whose path has a part in it."""
+    from zoneinfo import ZoneInfo
+
+    default, zones = "UTC", {}
+    for word in words:
+        part, _, name = word.rpartition("=")
+        try:
+            if not _OFFSET.fullmatch(name):
+                ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            raise UsageError(
+                f"--zone {word} names no zone; write Europe/Berlin, +02:00, or eu/=Europe/Berlin."
+            ) from None
+        if part:
+            zones[part] = name
+        else:
+            default = name
+    return default, zones
 
 
 def _need_spark() -> None:
@@ -137,16 +187,94 @@ def _settings(conf: Sequence[str] | None) -> dict[str, str]:
 
 def _examined(patient: "Patient", master: str, conf: dict[str, str]) -> "Diagnosis":
     _need_spark()
-    from slackwater.spark.doctor import examine, session
+    _check_paths(patient)
+    if patient.bootstrap is not None:
+        with _said(f"looking at {patient.bootstrap}"):
+            patient = _named(patient)
+    from slackwater.spark.doctor import examine
 
-    bars = {"spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false"}
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     with _said("starting Spark"):
-        spark = session(master, bars | conf)
+        spark = _session(master, {"spark.ui.showConsoleProgress": "false"} | conf)
     try:
-        with _said("reading the history"):
+        with _Progress(spark, "reading the history"):
             return examine(spark, patient)
     finally:
         spark.stop()
+
+
+def _check_paths(patient: "Patient") -> None:
+    """Local paths that hold nothing are told at once."""
+    local = [Path(path) for path in patient.paths if not _ELSEWHERE.match(path)]
+    for path in local:
+        if not path.exists():
+            raise UsageError(f"Nothing is at {path}. Name a file or a directory that exists.")
+        if not os.access(path, os.R_OK):
+            raise UsageError(f"{path} may not be read by this user. Ask for the right to read it.")
+    if local and len(local) == len(patient.paths) and not any(map(_holds_something, local)):
+        where = ", ".join(map(str, local))
+        raise UsageError(f"There is nothing in {where}: no file, or only empty ones. Name logs with lines in them.")
+
+
+def _holds_something(path: Path) -> bool:
+    files = [path] if path.is_file() else path.rglob("*")
+    return any(file.is_file() and file.stat().st_size for file in files)
+
+
+def _named(patient: "Patient") -> "Patient":
+    """The patient with the cluster's id as its name, once it has answered and lets its records be read."""
+    from slackwater.cli.connecting import administrator
+    from slackwater.client.admin.evidence import OFFSETS_TOPIC
+    from slackwater.client.admin.following import GroupFollower
+
+    with administrator(patient.bootstrap, None) as admin:
+        cluster = admin.cluster_id
+        written = admin.follow_groups(GroupFollower(sys.maxsize), patient.groups or [""])
+    if OFFSETS_TOPIC in written.refused:
+        raise BrokerError(
+            Error.TOPIC_AUTHORIZATION_FAILED,
+            f"The cluster at {patient.bootstrap} does not let this user read {OFFSETS_TOPIC}. Ask for the right to "
+            "read it, or give the brokers' logs instead.",
+        )
+    return replace(patient, cluster=patient.cluster or cluster)
+
+
+def _session(master: str, conf: dict[str, str]) -> "SparkSession":
+    """A session; why there is none is told in a sentence, from what Java printed."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from slackwater.spark.doctor import session
+
+    with tempfile.TemporaryFile() as printed:
+        try:
+            with _java_aside(printed):
+                return session(master, conf)
+        except (PySparkException, Py4JError, OSError) as error:
+            printed.seek(0)
+            why = _why(f"{error}\n{printed.read().decode(errors='replace')}")
+            raise UsageError(f"Spark could not be started on {master}: {why}") from None
+
+
+def _why(text: str) -> str:
+    """The one line that tells, of an exception of Java's and all that it brings along."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in lines if re.match(r"(?:Caused by|: )?.*(?:Exception|Error): ", line)), None)
+    found = told or next(iter(lines), "Java does not say why")
+    return re.sub(r"^.*?(?:Exception|Error): ", "", found)[:300]
+
+
+@contextmanager
+def _java_aside(printed: IO[bytes]) -> Iterator[None]:
+    """Let the standard error of what is started meanwhile go to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(printed.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 @contextmanager
@@ -162,13 +290,58 @@ def _said(what: str) -> Iterator[None]:
             typer.echo("\r\033[K", err=True, nl=False)
 
 
+class _Progress:
+    """A bar on standard error, of the tasks of what Spark is at, for as long as the block lasts."""
+
+    def __init__(self, spark: "SparkSession", what: str) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._what = what
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def __enter__(self) -> None:
+        if sys.stderr.isatty():
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+            typer.echo("\r\033[K", err=True, nl=False)
+
+    def _show(self) -> None:
+        while not self._over.is_set():
+            stages = [info for one in self._tracker.getActiveStageIds() if (info := self._tracker.getStageInfo(one))]
+            tasks, done = sum(one.numTasks for one in stages), sum(one.numCompletedTasks for one in stages)
+            filled = _BAR * done // tasks if tasks else 0
+            bar = f" [{'█' * filled}{'·' * (_BAR - filled)}] {done} of {tasks} tasks" if tasks else " …"
+            typer.echo(f"\r\033[K{self._what}{bar}", err=True, nl=False)
+            self._over.wait(_LOOK_AGAIN_S)
+
+
+def _check_page(path: Path) -> None:
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise UsageError(f"--html {path} cannot be written: its directory does not exist, or it is one itself.")
+
+
 def _write(path: Path, found: "Diagnosis") -> None:
+    from slackwater.web.report import report
+
     try:
-        from slackwater.web.report import report
-    except ImportError:
-        raise UsageError("--html needs the report's page, which this installation does not have.") from None
-    path.write_text(report(found.verdicts), encoding="utf-8")
+        path.write_text(report(found.verdicts), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--html {path} cannot be written: {error.strerror}.") from None
     warn(f"the report is in {path}")
+
+
+def _tell_nothing(patient: "Patient") -> None:
+    """Nothing was found, and nothing was wrong with the input but perhaps what was asked for."""
+    where = patient.bootstrap or ", ".join(patient.paths)
+    if patient.groups:
+        names = ", ".join(patient.groups)
+        warn(f"Nothing at {where} is about the group {names}; `slackwater groups list` shows which there are.")
+        raise typer.Exit(BAD_INPUT)
+    warn(f"Nothing at {where} is about a consumer group, in the time that was asked for.")
 
 
 def _tell(found: "Diagnosis") -> None:
@@ -197,6 +370,8 @@ def _tell_verdict(verdict: "Verdict") -> None:
         f"  {CAUSES[verdict.cause].says}{storm}; {count(verdict.rebalances, 'rebalance')}, "
         f"{count(verdict.changes, 'change')}; {_sureness(verdict.confidence)}"
     )
+    if verdict.lag is not None:
+        typer.echo(f"  {_behind(verdict.lag)}")
     for line in verdict.evidence:
         typer.echo(f"    {_clock(line.time_ms)}  {line.what}  [{line.where or line.source}]")
     for text in verdict.missing:
@@ -210,6 +385,14 @@ def _tell_verdict(verdict: "Verdict") -> None:
         if prescription.price != "none":
             typer.echo(f"     price: {prescription.price}")
     typer.echo("")
+
+
+def _behind(lag: "Lag") -> str:
+    said = f"up to {lag.most_behind:,} records behind, at {_clock(lag.most_behind_ms)[:16]}"
+    stopped = f"rounds had lasted {lag.stopped_ms / 1000:,.0f} s"
+    if lag.by_pauses is None:
+        return f"{said}; {stopped}, in which only what moves is stopped"
+    return f"{said}; {lag.by_pauses / lag.most_behind:.0%} of it because of rebalances ({stopped})"
 
 
 def _sureness(confidence: float) -> str:

@@ -1,19 +1,24 @@
 """Alerts: the rules that a group's metrics and events are held against, and the same as a Prometheus rules file.
 
 Rules kept here
-- A rule is a row: what is measured, what is too much, for how long, what to do first.
+- A rule is a row: what is measured, what is too much, for how long, what to do first. It fires when the measure has
+  been above its limit for so long. `watching` measures a live cluster, `measure` a history, Prometheus an exporter.
 - MEMBER_ID_REQUIRED is no failed rebalance: every dynamic member is answered so once (KIP-394).
 - The expressions are given for slackwater's own metrics page and for Kafka's JMX metrics, under the names that the
   Prometheus JMX exporter gives them when it is told nothing else. What an exporter does not have, it has no rule for.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Final
 
 from slackwater.doctor.rebalances import Rebalance
+from slackwater.group.errors import UsageError
 
 HOUR_MS: Final = 3_600_000
+RECENT_MS: Final = 600_000
+"""For how long a rebalance that failed, or took too long, is told."""
 SLACKWATER: Final = "slackwater"
 KAFKA: Final = "kafka"
 NO_FAILURE: Final = frozenset({"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"})
@@ -81,8 +86,8 @@ ALERTS: Final = (
     Alert(
         name="RebalanceStuck",
         says="the group stays in PreparingRebalance",
-        measure="preparing_s",
-        limit=60,
+        measure="preparing",
+        limit=0,
         for_s=60,
         expressions={
             SLACKWATER: 'slackwater_groups{state="PreparingRebalance"} > 0',
@@ -95,8 +100,8 @@ ALERTS: Final = (
     Alert(
         name="NoProgress",
         says="no offsets were committed while there is lag",
-        measure="seconds_without_commit",
-        limit=300,
+        measure="stalled",
+        limit=0,
         for_s=300,
         expressions={
             SLACKWATER: "increase(slackwater_offset_commits_total[5m]) == 0 and slackwater_group_members > 0",
@@ -117,6 +122,35 @@ ALERTS: Final = (
         first_action="more members than partitions: add partitions, or take members away",
     ),
 )
+
+
+def adapted(changes: Mapping[str, object], where: str) -> tuple[Alert, ...]:
+    """The rules with what somebody wants otherwise: per name `limit`, `for_s`, or `off = true`."""
+    known = {alert.name: alert for alert in ALERTS}
+    for name, wanted in changes.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+            raise UsageError(f"{where} names a rule {name}, which does not exist; {hint}")
+        if not isinstance(wanted, Mapping):
+            raise UsageError(f"{where} says {name} = {wanted}; write a table [{name}] with limit, for_s or off.")
+        known[name] = _adapted(known[name], wanted, where)
+        if wanted.get("off", False):
+            del known[name]
+    return tuple(known.values())
+
+
+def _adapted(alert: Alert, wanted: Mapping[str, object], where: str) -> Alert:
+    limit, for_s, off = wanted.get("limit", alert.limit), wanted.get("for_s", alert.for_s), wanted.get("off", False)
+    if unknown := sorted(set(wanted) - {"limit", "for_s", "off"}):
+        raise UsageError(f"{where} sets {unknown[0]} of {alert.name}; a rule has limit, for_s and off.")
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0:
+        raise UsageError(f"{where} sets limit = {limit} of {alert.name}; use a number from 0 on.")
+    if isinstance(for_s, bool) or not isinstance(for_s, int) or for_s < 0:
+        raise UsageError(f"{where} sets for_s = {for_s} of {alert.name}; use whole seconds from 0 on.")
+    if not isinstance(off, bool):
+        raise UsageError(f"{where} sets off = {off} of {alert.name}; use true or false.")
+    return replace(alert, limit=limit, for_s=for_s)
 
 
 def firing(measured: Mapping[str, float]) -> list[Alert]:

@@ -29,6 +29,8 @@ class Patient:
     since_ms: int | None = None
     until_ms: int | None = None
     zone: str = "UTC"
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """Zones of stamps that have none, by a part of their file's path; `zone` for all others."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """A client's settings for the live cluster, under Kafka's names."""
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from slackwater.doctor import signals
+from slackwater.doctor.clocks import apart, steadied
 from slackwater.doctor.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
 from slackwater.doctor.event_table import FactKind
@@ -146,7 +147,10 @@ class GroupHistory:
 
     def __init__(self, group: str, rows: Iterable[Row], cluster: ClusterHistory | None = None) -> None:
         self.group = group
-        self.rows: list[Row] = in_order(rows)
+        steady, set_back = steadied(list(rows))
+        self.rows: list[Row] = in_order(steady)
+        self.clocks: tuple[str, ...] = (*set_back, *apart(self.rows))
+        """What is wrong with the clocks of what was read, in sentences."""
         self.cluster = cluster or ClusterHistory()
         self.names = Names()
         for row in self.rows:

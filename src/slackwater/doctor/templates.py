@@ -6,6 +6,7 @@ Rules kept here
 
 from typing import Final
 
+from slackwater.doctor.application_lines import APPLICATIONS
 from slackwater.doctor.broker_lines import COORDINATOR, GROUP_METADATA, SURROUNDINGS
 from slackwater.doctor.java_lines import BROKER_PRINTED, JAVA_CONSUMER, JAVA_PROCESS, JAVA_SETTINGS
 from slackwater.doctor.kafkajs_lines import KAFKAJS
@@ -27,5 +28,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
     JAVA_SETTINGS,
     BROKER_PRINTED,
     PYTHON_ERRORS,
+    APPLICATIONS,
     ANY_CLIENT,
 )

@@ -18,7 +18,7 @@ from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Evidence, Finding
 from slackwater.doctor.causes.rules import CAUSES, RULES
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.lanes import Lane, lanes
-from slackwater.doctor.pauses import Minute, minutes
+from slackwater.doctor.pauses import Lag, Minute, lag_of, minutes
 from slackwater.doctor.prescriptions import Prescription, prescribe
 from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
 from slackwater.group.events import Kind
@@ -79,6 +79,8 @@ class Verdict:
     minutes: tuple[Minute, ...] = ()
     lanes: tuple[Lane, ...] = ()
     alerts: tuple[str, ...] = ()
+    lag: Lag | None = None
+    """How far behind the group fell, and how much of that was rebalancing; None where nothing tells."""
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain values; the single rounds, minutes and lanes are for drawing, and left out."""
@@ -95,6 +97,7 @@ def judge(history: GroupHistory, cluster: str = "") -> Verdict:
     findings = _without_doubles(findings)
     chosen = min(findings, key=_order, default=None) or _healthy(history)
     rounds = rebalances(history)
+    by_minute = minutes(history, rounds)
     remark = stop_the_world(history, rounds)
     findings += [remark] if remark is not None else []
     also = tuple(one for one in findings if one is not chosen and one.cause != chosen.cause)
@@ -111,7 +114,7 @@ def judge(history: GroupHistory, cluster: str = "") -> Verdict:
         evidence=chosen.evidence,
         secondary=chosen.secondary,
         also=also,
-        missing=chosen.missing,
+        missing=(*chosen.missing, *history.clocks),
         alternatives=chosen.alternatives,
         sources=tuple(sorted(history.sources)),
         began_ms=history.began_ms,
@@ -121,9 +124,10 @@ def judge(history: GroupHistory, cluster: str = "") -> Verdict:
         prescriptions=_prescriptions(chosen, also),
         episodes=tuple(episodes(rounds, chosen.cause, chosen.recurring, history.settled_ms)),
         rounds=tuple(rounds[-_KEPT:]),
-        minutes=tuple(minutes(history, rounds)[-_KEPT:]),
+        minutes=tuple(by_minute[-_KEPT:]),
         lanes=lanes(history, chosen.culprits),
         alerts=tuple(alert.name for alert in firing(_measured(history, rounds))),
+        lag=lag_of(by_minute),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from slackwater.doctor.causes.finding import Evidence
 from slackwater.doctor.lanes import Lane
+from slackwater.doctor.pauses import MINUTE_MS, Minute
 from slackwater.doctor.prescriptions import Prescription
 from slackwater.doctor.rebalances import Episode, Rebalance
 from slackwater.doctor.verdict import Verdict
@@ -84,7 +85,7 @@ def _group(verdict: Verdict, at: int) -> str:
         _figures(verdict),
         _evidence(verdict.evidence),
         _missing(verdict.missing),
-        "<h3>What happened</h3>" + _legend() + f'<div id="timeline-{at}"></div>',
+        "<h3>What happened</h3>" + _lag(verdict) + _legend() + f'<div id="timeline-{at}"></div>',
         _cures(verdict.prescriptions),
         _episodes(verdict.episodes),
         _rounds(verdict.rounds),
@@ -106,7 +107,7 @@ def _figures(verdict: Verdict) -> str:
         (f"{verdict.rebalances:,}", "rebalances"),
         (f"{verdict.changes:,}", "changes"),
         (f"{verdict.rebalances / hours:,.1f}" if hours >= 1 / 6 else "–", "per hour"),
-        (f"{stopped_s:,.0f} s", "in rounds"),
+        (f"{stopped_s:,.0f} s" if stopped_s else "–", "in rounds"),
         (f"{verdict.confidence:.0%}", "sure"),
     ]
     return '<div class="figures">' + "".join(f"<div><b>{a}</b><span>{b}</span></div>" for a, b in shown) + "</div>"
@@ -123,8 +124,25 @@ def _evidence(found: Sequence[Evidence]) -> str:
     return f'<h3>What decides it</h3><ul class="evidence">{rows}</ul>'
 
 
+def _lag(verdict: Verdict) -> str:
+    """How much of the lag came from pauses, in a sentence."""
+    lag = verdict.lag
+    if lag is None:
+        return ""
+    said = f"It fell up to <b>{lag.most_behind:,} records</b> behind, at {escape(_when(lag.most_behind_ms)[11:16])}"
+    if lag.by_pauses is None:
+        return f"<p>{said}. Its rounds stop only what moves; how much that was is not recorded.</p>"
+    share = lag.by_pauses / lag.most_behind
+    return (
+        f"<p>{said}; <b>{share:.0%}</b> of that was not read because of rebalances, which had lasted "
+        f"{_lasted(lag.stopped_ms)} by then. "
+        f'<span class="faint">Reckoned from commits: usually {lag.read_per_minute:,} records a minute are read.</span>'
+        "</p>"
+    )
+
+
 def _missing(missing: Sequence[str]) -> str:
-    return "".join(f'<p class="faint">Could not tell: {escape(one)}.</p>' for one in missing)
+    return "".join(f'<p class="faint">Not certain: {escape(one)}.</p>' for one in missing)
 
 
 def _legend() -> str:
@@ -142,7 +160,7 @@ def _cure(one: Prescription) -> str:
     texts = [f"<li>{escape(one.what)}"]
     if one.optional:
         texts.append(' <span class="faint">(optional)</span>')
-    if one.price:
+    if one.price not in ("", "none"):
         texts.append(f'<p class="faint">Its price: {escape(one.price)}</p>')
     texts += [f'<p class="faint">Fights with: {escape(fight)}</p>' for fight in one.fights]
     if one.properties:
@@ -223,8 +241,21 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
             for one in verdict.rounds
         ],
         "lanes": [_lane(one) for one in verdict.lanes],
-        "lag": [],
+        "frequency": [[one.began_ms, one.began_ms + MINUTE_MS, one.rebalances] for one in verdict.minutes],
+        "lag": _curve(verdict.minutes),
     }
+
+
+def _curve(found: Sequence[Minute]) -> list[list[int]]:
+    """How far behind at which time, and how much of that because of rounds; in a gap nothing changed."""
+    points: list[list[int]] = []
+    for one in found:
+        if one.behind is None:
+            continue
+        if points and one.began_ms > points[-1][0]:
+            points.append([one.began_ms, *points[-1][1:]])
+        points.append([one.began_ms + MINUTE_MS, one.behind, one.behind_by_pauses or 0])
+    return points if any(point[1] for point in points) else []
 
 
 def _round_title(one: Rebalance) -> str:

@@ -5,7 +5,8 @@
  *   data.episodes    [{from_ms, to_ms, kind, title}]
  *   data.rebalances  [{from_ms, to_ms, generation, trigger, culprit, failed, title}]
  *   data.lanes       [{name, note, culprit, spans: [{from_ms, to_ms, kind, title}], marks: [{time_ms, kind, title}]}]
- *   data.lag         [[time_ms, records]]        optional
+ *   data.frequency   [[from_ms, to_ms, rebalances]]                 optional
+ *   data.lag         [[time_ms, records, of them by rebalances]]    optional
  * Wheel zooms at the pointer, dragging moves, a double click shows everything again; + - 0 and the arrow keys do the same.
  */
 "use strict";
@@ -22,10 +23,11 @@ const TRIGGER_HUES = {
 function timeline(element, data) {
   const NS = "http://www.w3.org/2000/svg";
   const LEFT = 190, RIGHT = 16, LANE = 24, AXIS = 26, BAND = 20, GENERATIONS = 22;
+  const often = (data.frequency || []).filter(one => one[2] > 0);
   const hasLag = data.lag && data.lag.length > 1;
-  const LAG = hasLag ? 64 : 0;
+  const OFTEN = often.length ? 40 : 0, LAG = hasLag ? 84 : 0;
   const top = AXIS + (data.episodes.length ? BAND : 0) + GENERATIONS;
-  const height = top + Math.max(1, data.lanes.length) * LANE + LAG + 10;
+  const height = top + Math.max(1, data.lanes.length) * LANE + OFTEN + LAG + 10;
   const whole = [data.from_ms, Math.max(data.to_ms, data.from_ms + 1000)];
   let [from, to] = whole;
 
@@ -116,16 +118,39 @@ function timeline(element, data) {
       for (const one of lane.marks) if (one.time_ms >= from && one.time_ms <= to)
         svg.append(told(node("circle", { cx: x(one.time_ms), cy: middle, r: 4.5, class: "mark " + one.kind }), one.title));
     });
-    if (hasLag) lag(top + data.lanes.length * LANE + 8);
+    const below = top + Math.max(1, data.lanes.length) * LANE + 8;
+    if (OFTEN) frequency(below);
+    if (hasLag) lag(below + OFTEN);
+  }
+
+  function frequency(y) {
+    const most = Math.max(...often.map(one => one[2])), floor = y + OFTEN - 8;
+    svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: floor, y2: floor, class: "floor" }));
+    for (const [from_ms, to_ms, count] of often) {
+      const one = { from_ms, to_ms, title: `${clock(from_ms, 6e4)}: ${count} rebalance${count === 1 ? "" : "s"} in this minute` };
+      const h = Math.max(2, count / most * (OFTEN - 12));
+      if (seen(one)) svg.append(bar(one, floor - h, h, { class: "often", rx: 1 }));
+    }
+    svg.append(node("text", { x: LEFT - 12, y: y + OFTEN / 2 + 4, class: "name faint" }, "rebalances a minute, up to " + most));
   }
 
   function lag(y) {
-    const most = Math.max(1, ...data.lag.map(one => one[1]));
-    const path = data.lag.map(([at, value], i) => (i ? "L" : "M") + x(at).toFixed(1) + " " + (y + LAG - 12 - value / most * (LAG - 18)).toFixed(1)).join("");
-    const id = "clip" + Math.random().toString(36).slice(2);
+    const most = Math.max(1, ...data.lag.map(one => one[1])), floor = y + LAG - 10;
+    const at = (time, value) => x(time).toFixed(1) + " " + (floor - value / most * (LAG - 18)).toFixed(1);
+    const line = index => data.lag.map((one, i) => (i ? "L" : "M") + at(one[0], one[index])).join("");
+    const area = index => line(index) + `L${x(data.lag[data.lag.length - 1][0]).toFixed(1)} ${floor}L${x(data.lag[0][0]).toFixed(1)} ${floor}Z`;
+    const id = "clip" + Math.random().toString(36).slice(2), clip = { "clip-path": `url(#${id})` };
     svg.append(node("clipPath", { id }, node("rect", { x: LEFT, y, width: width() - LEFT - RIGHT, height: LAG })));
-    svg.append(node("path", { d: path, class: "lag", "clip-path": `url(#${id})` }));
-    svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2 + 4, class: "name faint" }, "lag, up to " + most.toLocaleString("en")));
+    svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: floor, y2: floor, class: "floor" }));
+    svg.append(node("path", { d: area(1), class: "lag-all", ...clip }), node("path", { d: area(2), class: "lag-rounds", ...clip }));
+    svg.append(node("path", { d: line(1), class: "lag", ...clip }));
+    for (let i = 1; i < data.lag.length; i++) {
+      const [to_ms, all, rounds] = data.lag[i], one = { from_ms: data.lag[i - 1][0], to_ms };
+      const title = `${clock(to_ms, 6e4)}: ${all.toLocaleString("en")} records behind, ${rounds.toLocaleString("en")} of them because of rebalances`;
+      if (seen(one)) svg.append(bar({ ...one, title }, y, LAG - 10, { class: "feel", rx: 0 }));
+    }
+    svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2, class: "name faint" }, "behind, up to " + most.toLocaleString("en")));
+    svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2 + 14, class: "name lag-key" }, "because of rebalances"));
   }
 
   function look(nextFrom, nextTo) {

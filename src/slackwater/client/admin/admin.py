@@ -22,6 +22,7 @@ from slackwater.client.admin.descriptions import (
     OffsetChange,
     RemovedMember,
 )
+from slackwater.client.admin.following import GroupFollower, Written
 from slackwater.client.admin.reset import ResetTo
 from slackwater.client.cluster import Broker, Cluster, TopicMetadata
 from slackwater.client.config import ADMIN_SETTINGS, cluster_config, given
@@ -162,6 +163,10 @@ class Admin:
         """How far these groups have come, and their lag, by partition."""
         self._run(reach(self._cluster))
         return self._run(group_offsets.group_offsets(self._cluster, list(described)))
+
+    def follow_groups(self, follower: GroupFollower, group_ids: Iterable[str]) -> Written:
+        """What the cluster has written down about groups since the follower last looked."""
+        return self._run(follower.read(self._cluster, set(group_ids)))
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All offsets that a group has committed."""

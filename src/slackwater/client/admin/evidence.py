@@ -181,7 +181,7 @@ def _event(line: bytes) -> GroupEvent | None:
 async def _from_offsets(cluster: Cluster, wanted: Collection[str], partitions: int) -> dict[str, GroupValue]:
     by_partition: dict[int, set[str]] = {}
     for group in wanted:
-        by_partition.setdefault(_partition_of(group, partitions), set()).add(group)
+        by_partition.setdefault(partition_of(group, partitions), set()).add(group)
     found: dict[str, GroupValue] = {}
     try:
         async with asyncio.timeout(MOST_SECONDS):
@@ -204,7 +204,7 @@ async def _recorded(cluster: Cluster, number: int, left: set[str], found: dict[s
                 return
 
 
-def _partition_of(group_id: str, partitions: int) -> int:
+def partition_of(group_id: str, partitions: int) -> int:
     """The partition of the offsets topic that holds a group: Java's string hash, made positive (CO-01)."""
     code = string_hash(group_id)
     signed = code - (1 << 32) if code >= 1 << 31 else code

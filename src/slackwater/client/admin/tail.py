@@ -34,12 +34,12 @@ async def newest_first(cluster: Cluster, partition: TopicPartition, most: int) -
     until = end.offset
     while until > first:
         since = max(first, until - STEP)
-        for record in reversed(await _between(cluster, partition, since, until)):
+        for record in reversed(await between(cluster, partition, since, until)):
             yield record
         until = since
 
 
-async def _between(cluster: Cluster, partition: TopicPartition, since: int, until: int) -> list[Record]:
+async def between(cluster: Cluster, partition: TopicPartition, since: int, until: int) -> list[Record]:
     found: list[Record] = []
     while since < until:
         data = await _fetch(cluster, partition, since)

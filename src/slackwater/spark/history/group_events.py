@@ -3,6 +3,7 @@
 Rules kept here
 - The JSON is that of `GroupEvent.to_json`; the coordinator's word and the member's are taken as they are.
 - A detail's partitions are printed `topic-0`, as everywhere in the table.
+- The cluster is the reader's: members do not know its id, and a group's events must not fall apart by who told them.
 """
 
 from typing import Final
@@ -26,9 +27,9 @@ _DERIVED: Final[dict[str, str]] = {
 
 
 def own_events(lines: DataFrame) -> DataFrame:
-    """The events in lines of JSON; the cluster that an event names itself counts first."""
+    """The events in lines of JSON, of the cluster that the lines are of."""
     rows = lines.withColumn("e", F.from_json("text", _SCHEMA)).filter("e.kind IS NOT NULL")
-    columns = {"cluster": "coalesce(e.cluster, cluster)"}
+    columns = {"cluster": "cluster"}
     evidence = {
         "evidence": "coalesce(e.evidence, concat(file, ':', position))",
         "file": "file",

@@ -1,0 +1,33 @@
+"""What applications print of errors that their library does not log."""
+
+import pytest
+
+from slackwater.doctor.templates import FAMILIES
+from slackwater.doctor.wording import Recogniser
+from slackwater.group.events import Kind, Source
+
+RECOGNISER = Recogniser(FAMILIES)
+
+
+SARAMA = "kafka server: The provider group protocol type is incompatible with the other members"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR worker: Consumer error: Broker: Inconsistent group protocol",
+        'KafkaError{code=INCONSISTENT_GROUP_PROTOCOL,val=23,str="JoinGroup: Broker: Inconsistent group protocol"}',
+        "fatal: Kafka error INCONSISTENT_GROUP_PROTOCOL (23)",
+        "while joining group orders: Broker: Inconsistent group protocol",
+        f"Error from consumer: {SARAMA}.",
+        f"consume: {SARAMA}",
+    ],
+)
+def test_a_join_that_is_refused_for_want_of_a_common_assignor_is_recognised_in_an_applications_own_words(
+    said: str,
+) -> None:
+    found = RECOGNISER.read(f"2026-05-01 10:00:00,123 {said}")
+    assert found is not None
+    assert (found["kind"], found["error"]) == (Kind.JOIN_REFUSED, "INCONSISTENT_GROUP_PROTOCOL")
+    assert found["source"] == Source.CLIENT_LOG
+    assert found["head"].startswith("2026")

@@ -1,0 +1,93 @@
+"""Clocks that were set back, and brokers and clients in different zones."""
+
+from dataclasses import replace
+
+from slackwater.doctor.clocks import apart, steadied
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.rows import Row
+from slackwater.doctor.verdict import judge
+from slackwater.group.events import Kind, Source
+from tests.doctor.scene import Scene
+
+HOUR = 3_600_000
+
+
+def storm() -> list[Row]:
+    """A member that is put out by its poll timer four times, as it stands in one broker's log."""
+    scene = Scene().start("a", "b", "c")
+    for at in (20, 40, 60, 80):
+        scene.leave("b", at, "consumer poll timeout has expired.")
+        scene.form(at + 0.5)
+        scene.join("b", at + 3)
+        scene.form(at + 3.5)
+    return [replace(row, file="/logs/server.log", position=at) for at, row in enumerate(scene.rows)]
+
+
+def test_a_clock_that_is_set_back_changes_neither_cause_nor_culprit_and_is_said() -> None:
+    steady = storm()
+    half = len(steady) // 2
+    back = steady[:half] + [replace(row, time_ms=row.time_ms - HOUR + 7_000) for row in steady[half:]]
+    found = judge(GroupHistory("g", back))
+    expected = judge(GroupHistory("g", steady))
+    assert (found.cause, found.culprits, found.rebalances) == (expected.cause, expected.culprits, expected.rebalances)
+    assert expected.cause == "poll_delay"
+    assert "the clock of server.log went back by 60 min" in " ".join(found.missing)
+    assert "clock" not in " ".join(expected.missing)
+
+
+def test_times_go_on_from_where_the_clock_was_set_back() -> None:
+    steady = storm()
+    back = [row if row.position < 12 else replace(row, time_ms=row.time_ms - HOUR) for row in steady]
+    mended, said = steadied(back)
+    times = [row.time_ms for row in sorted(mended, key=lambda one: one.position)]
+    assert times == sorted(times)
+    assert len(said) == 1
+    assert times[-1] <= steady[-1].time_ms
+
+
+def test_logs_that_were_put_together_are_left_as_they_are() -> None:
+    twice = storm() + [replace(row, position=row.position + 1000) for row in storm()]
+    assert steadied(twice) == (twice, ())
+
+
+def test_lines_that_are_a_little_out_of_order_are_no_clock_that_was_set() -> None:
+    rows = storm()
+    rows[5] = replace(rows[5], time_ms=rows[5].time_ms - 1_500)
+    assert steadied(rows)[1] == ()
+
+
+def joined(offset_ms: int) -> list[Row]:
+    """A client that tells of the storm's generations."""
+    formed = [row for row in storm() if row.kind == Kind.GENERATION_FORMED]
+    return [
+        replace(
+            row,
+            kind=Kind.MEMBER_JOINED,
+            source=Source.CLIENT_LOG,
+            file="/logs/a.log",
+            time_ms=row.time_ms + offset_ms + 40,
+            client="a",
+        )
+        for row in formed
+    ]
+
+
+def test_a_client_in_another_zone_is_told_by_the_generations_that_both_know() -> None:
+    (said,) = apart([*storm(), *joined(2 * HOUR)])
+    assert said == (
+        "a.log tells of the same generations 2 h later than server.log: their zones differ; say which with "
+        "--zone a.log=ZONE"
+    )
+    (said,) = apart([*storm(), *joined(-HOUR // 2)])
+    assert "30 min earlier" in said
+
+
+def test_files_of_one_zone_or_with_a_clock_that_is_a_little_off_are_fine() -> None:
+    assert apart([*storm(), *joined(0)]) == ()
+    assert apart([*storm(), *joined(100_000)]) == ()
+    assert apart(storm()) == ()
+
+
+def test_a_verdict_says_that_zones_differ() -> None:
+    found = judge(GroupHistory("g", [*storm(), *joined(2 * HOUR)]))
+    assert any("their zones differ" in text for text in found.missing)

@@ -1,0 +1,20 @@
+"""Our own events, as a topic or a file has them."""
+
+from typing import TYPE_CHECKING
+
+from slackwater.group.events import GroupEvent, Kind, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_what_coordinator_and_members_tell_of_a_group_is_of_one_cluster(spark: "SparkSession") -> None:
+    from slackwater.spark.history.group_events import own_events
+
+    told = [
+        GroupEvent(time_ms=1, cluster="Xyz", group="g", kind=Kind.GENERATION_FORMED, source=Source.COORDINATOR),
+        GroupEvent(time_ms=2, cluster=None, group="g", kind=Kind.PARTITIONS_ASSIGNED, source=Source.MEMBER),
+    ]
+    rows = [("east", "__group_events", at, event.to_json()) for at, event in enumerate(told)]
+    lines = spark.createDataFrame(rows, "cluster string, file string, position bigint, text string")
+    assert [(row.cluster, row["group"]) for row in own_events(lines).collect()] == [("east", "g")] * 2
