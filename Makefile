@@ -78,8 +78,11 @@ bench: setup ## Measure, each figure beside its peer
 	@$(BIN)/python benchmarks/broker_start.py
 	@$(BIN)/python benchmarks/broker_load.py
 	@$(BIN)/python benchmarks/broker_joins.py
+	@$(BIN)/python benchmarks/broker_idle.py
 	@$(BIN)/python benchmarks/broker_perf.py
 	@$(BIN)/python benchmarks/spark_read.py
+	@$(BIN)/python benchmarks/spark_stream.py
+	@$(BIN)/python benchmarks/doctor_scale.py
 	@$(BIN)/python benchmarks/rebalances.py
 
 soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEQUENCES=50 SEED=7

@@ -170,3 +170,42 @@ def test_the_package_loads_neither_arrow_nor_numba() -> None:
     imports = "; ".join(f"import slackwater.wire.{name}" for name in names)
     program = f"import sys; {imports}; assert not {{'numba', 'pyarrow', 'cramjam'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def read_or_refused(data: bytes, scanner: Scanner) -> "tuple[Any, str]":
+    try:
+        return read_arrow(data, headers=True, check_crcs=False, scanner=scanner), ""
+    except WireError as error:
+        return None, str(error)
+
+
+def test_damaged_bytes_are_refused_or_read_alike_in_both_ways() -> None:
+    compiled = compiled_scanner()
+    if compiled is None:
+        pytest.skip("numba is not installed")
+    random = Random(11)
+    refused = 0
+    for _ in range(300):
+        given = random_records(random, most=8)
+        data = bytearray(encode_batch(given, base_offset=given[0].offset))
+        for _damage in range(random.randrange(1, 4)):
+            data[random.randrange(61, len(data))] = random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))
+        expected, why = read_or_refused(bytes(data), NumpyScanner())
+        found, reason = read_or_refused(bytes(data), compiled)
+        assert (reason, found and found.table) == (why, expected and expected.table)
+        refused += bool(why)
+    assert 0 < refused < 300
+
+
+def test_the_compiled_way_looks_at_no_byte_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python runs it, an index outside is an error."""
+    records_numba = pytest.importorskip("slackwater.wire.records_numba")
+    monkeypatch.setattr(records_numba, "gather", records_numba.gather.py_func)
+    random = Random(12)
+    for seed in range(60):
+        data = bytearray(response(seed, 1)[0])
+        assert read_or_refused(bytes(data), records_numba) == read_or_refused(bytes(data), NumpyScanner())
+        data[random.randrange(61, len(data))] ^= 1 << random.randrange(8)
+        found, reason = read_or_refused(bytes(data), records_numba)
+        expected, why = read_or_refused(bytes(data), NumpyScanner())
+        assert (reason, found and found.table) == (why, expected and expected.table)

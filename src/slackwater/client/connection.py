@@ -15,14 +15,15 @@ from ssl import SSLContext
 from typing import Final, Protocol, Self, TypeVar, cast
 
 from slackwater.client.errors import ConnectionFailed, UnsupportedByBroker
+from slackwater.client.receiving import FrameReceiver
 from slackwater.group.errors import Error, PeerError
 from slackwater.version import __version__
 from slackwater.wire.apis import API_VERSIONS, APIS, Api
 from slackwater.wire.codec import response_type
 from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.errors import WireError
-from slackwater.wire.frames import FrameReader
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from slackwater.wire.messages.fetch import FetchResponse
 from slackwater.wire.schema import Request, Response
 
 MAX_ANSWER_BYTES: Final = 2**31 - 1
@@ -63,7 +64,7 @@ class _Waiting:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class BrokerConnection(asyncio.Protocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """A connection to a broker."""
 
     def __init__(self, host: str, port: int, client_id: str) -> None:
@@ -72,7 +73,7 @@ class BrokerConnection(asyncio.Protocol):
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._frames = FrameReader(MAX_ANSWER_BYTES)
+        self._frames = FrameReceiver(MAX_ANSWER_BYTES)
         self._waiting: deque[_Waiting] = deque()
         self._next_id = 0
         self._why = ""
@@ -195,22 +196,28 @@ class BrokerConnection(asyncio.Protocol):
         """The socket is open."""
         self._transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the socket is to write what comes."""
+        return self._frames.next_room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand out the answers that are whole by now."""
         try:
-            for frame in self._frames.feed(data):
+            for frame in self._frames.written(nbytes):
                 self._take(frame)
         except WireError as error:
             self.abort(f"it sent what cannot be read: {error}")
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, frame: bytes | bytearray) -> None:
         if not self._waiting:
             raise WireError("An answer to nothing.")
         waiting = self._waiting.popleft()
         if waiting.timer is not None:
             waiting.timer.cancel()
         try:
-            correlation_id, answer = decode_response(waiting.answer, waiting.version, frame)
+            # The records of a fetch stay where they lie. What else is in an answer may be kept, or be a key.
+            body = cast(bytes, frame) if waiting.answer is FetchResponse else bytes(frame)
+            correlation_id, answer = decode_response(waiting.answer, waiting.version, body)
             if correlation_id != waiting.correlation_id:
                 raise WireError(f"Correlation id {correlation_id} where {waiting.correlation_id} was due.")
         except WireError as error:

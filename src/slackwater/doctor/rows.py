@@ -102,7 +102,7 @@ def read_row(columns: Mapping[str, Any]) -> Row:
         members=_whole(columns.get("members")),
         state_before=columns.get("state_before"),
         detail=_detail(columns.get("detail")),
-        evidence=columns.get("evidence"),
+        evidence=columns.get("evidence") or _place(columns),
         said=columns.get("text"),
         template=columns.get("template"),
         file=columns.get("file"),
@@ -127,6 +127,11 @@ def _time(row: Row) -> int:
 def in_order(rows: Iterable[Row]) -> list[Row]:
     """Rows by time; of one millisecond, as they stand in their file."""
     return sorted(rows, key=lambda one: (one.time_ms, _ORDER.get(one.source, 9), one.file or "", one.position))
+
+
+def _place(columns: Mapping[str, Any]) -> str | None:
+    file = columns.get("file")
+    return None if file is None else f"{file}:{columns.get('position')}"
 
 
 def _detail(value: object) -> dict[str, Any]:

@@ -26,32 +26,33 @@ SLOTS: Final = (
     "source",
     "head",
     "group",
-    "trigger",
     "generation",
-    "state_before",
     "member",
-    "instance",
+    "node",
+    "members",
     "client",
+    "group_protocol",
+    "old_generation",
+    "reason",
+    "state_before",
+    "leader",
+    "static_members",
+    "by",
+    "trigger",
+    "instance",
     "host",
     "assignor",
-    "members",
-    "reason",
     "client_reason",
     "error",
     "why",
     "operation",
-    "by",
     "pending",
     "culprit",
     "member_ids",
     "old_member",
     "holder",
-    "leader",
     "old_leader",
-    "static_members",
-    "old_generation",
     "epoch",
-    "group_protocol",
     "assignors",
     "session_timeout_ms",
     "rebalance_timeout_ms",
@@ -62,7 +63,6 @@ SLOTS: Final = (
     "over_ms",
     "rebalance_needed",
     "metadata_changed",
-    "node",
     "topics",
     "topic",
     "partition",
@@ -72,7 +72,8 @@ SLOTS: Final = (
     "value",
     "version",
 )
-"""What a line can tell, in the order in which a packed line has it."""
+"""What a line can tell, in the order in which a packed line has it: what most lines tell comes first, because a packed
+line ends with its last value."""
 
 _PLACE: Final = re.compile(r"<([a-z_]+|\*)>|(\[\[)|(\]\])")
 _TYPES: Final = COLUMNS | DETAIL
@@ -155,12 +156,13 @@ class Reading:
     constants: Mapping[str, str]
 
     def packed(self) -> str:
-        """What the pattern's match is replaced by: every slot after its mark, empty where nothing is known."""
+        """What the match is replaced by: slots after their marks, empty where nothing is known, up to the last one."""
         values = []
         for slot in SLOTS:
             group = self.groups.get(slot)
             values.append(f"${group}" if group is not None else _literal(self.constants.get(slot, "")))
-        return "".join(MARK + value for value in values)
+        last = max(place for place, value in enumerate(values) if value)
+        return "".join(MARK + value for value in values[: last + 1])
 
 
 def _literal(text: str) -> str:

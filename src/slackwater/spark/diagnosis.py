@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from slackwater.doctor.cluster_history import ClusterHistory
 from slackwater.doctor.event_table import FactKind
@@ -71,20 +72,65 @@ _BATCH_MS: Final = 1_000
 VERDICTS: Final = "cluster string, `group` string, cause string, confidence double, verdict binary"
 
 
-def verdicts(events: DataFrame) -> list[Verdict]:
-    """The verdict on every group, by cluster and name."""
-    # It is asked three times, and the plan that leads to it is long: Spark would go over all of it with every step.
-    asked = _asked(events).localCheckpoint()
-    surroundings = clusters(asked)
-    grouped = _placed(asked).filter("group IS NOT NULL").groupBy("cluster", "group")
-    judged = grouped.applyInArrow(_judge(surroundings), VERDICTS)
+def verdicts(events: DataFrame, *, around: DataFrame | None = None, placed: bool = True) -> list[Verdict]:
+    """The verdict on every group, by cluster and name.
+
+    `around` is where to look for what brokers and topics did, if not among all events. Without `placed` no event is
+    known to lack its group.
+    """
+    surroundings = clusters(events if around is None else around)
+    judged = by_group(events, placed=placed).mapInArrow(_judge(surroundings), VERDICTS)
     found = [pickle.loads(bytes(row.verdict)) for row in judged.select("verdict").collect()]
     return sorted(found, key=lambda verdict: (verdict.cluster, verdict.group))
 
 
-def clusters(asked: DataFrame) -> dict[str, ClusterHistory]:
+def by_group(events: DataFrame, *, placed: bool = True) -> DataFrame:
+    """What rules read, group after group: what verdicts are made of. `whole_groups` takes it apart again."""
+    asked = _asked(events)
+    if placed:
+        asked = _placed(asked.localCheckpoint())  # which is asked for twice
+    told = asked.filter("group IS NOT NULL")
+    return told.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
+
+
+def whole_groups(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[str, str, "pa.Table"]]:
+    """Cluster, group and all its rows, of one group after the other.
+
+    A grouped map would do the same with a stream of its own for each group; thousands of small groups are many streams.
+    """
+    import pyarrow as pa
+
+    key: tuple[str, str] | None = None
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        for rows in _runs(batch):
+            this = (rows.column("cluster")[0].as_py(), rows.column("group")[0].as_py())
+            if key is not None and this != key:
+                yield (*key, pa.Table.from_batches(held))
+                held = []
+            key = this
+            held.append(rows)
+    if key is not None:
+        yield (*key, pa.Table.from_batches(held))
+
+
+def _runs(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
+    """A batch cut wherever another group begins."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if not batch.num_rows:
+        return
+    differs = [pc.not_equal(column[1:], column[:-1]) for column in map(batch.column, ("cluster", "group"))]
+    cuts = pc.indices_nonzero(pc.or_(*differs)).to_pylist() if batch.num_rows > 1 else []
+    begin = 0
+    for last in [*cuts, batch.num_rows - 1]:
+        yield batch.slice(begin, last + 1 - begin)
+        begin = last + 1
+
+
+def clusters(events: DataFrame) -> dict[str, ClusterHistory]:
     """What happened to the brokers and the topics of each cluster."""
-    around = asked.filter(F.col("kind").isin(*_AROUND))
+    around = _asked(events.filter(F.col("kind").isin(*_AROUND)))
     told = around.withColumn("told", F.from_json("detail", "topic string, node string, partition bigint"))
     together = told.groupBy(
         "cluster", "kind", "told.topic", "told.node", F.expr(f"time_ms div {_BATCH_MS}").alias("second")
@@ -105,7 +151,10 @@ def clusters(asked: DataFrame) -> dict[str, ClusterHistory]:
 
 def _asked(events: DataFrame) -> DataFrame:
     """What rules read of the rows that rules read, with the detail as JSON, which leaves out what is null."""
-    rebalancing = (F.col("kind") == Kind.HEARTBEAT_REFUSED) & (F.col("detail.error") == "REBALANCE_IN_PROGRESS")
+    if not isinstance(events.schema["detail"].dataType, StringType):
+        events = events.withColumn("detail", F.to_json("detail"))
+    error = F.get_json_object("detail", "$.error")
+    rebalancing = (F.col("kind") == Kind.HEARTBEAT_REFUSED) & (error == "REBALANCE_IN_PROGRESS")
     asked = (
         F.col("time_ms").isNotNull()
         & ~F.col("kind").isin(*_UNASKED)
@@ -116,7 +165,7 @@ def _asked(events: DataFrame) -> DataFrame:
         F.coalesce("cluster", F.lit("")).alias("cluster"),
         "group",
         *_COLUMNS,
-        F.to_json("detail").alias("detail"),
+        "detail",
         F.substring("text", 1, _SAID).alias("text"),
     )
 
@@ -134,25 +183,27 @@ def _placed(asked: DataFrame) -> DataFrame:
     return rows.withColumn("group", F.coalesce("group", "its_group")).drop("its_group")
 
 
-def _judge(surroundings: dict[str, ClusterHistory]) -> Callable[[Any, "pa.Table"], "pa.Table"]:
-    def judge_group(key: Any, table: "pa.Table") -> "pa.Table":
+def _judge(
+    surroundings: dict[str, ClusterHistory],
+) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    def judge_groups(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
 
-        cluster, group = (one.as_py() for one in key)
-        rows = list(_rows(table))
-        if all(row.kind in _LIFELESS for row in rows):
-            return pa.Table.from_pylist([], schema=_schema())
-        verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster)
-        told = {
-            "cluster": cluster,
-            "group": group,
-            "cause": verdict.cause,
-            "confidence": verdict.confidence,
-            "verdict": pickle.dumps(verdict),
-        }
-        return pa.Table.from_pylist([told], schema=_schema())
+        for cluster, group, table in whole_groups(batches):
+            rows = list(_rows(table))
+            if all(row.kind in _LIFELESS for row in rows):
+                continue
+            verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster)
+            told = {
+                "cluster": cluster,
+                "group": group,
+                "cause": verdict.cause,
+                "confidence": verdict.confidence,
+                "verdict": pickle.dumps(verdict),
+            }
+            yield pa.RecordBatch.from_pylist([told], schema=_schema())
 
-    return judge_group
+    return judge_groups
 
 
 def _rows(table: "pa.Table") -> Iterator[Row]:

@@ -7,6 +7,7 @@ Rules kept here
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from slackwater.group.errors import UsageError
 from slackwater.spark.diagnosis import verdicts
 from slackwater.spark.history import History, Source
 from slackwater.spark.history.group_events import own_events
+from slackwater.spark.history.log_events import as_told
 from slackwater.spark.history.offsets_topic import offsets_events
 from slackwater.spark.history.reading import line_numbers
 
@@ -36,7 +38,8 @@ _SHARED: Final = {
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "32",
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # what is larger, HotSpot never compiles
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
@@ -63,14 +66,16 @@ def examine(spark: SparkSession, patient: Patient) -> Diagnosis:
 def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
     history = History(spark, _source(patient)) if patient.paths else None
     try:
-        tables = [history.events] if history is not None else []
+        tables = [history.told] if history is not None else []
         if patient.bootstrap is not None:
-            tables += _live(spark, patient)
+            tables += map(as_told, _live(spark, patient))
         table = tables[0]
         for other in tables[1:]:
             table = table.unionByName(other)
         chosen = _chosen(table, patient)
-        found = verdicts(chosen)
+        # Of brokers and topics only logs tell, and only in logs a line can lack its group.
+        around = chosen.filter(F.lit(False)) if history is None else _chosen(history.logged, patient)
+        found = verdicts(chosen, around=around, placed=history is not None and history.survey.any("fences"))
         unread = _unread(history)
         if history is not None and not found and chosen.isEmpty():
             raise UsageError(_nothing(patient, unread))
@@ -95,7 +100,7 @@ def _sentence(text: str, patient: Patient) -> str:
 
 
 def _source(patient: Patient) -> Source:
-    return Source(patient.paths, cluster=patient.cluster, below=patient.below, zone=patient.zone)
+    return Source(patient.paths, cluster=patient.cluster, below=patient.below, zones=patient.zones, zone=patient.zone)
 
 
 def _chosen(events: DataFrame, patient: Patient) -> DataFrame:
@@ -122,7 +127,7 @@ def _nothing(patient: Patient, unread: Sequence[tuple[str, int, str]]) -> str:
 
 
 def _unread(history: History | None) -> list[tuple[str, int, str]]:
-    if history is None:
+    if history is None or not history.survey.any("unread"):
         return []
     rows = history.unread.orderBy(F.desc("lines")).limit(20).collect()
     return [(row.file, row.lines, row.examples[0]) for row in rows]
@@ -173,10 +178,7 @@ def _has_topic(patient: Patient, topic: str) -> bool:
 def _numbered(spark: SparkSession, found: Sequence[Verdict]) -> list[Verdict]:
     """`file:position` as `file:line`, wherever a verdict shows a line of a file."""
     wanted = {place for verdict in found for line in verdict.evidence if (place := _place(line)) is not None}
-    if not wanted:
-        return list(found)
-    shown = spark.createDataFrame(sorted(wanted), "file string, position bigint")
-    numbers = {(row.file, row.position): row.line for row in line_numbers(spark, shown).collect()}
+    numbers = line_numbers(spark, wanted)
     return [replace(verdict, evidence=tuple(_named(line, numbers) for line in verdict.evidence)) for verdict in found]
 
 
@@ -185,9 +187,9 @@ def _place(line: Evidence) -> tuple[str, int] | None:
     return (file, int(position)) if colon and position.isdigit() and line.source.endswith("_log") else None
 
 
-def _named(line: Evidence, numbers: Mapping[tuple[str, int], int | None]) -> Evidence:
+def _named(line: Evidence, numbers: Mapping[tuple[str, int], int]) -> Evidence:
     place = _place(line)
     number = None if place is None else numbers.get(place)
     if place is None or number is None:
         return line
-    return replace(line, where=f"{place[0].removeprefix('file://')}:{number}")
+    return replace(line, where=f"{re.sub('^file:/+', '/', place[0])}:{number}")

@@ -34,6 +34,7 @@ log = logging.getLogger("slackwater.spark.fetching")
 BY_NAME: Final = 12
 NO_SESSION: Final = -1
 MAX_BYTES: Final = 2**31 - 1
+PIECE_BYTES: Final = 8 << 20  # some ten thousand rows, below which a batch costs Spark more than it carries
 _EMPTY_ANSWERS_BELIEVED: Final = 2
 _GRACE_S: Final = 30.0
 
@@ -46,7 +47,7 @@ class DataLoss(SlackwaterError):
 class FetchSettings:
     """How pieces are asked for."""
 
-    piece_bytes: int = 4 << 20
+    piece_bytes: int = PIECE_BYTES
     fetch_max_wait_ms: int = 500
     client_rack: str = ""
     read_committed: bool = False

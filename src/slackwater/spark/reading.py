@@ -3,21 +3,22 @@
 Rules kept here
 - The connections are those of the process (`connections`), the range's bytes come ahead (`fetching`), and a piece
   becomes columns without a Python object per record (`wire.arrow`).
-- A batch has ten thousand rows or more wherever a piece has so many: below that it costs Spark more than it carries.
+- A batch has ten thousand rows or more wherever a piece has so many: below that it costs Spark more than it carries. A
+  piece has 8 MiB, unless `kafka.max.partition.fetch.bytes` says otherwise.
 - Checksums are checked unless `kafka.check.crcs` is false. Damaged bytes end the task with the partition's name.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from slackwater.client.config import CONSUMER_SETTINGS, given, number
 from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import Range
 from slackwater.spark.columns import Constants, arrow_schema, nullable_headers
 from slackwater.spark.connections import link
-from slackwater.spark.fetching import FetchSettings, Piece, RangeFetcher
+from slackwater.spark.fetching import PIECE_BYTES, FetchSettings, Piece, RangeFetcher
 from slackwater.spark.options import SourceOptions
 from slackwater.spark.sentences import in_a_sentence
 from slackwater.wire.arrow import arrow_batches, chunk_batch
@@ -27,6 +28,8 @@ from slackwater.wire.records_read import ReadableBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
+
+PIECE: Final = "max.partition.fetch.bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ class ReadSettings:
     def of(cls, options: SourceOptions) -> Self:
         """What the user's options mean for tasks."""
         values = given(options.kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
+        asked = PIECE in options.kafka
         fetch = FetchSettings(
+            piece_bytes=number(values, PIECE) if asked else PIECE_BYTES,
             fetch_max_wait_ms=number(values, "fetch.max.wait.ms"),
             client_rack=str(values["client.rack"]),
             read_committed=options.read_committed,

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.wire.compression import Buffer, Codec
+from slackwater.wire.errors import WireError
 from slackwater.wire.record_batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch, TimestampType
 from slackwater.wire.records import check_room, unpacked, unpacked_into
 
@@ -180,7 +181,7 @@ class HeaderColumns(NamedTuple):
 def scan(chunk: Chunk, scanner: Scanner | None = None) -> Columns:
     """Find every record of a chunk."""
     rows = int(chunk.counts.sum())
-    scanner = scanner or _scanners.for_rows(rows)
+    scanner = scanner or scanner_for(rows)
     timestamps = np.empty(rows, np.int64)
     offset_deltas, header_starts, header_counts = (np.empty(rows, np.int32) for _ in range(3))
     key_bounds, value_bounds = (np.empty(2 * rows, np.int32) for _ in range(2))
@@ -200,7 +201,7 @@ def scan(chunk: Chunk, scanner: Scanner | None = None) -> Columns:
         header_counts,
     )
     if fault != NO_FAULT:
-        raise chunk.batches[batch].wrong(_FAULTS[fault].format(number))
+        raise fault_in(chunk, fault, batch, number)
     types = np.repeat(chunk.stamped.astype(np.int32), chunk.counts)
     if chunk.stamped.any():
         timestamps[types == TimestampType.LOG_APPEND_TIME] = 0
@@ -220,11 +221,16 @@ def scan(chunk: Chunk, scanner: Scanner | None = None) -> Columns:
     )
 
 
+def fault_in(chunk: Chunk, fault: int, batch: int, number: int) -> WireError:
+    """What a scan has found to be wrong, in words."""
+    return chunk.batches[batch].wrong(_FAULTS[fault].format(number))
+
+
 def scan_headers(chunk: Chunk, starts: Ints, counts: Ints, scanner: Scanner | None = None) -> HeaderColumns:
     """Find the headers of records that a scan of this chunk has found."""
     rows = int(counts.sum())
     found = HeaderColumns(np.empty(2 * rows, np.int32), np.empty(2 * rows, np.int32), np.empty(rows, np.bool_))
-    (scanner or _scanners.for_rows(0)).scan_headers(chunk.data, starts, counts, *found)
+    (scanner or scanner_for(0)).scan_headers(chunk.data, starts, counts, *found)
     return found
 
 
@@ -241,6 +247,11 @@ class _Scanners:
 
 
 _scanners = _Scanners()
+
+
+def scanner_for(rows: int) -> Scanner:
+    """The scanner that pays for the next `rows` records."""
+    return _scanners.for_rows(rows)
 
 
 @cache

@@ -1,7 +1,8 @@
 """What lines say, as rows of the event table (doctor/event_table.py).
 
 Rules kept here
-- DataFrame to DataFrame; the last `select` is the contract: the columns of `COLUMNS`, `detail`, then `EVIDENCE`.
+- DataFrame to DataFrame; the columns are those of the event table, but that `detail` is JSON, which leaves out what is
+  null, and `evidence` is null. So a row is small; `as_events` makes the table of it, for who asks for it.
 - A line that names several members who went is one event for each of them.
 - The trigger of a rebalance comes from the reason in its line, and the client's part of it, if there is one.
 - Lines that no template reads are counted per file, with examples: they are never dropped in silence.
@@ -17,7 +18,7 @@ from slackwater.doctor.event_table import COLUMNS, DETAIL, EVIDENCE
 from slackwater.doctor.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.wording import SLOTS
 from slackwater.group.events import Kind
-from slackwater.spark.history.recognise import EVENT, RECORD, literal, pack, unpacked
+from slackwater.spark.history.recognise import EVENT, RECORD, literal, pack, parts, unpacked
 from slackwater.spark.history.stamps import time_ms, zone_of
 
 _GONE: Final = (Kind.MEMBER_DROPPED, Kind.MEMBER_UNSYNCED)
@@ -26,6 +27,7 @@ _PARTITION: Final = r"TopicPartition\\(topic=\'(.*?)\', partition=(\\d+)\\)"
 _NOTHING: Final = "('', 'null', 'None', 'Optional.empty')"
 _EXAMPLES: Final = 5
 _KEPT: Final = f"'{RECORD}', '{EVENT}'"
+_STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
 
 _DERIVED: Final[dict[str, str]] = {
     "reason": "nullif(said.reason, '')",
@@ -47,8 +49,23 @@ def log_events(recognised: DataFrame, zones: Mapping[str, str], default_zone: st
     """
     known = recognised.filter(f"said.kind IS NOT NULL OR said.template IS NULL OR said.template IN ({_KEPT})")
     told = known.withColumn("time_ms", time_ms("said.head", "stamp", zone_of("file", zones, default_zone)))
-    because = told.withColumn("why", _reason()).withColumn("why", unpacked("why"))
+    because = told.withColumn("why_parts", _reason()).withColumn("why", unpacked("why_parts"))
     return _select(_each(because.withColumns({"culprits": _culprits(), "partitions": _partitions()})))
+
+
+def as_events(told: DataFrame) -> DataFrame:
+    """Rows with their detail as a struct, and their place as evidence where there is no other."""
+    return told.withColumns(
+        {
+            "detail": F.from_json("detail", _STRUCT),
+            "evidence": F.coalesce("evidence", F.expr("concat(file, ':', position)")),
+        }
+    )
+
+
+def as_told(events: DataFrame) -> DataFrame:
+    """Events with their detail as JSON."""
+    return events.withColumn("detail", F.to_json("detail"))
 
 
 def unread(told: DataFrame) -> DataFrame:
@@ -63,7 +80,7 @@ def unread(told: DataFrame) -> DataFrame:
 
 def _reason() -> Column:
     packed = f"zip_with(array(said.reason), array(''), (line, _) -> {pack('line', [REASONS])})[0]"
-    return F.expr(f"CASE WHEN said.kind = '{Kind.REBALANCE_STARTED}' THEN {packed} END")
+    return parts(f"CASE WHEN said.kind = '{Kind.REBALANCE_STARTED}' THEN {packed} END")
 
 
 def _culprits() -> Column:
@@ -100,11 +117,11 @@ def _select(rows: DataFrame) -> DataFrame:
         "instance": _instance(),
         "assignor": f"CASE WHEN said.assignor IN {_NOTHING} THEN NULL ELSE said.assignor END",
     }
-    evidence = {"evidence": "concat(file, ':', position)", "file": "file", "position": "position", "text": "text"}
+    evidence = {"evidence": "CAST(NULL AS string)", "file": "file", "position": "position", "text": "text"}
     detail = ", ".join(f"'{name}', {_field(name)}" for name in DETAIL)
     return rows.select(
         *(F.expr(columns.get(name, _column(name))).alias(name) for name in COLUMNS),
-        F.expr(f"named_struct({detail})").alias("detail"),
+        F.expr(f"CASE WHEN said.kind IS NOT NULL THEN to_json(named_struct({detail})) END").alias("detail"),
         *(F.expr(evidence.get(name, f"said.{name}")).alias(name) for name in EVIDENCE),
     )
 

@@ -5,14 +5,15 @@ Rules kept here
 - A line's `position` grows within its file, whatever the number of tasks that read it: the byte at which its block
   begins, and the line's place in the task that reads the block. It is not the line's number; `line_numbers` finds that,
   for the few lines that are shown.
+- File and block are asked of the task that reads, not of the line: a line that goes at once costs nothing but itself.
 - What cannot be read is the caller's mistake, and is told in a sentence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slackwater.group.errors import UsageError
@@ -33,35 +34,30 @@ def raw_lines(spark: SparkSession, paths: Sequence[str], *, skip_corrupt: bool =
         if "PATH_NOT_FOUND" not in str(error):
             raise
         raise UsageError(f"Nothing is at {_missing(error, paths)}. Name a file or a directory that exists.") from None
-    return found.select(
-        F.col("_metadata.file_path").alias("file"), _position().alias("position"), F.col("value").alias("text")
-    )
+    return found.select(F.input_file_name().alias("file"), _position().alias("position"), F.col("value").alias("text"))
 
 
-def line_numbers(spark: SparkSession, shown: DataFrame) -> DataFrame:
-    """`shown` with a column `line`: the number, from 1, of the line at each `file` and `position`."""
-    files = [row.file for row in shown.select("file").distinct().collect()]
-    if not files:
-        return shown.withColumn("line", F.lit(None).cast("bigint"))
-    before = Window.partitionBy("file").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
-    blocks = (
-        raw_lines(spark, files)
-        .groupBy("file", _block().alias("block"))
+def line_numbers(spark: SparkSession, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The numbers, from 1, of the lines at these places, each a file and a position."""
+    if not places:
+        return {}
+    counted = (
+        raw_lines(spark, sorted({file for file, _ in places}))
+        .groupBy("file", F.expr(f"position div {ROWS}").alias("block"))
         .agg(F.min("position").alias("first"), F.count(F.lit(1)).alias("lines"))
-        .withColumn("above", F.coalesce(F.sum("lines").over(before), F.lit(0)))
     )
-    numbered = shown.withColumn("block", _block()).join(blocks, ["file", "block"], "left")
-    line = F.col("above") + F.col("position") - F.col("first") + 1
-    return numbered.select(*shown.columns, line.alias("line"))
+    above: dict[tuple[str, int], int] = {}
+    last, total = "", 0
+    for row in sorted(counted.collect(), key=lambda one: (one.file, one.block)):
+        total = total if row.file == last else 0
+        # What is above a block, less the position that its first line has: a line's number is its position more.
+        above[row.file, row.block] = total - row.first + 1
+        last, total = row.file, total + row.lines
+    return {(file, at): at + above[file, at // ROWS] for file, at in places if (file, at // ROWS) in above}
 
 
 def _position() -> Column:
-    block = F.col("_metadata.file_block_start")
-    return block * ROWS + F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_BITS))
-
-
-def _block() -> Column:
-    return F.expr(f"position div {ROWS}")
+    return F.expr(f"input_file_block_start() * {ROWS} + (monotonically_increasing_id() & {_ROW_BITS})")
 
 
 def _missing(error: AnalysisException, paths: Sequence[str]) -> str:

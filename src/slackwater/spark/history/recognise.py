@@ -2,7 +2,10 @@
 
 Rules kept here
 - One pass, no Python per row: the first marker finds the family, the first key its templates, one regular expression
-  takes all values out of the line (`Reading.packed`), and one parse puts them into a struct, each with its type.
+  takes all values out of the line (`Reading.packed`), and one split takes them apart. A value that nobody asks for
+  costs nothing more: the struct `said` is only a name for the parts.
+- Most lines of a broker's log are about other things, and their logger, which stands last, says so: those lines go
+  before anything else is done with them.
 - A line that looks relevant and that no template reads stays in the table, with a null template; all others go.
 - The expression has hundreds of branches, far more than the JVM compiles as one method. It stands inside `zip_with`,
   which Spark evaluates as a tree, branch by branch, and never as generated code. What most lines of a log need, to be
@@ -32,26 +35,98 @@ IS_EVENT: Final = """(startswith(text, '{') AND contains(text, '"time_ms":') AND
 """Lines that are no log's: records of `__consumer_offsets` and events of `__group_events`, dumped as JSON. They are
 kept as they are, under these names in the place of a template's, for their own readers."""
 
-_CASTS: Final = {LONG: LONG, FLAG: FLAG}
+_CASTS: Final = (LONG, FLAG)
 _TYPES: Final = COLUMNS | DETAIL
-_SCHEMA: Final = ", ".join(f"`{slot}` {_CASTS.get(_TYPES.get(slot, TEXT), TEXT)}" for slot in ("before", *SLOTS))
-"""The struct that a packed text becomes; lists are text still. Before the first mark stands nothing."""
 
-_KAFKA_LAYOUT: Final = ("roup", "og for partition ", "onsumer", "Server ", "Topics result", "eartbeat ")
-_ANY_LAYOUT: Final = (*_KAFKA_LAYOUT, "[thrd:", "lient", "kafka.errors.", "Exception in thread ")
+_OTHER_LOGGERS: Final = (
+    "state.change.logger",
+    "BrokerLifecycleManager",
+    "BrokerMetadataPublisher",
+    "DynamicConfigPublisher",
+    "FetchSessionHandler",
+    "KafkaRaftClient",
+    "LeaderEpochFileCache",
+    "LocalLog",
+    "LogCleaner",
+    "LogLoader",
+    "LogSegment",
+    "MetadataLoader",
+    "NodeToControllerRequestThread",
+    "Partition",
+    "ProducerStateManager",
+    "QuorumController",
+    "ReplicaAlterLogDirsManager",
+    "ReplicaFetcherManager",
+    "ReplicaFetcherThread",
+    "ReplicaManager",
+    "Selector",
+    "SnapshotEmitter",
+    "SnapshotGenerator",
+    "TransactionCoordinator",
+    "TransactionMarkerChannelManager",
+    "TransactionStateManager",
+    "UnifiedLog",
+)
+"""The loggers of a broker, without their packages, that never say anything a template reads."""
+
+_KAFKA_LAYOUT: Final = (
+    "roup",
+    "[Consumer ",
+    "ConsumerConfig values:",
+    ".consumer",
+    "onsumer poll",
+    "og for partition ",
+    "KafkaServer id=",
+    "Server started",
+    "SHUTTING_DOWN",
+    "Topics result",
+    "eartbeat ",
+)
+_ANY_LAYOUT: Final = (
+    "roup",
+    "onsumer",
+    "og for partition ",
+    "Server ",
+    "SHUTTING_DOWN",
+    "Topics result",
+    "eartbeat ",
+    "[thrd:",
+    "lient",
+    "kafka.errors.",
+    "Exception in thread ",
+)
 """Every marker of every family contains one of these. A line that begins as Kafka's own layout begins, and so as nearly
 all lines of a broker, needs fewer of them: the other families do not begin so."""
+
+
+def worth_reading(raw: DataFrame) -> DataFrame:
+    """Raw lines without those of a broker's other loggers."""
+    last = ", ".join(literal(name.rpartition(".")[2] + ")") for name in _OTHER_LOGGERS)
+    return raw.filter(f"NOT (startswith(text, '[20') AND substring_index(text, '.', -1) IN ({last}))")
 
 
 def recognised(lines: DataFrame) -> DataFrame:
     """The relevant lines, with a struct `said` of all slots; its template is null where no template reads the line."""
     rows = lines.filter(_coarse()).withColumn("packed", F.explode(F.expr(_packed_lines())))
-    return rows.select(*lines.columns, unpacked("packed").alias("said"))
+    apart = rows.withColumn("parts", parts("packed"))
+    return apart.select(*lines.columns, unpacked("parts").alias("said"))
 
 
-def unpacked(packed: str) -> Column:
-    """A packed text's values as a struct, each with its type, null where there is none."""
-    return F.from_csv(packed, F.lit(_SCHEMA), {"sep": MARK, "quote": "\0", "escape": "\0", "mode": "PERMISSIVE"})
+def parts(packed: str) -> Column:
+    """A packed text's values as a list of texts; before the first mark stands nothing."""
+    return F.expr(f"split({packed}, {literal(MARK)})")
+
+
+def unpacked(parts: str) -> Column:
+    """A list of values as a struct, each with its type, null where there is none; lists are text still."""
+    fields = (f"{literal(slot)}, {_value(parts, place, slot)}" for place, slot in enumerate(SLOTS, start=1))
+    return F.expr(f"named_struct({', '.join(fields)})")
+
+
+def _value(parts: str, place: int, slot: str) -> str:
+    kind = _TYPES.get(slot, TEXT)
+    value = f"nullif(get({parts}, {place}), '')"  # what is no number costs an exception, so the empty go first
+    return f"try_cast({value} AS {kind})" if kind in _CASTS else value
 
 
 def _packed_lines() -> str:

@@ -24,6 +24,8 @@ _MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _WORDED: Final = r"(\d\d)[-/ ]([A-Z][a-z][a-z])[-/ ](\d{4})[ :]" + _CLOCK + _ZONE
 _RDKAFKA: Final = r"%\d\|(\d+)\.(\d{3})\|"
 _EPOCH: Final = r"^\D{0,3}(\d{10})(\d{0,9})(?:\.(\d{1,9}))?\b"
+_KAFKA: Final = r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] "
+"""Kafka's own layout, which nearly all lines of a large history have: its parts stand in fixed places."""
 _APART: Final = "$1-$2-$3 $4|0$5|$6$7|$8"
 """A stamp taken apart by one replacement: date and clock, fraction, named zone or an offset's hours, its minutes."""
 _WORDED_APART: Final = "$3-$2-$1 $4|0$5|$6$7|$8"
@@ -39,8 +41,12 @@ def time_ms(head: str, stamp: str, zone: str) -> Column:
 
 def zone_of(file: str, zones: Mapping[str, str], default: str = "UTC") -> str:
     """SQL for the zone of a file's stamps: that of the first of `zones` whose key is part of the file's path."""
-    cases = " ".join(f"WHEN contains({file}, {literal(part)}) THEN {literal(name)}" for part, name in zones.items())
-    return f"CASE {cases} ELSE {literal(default)} END" if cases else literal(default)
+    cases = " ".join(f"WHEN contains({file}, {literal(part)}) THEN {_zone(name)}" for part, name in zones.items())
+    return f"CASE {cases} ELSE {_zone(default)} END" if cases else _zone(default)
+
+
+def _zone(name: str) -> str:
+    return literal("Z" if name == "UTC" else name)  # which Spark need not look up
 
 
 def _told(text: str, zone: str) -> str:
@@ -48,10 +54,15 @@ def _told(text: str, zone: str) -> str:
     worded = _let(_apart(text, _WORDED, _WORDED_APART), _millis(_numbered("p[0]"), zone))
     rdkafka = _digits(text, _RDKAFKA, "$1$2")
     epoch = _digits(text, _EPOCH, "$1-$2$3000")
-    since = f"try_cast(concat(split_part({epoch}, '-', 1), left(split_part({epoch}, '-', 2), 3)) AS bigint)"
-    return (
-        f"coalesce({dated}, CASE WHEN contains({text}, '|') THEN try_cast({rdkafka} AS bigint) END, {worded}, {since})"
-    )
+    since = _number(f"concat(split_part({epoch}, '-', 1), left(split_part({epoch}, '-', 2), 3))")
+    kafka = _kafka(text, zone)
+    counted = f"CASE WHEN contains({text}, '|') THEN {_number(rdkafka)} END"
+    return f"coalesce({kafka}, {dated}, {counted}, {worded}, {since})"
+
+
+def _kafka(text: str, zone: str) -> str:
+    clock = f"concat(substring({text}, 2, 19), '.', substring({text}, 22, 3), ' ', {zone})"
+    return f"CASE WHEN {text} RLIKE {literal(_KAFKA)} THEN unix_millis(try_cast({clock} AS timestamp)) END"
 
 
 def _apart(text: str, pattern: str, parts: str) -> str:
@@ -61,6 +72,10 @@ def _apart(text: str, pattern: str, parts: str) -> str:
 
 def _digits(text: str, pattern: str, parts: str) -> str:
     return f"regexp_replace(regexp_extract({text}, {literal(pattern)}, 0), {literal(pattern)}, {literal(parts)})"
+
+
+def _number(digits: str) -> str:
+    return f"try_cast(nullif({digits}, '') AS bigint)"  # a text that is no number costs an exception
 
 
 def _let(value: str, what: str) -> str:
