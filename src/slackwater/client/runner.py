@@ -23,6 +23,7 @@ import signal
 import threading
 import time
 from asyncio import TimerHandle
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -144,6 +145,8 @@ class Runner:
         self._stop_s = options.stop_timeout_s
         self._scheduler: Scheduler = WorkScheduler(config)
         self._tasks: queue.SimpleQueue[Start[ConsumerRecord] | None] = queue.SimpleQueue()
+        self._results: deque[int] = deque()  # tasks that were done, and that the scheduler has not heard of yet
+        self._reporting = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._first: dict[TopicPartition, int] = {}  # where this assignment began to be handed out
         self._final: dict[TopicPartition, int] = {}  # where partitions stood when they were drained
@@ -330,12 +333,32 @@ class Runner:
                 task = finish(task.task_id)
 
     def _finish(self, task_id: int) -> Start[ConsumerRecord] | None:
-        """A record was handled; the answer is what this worker begins next. No timer can be due earlier by it."""
-        with self._mutex:
-            effects = self._scheduler.finished(task_id, self._now_ms())
-            if len(effects) == 1 and type(start := effects[0]) is Start:
-                return start
-            return self._carry_out_all(effects, keep_one=True)
+        """A record was handled; the answer is what this worker begins next.
+
+        A worker that finds another one here leaves its result to that one and waits for a task: were each to wait for
+        the lock, every record would cost a switch of threads.
+        """
+        results, reporting = self._results, self._reporting
+        results.append(task_id)
+        kept: Start[ConsumerRecord] | None = None
+        while results and reporting.acquire(blocking=False):  # whoever came too late for us is seen by the next look
+            try:
+                with self._mutex:
+                    kept = self._report(kept)
+            finally:
+                reporting.release()
+        return kept
+
+    def _report(self, kept: Start[ConsumerRecord] | None) -> Start[ConsumerRecord] | None:
+        """Tell the scheduler what was handled; the first start is kept. No timer can be due earlier by it."""
+        results, scheduler, now_ms = self._results, self._scheduler, self._now_ms()
+        while results:
+            effects = scheduler.finished(results.popleft(), now_ms)
+            if kept is None and len(effects) == 1 and type(start := effects[0]) is Start:
+                kept = start
+            else:
+                kept = self._carry_out_all(effects, keep_one=kept is None) or kept
+        return kept
 
     def _fail(self, task: Start[ConsumerRecord], error: BaseException) -> Start[ConsumerRecord] | None:
         where, offset = task.record.topic_partition, task.record.offset
