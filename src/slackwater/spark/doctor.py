@@ -79,7 +79,7 @@ def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
         unread = _unread(history)
         if history is not None and not found and chosen.isEmpty():
             raise UsageError(_nothing(patient, unread))
-        return Diagnosis(_numbered(spark, found), unread)
+        return Diagnosis(_numbered(spark, patient.paths, found), unread)
     finally:
         if history is not None:
             history.close()
@@ -175,10 +175,10 @@ def _has_topic(patient: Patient, topic: str) -> bool:
         return topic in {found.name for found in admin.list_topics(internal=True)}
 
 
-def _numbered(spark: SparkSession, found: Sequence[Verdict]) -> list[Verdict]:
+def _numbered(spark: SparkSession, paths: Sequence[str], found: Sequence[Verdict]) -> list[Verdict]:
     """`file:position` as `file:line`, wherever a verdict shows a line of a file."""
     wanted = {place for verdict in found for line in verdict.evidence if (place := _place(line)) is not None}
-    numbers = line_numbers(spark, wanted)
+    numbers = line_numbers(spark, paths, wanted)
     return [replace(verdict, evidence=tuple(_named(line, numbers) for line in verdict.evidence)) for verdict in found]
 
 

@@ -194,7 +194,7 @@ def test_a_line_has_a_place_in_its_file_whoever_reads_it_and_its_number_is_found
         assert [row.text for row in lines.orderBy("position").collect()] == [f"line {n}" for n in range(1, 5001)]
         some = lines.filter("text RLIKE ' (1|2777|5000)$'").collect()
         shown = {(row.file, row.position): row.text for row in some}
-        numbers = line_numbers(spark, shown)
+        numbers = line_numbers(spark, [str(tmp_path)], shown)
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
     assert {text: numbers[place] for place, text in shown.items()} == {
@@ -202,6 +202,16 @@ def test_a_line_has_a_place_in_its_file_whoever_reads_it_and_its_number_is_found
         "line 2777": 2777,
         "line 5000": 5000,
     }
+
+
+def test_a_line_has_its_number_also_where_one_task_reads_several_files(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.history.reading import line_numbers, raw_lines
+
+    for name, count in (("a", 300), ("b", 200), ("c", 100)):
+        (tmp_path / f"{name}.log").write_text("".join(f"{name} {number}\n" for number in range(1, count + 1)))
+    paths = [str(tmp_path)]
+    shown = {(row.file, row.position): row.text for row in raw_lines(spark, paths).filter("text = 'c 42'").collect()}
+    assert list(line_numbers(spark, paths, shown).values()) == [42]
 
 
 def test_a_reason_gives_trigger_and_culprit_and_several_that_went_are_several_events(read: Read) -> None:

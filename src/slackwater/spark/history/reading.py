@@ -37,12 +37,19 @@ def raw_lines(spark: SparkSession, paths: Sequence[str], *, skip_corrupt: bool =
     return found.select(F.input_file_name().alias("file"), _position().alias("position"), F.col("value").alias("text"))
 
 
-def line_numbers(spark: SparkSession, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """The numbers, from 1, of the lines at these places, each a file and a position."""
+def line_numbers(
+    spark: SparkSession, paths: Sequence[str], places: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """The numbers, from 1, of the lines at these places, each a file and a position, in the reading of these paths.
+
+    All of the paths are read again, as they were the first time: a task reads several small files, and how many lines
+    it has read before one of them depends on all that there are.
+    """
     if not places:
         return {}
     counted = (
-        raw_lines(spark, sorted({file for file, _ in places}))
+        raw_lines(spark, paths, skip_corrupt=True)
+        .filter(F.col("file").isin(sorted({file for file, _ in places})))
         .groupBy("file", F.expr(f"position div {ROWS}").alias("block"))
         .agg(F.min("position").alias("first"), F.count(F.lit(1)).alias("lines"))
     )
