@@ -194,9 +194,10 @@ def test_a_whole_session_is_killed_and_the_janitor_removes_the_directory(tmp_pat
             janitor.see(child.pid)
             assert child.stdout is not None
             assert child.stdout.readline() == b"up\n"
-        assert len(_children(home, 0)) == 4
+        # A process that has just been started shows its environment a moment later.
+        wait_until(lambda: len(_children(home, 0)) == 4, lambda: _children(home, 0), DEADLINE_S)
         kill_sessions([children[0].pid])
-        assert len(_children(home, 0)) == 2
+        wait_until(lambda: len(_children(home, 0)) == 2, lambda: _children(home, 0), DEADLINE_S)
     finally:
         janitor.finish()
     for child in children:
