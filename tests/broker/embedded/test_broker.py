@@ -52,6 +52,12 @@ def _consumer(broker: Broker, group: str, topic: str, **settings: str) -> Consum
     return consumer
 
 
+def _close(consumer: Consumer) -> None:
+    """Close a consumer that has heard of its assignment: before that, librdkafka may wait for ever."""
+    _until(lambda: consumer.poll(0.01) is not None or bool(consumer.assignment()))
+    consumer.close()
+
+
 def _read(consumer: Consumer, count: int) -> list[str]:
     values: list[str] = []
     deadline = time.monotonic() + DEADLINE_S
@@ -212,13 +218,13 @@ def test_a_listener_hears_events_as_they_happen_also_after_a_restart() -> None:
         broker.create_topic("orders")
         first = _consumer(broker, "first", "orders")
         _until(lambda: any(event.kind is Kind.REBALANCE_COMPLETED for event in heard))
-        first.close()
+        _close(first)
         broker.restart()
         second = _consumer(broker, "second", "orders")
         _until(lambda: any(event.kind is Kind.REBALANCE_COMPLETED and event.group == "second" for event in heard))
         end()
         told = len(heard)
-        second.close()
+        _close(second)
         broker.wait_for_group("second", state="Empty")
     assert len(heard) == told
 
@@ -230,7 +236,7 @@ def test_a_listener_may_ask_the_broker() -> None:
         broker.create_topic("orders")
         consumer = _consumer(broker, "readers", "orders")
         broker.wait_for_group("readers", members=1)
-        consumer.close()
+        _close(consumer)
     assert "Stable" in states
 
 
