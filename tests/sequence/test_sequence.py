@@ -1,4 +1,4 @@
-"""A hundred random actions on a group while a producer writes; and members broken on purpose, that must be caught."""
+"""Random actions on a group while a producer writes; and members broken on purpose, that must be caught."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.sequence.story import play, replay_command
 WHERE = TopicPartition("t", 0)
 
 
-@pytest.mark.parametrize(("seed", "actions"), [(1, 50), (2, 100)])
+@pytest.mark.parametrize(("seed", "actions"), [(1, 50)])  # longer ones, and many: make soak
 def test_random_actions_break_no_promise(seed: int, actions: int) -> None:
     print(f"seed {seed}; replay: {replay_command(seed, actions)}")
     print(play(seed, actions, tell=print))
