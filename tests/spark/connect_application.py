@@ -9,13 +9,12 @@ Rules kept here
 
 import json
 import sys
-import time
 
 from pyspark.sql import SparkSession
 
 import slackwater.spark
+from tests.waiting import wait_until
 
-LOOK_S = 0.2
 PATIENCE_S = 180.0
 
 
@@ -37,10 +36,8 @@ def main(bootstrap: str, topic: str, group: str, count: str, checkpoint: str) ->
             .trigger(processingTime="200 milliseconds")
             .start()
         )
-        deadline = time.monotonic() + PATIENCE_S
-        while spark.table("seen").count() < int(count) and time.monotonic() < deadline:
-            time.sleep(LOOK_S)
         rows = spark.table("seen")
+        wait_until(lambda: rows.count() >= int(count), lambda: f"{rows.count()} rows of {count}", PATIENCE_S)
         print(json.dumps({"stream": rows.count(), "distinct": rows.distinct().count()}), flush=True)
         sys.stdin.read()
         query.stop()
