@@ -10,7 +10,7 @@ from tests.sequence.story import play, replay_command
 WHERE = TopicPartition("t", 0)
 
 
-@pytest.mark.parametrize(("seed", "actions"), [(1, 50)])  # longer ones, and many: make soak
+@pytest.mark.parametrize(("seed", "actions"), [(1, 50), (2, 100)])  # many more: make soak
 def test_random_actions_break_no_promise(seed: int, actions: int) -> None:
     print(f"seed {seed}; replay: {replay_command(seed, actions)}")
     print(play(seed, actions, tell=print))

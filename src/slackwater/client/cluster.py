@@ -4,7 +4,7 @@ Rules kept here
 - The bootstrap servers are asked until the first metadata came, and again when no known broker can be reached.
 - A broker that could not be reached is left alone for a while: longer each time, with jitter, up to a bound.
 - One connection to a broker serves everybody, except the coordinator's, which is one apart: a heartbeat never waits
-  behind a fetch (CL-40). Whoever wants a connection that is being made waits for that one.
+  behind a fetch (CL-40). Whoever wants a connection that is being made waits for that one, and nobody overtakes.
 - What is known of a topic is replaced as a whole; a topic that the cluster does not know any more is forgotten.
 - Everything here runs on the network's loop.
 """
@@ -12,6 +12,7 @@ Rules kept here
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
@@ -112,6 +113,18 @@ class _Attempts:
         self.not_before = 0.0
 
 
+class _Line:
+    """Those who wait for one connection, first come first served."""
+
+    __slots__ = ("error", "failures", "lock", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+        self.failures = 0
+        self.error: Exception | None = None  # of the last failure
+
+
 class Cluster:
     """Brokers, topics, connections."""
 
@@ -127,6 +140,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._connecting: dict[tuple[str, int, str], asyncio.Task[BrokerConnection]] = {}
+        self._lines: defaultdict[tuple[str, int, str], _Line] = defaultdict(_Line)
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._watchers: list[Callable[[], None]] = []
         self._closed = False
@@ -149,11 +163,34 @@ class Cluster:
         return await self.at(broker.host, broker.port, purpose)
 
     async def at(self, host: str, port: int, purpose: str = DATA) -> BrokerConnection:
-        """A connection to this address; waits until the address may be tried again."""
+        """A connection to this address; waits until the address may be tried again.
+
+        Nobody overtakes: whoever sends as soon as this returns sends in the order of the calls, also those who had to
+        wait. A commit that overtook an older one would be taken back by it.
+        """
         key = (host, port, purpose)
+        line = self._lines[key]
         connection = self._connections.get(key)
-        if connection is not None and connection.is_open:
+        if connection is not None and connection.is_open and not line.waiting:
             return connection
+        line.waiting += 1
+        failures = line.failures
+        try:
+            async with line.lock:
+                connection = self._connections.get(key)
+                if connection is not None and connection.is_open:
+                    return connection
+                if line.error is not None and line.failures > failures:  # one attempt serves all who wait for it
+                    raise line.error
+                try:
+                    return await self._connection(key)
+                except Exception as error:
+                    line.failures, line.error = line.failures + 1, error
+                    raise
+        finally:
+            line.waiting -= 1
+
+    async def _connection(self, key: tuple[str, int, str]) -> BrokerConnection:
         task = self._connecting.get(key)
         if task is None:
             if self._closed:
