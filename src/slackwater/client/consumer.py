@@ -22,6 +22,18 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from slackwater.client.arguments import (
+    Offsets,
+    offsets_to_commit,
+    position,
+    rebalance_listener,
+    seconds,
+    timestamp,
+    topic_names,
+    topic_partition,
+    topic_partitions,
+    topic_pattern,
+)
 from slackwater.client.cluster import Cluster
 from slackwater.client.consumer_base import ConsumerBase, RebalanceListener
 from slackwater.client.errors import ConnectionFailed, TimedOut
@@ -44,7 +56,6 @@ EVENTS_TIMEOUT_S: Final = 1.0
 NO_LIMIT: Final = 2**31 - 1
 
 __all__ = ["Consumer", "ConsumerRecord", "OffsetAndMetadata", "RebalanceListener"]
-Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 Heard = Callable[[Mapping[TopicPartition, OffsetAndMetadata], SlackwaterError | None], None]
 
 
@@ -118,22 +129,21 @@ class Consumer(ConsumerBase):
         self,
         topics: Iterable[str] | str | re.Pattern[str] | None = None,
         *,
-        pattern: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
         """Be a member of the group for these topics, or for all whose whole name matches `pattern`."""
-        if isinstance(topics, re.Pattern):
-            pattern, topics = _with_flags(topics), None
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe() takes topics or a pattern, one of them.")
-        names = _names(topics)
-        if pattern is not None and not isinstance(pattern, str):
-            raise UsageError(f"The pattern is {type(pattern).__name__}; give a str, or what re.compile makes of one.")
+        wish = topics if pattern is None else pattern
+        text = topic_pattern(wish) if pattern is not None or isinstance(wish, re.Pattern) else None
+        names = topic_names(topics) if text is None else []
+        listener = rebalance_listener(listener)
         with self._use():
             membership = self._needs_group("subscribe()")
             self._listener = listener
-            if pattern is not None:
-                membership.do(lambda member, now_ms: member.subscribe_pattern(pattern, now_ms))
+            if text is not None:
+                membership.do(lambda member, now_ms: member.subscribe_pattern(text, now_ms))
             elif names:
                 membership.do(lambda member, now_ms: member.subscribe(names, now_ms))
             else:
@@ -141,7 +151,7 @@ class Consumer(ConsumerBase):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without the group's help."""
-        wanted = _partitions(partitions)
+        wanted = topic_partitions(partitions)
         with self._use():
             if not wanted:
                 self._unsubscribe()
@@ -183,6 +193,7 @@ class Consumer(ConsumerBase):
 
     def poll(self, timeout: float = 0.0) -> list[ConsumerRecord]:
         """Records that are there, or that come within `timeout` seconds; at most max.poll.records."""
+        timeout = seconds(timeout)
         with self._use():
             return self._poll(timeout, self._take_records) or []
 
@@ -198,6 +209,7 @@ class Consumer(ConsumerBase):
             raise UsageError(f"max_records = {max_records}: use 1 or more, or None for all that was fetched.")
         if not _has_pyarrow():
             raise UsageError("poll_arrow() needs pyarrow, which is not installed: pip install 'slackwater[arrow]'.")
+        timeout = seconds(timeout)
         with self._use():
             room = NO_LIMIT if max_records is None else max_records
             return self._poll(timeout, partial(self._take_table, room, headers))
@@ -253,19 +265,15 @@ class Consumer(ConsumerBase):
             self._woken = True
             self._changed.notify_all()
 
-    # Where to start
-
-    # Giving out
-
     # --- positions ----------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on from this offset."""
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        where, at = topic_partition(partition), position(offset)
         if at.offset < 0:
             raise UsageError(f"seek to {at.offset}: offsets begin at 0; use seek_to_beginning or seek_to_end.")
         with self._use(), self._changed:
-            state = self._positions.of(TopicPartition(*partition))
+            state = self._positions.of(where)
             self._positions.seek(state, at.offset, at.leader_epoch)
             self._consumed_to(state)
             self._fetcher.kick()
@@ -280,25 +288,23 @@ class Consumer(ConsumerBase):
 
     def seek_to_timestamp(self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Go on from the first record of this time or later; from the end where there is none."""
-        if timestamp_ms < 0:
-            raise UsageError(f"seek to the time {timestamp_ms}: use milliseconds since 1970.")
-        self._seek_to(partitions, timestamp_ms)
+        self._seek_to(partitions, timestamp(timestamp_ms, "seek"))
 
-    def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
+    def _seek_to(self, partitions: Iterable[TopicPartition] | None, when: int) -> None:
+        named = None if partitions is None else topic_partitions(partitions)
         with self._use(), self._changed:
-            wanted = list(self._positions) if partitions is None else [self._positions.of(one) for one in partitions]
-            for state in wanted:
-                self._positions.reset(state, timestamp)
+            for state in list(self._positions) if named is None else [self._positions.of(one) for one in named]:
+                self._positions.reset(state, when)
                 self._polled.pop(state.partition, None)
             self._fetcher.kick()
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record that will be given out."""
-        deadline = time.monotonic() + self._timeout_s(timeout)
+        where, deadline = topic_partition(partition), time.monotonic() + self._timeout_s(timeout)
         with self._use():
             while True:
                 with self._changed:
-                    state = self._positions.of(TopicPartition(*partition))
+                    state = self._positions.of(where)
                     if state.position is not None:
                         return state.position
                     self._raise_pending()
@@ -306,20 +312,22 @@ class Consumer(ConsumerBase):
                     self._fetcher.kick()
                     left = deadline - time.monotonic()
                     if left <= 0:
-                        raise self._late(f"The position of {TopicPartition(*partition)} could not be found in time")
+                        raise self._late(f"The position of {where} could not be found in time")
                     self._changed.wait(left)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give out nothing of these until `resume`."""
+        wanted = topic_partitions(partitions)
         with self._use(), self._changed:
-            for partition in partitions:
-                self._positions.of(TopicPartition(*partition)).paused = True
+            for state in [self._positions.of(one) for one in wanted]:
+                state.paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Give out these again."""
+        wanted = topic_partitions(partitions)
         with self._use(), self._changed:
-            for partition in partitions:
-                self._positions.of(TopicPartition(*partition)).paused = False
+            for state in [self._positions.of(one) for one in wanted]:
+                state.paused = False
             self._fetcher.kick()
 
     @property
@@ -360,7 +368,7 @@ class Consumer(ConsumerBase):
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing."""
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = topic_partitions(partitions)
         outcome: list[tuple[Mapping[TopicPartition, OffsetAndMetadata | None], SlackwaterError | None]] = []
         with self._use():
             membership = self._needs_group("committed()")
@@ -379,10 +387,7 @@ class Consumer(ConsumerBase):
                     for state in self._positions
                     if state.position is not None
                 }
-        return {
-            TopicPartition(*partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
-            for partition, at in offsets.items()
-        }
+        return offsets_to_commit(offsets)
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """Ask for a rebalance at the next poll."""
@@ -402,14 +407,12 @@ class Consumer(ConsumerBase):
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each time or later; None where there is none."""
-        for partition, timestamp in times.items():
-            if timestamp < 0:
-                raise UsageError(f"{partition}: the time {timestamp} cannot be; use milliseconds since 1970.")
+        wanted = {topic_partition(partition): timestamp(when, partition) for partition, when in times.items()}
         with self._use():
-            return self._list_offsets(times)
+            return self._list_offsets(wanted)
 
-    def _bounds(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        wanted = {TopicPartition(*one): timestamp for one in partitions}
+    def _bounds(self, partitions: Iterable[TopicPartition], when: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(topic_partitions(partitions), when)
         with self._use():
             found = self._list_offsets(wanted)
         return {partition: one.offset for partition, one in found.items() if one is not None}
@@ -471,38 +474,6 @@ async def _find_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]
         if not found.partitions:
             raise BrokerError(found.error, f"The partitions of {topic} could not be had: {found.error.name}.")
         return [TopicPartition(topic, one.index) for one in found.partitions]
-
-
-def _names(topics: object) -> list[str]:
-    """Names of topics, as somebody gave them."""
-    wanted = [topics] if isinstance(topics, str) else topics
-    names = list(wanted) if isinstance(wanted, Iterable) else None
-    if wanted is not None and (names is None or not all(isinstance(name, str) and name for name in names)):
-        raise UsageError(f"The topics are {topics!r}; give a list of their names.")
-    return names or []
-
-
-def _partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Partitions, as somebody gave them."""
-    try:
-        found = [TopicPartition(*one) for one in partitions]
-    except TypeError:
-        found = None
-    if found is None or not all(isinstance(one.partition, int) and one.partition >= 0 for one in found):
-        raise UsageError(f"The partitions are {partitions!r}; give a list like [TopicPartition('orders', 0)].")
-    return found
-
-
-def _with_flags(pattern: re.Pattern[str]) -> str:
-    """A compiled pattern as text, with the flags that text can carry."""
-    if not isinstance(pattern.pattern, str):
-        raise UsageError(f"The pattern is of {type(pattern.pattern).__name__}; topics have names of str.")
-    flags = "".join(
-        letter
-        for letter, flag in (("i", re.IGNORECASE), ("m", re.MULTILINE), ("s", re.DOTALL), ("x", re.VERBOSE))
-        if pattern.flags & flag
-    )
-    return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
 
 
 def _called(
