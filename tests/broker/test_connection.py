@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -53,7 +53,7 @@ class FakeDesk:
     def flush_later(self, connection: Connection) -> None:
         asyncio.get_running_loop().call_soon(connection.flush)
 
-    def answered(self, calls: list[Call | Run]) -> None:
+    def answered(self, calls: Sequence[Call | Run]) -> None:
         self.sent += len(calls)
 
     def malformed(self, connection: Connection, error: WireError) -> None:

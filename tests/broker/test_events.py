@@ -121,6 +121,20 @@ def test_a_burst_without_end_is_written_within_a_second(tmp_path: Path, monkeypa
     assert house.written >= AT_ONCE * 2
 
 
+def test_a_listener_may_stop_listening_while_it_hears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house, once, heard = House(tmp_path, monkeypatch), list[GroupEvent](), list[GroupEvent]()
+
+    def hear_once(event: GroupEvent) -> None:
+        once.append(event)
+        end()
+
+    end = house.events.subscribe(hear_once)
+    house.events.subscribe(heard.append)
+    house.tell(1)
+    house.tell(2)
+    assert (len(once), len(heard)) == (1, 3)
+
+
 def test_a_listener_that_fails_disturbs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     house, heard = House(tmp_path, monkeypatch), list[GroupEvent]()
 

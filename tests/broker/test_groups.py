@@ -139,6 +139,36 @@ def test_a_restart_brings_groups_and_offsets_back_without_a_rebalance() -> None:
     assert [event.kind for event in after.events] == [Kind.GROUP_LOADED]
 
 
+def _join(member_id: str = "", uuid: str = "u") -> JoinGroup:
+    protocols = (Protocol("range", b""),)
+    return JoinGroup("g", member_id, None, "consumer", protocols, 10_000, 60_000, "c", "/h", uuid)
+
+
+def test_an_initial_delay_of_nothing_is_over_before_the_next_of_a_crowd_joins() -> None:
+    house, issued, joined = House(Memory()), list[JoinGroupResponse](), list[JoinGroupResponse]()
+    for number in range(3):
+        house.groups.ask(_join(uuid=str(number)), issued.append)
+    house.groups.end_turn()
+    first, second, third = sorted(answer.member_id for answer in issued)
+
+    house.groups.ask(_join(first), joined.append)
+    assert [(answer.error, answer.generation_id) for answer in joined] == [(Error.NONE, 1)]
+
+    for member_id in (second, third, first):
+        assert len(joined) == 1
+        house.groups.ask(_join(member_id), joined.append)
+    assert [(answer.error, answer.generation_id) for answer in joined] == [(Error.NONE, 1), *[(Error.NONE, 2)] * 3]
+
+
+def test_a_group_that_is_not_written_yet_has_no_generation() -> None:
+    house, joined = House(Memory()), list[JoinGroupResponse]()
+    house.groups.ask(replace(_join(), requires_known_member_id=False), joined.append)
+    assert joined == []
+    house.groups.end_turn()
+    house.groups.tick()
+    assert [answer.error for answer in joined] == [Error.NONE]
+
+
 def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
     house = House(Memory())
     _settle(house)

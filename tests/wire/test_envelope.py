@@ -3,6 +3,7 @@
 import pytest
 
 from slackwater.wire.envelope import (
+    AnswerAlike,
     FixedAnswer,
     RequestHeader,
     RequestReader,
@@ -17,6 +18,8 @@ from slackwater.wire.frames import FrameReader
 from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from slackwater.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.messages.join_group import JoinGroupResponse
+from slackwater.wire.messages.sync_group import SyncGroupResponse
 
 BEAT = HeartbeatRequest("g", 3, "m")
 
@@ -93,6 +96,42 @@ def test_a_fixed_answer_is_the_same_frame() -> None:
         fixed = FixedAnswer(HeartbeatResponse(error_code=27), version)
         for number in (0, 7, -1):
             assert fixed.frame(number) == encode_response(HeartbeatResponse(error_code=27), version, number)
+
+
+def test_answers_that_differ_in_a_string_are_the_same_frames() -> None:
+    for version in range(10):
+        joined = JoinGroupResponse(0, 0, 3, None, "range", "leader", False, "", [])
+        alike = AnswerAlike(joined, version, "member_id")
+        for member_id in ("", "m", "é", "m" * 126, "m" * 127, "m" * 128, "m" * 300, "m" * 32_767):
+            joined.member_id = member_id
+            assert alike.frame(-7, member_id.encode()) == encode_response(joined, version, -7)
+        with pytest.raises(WireError, match=f"JoinGroupResponse v{version}: member_id takes 32768 bytes, which is too"):
+            alike.frame(7, b"m" * 32_768)
+
+
+def test_answers_that_differ_in_bytes_are_the_same_frames() -> None:
+    for version in range(6):
+        synced = SyncGroupResponse(0, 27, None, "range", b"") if version >= 5 else SyncGroupResponse(0, 27)
+        alike = AnswerAlike(synced, version, "assignment")
+        for length in (0, 1, 126, 127, 128, 16_383, 40_000):
+            synced.assignment = bytes(length)
+            assert alike.frame(7, synced.assignment) == encode_response(synced, version, 7)
+
+
+def test_headers_are_told_apart_by_all_that_is_in_them() -> None:
+    client_ids = ["", "c", "cc", "x" * 127, "x" * 128, "x" * 255, "x" * 256, "x" * 257, "x" * 512, None, "ü"]
+    readers = [RequestReader(), RequestReader()]
+    for _ in range(2):
+        for client_id in client_ids:
+            for version in range(5):
+                frame = encode_request(BEAT, version, 7, client_id)[4:]
+                tagged = (
+                    frame[:10] + (client_id or "").encode() + b"\x01\x05\x02hi" + frame[11 + len(client_id or "") :]
+                )
+                for reader in readers:
+                    assert reader.decode(frame) == decode_request(frame)
+                    if version == 4 and client_id != "ü":
+                        assert reader.decode(tagged) == decode_request(tagged)
 
 
 def test_the_pieces_of_an_answer_hold_its_records_uncopied() -> None:

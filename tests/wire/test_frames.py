@@ -22,6 +22,19 @@ def test_a_frame_may_come_byte_by_byte() -> None:
     assert found == [b"hello"]
 
 
+def test_bytes_that_are_one_frame_are_found_to_be_so() -> None:
+    reader = FrameReader(max_bytes=10)
+    assert (reader.whole(frame(b"one")), reader.whole(frame(b""))) == (b"one", b"")
+    for other in (b"", b"\x00\x00\x00", frame(b"one") + b"\x00", frame(b"one")[:-1], frame(bytes(11))):
+        assert reader.whole(other) is None
+    reader.feed(frame(b"one")[:-1])
+    assert reader.whole(frame(b"two")) is None  # it belongs to what has begun
+    assert reader.feed(b"e") == [b"one"]
+    assert reader.whole(frame(b"two")) == b"two"
+    reader.feed(frame(b"ok") + b"\xff\xff\xff\xff")
+    assert reader.whole(frame(b"two")) is None
+
+
 def test_a_frame_above_the_bound_is_refused_before_its_bytes_come() -> None:
     reader = FrameReader(max_bytes=10)
     assert reader.feed(frame(bytes(10))) == [bytes(10)]

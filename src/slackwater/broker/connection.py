@@ -17,7 +17,7 @@ Rules kept here
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
 
@@ -119,7 +119,7 @@ class Desk(Protocol):
         """Call `flush` at the end of this turn."""
         ...
 
-    def answered(self, calls: "list[Call | Run]") -> None:
+    def answered(self, calls: "Sequence[Call | Run]") -> None:
         """These answers leave now."""
         ...
 
@@ -234,8 +234,12 @@ class Connection(asyncio.Protocol):
             if not data:
                 self._read_or_not()
                 return
+        frame = self._frames.whole(data)
+        if frame is not None and not (self._open or self._queue or self._full or self._ready_bytes):
+            self._begin_one(frame)  # the usual case: a client that waits for its answer before it asks again
+            return
         try:
-            frames = self._frames.feed(data)
+            frames = self._frames.feed(data) if frame is None else [frame]
         except WireError as error:
             self._refuse(error)
             return
@@ -266,6 +270,23 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     # --- requests and answers -----------------------------------------------------------------------------------------
+
+    def _begin_one(self, frame: bytes) -> None:
+        """Begin with a request that nothing holds up."""
+        desk = self._desk
+        try:
+            header, request = self._reader.decode(frame)
+            self._run = frame[:2]
+            self._open = 1
+            self._begun += 1
+            call = Call(self, header, self.heard)
+            self._waiting.append(call)
+            desk.handle(call, request)
+        except WireError as error:
+            self._refuse(error)
+            return
+        if self._queue or self._full or not self._reading or self._begun >= desk.max_waiting:
+            self._read_or_not()
 
     def _begin(self, frames: Iterable[bytes]) -> bool:
         """Begin with these requests as far as they may begin; the rest waits. False if one cannot be read."""
@@ -376,11 +397,11 @@ class Connection(asyncio.Protocol):
         self._dirty = False
         waiting = self._waiting
         if len(waiting) == 1 and not self._open and not self.in_pieces:  # the usual case
-            out = [waiting.pop()]
+            call = waiting.pop()
             self._begun = 0
-        else:
-            out = self._take_answered()
-        if out:
+            self._desk.answered((call,))
+            self._write(call.frame)  # type: ignore[arg-type]  # it has its answer, which is not in pieces
+        elif out := self._take_answered():
             self._desk.answered(out)
             self._send(out)
         if not (self._queue or self._full) and self._reading and self._begun < self._desk.max_waiting:
@@ -395,12 +416,12 @@ class Connection(asyncio.Protocol):
                 return
         self._read_or_not()
 
+    def _write(self, data: bytes) -> None:
+        self._ready_bytes -= len(data)
+        if self._transport is not None and data:
+            self._transport.write(data)
+
     def _send(self, out: list[Call | Run]) -> None:
-        if len(out) == 1 and isinstance(frame := out[0].frame, bytes):
-            self._ready_bytes -= len(frame)
-            if self._transport is not None and frame:
-                self._transport.write(frame)
-            return
         pieces: list[Piece] = []
         for call in out:
             if isinstance(call.frame, list):
@@ -413,10 +434,7 @@ class Connection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.writelines(pieces)
         else:
-            data = b"".join(pieces)
-            self._ready_bytes -= len(data)
-            if self._transport is not None:
-                self._transport.write(data)
+            self._write(b"".join(pieces))
 
     def _take_answered(self) -> list[Call | Run]:
         waiting = self._waiting

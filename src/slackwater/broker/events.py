@@ -52,7 +52,7 @@ class Events:
         self._publish = publish
         self._later = later
         self._lines: dict[int, LogLines] = {}
-        self._hearers: list[Hear] = []
+        self._hearers: tuple[Hear, ...] = ()
         self._pending: list[GroupEvent] = []
         self._first_told = self._last_busy = self._counted = 0.0
         self._at_once = float(AT_ONCE)  # how many may be written at once now; it grows again with time
@@ -60,12 +60,17 @@ class Events:
 
     def subscribe(self, hear: Hear) -> Callable[[], None]:
         """Hear every event from now on, on the broker's thread; the answer ends it."""
-        self._hearers.append(hear)
-        return lambda: self._hearers.remove(hear)
+        self._hearers = (*self._hearers, hear)
+        return lambda: self._forget(hear)
+
+    def _forget(self, hear: Hear) -> None:
+        hearers = list(self._hearers)
+        hearers.remove(hear)
+        self._hearers = tuple(hearers)  # a new one: who is being told now may be the one that ends
 
     def tell(self, events: list[GroupEvent]) -> None:
         """These happened, in this order."""
-        for hear in list(self._hearers):
+        for hear in self._hearers:
             for event in events:
                 try:
                     hear(event)

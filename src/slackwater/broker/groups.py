@@ -4,7 +4,9 @@ Rules kept here
 - Effects are carried out in order. Appends of one turn are gathered and written together, one write per shard, when the
   turn ends or there are many; only then does the coordinator hear of them, and only then do the answers leave that wait
   for them.
-- One timer of the event loop stands for all timers of all groups, planned at the end of a turn.
+- One timer of the event loop stands for all timers of all groups, planned at the end of a turn. Only what a join makes
+  due at once (`group.initial.rebalance.delay.ms=0`) happens at once, unless a write is under way, which may be that of
+  the group: in the same turn there may be hundreds of other joins, and all of these members would have to join again.
 - A write that takes longer than `offsets.commit.timeout.ms` is given up by those who wait for it, not by us (OC-12).
 - Events are told as they come, to whoever listens in this process.
 """
@@ -14,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from slackwater.broker.offsets_topic import all_to_bytes, from_bytes
-from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect
+from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect, Emit
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
-from slackwater.group.messages import Request, Response
+from slackwater.group.messages import JoinGroup, Request, Response
 
 KeyValue = tuple[bytes, bytes | None]
 MOST_GATHERED: Final = 1024  # records; a write costs little beside so many, and what waits for it is kept in memory
@@ -83,7 +85,11 @@ class Groups:
 
     def ask(self, request: Request, heard: Callable[[_R], None]) -> None:
         """Put a request to the coordinator; `heard` gets the answer, now or later."""
-        self._carry_out(self.coordinator.handle(request, heard, self._now_ms()))
+        now_ms = self._now_ms()
+        coordinator = self.coordinator
+        self._carry_out(coordinator.handle(request, heard, now_ms))
+        if request.__class__ is JoinGroup and not (self._appends or self._unsettled) and coordinator.is_due(now_ms):
+            self._carry_out(coordinator.tick(now_ms))  # an initial delay of nothing is over before the next one joins
         if self._gathered >= MOST_GATHERED:
             self._write()
 
@@ -151,14 +157,16 @@ class Groups:
         if not self.in_turn:
             self.in_turn = True
             self._turn_begins()
-        events: list[GroupEvent] = []
+        events: list[GroupEvent] | None = None
         for effect in effects:
             if isinstance(effect, Answer):
                 effect.caller(effect.response)  # type: ignore[operator]  # what `ask` was given; a cast costs a call
-            elif isinstance(effect, Append):
+            elif isinstance(effect, Emit):
+                if events is None:
+                    events = []
+                events.append(effect.event)
+            else:
                 self._appends.append(effect)
                 self._gathered += len(effect.records)
-            else:
-                events.append(effect.event)
-        if events:
+        if events is not None:
             self._tell(events)

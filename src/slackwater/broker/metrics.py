@@ -43,18 +43,12 @@ class Metrics:
     def answered(self, calls: Sequence[Call | Run]) -> None:
         """These answers leave now."""
         now = monotonic()
-        if len(calls) == 1:
-            call = calls[0]
-            self._count(call.api_key, now - call.since, call.count)
-            return
-        at = 0
-        while at < len(calls):  # those of one API that came together are counted together
-            api_key, since, times = calls[at].api_key, calls[at].since, calls[at].count
-            at += 1
-            while at < len(calls) and calls[at].since == since and calls[at].api_key == api_key:
-                times += calls[at].count
-                at += 1
-            self._count(api_key, now - since, times)
+        for call in calls:
+            seconds, times = now - call.since, call.count
+            tally = self.requests.get(call.api_key) or self._tally(call.api_key)
+            tally.count += times
+            tally.seconds += seconds * times
+            tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
 
     def answered_together(self, calls: Sequence[Call]) -> None:
         """These answers left now, each on its own connection; all of one API, and some at least."""
@@ -67,12 +61,14 @@ class Metrics:
                 self._count(calls[0].api_key, seconds, 1)
 
     def _count(self, api_key: int, seconds: float, times: int) -> None:
-        tally = self.requests.get(api_key)
-        if tally is None:
-            tally = self.requests[api_key] = Tally()
+        tally = self.requests.get(api_key) or self._tally(api_key)
         tally.count += times
         tally.seconds += seconds * times
         tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
+
+    def _tally(self, api_key: int) -> Tally:
+        self.requests[api_key] = tally = Tally()
+        return tally
 
     def hear(self, event: GroupEvent) -> None:
         """Something happened to a group."""

@@ -32,7 +32,6 @@ from slackwater.broker.topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_T
 from slackwater.clock import Clock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.events import GroupEvent
 
 _MINUTE_MS: Final = 60_000
 
@@ -78,21 +77,21 @@ class Node:
         )
         self.fetch_waits = FetchWaits(loop, self.metrics.answered_together)
         self.fetch_max_bytes = settings.number("fetch.max.bytes")
+        self.events = Events(
+            self.topics,
+            node_id=self.node_id,
+            shard_of=lambda group_id: self.groups.coordinator.shard_of(group_id),
+            publish=settings.flag("group.events.enable"),
+            later=loop.call_later,
+        )
         self.groups = Groups(
             coordinator_config(settings, directory.cluster_id),
             OffsetsLog(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
             now_ms=group_clock.now_ms,
             wake_at=wake_groups_at,
-            tell=self._tell,
+            tell=self.events.tell,
             turn_begins=turn_begins,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
-        )
-        self.events = Events(
-            self.topics,
-            node_id=self.node_id,
-            shard_of=self.groups.coordinator.shard_of,
-            publish=settings.flag("group.events.enable"),
-            later=loop.call_later,
         )
         self.events.subscribe(self.metrics.hear)
 
@@ -164,9 +163,6 @@ class Node:
         shards = self.groups.config.offsets_topic_num_partitions
         config = coordinator_config(self.settings, self.cluster_id)
         self.groups.reconfigure(replace(config, offsets_topic_num_partitions=shards))
-
-    def _tell(self, events: list[GroupEvent]) -> None:
-        self.events.tell(events)
 
 
 def coordinator_config(settings: Settings, cluster_id: str) -> CoordinatorConfig:

@@ -17,7 +17,7 @@ import os
 import resource
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -37,7 +37,9 @@ from slackwater.wire.schema import Request
 
 log = logging.getLogger("slackwater.broker")
 BACKLOG: Final = 4096
-MOST_FLUSHED: Final = 128  # connections; what they are sent leaves when the loop goes on, and they need not wait longer
+# Connections; what they are sent leaves when the loop goes on, and they need not wait longer. As many again of those
+# that waited: while a thousand members hear of their generation, the first ones already hear of their assignment.
+MOST_FLUSHED: Final = 128
 
 
 class Server:
@@ -57,8 +59,11 @@ class Server:
         self._group_clock = group_clock or self._clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
         self._connections: set[Connection] = set()
-        self._dirty: list[Connection] = []
+        self._dirty: list[Connection] = []  # have answers to send when the turn ends
+        self._late: list[Connection] = []  # had them when an earlier turn ended, and were too many
         self._turn_is_planned = False
+        self._is_flushing = False
+        self._leaving: list[Call | Run] = []  # what has left in this turn, to be counted
         self._group_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopping = False
@@ -199,9 +204,12 @@ class Server:
         if not self._turn_is_planned:
             self._plan_turn()
 
-    def answered(self, calls: list[Call | Run]) -> None:
-        """These answers leave now."""
-        self.node.metrics.answered(calls)
+    def answered(self, calls: Sequence[Call | Run]) -> None:
+        """These answers leave now; those of a turn are counted together."""
+        if self._is_flushing:
+            self._leaving += calls
+        else:
+            self.node.metrics.answered(calls)
 
     def malformed(self, connection: Connection, error: WireError) -> None:
         """A client sent what cannot be read."""
@@ -223,13 +231,21 @@ class Server:
             # Nothing in there should fail. If it does, a broker whose turns end no more would answer nobody again.
             log.exception("The end of a turn failed.")
         self._turn_is_planned = False
-        dirty, self._dirty = self._dirty, []
-        if len(dirty) > MOST_FLUSHED:
-            self._dirty = dirty[MOST_FLUSHED:]
-            del dirty[MOST_FLUSHED:]
+        dirty = self._late[:MOST_FLUSHED]
+        del self._late[:MOST_FLUSHED]
+        dirty += self._dirty[:MOST_FLUSHED]
+        self._late += self._dirty[MOST_FLUSHED:]
+        self._dirty = []
+        if self._late:
             self._plan_turn()
-        for connection in dirty:
-            connection.flush()
+        self._is_flushing = True
+        try:
+            for connection in dirty:
+                connection.flush()
+        finally:
+            self._is_flushing = False
+            leaving, self._leaving = self._leaving, []
+            self.node.metrics.answered(leaving)
 
     def pass_group_time(self, length_ms: int) -> None:
         """Move a group clock that stands still, firing every timer of the groups at its own time."""

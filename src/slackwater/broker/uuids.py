@@ -11,8 +11,7 @@ from typing import Final
 
 _UUID_BYTES: Final = 16
 _AT_ONCE: Final = 64
-_VERSION_AND_VARIANT: Final = 0xF << 76 | 0x3 << 62
-_RANDOM: Final = 0x4 << 76 | 0x2 << 62
+_VARIANT: Final = {f"{digit:x}": f"{digit & 0b0011 | 0b1000:x}" for digit in range(16)}
 
 _bits: Final[deque[bytes]] = deque()
 
@@ -23,9 +22,8 @@ def random_uuid() -> str:
         bits = _bits.pop()
     except IndexError:
         bits = _fetch()
-    number = int.from_bytes(bits, "big") & ~_VERSION_AND_VARIANT | _RANDOM
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = bits.hex()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 
 def _fetch() -> bytes:

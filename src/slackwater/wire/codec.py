@@ -37,7 +37,7 @@ def decoder(message: type[Message], version: int) -> Read:
 def encode(message: Message, version: int) -> bytes:
     """The bytes of a message."""
     out: list[Piece] = []
-    encode_pieces(out, message, version)
+    encoder(type(message), version)(message, out)
     try:
         return b"".join(out)
     except TypeError as error:  # a bytes field that holds something else shows only here
@@ -45,13 +45,15 @@ def encode(message: Message, version: int) -> bytes:
         raise write_fault(layout(kind, version), f"{kind.__name__} v{version}", message) from error
 
 
-def encode_pieces(out: list[Piece], message: Message, version: int) -> None:
-    """Add a message to `out`, piece by piece; what is bytes in it is added as it is, neither copied nor looked at."""
-    kind = type(message)
-    write = _writers.get((kind, version))
+def encoder(message: type[Message], version: int) -> Write:
+    """The function (message, out) that adds a message to `out`, piece by piece, for who encodes many.
+
+    What is bytes in it is added as it is, neither copied nor looked at.
+    """
+    write = _writers.get((message, version))
     if write is None:
-        write = _writers[kind, version] = writer(kind, version)
-    write(message, out)
+        write = _writers[message, version] = writer(message, version)
+    return write
 
 
 @cache

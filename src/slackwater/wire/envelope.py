@@ -26,12 +26,13 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
+from slackwater.wire.alike import ALIKE, alike
 from slackwater.wire.apis import API_VERSIONS, APIS, HEARTBEAT
-from slackwater.wire.codec import decode, decoder, encode, encode_pieces, request_type
+from slackwater.wire.codec import decode, decoder, encode, encoder, request_type
 from slackwater.wire.errors import WireError
 from slackwater.wire.reading import READ_FAULTS, Read, skip_tagged
-from slackwater.wire.schema import MAX_STRING_BYTES, Message, Request, Response
-from slackwater.wire.writing import Piece
+from slackwater.wire.schema import MAX_STRING_BYTES, STRING, Message, Request, Response, layout
+from slackwater.wire.writing import WRITE_FAULTS, Piece, Write, length_writer
 
 R = TypeVar("R", bound=Response)
 
@@ -45,11 +46,24 @@ _SIZED_ANSWER: Final = struct.Struct(">ii")
 _SIZED_FLEXIBLE_ANSWER: Final = struct.Struct(">iix")
 _ERROR_CODE: Final = struct.Struct(">h")
 _SIZE: Final = 4
+_HEARTBEAT: Final = HEARTBEAT.key.to_bytes(2, "big")
+_CLIENT_ID_AT: Final = 9  # the lower byte of its length: few are longer than it can say
+_MOST_SEEN: Final = 1_024  # headers that are kept of each API and version
 
 # By the first four bytes of a request: how its body is read, and whether tagged fields end its header.
 _bodies: Final[dict[bytes, tuple[Read, bool]]] = {}
-# By class and version of an answer: what packs its size and header, the header's length, and the body's version.
-_heads: Final[dict[tuple[type[Message], int], tuple[Callable[[int, int], bytes], int, int]]] = {}
+# By the same: how the broker reads its body, how long its header is but for the client id, and what headers were seen,
+# by what stands in them behind the correlation id: API, version, client id, and where the body begins.
+_Seen = dict[bytes, tuple[int, int, str | None, int]]
+_kinds: Final[dict[bytes, tuple[Read, int, _Seen]]] = {}
+# By class and version of an answer: what packs its size and header, the header's length, the body's version, and what
+# writes the body.
+_Head = tuple[Callable[[int, int], bytes], int, int, Write]
+_heads: Final[dict[tuple[type[Message], int], _Head]] = {}
+# By class and version of an answer and the name of a field, a string or bytes: what writes its length, how many bytes
+# that takes where it is empty, and how many bytes stand behind it.
+_Place = tuple[Callable[[int], bytes], int, int]
+_places: Final[dict[tuple[type[Message], int, str], _Place]] = {}
 
 
 class RequestHeader(NamedTuple):
@@ -68,48 +82,52 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Request]:
 
 
 class RequestReader:
-    """Reads one connection's requests; of a header that begins like the one before only the correlation id is read.
+    """Reads one connection's requests.
 
-    A heartbeat that says what the last one said is not read again: the same request is given out, which nobody may
-    change. Members send the same one for as long as their generation lasts.
+    A header that was seen before, on whichever connection, is looked up; only its correlation id is read. Requests
+    that members of a group send alike are mostly compared (`alike`). A heartbeat that says what the last one said is
+    not read again: the same request is given out. Members send the same one for as long as their generation lasts.
+    So what is given out has parts that others have, too, and nobody may change it.
     """
 
-    __slots__ = ("_body_at", "_client_id", "_key", "_read", "_rest", "_said", "_same", "_start", "_version")
+    __slots__ = ("_header", "_said", "_same", "_start")
 
     def __init__(self) -> None:
-        self._key = self._version = 0
-        self._client_id: str | None = None
-        self._read: Read
-        self._start: bytes | None = None  # API and version, which stand before the correlation id
-        self._rest = b""  # the client id and the tagged fields, which stand behind it
-        self._body_at = _CORRELATION_ENDS_AT
         self._said: bytes | None = None  # all that stood behind the correlation id of the last heartbeat
+        self._start = b""  # and before it
+        self._header: RequestHeader
         self._same: Request
 
     def decode(self, frame: bytes) -> tuple[RequestHeader, Request]:
         """The header and the body of a request."""
+        start = frame[:_CORRELATION_AT]
         said = self._said
-        if said is not None and frame[_CORRELATION_ENDS_AT:] == said and frame[:_CORRELATION_AT] == self._start:
+        if said is not None and frame[_CORRELATION_ENDS_AT:] == said and start == self._start:
             (correlation_id,) = _ANSWER.unpack_from(frame, _CORRELATION_AT)
-            known = (self._key, self._version, correlation_id, self._client_id)
-            return tuple.__new__(RequestHeader, known), self._same
-        header, request = self._decode(frame)
-        if self._key == HEARTBEAT.key:
-            self._said, self._same = frame[_CORRELATION_ENDS_AT:], request
+            key, version, _, client_id = self._header
+            return tuple.__new__(RequestHeader, (key, version, correlation_id, client_id)), self._same
+        kind = _kinds.get(start)
+        if kind is None or len(frame) < _REQUEST.size:
+            kind = _learn_kind(frame)
+        read, header_bytes, seen = kind
+        known = seen.get(frame[_CORRELATION_ENDS_AT : header_bytes + frame[_CLIENT_ID_AT]])
+        if known is None:
+            header, _, at = _decode_header(frame)
+            if at == header_bytes + frame[_CLIENT_ID_AT]:  # so it is unless the client id is null or very long
+                if len(seen) >= _MOST_SEEN:
+                    seen.clear()
+                seen[frame[_CORRELATION_ENDS_AT:at]] = (header.api_key, header.api_version, header.client_id, at)
+        else:
+            (correlation_id,) = _ANSWER.unpack_from(frame, _CORRELATION_AT)
+            key, version, client_id, at = known
+            # The tuple itself is made, not through the class's slower `__new__`.
+            header = tuple.__new__(RequestHeader, (key, version, correlation_id, client_id))
+        request: Request = read(frame, at)  # type: ignore[assignment]  # a cast would cost a call per request
+        if start[:2] == _HEARTBEAT:
+            self._start, self._said, self._header, self._same = start, frame[_CORRELATION_ENDS_AT:], header, request
         else:
             self._said = None
         return header, request
-
-    def _decode(self, frame: bytes) -> tuple[RequestHeader, Request]:
-        at = self._body_at
-        if frame[:_CORRELATION_AT] == self._start and frame[_CORRELATION_ENDS_AT:at] == self._rest:
-            (correlation_id,) = _ANSWER.unpack_from(frame, _CORRELATION_AT)
-            known = (self._key, self._version, correlation_id, self._client_id)
-            return tuple.__new__(RequestHeader, known), self._read(frame, at)  # type: ignore[return-value]
-        header, self._read, self._body_at = _decode_header(frame)
-        self._key, self._version, _, self._client_id = header
-        self._start, self._rest = frame[:_CORRELATION_AT], frame[_CORRELATION_ENDS_AT : self._body_at]
-        return header, self._read(frame, self._body_at)  # type: ignore[return-value]
 
 
 def _decode_header(frame: bytes) -> tuple[RequestHeader, Read, int]:
@@ -135,15 +153,19 @@ def _decode_header(frame: bytes) -> tuple[RequestHeader, Read, int]:
     if flexible:
         # Nobody sends tagged fields in a header yet: the byte that counts them is 0.
         at = at + 1 if frame[at : at + 1] == b"\x00" else _after_tags(frame, at, "Request header")
-    # The tuple itself is made, not through the class's slower `__new__`.
     header = tuple.__new__(RequestHeader, (key, version, correlation_id, client_id))
     return header, read, at
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> bytes:
     """A frame with an answer."""
-    head, size, version = _heads.get((type(response), version)) or _learn_response(type(response), version)
-    body = encode(response, version)
+    head, size, version, write = _heads.get((type(response), version)) or _learn_response(type(response), version)
+    out: list[Piece] = []
+    write(response, out)
+    try:
+        body = b"".join(out)
+    except TypeError:  # a bytes field that holds something else
+        body = encode(response, version)  # which says where
     return head(size + len(body), correlation_id) + body
 
 
@@ -170,11 +192,47 @@ class FixedAnswer:
         return self._size + (self._body + self._size).join(correlation_ids) + self._body
 
 
+class AnswerAlike:
+    """An answer that is the same for many but for its correlation id and one field, a string or bytes; encoded once."""
+
+    __slots__ = ("_before", "_behind", "_bytes", "_length", "_title")
+
+    def __init__(self, response: Response, version: int, varied: str) -> None:
+        """`response` is one of them, with that field empty."""
+        frame = encode_response(response, version, 0)
+        known = _places.get((type(response), version, varied))
+        self._length, length_bytes, behind = known or _find_place(type(response), version, varied)
+        end = len(frame) - behind
+        self._before, self._behind = frame[_SIZED_ANSWER.size : end - length_bytes], frame[end:]
+        self._bytes = len(frame) - _SIZE - length_bytes
+        self._title = f"{type(response).__name__} v{version}: {varied}"
+
+    def frame(self, correlation_id: int, value: bytes) -> bytes:
+        """A frame with it, and with this in the field."""
+        try:
+            length = self._length(len(value))
+        except WRITE_FAULTS as error:
+            raise WireError(f"{self._title} takes {len(value)} bytes, which is too long.") from error
+        size = self._bytes + len(length) + len(value)
+        return b"".join((_SIZED_ANSWER.pack(size, correlation_id), self._before, length, value, self._behind))
+
+
+def _find_place(kind: type[Response], version: int, varied: str) -> _Place:
+    (shape,) = [slot.shape for slot in layout(kind, version).slots if slot.name == varied]
+    empty, other = ("", "a") if shape.kind is STRING else (b"", b"a")
+    without, having = (encode(kind(**{varied: value}), version) for value in (empty, other))
+    length = length_writer(shape, flexible=kind.API.is_flexible(version))
+    before = next(at for at, (one, two) in enumerate(zip(without, having, strict=False)) if one != two)
+    # The last byte of the length is the first that differs.
+    _places[kind, version, varied] = place = (length, len(length(0)), len(without) - before - 1)
+    return place
+
+
 def response_pieces(response: Response, version: int, correlation_id: int) -> list[Piece]:
     """A frame with an answer, in pieces; records stand among them as they are, for answers too large to copy."""
-    head, size, version = _heads.get((type(response), version)) or _learn_response(type(response), version)
+    head, size, version, write = _heads.get((type(response), version)) or _learn_response(type(response), version)
     out: list[Piece] = [b""]
-    encode_pieces(out, response, version)
+    write(response, out)
     out[0] = head(size + sum(map(len, out)), correlation_id)
     return out
 
@@ -232,10 +290,23 @@ def _learn_request(start: bytes, key: int, version: int) -> tuple[Read, bool]:
     return known
 
 
-def _learn_response(kind: type[Response], version: int) -> tuple[Callable[[int, int], bytes], int, int]:
+def _learn_kind(frame: bytes) -> tuple[Read, int, _Seen]:
+    """How requests that begin like this one are read; one that is too short for a header is refused."""
+    header, read, _ = _decode_header(frame)
+    key, version = header.api_key, header.api_version
+    flexible = APIS[key].is_flexible(version)
+    if flexible and APIS[key] in ALIKE:
+        read = alike(request_type(APIS[key]), version, read)
+    kind = (read, _REQUEST.size + flexible, _Seen())
+    if APIS[key].speaks(version):  # there is no end to the others, and ApiVersions has an answer to all of them
+        _kinds[frame[:_CORRELATION_AT]] = kind
+    return kind
+
+
+def _learn_response(kind: type[Response], version: int) -> _Head:
     api = kind.API
     if api is API_VERSIONS and not api.speaks(version):
-        return _SIZED_ANSWER.pack, _SIZED_ANSWER.size - _SIZE, 0
+        return _SIZED_ANSWER.pack, _SIZED_ANSWER.size - _SIZE, 0, encoder(kind, 0)
     head = _SIZED_FLEXIBLE_ANSWER if api.response_header_version(version) else _SIZED_ANSWER
-    _heads[kind, version] = known = (head.pack, head.size - _SIZE, version)
+    _heads[kind, version] = known = (head.pack, head.size - _SIZE, version, encoder(kind, version))
     return known

@@ -38,12 +38,15 @@ class FrameReader:
         """How many bytes of an unfinished frame have come; none means that the connection may end here."""
         return self._kept_bytes + (_SIZE.size if self._begun else 0)
 
+    def whole(self, data: bytes) -> bytes | None:
+        """The one frame that these bytes are, and nothing else: so it is with most clients; None otherwise."""
+        if self._kept or self._begun or self.refused or len(data) < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(data)
+        return data[_SIZE.size :] if size == len(data) - _SIZE.size and size <= self.max_bytes else None
+
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that these bytes complete."""
-        if not self._kept and not self._begun and not self.refused and len(data) >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(data)
-            if size == len(data) - _SIZE.size and size <= self.max_bytes:  # one, whole: so it is with most clients
-                return [data[_SIZE.size :]]
         frames: list[bytes] = []
         at = 0
         if self._kept or self._begun:

@@ -71,6 +71,15 @@ def _short(length: int) -> bytes:
     return varint(length)
 
 
+def length_writer(shape: Shape, *, flexible: bool) -> Callable[[int], bytes]:
+    """The function length → bytes for what stands before a string or bytes that are not null."""
+    text = shape.kind is STRING
+    if not flexible:
+        return struct.Struct(">h" if text else ">i").pack
+    more = _short if text else varint
+    return lambda length: _ONE[length + 1] if length < len(_ONE) - 1 else more(length + 1)
+
+
 class _WriteCode:
     """Lines of code; the pieces not yet added, and the run of fixed-size fields not yet made a piece."""
 

@@ -24,6 +24,18 @@ def test_timers_fire_in_order_of_deadline_and_then_of_arming() -> None:
     assert timers.next_due_ms() is None
 
 
+def test_whether_something_may_be_due_is_known_without_looking_further() -> None:
+    timers: Timers[str] = Timers()
+    assert not timers.may_be_due(1_000)
+    timer = Timer("a")
+    timers.arm(timer, 10)
+    assert not timers.may_be_due(9)
+    assert timers.may_be_due(10)
+    timer.cancel()
+    assert _fired(timers, 10) == []
+    assert not timers.may_be_due(1_000)
+
+
 def test_moving_a_deadline_later_is_an_assignment_and_the_timer_fires_at_the_new_time() -> None:
     timers: Timers[str] = Timers()
     timer = Timer("a")

@@ -12,13 +12,27 @@ v8  reason (JG-51)
 v9  skip_assignment in the answer: a static leader that returns keeps the lead (JG-42, JG-43)
 """
 
+from dataclasses import replace
+from typing import Final
+
 from slackwater.broker.connection import Call
 from slackwater.broker.node import Node
 from slackwater.broker.uuids import random_uuid
 from slackwater.group.errors import Error
-from slackwater.group.messages import JoinGroup, Protocol
+from slackwater.group.messages import NO_MEMBER, JoinGroup, Protocol
 from slackwater.group.messages import JoinGroupResponse as Joined
-from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from slackwater.wire.envelope import AnswerAlike
+from slackwater.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+
+MOST_ALIKE: Final = 256
+
+# The protocols of the last request, as they were read and as the core has them: a crowd shares one list (`wire.alike`).
+_last_protocols: tuple[list[JoinGroupRequestProtocol], tuple[Protocol, ...]] = ([], ())
+_alike: Final[dict[tuple[object, ...], AnswerAlike]] = {}  # what members heard that are no leaders, but for their ids
 
 
 def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
@@ -26,19 +40,20 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
     version = call.version
 
     def heard(answer: Joined) -> None:
-        call.answer(
-            JoinGroupResponse(
-                0,
-                answer.error,
-                answer.generation_id,
-                answer.protocol_type,
-                _protocol_name(answer.protocol_name, version),
-                answer.leader,
-                answer.skip_assignment,
-                answer.member_id,
-                [JoinGroupResponseMember(*member) for member in answer.members] if answer.members else [],
-            )
+        if answer.members:
+            call.answer(_response(answer, version))
+            return
+        said = (
+            version,
+            answer.error,
+            answer.generation_id,
+            answer.protocol_type,
+            answer.protocol_name,
+            answer.leader,
+            answer.skip_assignment,
         )
+        alike = _alike.get(said) or _learn(said, answer, version)
+        call.answer_frame(alike.frame(call.correlation_id, answer.member_id.encode()))
 
     # By place: naming thirteen fields costs as much as reading them from the wire.
     node.groups.ask(
@@ -47,7 +62,7 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
             request.member_id,
             request.group_instance_id,
             request.protocol_type,
-            tuple([Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]),
+            _protocols(request.protocols),
             request.session_timeout_ms,
             request.rebalance_timeout_ms,
             call.client_id or "",
@@ -61,6 +76,28 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
     )
 
 
+def _response(answer: Joined, version: int) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        0,
+        answer.error,
+        answer.generation_id,
+        answer.protocol_type,
+        _protocol_name(answer.protocol_name, version),
+        answer.leader,
+        answer.skip_assignment,
+        answer.member_id,
+        list(answer.members),  # type: ignore[arg-type]  # they have the same fields, and there may be thousands
+    )
+
+
+def _learn(said: tuple[object, ...], answer: Joined, version: int) -> AnswerAlike:
+    if len(_alike) >= MOST_ALIKE:
+        _alike.clear()
+    response = _response(replace(answer, member_id=NO_MEMBER), version)
+    _alike[said] = alike = AnswerAlike(response, version, "member_id")
+    return alike
+
+
 def refuse(request: JoinGroupRequest, version: int, error: Error) -> JoinGroupResponse:
     """Nothing but an error."""
     return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(None, version))
@@ -68,3 +105,12 @@ def refuse(request: JoinGroupRequest, version: int, error: Error) -> JoinGroupRe
 
 def _protocol_name(name: str | None, version: int) -> str | None:
     return name or (None if version >= 7 else "")
+
+
+def _protocols(read: list[JoinGroupRequestProtocol]) -> tuple[Protocol, ...]:
+    global _last_protocols  # one assignment, so that brokers in several threads may share it
+    known, protocols = _last_protocols
+    if known is not read:
+        protocols = tuple([Protocol(protocol.name, protocol.metadata) for protocol in read])
+        _last_protocols = (read, protocols)
+    return protocols

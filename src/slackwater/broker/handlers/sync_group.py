@@ -6,19 +6,29 @@ v4  flexible
 v5  protocol type and name, both required (SG-02); both in the answer
 """
 
+from typing import Final
+
 from slackwater.broker.connection import Call
 from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import SyncGroup
 from slackwater.group.messages import SyncGroupResponse as Synced
+from slackwater.wire.envelope import AnswerAlike
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MOST_ALIKE: Final = 256
+
+_alike: Final[dict[tuple[object, ...], AnswerAlike]] = {}  # what members heard, but for their assignments
 
 
 def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
     """A member asks for its assignment; it is answered when the leader has brought it."""
+    version = call.version
 
     def heard(answer: Synced) -> None:
-        call.answer(SyncGroupResponse(0, answer.error, answer.protocol_type, answer.protocol_name, answer.assignment))
+        said = (version, answer.error, answer.protocol_type, answer.protocol_name)
+        alike = _alike.get(said) or _learn(said, answer, version)
+        call.answer_frame(alike.frame(call.correlation_id, answer.assignment))
 
     node.groups.ask(
         SyncGroup(
@@ -29,10 +39,18 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
             request.protocol_type,
             request.protocol_name,
             tuple([(one.member_id, one.assignment) for one in request.assignments]) if request.assignments else (),
-            call.version >= 5,  # requires_protocol
+            version >= 5,  # requires_protocol
         ),
         heard,
     )
+
+
+def _learn(said: tuple[object, ...], answer: Synced, version: int) -> AnswerAlike:
+    if len(_alike) >= MOST_ALIKE:
+        _alike.clear()
+    response = SyncGroupResponse(0, answer.error, answer.protocol_type, answer.protocol_name)
+    _alike[said] = alike = AnswerAlike(response, version, "assignment")
+    return alike
 
 
 def refuse(request: SyncGroupRequest, version: int, error: Error) -> SyncGroupResponse:

@@ -119,6 +119,8 @@ def _malformed(request: JoinGroup) -> Error:
 def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
     """Whether group.max.size lets this one in (JG-38, JG-39); pending ids do not count (JG-12)."""
     limit = turn.desk.config.group_max_size
+    if len(group.members) < limit:
+        return True
     member = group.members.get(member_id)
     if group.state in (INITIAL, PREPARING):
         return (member is not None and member.parked_join is not None) or group.parked_joins < limit
@@ -237,7 +239,7 @@ def _joined(request: JoinGroup, *, changed: bool | None) -> Joined:
     return Joined(
         request.session_timeout_ms,
         request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
-        tuple(protocol.name for protocol in request.protocols),
+        tuple([name for name, _ in request.protocols]),
         changed,
         _reason(request),
     )

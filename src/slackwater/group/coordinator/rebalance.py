@@ -128,8 +128,7 @@ def end_join_phase(turn: Turn, group: Group) -> None:
     formed = Formed(group.leader_id, group.protocol_name, static, turn.now_ms - round.started_ms)
     turn.tell(group, Kind.GENERATION_FORMED, formed, before=before, trigger=round.cause.trigger)
     for member in group.members.values():
-        caller = group.take_join(member)
-        if caller is not None:
+        if (caller := group.take_join(member)) is not None:
             turn.answer(caller, current_generation(group, member))
         member.is_new = False
         extend_session(turn, member)  # JG-25, SE-06: an absent static member's session starts anew, too
@@ -144,12 +143,13 @@ def current_generation(group: Group, member: Member) -> JoinGroupResponse:
     assert group.leader_id is not None
     return JoinGroupResponse(
         Error.NONE,
-        member_id=member.member_id,
-        generation_id=group.generation_id,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        leader=group.leader_id,
-        members=group.joined_members() if member.member_id == group.leader_id else (),
+        member.member_id,
+        group.generation_id,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader_id,
+        False,  # skip_assignment
+        group.joined_members() if member.member_id == group.leader_id else (),
     )
 
 

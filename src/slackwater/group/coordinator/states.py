@@ -67,6 +67,8 @@ class Input(Enum):
     SWEEP = "the sweep finds neither members nor offsets"
     UNLOAD = "the shard goes elsewhere"
 
+    __hash__ = object.__hash__  # each is one object; the enum's own hash is a call, at every look into the table
+
 
 class Act(Enum):
     """What the coordinator does."""

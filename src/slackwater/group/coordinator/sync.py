@@ -52,9 +52,10 @@ def _refusal(turn: Turn, request: SyncGroup) -> Error:
         return Error.UNKNOWN_MEMBER_ID if error is Error.NONE else error
     if group.state is DEAD:
         return Error.COORDINATOR_NOT_AVAILABLE
-    error = identify(turn, group, request.member_id, request.group_instance_id, "sync-group")
-    if error is not Error.NONE:
-        return error
+    if request.group_instance_id is not None or request.member_id not in group.members:
+        error = identify(turn, group, request.member_id, request.group_instance_id, "sync-group")
+        if error is not Error.NONE:
+            return error
     if request.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
     if _differ(request.protocol_type, group.protocol_type) or _differ(request.protocol_name, group.protocol_name):

@@ -52,6 +52,10 @@ class Timers(Generic[_Owner]):
         self._settle()
         return self._heap[0][0] if self._heap else None
 
+    def may_be_due(self, now_ms: int) -> bool:
+        """Whether something may fire at `now_ms`; never wrong when it says no."""
+        return bool(self._heap) and self._heap[0][0] <= now_ms
+
     def pop(self, now_ms: int) -> Timer[_Owner] | None:
         """The next timer due at or before `now_ms`, disarmed; None when there is none."""
         self._settle()
