@@ -157,7 +157,7 @@ def formatted(
     home = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
     nodes: list[Node] = []
     try:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         for node_id, port, config in _plan(brokers, home):
             own = home / str(node_id)
             own.mkdir()

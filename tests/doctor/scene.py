@@ -27,6 +27,8 @@ class Scene:
     ids: dict[str, str] = field(default_factory=dict)
     there: dict[str, None] = field(default_factory=dict)
     generation: int = 0
+    assignor: str | None = None
+    """By what a generation was assigned, where the broker tells it."""
     _made: int = 0
 
     def verdict(self) -> Verdict:
@@ -91,7 +93,7 @@ class Scene:
         """A generation is formed and assigned."""
         self.generation += 1
         size = len(self.there)
-        self.broker(Kind.GENERATION_FORMED, at, generation=self.generation, members=size)
+        self.broker(Kind.GENERATION_FORMED, at, generation=self.generation, members=size, assignor=self.assignor)
         self.broker(Kind.REBALANCE_COMPLETED, at, generation=self.generation, members=size)
 
     def start(self, *clients: str, at: float = 0.0) -> "Scene":

@@ -292,6 +292,7 @@ def restart(scene: Scene, client: str, at: float, reason: str = "not provided", 
 @pytest.mark.parametrize(("reason", "logged"), [(CLOSED, True), ("not provided", True), (CLOSED, False)])
 def test_members_that_close_and_come_back_in_turn_are_a_deploy(reason: str, logged: bool) -> None:
     scene = settled("a", "b", "c", logged=logged)
+    scene.assignor = "range"
     for at, client in ((20, "a"), (30, "b"), (40, "c")):
         restart(scene, client, at, reason, logged=logged)
     verdict = scene.verdict()
@@ -400,6 +401,10 @@ def test_one_instance_replaced_again_and_again_is_not_called_a_deploy_for_sure()
         (Kind.JOIN_REFUSED, "InconsistentGroupProtocolError"),
         (Kind.JOIN_REFUSED, "Broker: Inconsistent group protocol"),
         (FactKind.CLIENT_FAILED, "InconsistentGroupProtocolError"),
+        (
+            Kind.REBALANCE_FAILED,
+            "The group member's supported protocols are incompatible with those of existing members",
+        ),
     ],
 )
 def test_a_join_without_a_common_assignor_is_told_by_the_refused_client_alone(kind: str, error: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slackwater.doctor import signals
-from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
+from slackwater.doctor.defaults import INITIAL_DELAY_MS
 from slackwater.doctor.rows import Row, in_order
 
 
@@ -39,12 +39,15 @@ class ClusterHistory:
 
     outages: tuple[Outage, ...] = ()
     topic_changes: tuple[TopicChange, ...] = ()
+    ended_ms: int = 0
+    """Until when anything was told of the cluster: a group whose round does not end is told of no more."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> "ClusterHistory":
+    def of(cls, rows: Iterable[Row], ended_ms: int = 0) -> "ClusterHistory":
         """Read the rows that name no group."""
         ordered = in_order(rows)
-        return cls(tuple(_outages(ordered)), tuple(_topic_changes(ordered)))
+        last = max((row.time_ms for row in ordered), default=0)
+        return cls(tuple(_outages(ordered)), tuple(_topic_changes(ordered)), max(ended_ms, last))
 
 
 def _outages(rows: Sequence[Row]) -> Iterable[Outage]:
@@ -56,8 +59,8 @@ def _outages(rows: Sequence[Row]) -> Iterable[Outage]:
         elif signals.is_broker_start(row):
             node = signals.node(row)
             stop = stopped.pop(node, None)
-            # Several lines tell of one start; only the first after a stop, or after a while, is another.
-            if stop is None and row.time_ms - up_since.get(node, -SESSION_TIMEOUT_MS) < SESSION_TIMEOUT_MS:
+            # Several lines tell of one start, at its end; no broker dies and has started again in so short a time.
+            if stop is None and node in up_since and row.time_ms - up_since[node] < INITIAL_DELAY_MS:
                 continue
             up_since[node] = row.time_ms
             told = (row,) if stop is None else (stop, row)

@@ -3,7 +3,8 @@
 Rules kept here
 - One pass over the rows, then work that grows with the members' comings and goings, not with the lines.
 - Names are Kafka's: a static member is known by its instance id, any other by its client id. Where several members
-  share one client id (every library has a default), the member id stands for itself.
+  share one client id (every library has a default), a member is known by its log's name; where no log tells its member
+  id, the member id stands for itself, and nobody can tell whether it comes back.
 - Whether the same process came back is asked of what can know: a KIP-848 member keeps its id for as long as its process
   lives; a client's log shows its starts; an id asked for while the old one was still a member is a new process, for a
   live one would have gone on under the id it had.
@@ -11,9 +12,11 @@ Rules kept here
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from slackwater.doctor import signals
@@ -39,6 +42,8 @@ class Story:
     name: str
     client: str | None = None
     instance: str | None = None
+    anonymous: bool = False
+    """Its name is a member id, for others have its client id too: it is not known again when it comes back."""
     terms: list[Term] = field(default_factory=list)
     started: list[Row] = field(default_factory=list)
     subscribes: list[Row] = field(default_factory=list)
@@ -148,15 +153,18 @@ class GroupHistory:
     def __init__(self, group: str, rows: Iterable[Row], cluster: ClusterHistory | None = None) -> None:
         self.group = group
         steady, set_back = steadied(list(rows))
-        self.rows: list[Row] = in_order(steady)
+        ordered = in_order(steady)
+        members, logs = _shared_logs(ordered)
+        self.rows: list[Row] = _by_log(ordered, members, logs)
         self.clocks: tuple[str, ...] = (*set_back, *apart(self.rows))
         """What is wrong with the clocks of what was read, in sentences."""
         self.cluster = cluster or ClusterHistory()
-        self.names = Names()
+        self.names = Names(labelled=frozenset(members))
         for row in self.rows:
             self.names.learn(row)
         self.terms: list[Term] = terms(self.rows, self.names)
         self.stories: dict[str, Story] = {}
+        self._by_member: dict[str, Story] = {}
         self._tell_terms()
         self._tell_clients()
 
@@ -238,6 +246,21 @@ class GroupHistory:
         """The group's beginning (from empty) lies in this history; without a broker nothing else can be known."""
         return not self.has_broker or any(signals.is_first_join(row) for row in self.rows)
 
+    @cached_property
+    def topics_read(self) -> frozenset[str]:
+        """The topics that its members subscribed to, or were assigned."""
+        subscribed = {topic for story in self.stories.values() for _, topics in story.topics for topic in topics}
+        assigned = {name.rpartition("-")[0] for row in self.rows for name in row.names("partitions")}
+        return frozenset(subscribed | assigned)
+
+    @cached_property
+    def overruns_by_client(self) -> dict[str, list[Row]]:
+        """What clients said of late polls, by client id, in order: members that share one are told apart nowhere."""
+        found: dict[str, list[Row]] = {}
+        for story in self.stories.values():
+            found.setdefault(story.client or "", []).extend(story.overruns)
+        return {client: in_order(rows) for client, rows in found.items()}
+
     # ---- start
 
     @cached_property
@@ -245,17 +268,37 @@ class GroupHistory:
         """When the group's start was over; the history's beginning when the start is not in it."""
         if not self.start_seen or not self.terms:
             return self.began_ms
-        joins = sorted((term.joined_ms, _generation_of(term)) for term in self.terms if term.seen_joining)
+        joins = self._joins()
         # Where no generation is told of, each join stands for the one that it brought about.
-        stood = self.generations or [Generation(0, time_ms, None, self.rows[0]) for time_ms, _ in joins]
+        stood = self.generations or [Generation(0, joined_ms, None, self.rows[0]) for _, _, joined_ms in joins]
         at = 0
         for one in stood:
             # A client's log, or a record, tells of a join after its generation was formed: it was part of it.
             while at < len(joins) and (joins[at][0] <= one.time_ms or 0 < joins[at][1] <= one.number):
                 at += 1
             if at == len(joins) or joins[at][0] - one.time_ms > INITIAL_DELAY_MS:
-                return max(one.time_ms, joins[at - 1][0]) if at else one.time_ms
+                return max(one.time_ms, *(joined_ms for _, _, joined_ms in joins[:at])) if at else one.time_ms
         return stood[-1].time_ms if stood else self.began_ms
+
+    def _joins(self) -> list[tuple[int, int, int]]:
+        """When members came, the generation that is named with it, and when they had joined.
+
+        A client's log tells of a join when its round is over, which may be long after the process came up.
+        """
+        first = {
+            id(story.terms[0]): story.starts[0].time_ms
+            for story in self.stories.values()
+            if story.starts and story.terms
+        }
+        return sorted(
+            (
+                first.get(id(term), term.joined_ms) if _of_client(term) else term.joined_ms,
+                _generation_of(term),
+                term.joined_ms,
+            )
+            for term in self.terms
+            if term.seen_joining
+        )
 
     @cached_property
     def starters(self) -> list[Story]:
@@ -341,10 +384,12 @@ class GroupHistory:
     def _tell_terms(self) -> None:
         shared = _shared_clients(self.terms, self.generations, self.ended_ms)
         for term in self.terms:
-            name = term.member if term.instance is None and term.client in shared else term.name
-            story = self.stories.setdefault(name, Story(name, term.client, term.instance))
+            anonymous = term.instance is None and term.client in shared
+            name = term.member if anonymous else term.name
+            story = self.stories.setdefault(name, Story(name, term.client, term.instance, anonymous))
             story.client = story.client or term.client
             story.terms.append(term)
+            self._by_member[term.member] = story
             if term.assignors:
                 story.assignors.append((term.joined_ms, term.assignors))
 
@@ -365,19 +410,23 @@ class GroupHistory:
             return self.stories[row.instance]
         client = row.client or row.label or ""
         found = by_client.get(client, [])
-        if row.member:
-            for story in found:
-                if any(term.member == row.member for term in story.terms):
-                    return story
-        if found:
+        own = self._by_member.get(row.member or "")
+        if own is not None:
+            return own
+        anonymous = bool(found) and found[0].anonymous
+        if found and not anonymous:
             return found[0]
-        name = row.instance or client
+        name = row.instance or (row.label if anonymous else None) or client
         story = self.stories.setdefault(name, Story(name, client, row.instance))
-        by_client.setdefault(client, []).append(story)
+        if not anonymous:
+            by_client.setdefault(client, []).append(story)
         return story
 
     def _tell_record(self, row: Row, by_client: dict[str, list[Story]]) -> None:
-        story = self.stories.get(row.instance or "") or next(iter(by_client.get(row.client or "", ())), None)
+        story = self.stories.get(row.instance or "") or self._by_member.get(row.member or "")
+        if story is None:
+            namesakes = by_client.get(row.client or "", ())
+            story = next((one for one in namesakes if not one.anonymous), None)
         if story is None:
             return
         if topics := frozenset(row.names("topics")):
@@ -415,6 +464,73 @@ class GroupHistory:
         story.settings[name] = value
         if name == "partition.assignment.strategy":
             story.assignors.append((row.time_ms, signals.assignors(value)))
+
+
+_Log = tuple[str, str]
+
+
+def _log_of(row: Row) -> _Log | None:
+    """The folder and the label of the log that a row stands in; rotated files of one log have both in common."""
+    if row.file is None or row.label is None or not row.of_client:
+        return None
+    return row.file.rpartition("/")[0], row.label
+
+
+def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
+    """Of members that share a client id: the name of each member's log, and the names of these logs."""
+    told: dict[str, dict[_Log, set[str]]] = {}
+    spans: dict[tuple[str, _Log], tuple[int, int]] = {}
+    for row in rows:
+        log = _log_of(row)
+        if log is None or not row.client:
+            continue
+        first, _ = spans.get((row.client, log), (row.time_ms, 0))
+        spans[row.client, log] = first, row.time_ms
+        if row.member and signals.tells_own_id(row):
+            told.setdefault(row.client, {}).setdefault(log, set()).add(row.member)
+    members: dict[str, str] = {}
+    logs: dict[_Log, str] = {}
+    for client, own in told.items():
+        if len(own) > 1 and _at_once(own, [spans[client, log] for log in own]):
+            named = _log_names(own)
+            logs |= named
+            members |= {member: named[log] for log, ids in own.items() for member in ids}
+    return members, logs
+
+
+def _at_once(own: Mapping[_Log, set[str]], spans: Iterable[tuple[int, int]]) -> bool:
+    """Logs of several processes that ran at the same time: not one process's next log, nor a second copy of one."""
+    members = [member for ids in own.values() for member in ids]
+    if len(set(members)) < len(members):
+        return False
+    return any(after[0] < before[1] for before, after in pairwise(sorted(spans)))
+
+
+def _log_names(logs: Iterable[_Log]) -> dict[_Log, str]:
+    """Logs by their own names; logs that are called alike by their folders'."""
+    labels = Counter(label for _, label in logs)
+    return {
+        (folder, label): label if labels[label] == 1 else folder.rpartition("/")[2] or label for folder, label in logs
+    }
+
+
+def _by_log(rows: list[Row], members: Mapping[str, str], logs: Mapping[_Log, str]) -> list[Row]:
+    """Rows in which members that share a client id have their logs' names instead."""
+    if not members:
+        return rows
+    shared = {signals.made_of(member) for member in members}
+    found = []
+    for row in rows:
+        name = members.get(row.member or "")
+        log = _log_of(row)
+        if name is None and log is not None and row.client in shared:
+            name = logs.get(log)
+        found.append(row if name is None or row.instance else replace(row, client=name))
+    return found
+
+
+def _of_client(term: Term) -> bool:
+    return term.began is not None and term.began.of_client
 
 
 def _generation_of(term: Term) -> int:

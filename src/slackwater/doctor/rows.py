@@ -7,6 +7,7 @@ Rules kept here
 """
 
 import json
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ _ORDER: Final[dict[str, int]] = {
     Source.MEMBER: 3,
     Source.CLIENT_LOG: 4,
 }
+_ENDINGS: Final = re.compile(r"(?:\.(?:log|txt|out|err|jsonl?)(?:[.-]\d[\d-]*)?)?(?:\.gz)?$")
+"""What a log's name ends with, also one that was put away: orders.log, orders.log.3, orders.log.2026-11-16.gz."""
 BROKER_SIDE: Final[frozenset[str]] = frozenset({Source.COORDINATOR, Source.BROKER_LOG})
 CLIENT_SIDE: Final[frozenset[str]] = frozenset({Source.MEMBER, Source.CLIENT_LOG})
 
@@ -54,7 +57,7 @@ class Row:
     @property
     def label(self) -> str | None:
         """The file's own name without folder and ending: a name for a client whose log never names it."""
-        return None if self.file is None else self.file.rpartition("/")[2].partition(".")[0] or None
+        return None if self.file is None else _ENDINGS.sub("", self.file.rpartition("/")[2]) or None
 
     @property
     def of_broker(self) -> bool:

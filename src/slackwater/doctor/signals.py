@@ -18,6 +18,7 @@ DELETED: Final = "deleted"
 GREW: Final = "grew"
 
 _UUID22: Final = re.compile(r"^[A-Za-z0-9_+/-]{22}$")
+_MADE: Final = re.compile(r"^(?P<prefix>.+)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _POLL_REASON: Final = ("poll timeout", "max.poll.interval")
 _CLOSE_REASON: Final = ("being closed", "unsubscribed from all topics", "unsubscribe")
 _NO_MEMBER: Final = (
@@ -38,6 +39,12 @@ _INCONSISTENT: Final = (
 )
 _COORDINATOR_ID: Final = 2_147_483_647
 """Java names its connection to the coordinator by this number less the node's id."""
+_OFFERED_AS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
 _JAVA_NODE: Final = re.compile(r"\(id: (\d+) ")
 _NODE_ID: Final = re.compile(r"nodeId=(\d+)|^(\d+)$|/(\d+)$|#(\d+)|node (\d+)")
 _TOPIC_KINDS: Final[dict[str, str]] = {
@@ -58,6 +65,12 @@ def is_close_reason(text: str) -> bool:
     return any(words in text for words in _CLOSE_REASON)
 
 
+def made_of(member: str) -> str:
+    """What the coordinator made a member id of: the instance id of a static member, the client id of any other."""
+    match = _MADE.match(member)
+    return match["prefix"] if match else member
+
+
 def is_uuid(member: str) -> bool:
     """A bare id, made by the member itself (KIP-848)."""
     return bool(_UUID22.match(member))
@@ -76,8 +89,9 @@ def members_named(row: Row) -> tuple[str, ...]:
 
 
 def assignors(value: str) -> tuple[str, ...]:
-    """The names in a printed list of assignor classes."""
-    return tuple(one.strip(" []").removeprefix("class ").rpartition(".")[2] for one in value.split(",") if one.strip())
+    """The names in a printed list of assignor classes: Kafka's own by the names under which they are offered."""
+    classes = (one.strip(" []").removeprefix("class ").rpartition(".")[2] for one in value.split(",") if one.strip())
+    return tuple(_OFFERED_AS.get(name, name) for name in classes)
 
 
 def assignor(row: Row) -> str | None:
@@ -202,7 +216,8 @@ def is_join_refused(row: Row) -> bool:
 
 def is_inconsistent(row: Row) -> bool:
     """A join refused because no assignor (or protocol type) is common to all members, or the error that it raised."""
-    if row.kind not in (Kind.JOIN_REFUSED, FactKind.CLIENT_FAILED):
+    told = row.of_client and row.kind == Kind.REBALANCE_FAILED
+    if not told and row.kind not in (Kind.JOIN_REFUSED, FactKind.CLIENT_FAILED):
         return False
     text = f"{row.text('error')} {row.text('why')}"
     return any(words in text for words in _INCONSISTENT)

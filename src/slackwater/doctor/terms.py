@@ -8,7 +8,6 @@ Rules kept here
 - Nothing is invented: what a source cannot tell of a term (how it ended, since when it lasted) stays None.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,8 +17,6 @@ from slackwater.doctor import signals
 from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.rows import Row
 from slackwater.group.events import Kind, Trigger
-
-_UUID: Final = re.compile(r"^(?P<prefix>.+)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 
 
 class End(StrEnum):
@@ -91,6 +88,8 @@ class Names:
     hosts: dict[str, str] = field(default_factory=dict)
     users: dict[str, set[str]] = field(default_factory=dict)
     """The client ids that were seen under an instance id."""
+    labelled: frozenset[str] = frozenset()
+    """Members that are called by their logs' names, for others have their client id too."""
 
     def learn(self, row: Row) -> None:
         """Remember what a row tells about names."""
@@ -109,12 +108,12 @@ class Names:
         term.instance = term.instance or self.instances.get(term.member)
         term.host = term.host or self.hosts.get(term.member)
         term.client = term.client or self.clients.get(term.member)
-        if match := _UUID.match(term.member):
-            # The broker makes an id of the instance id of a static member, and of the client id of any other.
+        made_of = signals.made_of(term.member)
+        if made_of != term.member:
             if term.client is None:
-                term.client = None if term.instance == match["prefix"] else match["prefix"]
-            elif term.client != match["prefix"]:
-                term.instance = term.instance or match["prefix"]
+                term.client = None if term.instance == made_of else made_of
+            elif term.client != made_of and term.member not in self.labelled:
+                term.instance = term.instance or made_of
 
 
 def terms(rows: Sequence[Row], names: Names) -> list[Term]:
@@ -135,8 +134,26 @@ class _Book:
         self.all: list[Term] = []
         self._open: dict[str, Term] = {}
         self._unused: set[int] = set()
+        self._unnamed: dict[str, str] = {}
+
+    def replace(self, instance: str, row: Row) -> Term:
+        """A static member came back under an id that is not told; the next line that tells it is about this one."""
+        member = f"{instance}@{row.time_ms}"
+        self._unnamed[instance] = member
+        return self.open(member, row)
+
+    def _adopt(self, member: str) -> None:
+        instance = signals.made_of(member)
+        unnamed = self._unnamed.get(instance)
+        if unnamed is None or member in self._open or unnamed not in self._open:
+            return
+        del self._unnamed[instance]
+        term = self._open.pop(unnamed)
+        term.member = member
+        self._open[member] = term
 
     def open(self, member: str, row: Row) -> Term:
+        self._adopt(member)
         term = self._open.get(member)
         if term is None:
             term = Term(member, row.time_ms, began=row)
@@ -155,6 +172,8 @@ class _Book:
         term.assignors = row.names("assignors") or term.assignors
 
     def close(self, member: str, end: End, row: Row) -> None:
+        if not any(term.member == member for term in self.all[-64:]):
+            self._adopt(member)
         term = self._open.pop(member, None)
         if term is None:
             if self._just_closed(member, end, row):
@@ -219,9 +238,8 @@ def _replaced(book: _Book, row: Row) -> None:
     old = row.text("old_member")
     if old:
         book.close(old, End.REPLACED, row)
-    # Kafka 3.x does not print the new id of a static member that came back: it is named by its instance alone.
-    member = row.member or f"{row.instance}@{row.time_ms}"
-    term = book.open(member, row)
+    # Kafka does not always print the new id of a static member that came back: it is named by its instance alone.
+    term = book.open(row.member, row) if row.member else book.replace(row.instance or "", row)
     term.instance = row.instance or term.instance
 
 

@@ -3,6 +3,8 @@
 Rules kept here
 - A static member that is replaced while its old process still asks is fenced: that needs two live processes with one
   instance id. A restart never gets there, for its old process is gone. It forms no generation.
+- A library that does not send its instance id with heartbeats (aiokafka) is not fenced: it is told that its member id
+  is unknown, and joins again. Then the two take turns, which no restart does: a process that was replaced is gone.
 - A join that shares no assignor with the group is refused before the broker logs anything; only the refused client says
   so.
 - Members that subscribe to nothing in common rebalance each other for nothing: two services, one group id. A member
@@ -18,6 +20,7 @@ from slackwater.doctor.causes.absences import Reading, Why, recurs
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.history import GroupHistory, Story
 from slackwater.doctor.rows import Row
+from slackwater.group.events import Kind
 
 _TURNS: Final = 2
 
@@ -26,10 +29,10 @@ def instance_id_conflict(history: GroupHistory, readings: Sequence[Reading]) -> 
     """Processes that use one instance id at the same time."""
     fences = [row for row in history.rows if signals.is_instance_taken(row)]
     instances = unique(name for row in fences if (name := _instance(history, row)))
-    instances = instances or _taking_turns(history)
+    instances = instances or _taking_turns(history, readings)
     if not instances:
         return None
-    users = unique(client for name in instances for client in sorted(history.names.users.get(name, ())))
+    users = _users(history, instances)
     swaps = [r for r in readings if r.why is Why.STATIC_IN_TIME and r.story.name in instances]
     told = [row for row in fences if row.of_broker] or fences
     lines = [evidence(r.absence.evidence, f"another process takes over {r.story.name}") for r in swaps[:2]]
@@ -41,24 +44,69 @@ def instance_id_conflict(history: GroupHistory, readings: Sequence[Reading]) -> 
         times=tuple(r.left_ms for r in swaps) or tuple(row.time_ms for row in told),
         confidence=CERTAIN if fences else LIKELY,
         evidence=shown([*lines[:1], *lines[len(swaps[:2]) :], *lines[1 : len(swaps[:2])]]),
-        recurring=max(len(swaps), len(told)) > 1,
+        recurring=max(len(swaps), len(told)) > 1 or not fences,  # who takes turns has done so more than once
         figures={"takeovers": len(swaps) or len(told)},
         missing=() if users else ("which processes they are: ask for the clients' logs or __consumer_offsets",),
         alternatives=() if fences else ("static_restart_in_time",),
     )
 
 
-def _taking_turns(history: GroupHistory) -> tuple[str, ...]:
-    """Instances that one client has, then another, then the first again."""
+def _taking_turns(history: GroupHistory, readings: Sequence[Reading]) -> tuple[str, ...]:
+    """Instances that one client (or log) has, then another, then the first again; or that are replaced and live on."""
+    joined_twice = _joined_twice(history)
+    lived_on = [r.story.name for r in readings if r.why is Why.STATIC_IN_TIME and r.absence.same_process is True]
+    logs = _logs(history)
     found = []
     for story in history.stories.values():
         if story.instance is None:
             continue
-        turns = [term.client for term in story.terms if term.client is not None]
-        changes = sum(1 for one, other in pairwise(turns) if one != other)
-        if changes >= _TURNS:
+        clients = [term.client for term in story.terms if term.client is not None]
+        turns = (_changes(clients), _changes(logs.get(story.instance, ())), lived_on.count(story.name))
+        if max(turns) >= _TURNS:
             found.append(story.name)
-    return tuple(found)
+    return tuple(found) or tuple(name for name, logs in joined_twice.items() if len(logs) > 1)
+
+
+def _joined_twice(history: GroupHistory) -> dict[str, list[str]]:
+    """Per instance, the logs that tell of one generation under several member ids: only static members can be replaced.
+
+    A log need not say that its member is static; its member id begins with the instance id all the same.
+    """
+    told: dict[tuple[str, str, int], set[str]] = {}
+    for row in history.rows:
+        if row.of_client and row.kind == Kind.MEMBER_JOINED and row.member and row.label and row.generation:
+            instance = row.instance or signals.made_of(row.member)
+            told.setdefault((instance, row.label, row.generation), set()).add(row.member)
+    found: dict[str, list[str]] = {}
+    for (instance, label, _), members in told.items():
+        if len(members) > 1 and label not in found.setdefault(instance, []):
+            found[instance].append(label)
+    return found
+
+
+def _changes(names: Sequence[str]) -> int:
+    return sum(1 for one, other in pairwise(names) if one != other)
+
+
+def _logs(history: GroupHistory) -> dict[str, list[str]]:
+    """Per instance, whose log tells of each of its joins."""
+    found: dict[str, list[str]] = {}
+    for row in history.rows:
+        instance = row.instance or history.names.instances.get(row.member or "")
+        if row.of_client and row.kind == Kind.MEMBER_JOINED and instance and row.label:
+            found.setdefault(instance, []).append(row.label)
+    return found
+
+
+def _users(history: GroupHistory, instances: Sequence[str]) -> tuple[str, ...]:
+    """The client ids that were seen under the instances; of a log that does not name its client, the log's name."""
+    logs = _logs(history) | _joined_twice(history)
+    found: list[str] = []
+    for name in instances:
+        clients = sorted(client for client in history.names.users.get(name, ()) if client != name)
+        labels = logs.get(name, []) if len(clients) < _TURNS else []
+        found += [*clients, *labels]
+    return unique(found)
 
 
 def _instance(history: GroupHistory, row: Row) -> str | None:

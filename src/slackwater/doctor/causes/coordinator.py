@@ -9,11 +9,13 @@ Rules kept here
 from collections.abc import Sequence
 
 from slackwater.doctor import signals
-from slackwater.doctor.causes.absences import Reading
+from slackwater.doctor.causes.absences import FAILOVER_ROUNDS, Reading
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Finding, evidence, shown, unique
 from slackwater.doctor.cluster_history import Outage
+from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row
+from slackwater.group.events import Kind
 
 BROKER_LOG = "whether the broker restarted or could not be reached: ask for the broker's log"
 
@@ -42,5 +44,12 @@ def _what(row: Row, outage: Outage) -> str:
 
 
 def _was_there(history: GroupHistory, outage: Outage) -> bool:
-    began = outage.ended_ms if outage.began_ms is None else outage.began_ms
+    began = _loaded_ms(history, outage) if outage.began_ms is None else outage.began_ms
     return any(term.joined_ms < began and (term.ended_ms is None or term.ended_ms > began) for term in history.terms)
+
+
+def _loaded_ms(history: GroupHistory, outage: Outage) -> int:
+    """When the coordinator that was killed had the group again; a slow start lets members expire before it is over."""
+    since = outage.ended_ms - FAILOVER_ROUNDS * SESSION_TIMEOUT_MS
+    loads = (row.time_ms for row in history.rows if row.kind == Kind.GROUP_LOADED and row.of_broker)
+    return min((time_ms for time_ms in loads if since < time_ms < outage.ended_ms), default=outage.ended_ms)

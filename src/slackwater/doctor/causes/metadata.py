@@ -3,12 +3,16 @@
 Rules kept here
 - The leader watches the topics that the group reads; when they change it rejoins, and the broker says no more than that
   it did. Which change it was stands in the leader's log, in the controller's lines, or in the next assignment.
+- A member whose subscription is another one than before, in the same process, changed it itself: unless a topic came or
+  went meanwhile, which a pattern would match. A pattern matches for all members alike.
+- A topic that is known to be read and grows or goes is a change even while no leader has noticed (some never rejoin).
 - Only topics that the group reads count. Where nobody tells what it reads, a change counts that a leader's rejoin
   follows within metadata.max.age.ms.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from slackwater.doctor import signals
@@ -16,10 +20,11 @@ from slackwater.doctor.causes.absences import Reading, outage_of
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
 from slackwater.doctor.cluster_history import TopicChange
 from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
-from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
 from slackwater.doctor.rows import Row, within
 from slackwater.group.events import Kind, Trigger
 
+CERTAIN_ENOUGH: Final = 0.9
 CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"
 _CAUSES: Final[dict[str, str]] = {
     signals.GREW: "partitions_added",
@@ -43,16 +48,62 @@ _LIST: Final = re.compile(r"\[([^\]]*)\]")
 
 def metadata_change(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """A change of the topics that the group reads."""
+    changed = [(story, time_ms) for story in history.stories.values() for time_ms in _resubscribed(history, story)]
+    everybody = _is_everybody(history, changed)
+    if changed and not everybody:
+        return _subscription_change(history, changed, everybody)
     for find in (_from_cluster, _from_clients, _from_records, _from_rejoins):
         found = find(history)
         if found is not None:
             return found
-    return None
+    return _subscription_change(history, changed, everybody) if changed else None
+
+
+def _is_everybody(history: GroupHistory, changed: Sequence[tuple[Story, int]]) -> bool:
+    """All members changed to the same topics: so would those of a pattern, where nobody tells of the new topic."""
+    reading = [story for story in history.stories.values() if story.topics]
+    names = {story.name for story, _ in changed}
+    return len(names) == len(reading) > 1 and len({story.topics[-1][1] for story in reading}) == 1
+
+
+def _subscription_change(history: GroupHistory, changed: Sequence[tuple[Story, int]], everybody: bool) -> Finding:
+    """Members that subscribed to something else, told by their logs or their joins."""
+    return Finding(
+        cause="subscription_change",
+        culprits=unique(story.name for story, _ in changed),
+        times=unique_times(time_ms for _, time_ms in changed),
+        confidence=LIKELY if everybody else CERTAIN_ENOUGH,
+        evidence=shown(_subscription_evidence(history, story, time_ms) for story, time_ms in changed[:2]),
+        alternatives=tuple(_CAUSES.values()) if everybody else (),
+    )
+
+
+def _resubscribed(history: GroupHistory, story: Story) -> list[int]:
+    """When a process that had joined changed what it reads, and no topic came or went in between."""
+    found = []
+    for (noted_ms, before), (after_ms, after) in pairwise(story.topics):
+        said = (row for row in story.subscribes if row.time_ms < after_ms and signals.subscribed(row) == before)
+        before_ms = max((row.time_ms for row in said), default=noted_ms)
+        there = any(t.joined_ms <= after_ms and (t.ended_ms is None or t.ended_ms > after_ms) for t in story.terms)
+        restarted = any(t.ended_ms is not None and before_ms <= t.ended_ms <= after_ms for t in story.terms)
+        restarted = restarted or any(before_ms < row.time_ms <= after_ms for row in story.started)
+        came_or_went = {
+            one.topic for one in history.cluster.topic_changes if before_ms < one.time_ms <= after_ms + NEAR_MS
+        }
+        if there and not restarted and after_ms > history.settled_ms and not (before ^ after) & came_or_went:
+            found.append(after_ms)
+    return found
+
+
+def _subscription_evidence(history: GroupHistory, story: Story, time_ms: int) -> Evidence | None:
+    said = [row for row in history.rows if row.time_ms == time_ms and row.names("topics")]
+    own = [row for row in said if (row.instance or row.client or row.label) in (story.name, story.client)]
+    return evidence(next(iter(own or said), None), f"{story.name} subscribes to something else than before")
 
 
 def _from_cluster(history: GroupHistory) -> Finding | None:
     """The broker tells of the change, and the group reads that topic."""
-    read = _topics_read(history)
+    read = history.topics_read
     rejoins = _rejoins(history)
     matched: list[tuple[TopicChange, Row | None]] = []
     for change in history.cluster.topic_changes:
@@ -60,7 +111,7 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
             continue
         after = within(rejoins, change.time_ms, change.time_ms + METADATA_MAX_AGE_MS)
         row = after[0] if after else None
-        if row is not None:
+        if row is not None or (change.topic in read and change.kind != signals.CREATED):
             matched.append((change, row))
     if not matched:
         return None
@@ -69,11 +120,11 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
     lines: list[Evidence | None] = []
     for change, row in chosen[:2]:
         lines.append(evidence(change.row, f"topic {change.topic} {change.kind}"))
-        lines.append(evidence(row, "the group rejoins for it"))
+        lines.append(evidence(row, "the group rejoins for it"))  # none, if it did not
     return Finding(
         cause=_CAUSES[kind],
         culprits=unique(change.topic for change, _ in chosen),
-        times=unique_times(row.time_ms for _, row in chosen if row is not None),
+        times=unique_times(change.time_ms if row is None else row.time_ms for change, row in chosen),
         confidence=CERTAIN if read else LIKELY,
         evidence=shown(lines),
         missing=() if read else (CLIENT_LOG,),
@@ -193,12 +244,6 @@ def _rejoins(history: GroupHistory) -> list[Row]:
         elif history.is_consumer_protocol and signals.is_formed(row) and row.time_ms > history.settled_ms:
             found.append(row)
     return found
-
-
-def _topics_read(history: GroupHistory) -> frozenset[str]:
-    subscribed = {topic for story in history.stories.values() for _, topics in story.topics for topic in topics}
-    assigned = {name.rpartition("-")[0] for row in history.rows for name in row.names("partitions")}
-    return frozenset(subscribed | assigned)
 
 
 def unique_times(times: Iterable[int]) -> tuple[int, ...]:

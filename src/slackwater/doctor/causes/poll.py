@@ -63,7 +63,10 @@ def _kicks(history: GroupHistory, readings: Sequence[Reading]) -> list[tuple[Sto
     """Per member, when it was put out; the client's word for it and the coordinator's are one kick."""
     found = []
     put_out = {id(own[0].story): own for own in by_story(r for r in readings if r.why is Why.POLL)}
+    told = {story.client for story in history.stories.values() if story.overruns and not story.anonymous}
     for story in history.stories.values():
+        if story.anonymous and story.client in told:
+            continue  # whose log says so has a name, and counts for it
         left = [reading.left_ms for reading in put_out.get(id(story), ())]
         said = _apart((row.time_ms for row in story.overruns), story.limit_ms() or NEAR_MS)
         if left or said:

@@ -7,13 +7,18 @@ Rules kept here
 - What a member offers as assignors stands in its join. A deploy after which it offers another list is a migration.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, Why, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
+from slackwater.doctor.causes.session import replaced_alone
 from slackwater.doctor.history import GroupHistory, Story
 
+BROKER_LOG = "whether they left, or were static members that kept their places: ask for the broker's log"
+ASSIGNORS = "whether the assignor was changed: ask for the clients' logs or __consumer_offsets"
+STATIC: Final = ("static_restart_in_time", "static_restart_too_late")
 CLIENT_LOG = "whether it was restarted or put out by its poll timer: ask for the client's log"
 
 
@@ -32,7 +37,9 @@ def rolling_restart(history: GroupHistory, readings: Sequence[Reading]) -> Findi
     told = all(reading.why in (Why.CLOSED, Why.CRASHED) for reading in own)
     if not told and not everybody:
         return None
-    confidence = (CERTAIN if everybody else SURE) if told else LIKELY
+    dynamic = _were_dynamic(history, stories)
+    seen = history.is_consumer_protocol or _assignor_told(history, stories)
+    confidence = (CERTAIN if everybody else SURE) if told and dynamic and seen else LIKELY
     cause = "rolling_restart"
     if migrated(history, stories):
         cause = "assignor_migration"
@@ -45,9 +52,29 @@ def rolling_restart(history: GroupHistory, readings: Sequence[Reading]) -> Findi
         confidence=min(confidence, min((r.confidence + 0.1 for r in own if r.why is Why.CLOSED), default=confidence)),
         evidence=_evidence(own),
         figures=_figures(own),
-        missing=() if told else (CLIENT_LOG,),
-        alternatives=() if told else ("poll_delay",),
+        missing=_not_told({CLIENT_LOG: told, BROKER_LOG: dynamic, ASSIGNORS: seen}),
+        alternatives=(
+            *(() if told else ("poll_delay",)),
+            *(() if dynamic else STATIC),
+            *(() if seen or cause == "assignor_migration" else ("assignor_migration",)),
+        ),
     )
+
+
+def _not_told(questions: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(question for question, answered in questions.items() if not answered)
+
+
+def _assignor_told(history: GroupHistory, stories: Sequence[Story]) -> bool:
+    """Somebody tells by which assignor the group works: a broker of Kafka 4 does not."""
+    return any(story.assignors for story in stories) or any(signals.assignor(row) for row in history.rows)
+
+
+def _were_dynamic(history: GroupHistory, stories: Sequence[Story]) -> bool:
+    """Somebody tells that they left. Static members do not, and not every client's log says which it is."""
+    if history.has_broker or history.has_records:
+        return True
+    return all(story.leaves and story.instance is None for story in stories)
 
 
 def _turnover(history: GroupHistory, gone: Sequence[Reading]) -> Finding | None:
@@ -88,12 +115,12 @@ def static_restart(history: GroupHistory, readings: Sequence[Reading]) -> Findin
         late = sorted([*late, *untold], key=lambda reading: reading.left_ms)
     in_time = [r for r in readings if r.why is Why.STATIC_IN_TIME]
     own = late or in_time
-    if not own:
-        return None
+    if not own or (not late and len(replaced_alone(readings)) > 1):
+        return None  # one that is replaced again and again, and no other, is no deploy
     told = all(reading.why is not Why.EXPIRED_UNTOLD for reading in own)
     names = unique(reading.story.name for reading in own)
-    # One instance that is replaced again and again, and no other, is no deploy.
-    alone = not late and len(names) == 1 and len(own) > 1
+    # Whether the process that was replaced was gone, a record does not tell.
+    alone = not late and len(own) == 1 and not (history.has_broker or history.has_clients)
     return Finding(
         cause="static_restart_too_late" if late else "static_restart_in_time",
         culprits=names,
@@ -110,8 +137,10 @@ def migrated(history: GroupHistory, stories: Sequence[Story]) -> bool:
     """The members that were restarted offer other assignors than before, or the group chose another."""
     changed = 0
     for story in stories:
-        lists = [set(assignors) for _, assignors in sorted(story.assignors)]
-        changed += any(one != lists[0] for one in lists)
+        offered = [frozenset(assignors) for _, assignors in story.assignors]
+        # A setting names classes, a join what they are offered as: the two are not compared.
+        classes = {one for one in offered if any(name != name.lower() for name in one)}
+        changed += len(classes) > 1 or len(set(offered) - classes) > 1
     chosen: dict[str, set[str]] = {}
     for row in history.rows:
         if (name := signals.assignor(row)) is not None:

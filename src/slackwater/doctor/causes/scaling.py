@@ -27,7 +27,7 @@ def scale_out(history: GroupHistory, readings: Sequence[Reading]) -> Finding | N
         cause="scale_out",
         culprits=tuple(story.name for story in came),
         times=tuple(story.terms[0].joined_ms for story in came),
-        confidence=CERTAIN_ENOUGH if _named(came) else LIKELY,
+        confidence=CERTAIN_ENOUGH if _named(came) and all(_seen_coming(story) for story in came) else LIKELY,
         evidence=shown(evidence(story.terms[0].began, f"{story.name} is new") for story in came),
     )
 
@@ -54,10 +54,11 @@ def flapping(history: GroupHistory, readings: Sequence[Reading]) -> Finding | No
     """Newcomers that go and come, or are replaced by other newcomers that go too."""
     moves = sorted([*_comings(history), *_goings(history, readings)], key=lambda move: move[0])
     runs = [move for at, move in enumerate(moves) if at == 0 or move[1] != moves[at - 1][1]]
-    if len(runs) < 3:  # out, in, and out again
+    if len(runs) < 3 or any(story.anonymous for _, _, story, _ in moves):  # out, in, and out again, and known again
         return None
-    untold = any(r.why in (Why.LEFT_UNTOLD, Why.GONE_UNTOLD) for r in readings)
-    logged = any(story.logged for _, _, story, _ in moves)
+    named = _named([story for _, _, story, _ in moves])
+    untold = not named or any(r.why in (Why.LEFT_UNTOLD, Why.GONE_UNTOLD) for r in readings)
+    logged = named and any(story.logged for _, _, story, _ in moves)
     return Finding(
         cause="autoscaler_flapping",
         culprits=unique(story.name for _, _, story, _ in moves),
@@ -73,7 +74,13 @@ def flapping(history: GroupHistory, readings: Sequence[Reading]) -> Finding | No
 
 def _named(stories: Sequence[Story]) -> bool:
     """Their names outlive their processes: a bare member id does not tell whether its process was there before."""
-    return all(story.client is not None or story.instance is not None for story in stories)
+    return all((story.client is not None or story.instance is not None) and not story.anonymous for story in stories)
+
+
+def _seen_coming(story: Story) -> bool:
+    """It is known when it came; a record tells only when the round was over, and it may have come with the start."""
+    began = story.terms[0].began
+    return bool(story.starts) or (began is not None and began.of_broker)
 
 
 _Move = tuple[int, int, Story, Evidence | None]

@@ -7,6 +7,7 @@ Rules kept here
   there before the old one expires; a live process would have gone on under the old one.
 - One that comes back is restarted by something; dying twice makes a loop. A clean close does not make it a clean exit:
   an exception that ends the consumer's loop closes the consumer too.
+- A static member that dies and is back in time forms no generation. It is replaced, alone, again and again.
 - A deploy restarts everybody about equally often; a loop is one member's (or a few members') own.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from slackwater.doctor.causes.absences import Reading, Why, by_story, recurs
 from slackwater.doctor.causes.finding import (
     CERTAIN,
+    LIKELY,
     SURE,
     Evidence,
     Finding,
@@ -60,7 +62,7 @@ def crash_loop(history: GroupHistory, readings: Sequence[Reading]) -> Finding | 
         if died or len(own) > 2 * deploys:
             looping.extend(own)
     if not looping:
-        return None
+        return _static_loop(readings)
     looping.sort(key=lambda reading: reading.left_ms)
     told = [reading.confidence for reading in looping]
     fatal = any(reading.why is Why.CRASHED for reading in looping)
@@ -74,6 +76,31 @@ def crash_loop(history: GroupHistory, readings: Sequence[Reading]) -> Finding | 
         figures=_restart_figures(looping),
         alternatives=() if fatal else ("autoscaler_flapping", "rolling_restart"),
     )
+
+
+def _static_loop(readings: Sequence[Reading]) -> Finding | None:
+    """One static member that is replaced by itself again and again, while no other one is."""
+    swapped = replaced_alone(readings)
+    if len(swapped) < 2:
+        return None
+    told = all(reading.absence.same_process is False for reading in swapped)
+    return Finding(
+        cause="crash_loop",
+        culprits=(swapped[0].story.name,),
+        times=tuple(reading.left_ms for reading in swapped),
+        confidence=SURE if told else LIKELY,
+        evidence=_death_evidence(swapped),
+        recurring=True,
+        figures=_restart_figures(swapped),
+        missing=() if told else (CLIENT_LOG,),
+        alternatives=() if told else ("instance_id_conflict", "static_restart_in_time"),
+    )
+
+
+def replaced_alone(readings: Sequence[Reading]) -> list[Reading]:
+    """The times at which one static member came back in time; none if others did so too, as in a deploy."""
+    swapped = by_story(reading for reading in readings if reading.why is Why.STATIC_IN_TIME)
+    return swapped[0] if len(swapped) == 1 else []
 
 
 def crash(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:

@@ -62,7 +62,7 @@ def untold(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None
 
 
 def _could_be(history: GroupHistory, reading: Reading) -> tuple[str, ...]:
-    if reading.absence.back is None:
+    if reading.absence.back is None and not reading.story.anonymous:
         return ("scale_in", "crash")
     causes = UNTOLD[reading.why]
     if not history.has_broker:
