@@ -53,8 +53,7 @@ def doctor(spark: "SparkSession", path: str) -> int:
     from slackwater.spark.history import read_history
 
     with read_history(spark, [path]) as history:
-        grouped = by_group(history.told, placed=history.survey.any("fences"))
-        return sum(row.found for row in grouped.mapInArrow(_count, COUNTED).collect())
+        return sum(row.found for row in by_group(history.packed).mapInArrow(_count, COUNTED).collect())
 
 
 def verdicts(spark: "SparkSession", path: str) -> int:
@@ -70,7 +69,8 @@ def _count(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
 
     from slackwater.spark.diagnosis import whole_groups
 
-    rows = [{"group": group, "found": table.num_rows} for _, group, table in whole_groups(batches)]
+    buckets = whole_groups(batches)
+    rows = [{"group": group, "found": end - begin} for one in buckets for (_, group), begin, end in one.groups]
     yield pa.RecordBatch.from_pylist(rows, schema=pa.schema([("group", pa.string()), ("found", pa.int64())]))
 
 

@@ -65,6 +65,16 @@ class FactKind(StrEnum):
     MEMBER_GONE = "member_gone"
 
 
+AROUND: Final = (
+    FactKind.TOPIC_CREATED,
+    FactKind.TOPIC_DELETED,
+    FactKind.PARTITION_CREATED,
+    FactKind.PARTITION_DELETED,
+    FactKind.BROKER_STARTED,
+    FactKind.BROKER_STOPPING,
+)
+"""What happens to the brokers and the topics of a cluster, and so around all its groups."""
+
 TEXT: Final = "string"
 LIST: Final = "array<string>"
 LONG: Final = "bigint"

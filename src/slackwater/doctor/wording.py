@@ -3,9 +3,8 @@
 Rules kept here
 - A wording is the line itself, as its library's source has it: `<slot>` where a value stands, `<*>` where something
   stands that nobody asks for, `[[…]]` around what may be missing. All else is taken literally.
-- Patterns use only what Java's and Python's regular expressions mean alike: numbered groups, lazy quantifiers.
-- A pattern spans the whole text, so that one replacement turns a line into all its values at once (`Template.packed`):
-  Spark reads a line with one regular expression, whatever number of values it carries.
+- Patterns keep to a small dialect (spark/history/patterns.py): numbered groups, classes, lazy runs of one character.
+- A pattern spans the whole text: what follows the message is the logger's name, or the rest of a longer message.
 - The first family with a marker in the text has it, and of its templates the first with its `key` in the text; only
   templates that share a key are tried one after the other. So a key must be telling, and what is telling comes first.
 """
@@ -16,9 +15,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slackwater.doctor.event_table import COLUMNS, DETAIL, LONG
-
-MARK: Final = "\x01"
-"""Begins a packed line, and stands between its values; no log line has it."""
 
 SLOTS: Final = (
     "template",
@@ -72,8 +68,7 @@ SLOTS: Final = (
     "value",
     "version",
 )
-"""What a line can tell, in the order in which a packed line has it: what most lines tell comes first, because a packed
-line ends with its last value."""
+"""What a line can tell."""
 
 _PLACE: Final = re.compile(r"<([a-z_]+|\*)>|(\[\[)|(\]\])")
 _TYPES: Final = COLUMNS | DETAIL
@@ -155,19 +150,6 @@ class Reading:
     groups: Mapping[str, int]
     constants: Mapping[str, str]
 
-    def packed(self) -> str:
-        """What the match is replaced by: slots after their marks, empty where nothing is known, up to the last one."""
-        values = []
-        for slot in SLOTS:
-            group = self.groups.get(slot)
-            values.append(f"${group}" if group is not None else _literal(self.constants.get(slot, "")))
-        last = max(place for place, value in enumerate(values) if value)
-        return "".join(MARK + value for value in values[: last + 1])
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("$", "\\$")
-
 
 def reading(family: Family, template: Template) -> Reading:
     """Make a family's template ready."""
@@ -192,7 +174,7 @@ def by_key(family: Family) -> dict[str, list[Reading]]:
 
 
 class Recogniser:
-    """Reads single texts by the families' templates: what Spark does to columns, done to one text."""
+    """Reads single texts by the families' templates: what Spark's workers do to columns, done to one text."""
 
     def __init__(self, families: tuple[Family, ...]) -> None:
         self._families = [

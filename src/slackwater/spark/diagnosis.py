@@ -2,32 +2,36 @@
 
 Rules kept here
 - Raw lines never come here: what a group's history is made of is the event table, which is small beside the logs.
-- One pass over a group's rows, in work that grows with their number; a row is stripped to what rules read before it
-  moves. Rows that no rule asks for stay behind.
+- Rows come packed (history/packing.py): Spark brings pieces of bytes together, and a worker unpacks one bucket of
+  groups at a time. Rows that no rule asks for, or nobody chose, go then, before any of them is looked at.
+- One pass over a group's rows, in work that grows with their number.
 - What brokers and topics did belongs to all groups of a cluster. It is little, and goes to every worker.
 - A group of which nothing but its loading is known was not alive in this history: it has no verdict.
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
 
 from slackwater.doctor.cluster_history import ClusterHistory
-from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.event_table import AROUND, DETAIL, FactKind
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row, read_row
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import Kind
+from slackwater.spark.history.reading import SAID
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 _COLUMNS: Final = (
     "time_ms",
+    "cluster",
+    "group",
     "kind",
     "source",
     "trigger",
@@ -43,9 +47,8 @@ _COLUMNS: Final = (
     "template",
     "file",
     "position",
+    "text",
 )
-_SAID: Final = 300
-"""Of a line that may be shown as evidence, so many characters."""
 _UNASKED: Final = (
     Kind.PARTITIONS_REVOKED,
     Kind.PARTITIONS_LOST,
@@ -58,160 +61,202 @@ _UNASKED: Final = (
     FactKind.BROKER_SETTING,
 )
 """Kinds that no rule asks for."""
-_AROUND: Final = (
-    FactKind.TOPIC_CREATED,
-    FactKind.TOPIC_DELETED,
-    FactKind.PARTITION_CREATED,
-    FactKind.PARTITION_DELETED,
-    FactKind.BROKER_STARTED,
-    FactKind.BROKER_STOPPING,
-)
+_REBALANCING: Final = "REBALANCE_IN_PROGRESS"
+"""A heartbeat's refusal that says nothing: every member gets it in every round."""
 _LIFELESS: Final = frozenset({Kind.GROUP_LOADED, Kind.GROUP_UNLOADED, Kind.GROUP_DELETED, Kind.PROGRESS})
 _BATCH_MS: Final = 1_000
 """Partitions of one topic that are created or deleted within this are told as one."""
 VERDICTS: Final = "cluster string, `group` string, cause string, confidence double, verdict binary"
 
 
-def verdicts(events: DataFrame, *, around: DataFrame | None = None, placed: bool = True) -> list[Verdict]:
-    """The verdict on every group, by cluster and name.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be judged: these groups, or all; from and until these times."""
 
-    `around` is where to look for what brokers and topics did, if not among all events. Without `placed` no event is
-    known to lack its group.
-    """
-    surroundings = clusters(events if around is None else around)
-    judged = by_group(events, placed=placed).mapInArrow(_judge(surroundings), VERDICTS)
+    groups: Collection[str] = ()
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+ALL: Final = Choice()
+
+
+def verdicts(packed: DataFrame, surroundings: dict[str, ClusterHistory], choice: Choice = ALL) -> list[Verdict]:
+    """The verdict on every group that was chosen, by cluster and name."""
+    judged = by_group(packed).mapInArrow(_judge(surroundings, choice), VERDICTS)
     found = [pickle.loads(bytes(row.verdict)) for row in judged.select("verdict").collect()]
     return sorted(found, key=lambda verdict: (verdict.cluster, verdict.group))
 
 
-def by_group(events: DataFrame, *, placed: bool = True) -> DataFrame:
-    """What rules read, group after group: what verdicts are made of. `whole_groups` takes it apart again."""
-    asked = _asked(events)
-    if placed:
-        asked = _placed(asked.localCheckpoint())  # which is asked for twice
-    told = asked.filter("group IS NOT NULL")
-    return told.repartition("cluster", "group").sortWithinPartitions("cluster", "group")
+def by_group(packed: DataFrame) -> DataFrame:
+    """Rows of one group in one place. `whole_groups` takes them apart again."""
+    return packed.repartition("bucket")
 
 
-def whole_groups(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[str, str, "pa.Table"]]:
-    """Cluster, group and all its rows, of one group after the other.
-
-    A grouped map would do the same with a stream of its own for each group; thousands of small groups are many streams.
-    """
+def whole_groups(batches: Iterable["pa.RecordBatch"], choice: Choice = ALL) -> Iterator["Bucket"]:
+    """Groups with all their rows that rules ask for, some groups at a time."""
+    import numpy as np
     import pyarrow as pa
 
-    key: tuple[str, str] | None = None
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        for rows in _runs(batch):
-            this = (rows.column("cluster")[0].as_py(), rows.column("group")[0].as_py())
-            if key is not None and this != key:
-                yield (*key, pa.Table.from_batches(held))
-                held = []
-            key = this
-            held.append(rows)
-    if key is not None:
-        yield (*key, pa.Table.from_batches(held))
+    from slackwater.spark.history.packing import pieces
+
+    for _, every in pieces(batches):
+        rows = every.filter(_asked(every, choice))
+        if not rows.num_rows:
+            continue
+        groups, clusters = _codes(rows, "group"), _codes(rows, "cluster")
+        key = groups.codes * len(clusters.names) + clusters.codes
+        order = np.argsort(key, kind="stable")
+        found, firsts = np.unique(key[order], return_index=True)
+        ends = [*firsts[1:].tolist(), rows.num_rows]
+        names = [(clusters.names[one % len(clusters.names)], groups.names[one // len(clusters.names)]) for one in found]
+        yield Bucket(tuple(zip(names, firsts.tolist(), ends, strict=True)), rows.take(pa.array(order)))
 
 
-def _runs(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
-    """A batch cut wherever another group begins."""
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Rows of some groups."""
+
+    groups: Sequence[tuple[tuple[str, str], int, int]]
+    """Cluster and name, and from where to where its rows are."""
+    rows: "pa.Table"
+
+
+@dataclass(frozen=True, slots=True)
+class _Codes:
+    names: list[str]
+    codes: Any
+
+
+def _codes(rows: "pa.Table", name: str) -> _Codes:
+    """A column's names, each once, and which of them each row has; none is an empty one."""
+    import numpy as np
+    import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-    if not batch.num_rows:
-        return
-    differs = [pc.not_equal(column[1:], column[:-1]) for column in map(batch.column, ("cluster", "group"))]
-    cuts = pc.indices_nonzero(pc.or_(*differs)).to_pylist() if batch.num_rows > 1 else []
-    begin = 0
-    for last in [*cuts, batch.num_rows - 1]:
-        yield batch.slice(begin, last + 1 - begin)
-        begin = last + 1
+    if name not in rows.column_names:
+        return _Codes([""], np.zeros(rows.num_rows, np.int64))
+    encoded = pc.fill_null(rows[name].combine_chunks().cast(pa.string()), "").dictionary_encode()
+    return _Codes(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64))
 
 
-def clusters(events: DataFrame) -> dict[str, ClusterHistory]:
-    """What happened to the brokers and the topics of each cluster."""
-    around = _asked(events.filter(F.col("kind").isin(*_AROUND)))
+def _asked(rows: "pa.Table", choice: Choice) -> "pa.Array":
+    """Which rows rules ask for, of those that were chosen."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from slackwater.spark.history.log_events import among
+
+    asked = pc.and_(pc.is_valid(rows["time_ms"]), pc.invert(among(rows["kind"], _UNASKED)))
+    for name in ("error", "detail"):
+        if name in rows.column_names:
+            told = rows[name].cast(pa.string())
+            said = (
+                pc.equal(told, _REBALANCING)
+                if name == "error"
+                else pc.match_substring(told, f'"error":"{_REBALANCING}"')
+            )
+            silent = pc.and_(among(rows["kind"], [Kind.HEARTBEAT_REFUSED]), pc.fill_null(said, False))
+            asked = pc.and_(asked, pc.invert(silent))
+    if choice.groups:
+        asked = pc.and_(asked, among(rows["group"], choice.groups))
+    if choice.since_ms is not None:
+        asked = pc.and_(asked, pc.greater_equal(rows["time_ms"], choice.since_ms))
+    if choice.until_ms is not None:
+        asked = pc.and_(asked, pc.less_equal(rows["time_ms"], choice.until_ms))
+    return asked
+
+
+def clusters(events: DataFrame | None, ended_ms: Mapping[str, int]) -> dict[str, ClusterHistory]:
+    """What happened to the brokers and the topics of each cluster, by rows with their detail as JSON.
+
+    Nothing did if there are no rows. `ended_ms` says until when anything was told of a cluster.
+    """
+    rows = _around(events) if events is not None else {}
+    return {name: ClusterHistory.of(rows.get(name, ()), ended_ms.get(name, 0)) for name in rows.keys() | ended_ms}
+
+
+def _around(events: DataFrame) -> dict[str, list[Row]]:
+    around = events.filter(F.col("kind").isin(*AROUND) & F.col("time_ms").isNotNull())
     told = around.withColumn("told", F.from_json("detail", "topic string, node string, partition bigint"))
     together = told.groupBy(
-        "cluster", "kind", "told.topic", "told.node", F.expr(f"time_ms div {_BATCH_MS}").alias("second")
+        F.coalesce("cluster", F.lit("")).alias("cluster"),
+        "kind",
+        "told.topic",
+        "told.node",
+        F.expr(f"time_ms div {_BATCH_MS}").alias("second"),
     ).agg(
         F.min("time_ms").alias("time_ms"),
         F.min("told.partition").alias("partition"),
-        F.min_by("evidence", "time_ms").alias("evidence"),
+        F.min_by(F.coalesce("evidence", F.expr("concat(file, ':', position)")), "time_ms").alias("evidence"),
         F.min_by("source", "time_ms").alias("source"),
-        F.min_by("text", "time_ms").alias("text"),
+        F.min_by(F.substring("text", 1, SAID), "time_ms").alias("text"),
     )
     rows: dict[str, list[Row]] = {}
     for row in together.collect():
         columns = row.asDict()
         detail = {name: columns.pop(name) for name in ("topic", "node", "partition")}
         rows.setdefault(columns["cluster"], []).append(read_row(columns | {"detail": detail}))
-    return {name: ClusterHistory.of(found) for name, found in rows.items()}
-
-
-def _asked(events: DataFrame) -> DataFrame:
-    """What rules read of the rows that rules read, with the detail as JSON, which leaves out what is null."""
-    if not isinstance(events.schema["detail"].dataType, StringType):
-        events = events.withColumn("detail", F.to_json("detail"))
-    error = F.get_json_object("detail", "$.error")
-    rebalancing = (F.col("kind") == Kind.HEARTBEAT_REFUSED) & (error == "REBALANCE_IN_PROGRESS")
-    asked = (
-        F.col("time_ms").isNotNull()
-        & ~F.col("kind").isin(*_UNASKED)
-        & ~F.coalesce(rebalancing, F.lit(False))
-        & (F.col("group").isNotNull() | F.col("instance").isNotNull() | F.col("kind").isin(*_AROUND))
-    )
-    return events.filter(asked).select(
-        F.coalesce("cluster", F.lit("")).alias("cluster"),
-        "group",
-        *_COLUMNS,
-        "detail",
-        F.substring("text", 1, _SAID).alias("text"),
-    )
-
-
-def _placed(asked: DataFrame) -> DataFrame:
-    """Give a fence its group: Kafka's line names the instance alone. One that is known in several groups stays out."""
-    known = (
-        asked.filter("group IS NOT NULL AND instance IS NOT NULL")
-        .groupBy("cluster", "instance")
-        .agg(F.min("group").alias("its_group"), F.max("group").alias("other"))
-        .filter("its_group = other")
-        .select("cluster", "instance", "its_group")
-    )
-    rows = asked.join(F.broadcast(known), ["cluster", "instance"], "left")
-    return rows.withColumn("group", F.coalesce("group", "its_group")).drop("its_group")
+    return rows
 
 
 def _judge(
-    surroundings: dict[str, ClusterHistory],
+    surroundings: dict[str, ClusterHistory], choice: Choice
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
     def judge_groups(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
 
-        for cluster, group, table in whole_groups(batches):
-            rows = list(_rows(table))
-            if all(row.kind in _LIFELESS for row in rows):
-                continue
-            verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster)
-            told = {
-                "cluster": cluster,
-                "group": group,
-                "cause": verdict.cause,
-                "confidence": verdict.confidence,
-                "verdict": pickle.dumps(verdict),
-            }
-            yield pa.RecordBatch.from_pylist([told], schema=_schema())
+        for bucket in whole_groups(batches, choice):
+            read = _Rows(bucket.rows)
+            found = [
+                _judged(cluster, group, read.rows(*place), surroundings) for (cluster, group), *place in bucket.groups
+            ]
+            told = [verdict for verdict in found if verdict is not None]
+            if told:
+                yield pa.RecordBatch.from_pylist(told, schema=_schema())
 
     return judge_groups
 
 
-def _rows(table: "pa.Table") -> Iterator[Row]:
-    names = table.column_names
-    for batch in table.to_batches():
-        columns: Iterable[list[Any]] = [column.to_pylist() for column in batch.columns]
-        for values in zip(*columns, strict=True):
-            yield read_row(dict(zip(names, values, strict=True)))
+def _judged(
+    cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory]
+) -> dict[str, object] | None:
+    if all(row.kind in _LIFELESS for row in rows):
+        return None
+    verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster)
+    return {
+        "cluster": cluster,
+        "group": group,
+        "cause": verdict.cause,
+        "confidence": verdict.confidence,
+        "verdict": pickle.dumps(verdict),
+    }
+
+
+class _Rows:
+    """Rows for rules, made group by group; the fields of the detail are columns, or together in one, as JSON."""
+
+    def __init__(self, table: "pa.Table") -> None:
+        have = set(table.column_names)
+        self._columns = {name: table[name].to_pylist() for name in _COLUMNS if name in have}
+        self._fields = {name: table[name].to_pylist() for name in DETAIL if name in have - {*_COLUMNS}}
+        self._details = table["detail"].to_pylist() if "detail" in have else None
+
+    def rows(self, begin: int, end: int) -> list[Row]:
+        """Those from here to there."""
+        names = list(self._columns)
+        values = zip(*(column[begin:end] for column in self._columns.values()), strict=True)
+        details = self._told(begin, end)
+        return [read_row({**dict(zip(names, one, strict=True)), "detail": next(details)}) for one in values]
+
+    def _told(self, begin: int, end: int) -> Iterator[object]:
+        fields: list[dict[str, object]] = [{} for _ in range(begin, end)]
+        for name, column in self._fields.items():
+            for into, value in zip(fields, column[begin:end], strict=True):
+                if value is not None:
+                    into[name] = value
+        together = [None] * len(fields) if self._details is None else self._details[begin:end]
+        return (one or field for one, field in zip(together, fields, strict=True))
 
 
 def _schema() -> "pa.Schema":

@@ -3,7 +3,7 @@
 Rules kept here
 - Paths, a live cluster, or both; what a cluster holds is read by the `slackwater` source and judged with the logs.
 - Time limits and the choice of groups are taken before anything is judged.
-- Positions become line numbers for the few lines that are shown, and for no others.
+- The few lines that are shown are read again, with their numbers; no others are.
 """
 
 import os
@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -19,15 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slackwater.doctor.causes.finding import Evidence
+from slackwater.doctor.cluster_history import ClusterHistory
 from slackwater.doctor.examination import Diagnosis, Patient
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.errors import UsageError
-from slackwater.spark.diagnosis import verdicts
-from slackwater.spark.history import History, Source
+from slackwater.spark.diagnosis import Choice, clusters, verdicts
+from slackwater.spark.history import History, Source, as_told, buckets, pack
 from slackwater.spark.history.group_events import own_events
-from slackwater.spark.history.log_events import as_told
 from slackwater.spark.history.offsets_topic import offsets_events
-from slackwater.spark.history.reading import line_numbers
+from slackwater.spark.history.reading import Shown, shown_lines
 
 __all__ = ["Diagnosis", "Patient", "examine", "session"]
 
@@ -41,14 +42,17 @@ _SHARED: Final = {
     "spark.sql.shuffle.partitions": "32",
     "spark.sql.codegen.hugeMethodLimit": "8000",  # what is larger, HotSpot never compiles
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
+_LOCAL: Final = {"spark.shuffle.compress": "false"}
+"""Where nothing goes over a network, packing takes longer than moving."""
 
 
 def session(master: str, conf: Mapping[str, str]) -> SparkSession:
     """A Spark session whose workers run this Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("slackwater doctor")
-    for name, value in {**_SHARED, **conf}.items():
+    for name, value in {**_SHARED, **(_LOCAL if master.startswith("local") else {}), **conf}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -66,23 +70,31 @@ def examine(spark: SparkSession, patient: Patient) -> Diagnosis:
 def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
     history = History(spark, _source(patient)) if patient.paths else None
     try:
-        tables = [history.told] if history is not None else []
+        tables = [history.packed] if history is not None else []
         if patient.bootstrap is not None:
-            tables += map(as_told, _live(spark, patient))
-        table = tables[0]
-        for other in tables[1:]:
-            table = table.unionByName(other)
-        chosen = _chosen(table, patient)
-        # Of brokers and topics only logs tell, and only in logs a line can lack its group.
-        around = chosen.filter(F.lit(False)) if history is None else _chosen(history.logged, patient)
-        found = verdicts(chosen, around=around, placed=history is not None and history.survey.any("fences"))
+            tables += [pack(as_told(events), buckets(spark)) for events in _live(spark, patient)]
+        packed = reduce(DataFrame.unionByName, tables)
+        surroundings = _surroundings(history, patient) if history is not None else {}
+        found = verdicts(packed, surroundings, Choice(patient.groups, patient.since_ms, patient.until_ms))
         unread = _unread(history)
-        if history is not None and not found and chosen.isEmpty():
+        told = [] if history is None or found else [_chosen(history.events, patient), *tables[1:]]
+        if told and all(table.isEmpty() for table in told):
             raise UsageError(_nothing(patient, unread))
-        return Diagnosis(_numbered(spark, patient.paths, found), unread)
+        return Diagnosis(_shown(spark, patient.paths, found), unread)
     finally:
         if history is not None:
             history.close()
+
+
+def _surroundings(history: History, patient: Patient) -> dict[str, ClusterHistory]:
+    """What happened around the groups: of brokers and topics only logs tell."""
+    around = _chosen(history.loose, patient) if history.survey.any("around") else None
+    until_ms = patient.until_ms
+    ended_ms = {
+        name: time_ms if until_ms is None else min(time_ms, until_ms)
+        for name, time_ms in history.survey.ended_ms().items()
+    }
+    return clusters(around, ended_ms)
 
 
 def _sentence(text: str, patient: Patient) -> str:
@@ -175,11 +187,11 @@ def _has_topic(patient: Patient, topic: str) -> bool:
         return topic in {found.name for found in admin.list_topics(internal=True)}
 
 
-def _numbered(spark: SparkSession, paths: Sequence[str], found: Sequence[Verdict]) -> list[Verdict]:
-    """`file:position` as `file:line`, wherever a verdict shows a line of a file."""
+def _shown(spark: SparkSession, paths: Sequence[str], found: Sequence[Verdict]) -> list[Verdict]:
+    """`file:position` as `file:line`, with the line itself, wherever a verdict shows a line of a file."""
     wanted = {place for verdict in found for line in verdict.evidence if (place := _place(line)) is not None}
-    numbers = line_numbers(spark, paths, wanted)
-    return [replace(verdict, evidence=tuple(_named(line, numbers) for line in verdict.evidence)) for verdict in found]
+    lines = shown_lines(spark, paths, wanted)
+    return [replace(verdict, evidence=tuple(_named(line, lines) for line in verdict.evidence)) for verdict in found]
 
 
 def _place(line: Evidence) -> tuple[str, int] | None:
@@ -187,9 +199,9 @@ def _place(line: Evidence) -> tuple[str, int] | None:
     return (file, int(position)) if colon and position.isdigit() and line.source.endswith("_log") else None
 
 
-def _named(line: Evidence, numbers: Mapping[tuple[str, int], int]) -> Evidence:
+def _named(line: Evidence, lines: Mapping[tuple[str, int], Shown]) -> Evidence:
     place = _place(line)
-    number = None if place is None else numbers.get(place)
-    if place is None or number is None:
+    shown = None if place is None else lines.get(place)
+    if place is None or shown is None:
         return line
-    return replace(line, where=f"{re.sub('^file:/+', '/', place[0])}:{number}")
+    return replace(line, where=f"{re.sub('^file:/+', '/', place[0])}:{shown.number}", line=shown.text)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from slackwater.doctor.event_table import COLUMNS, DETAIL, EVIDENCE
-from slackwater.doctor.templates import FAMILIES
-from slackwater.doctor.wording import Recogniser
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import UsageError
 from slackwater.group.events import Formed, GroupEvent, Kind, Partitions, Source
@@ -26,7 +24,7 @@ from slackwater.wire.offsets_topic import (
     encode_key,
     encode_offset_value,
 )
-from tests.doctor.lines import LINES, M, N, consumer, java, rdkafka, scala
+from tests.doctor.lines import M, N, consumer, java, rdkafka, scala
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -143,20 +141,6 @@ def _own_events() -> list[GroupEvent]:
     ]
 
 
-def test_spark_and_plain_python_find_the_same_in_every_line(spark: "SparkSession", tmp_path: Path) -> None:
-    from pyspark.sql import functions as F
-
-    from slackwater.spark.history.lines import unwrapped
-    from slackwater.spark.history.reading import raw_lines
-    from slackwater.spark.history.recognise import recognised
-
-    (tmp_path / "all.log").write_text("\n".join(line for line, _ in LINES) + "\nnothing\n")
-    said = recognised(unwrapped(raw_lines(spark, [str(tmp_path)]))).select("text", F.to_json("said").alias("said"))
-    found = {row.text: {slot: str(value) for slot, value in json.loads(row.said).items()} for row in said.collect()}
-    expected = {line: Recogniser(FAMILIES).read(line) for line, _ in LINES}
-    assert {text: {**one, "pending": "true"} if one.get("pending") else one for text, one in found.items()} == expected
-
-
 def test_the_table_has_its_columns(read: Read) -> None:
     assert read.events.columns == [*COLUMNS, "detail", *EVIDENCE]
     detail = ",".join(f"{name}:{kind}" for name, kind in DETAIL.items())
@@ -184,7 +168,7 @@ def test_a_wrapped_message_of_several_lines_is_taken_apart(read: Read) -> None:
 def test_a_line_has_a_place_in_its_file_whoever_reads_it_and_its_number_is_found(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    from slackwater.spark.history.reading import line_numbers, raw_lines
+    from slackwater.spark.history.reading import raw_lines, shown_lines
 
     (tmp_path / "server.log").write_text("".join(f"line {number}\n" for number in range(1, 5001)))
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
@@ -194,24 +178,24 @@ def test_a_line_has_a_place_in_its_file_whoever_reads_it_and_its_number_is_found
         assert [row.text for row in lines.orderBy("position").collect()] == [f"line {n}" for n in range(1, 5001)]
         some = lines.filter("text RLIKE ' (1|2777|5000)$'").collect()
         shown = {(row.file, row.position): row.text for row in some}
-        numbers = line_numbers(spark, [str(tmp_path)], shown)
+        numbers = shown_lines(spark, [str(tmp_path)], shown)
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
-    assert {text: numbers[place] for place, text in shown.items()} == {
-        "line 1": 1,
-        "line 2777": 2777,
-        "line 5000": 5000,
+    assert {text: tuple(numbers[place]) for place, text in shown.items()} == {
+        "line 1": (1, "line 1"),
+        "line 2777": (2777, "line 2777"),
+        "line 5000": (5000, "line 5000"),
     }
 
 
 def test_a_line_has_its_number_also_where_one_task_reads_several_files(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.history.reading import line_numbers, raw_lines
+    from slackwater.spark.history.reading import raw_lines, shown_lines
 
     for name, count in (("a", 300), ("b", 200), ("c", 100)):
         (tmp_path / f"{name}.log").write_text("".join(f"{name} {number}\n" for number in range(1, count + 1)))
     paths = [str(tmp_path)]
     shown = {(row.file, row.position): row.text for row in raw_lines(spark, paths).filter("text = 'c 42'").collect()}
-    assert list(line_numbers(spark, paths, shown).values()) == [42]
+    assert list(shown_lines(spark, paths, shown).values()) == [(42, "c 42")]
 
 
 def test_a_reason_gives_trigger_and_culprit_and_several_that_went_are_several_events(read: Read) -> None:

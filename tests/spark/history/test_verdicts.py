@@ -52,6 +52,51 @@ def test_what_is_no_kafka_log_is_told_in_a_sentence(
         examine(spark, Patient(paths=[str(path)]))
 
 
+def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    from slackwater.spark.doctor import examine
+
+    members = {name: f"{name}-0f3b1c9a-1111-4222-8333-444455556666" for name in ("a", "b")}
+    joined = (
+        "Dynamic member with unknown member id joins group {group} in Empty state. Created a new member id "
+        "{member} and requesting the member to rejoin with this id."
+    )
+    round_begins = (
+        "Preparing to rebalance group {group} in state PreparingRebalance with old generation {old} (reason: {why})."
+    )
+    stable = "Stabilized group {group} generation {new} with {count} members."
+    lines = [
+        (0, joined.format(group="open", member=members["a"])),
+        (
+            0,
+            round_begins.format(
+                group="open", old=0, why=f"Adding new member {members['a']} with group instance id null"
+            ),
+        ),
+        (3, stable.format(group="open", new=1, count=1)),
+        (
+            60,
+            round_begins.format(
+                group="open", old=1, why=f"Adding new member {members['b']} with group instance id null"
+            ),
+        ),
+        (500, joined.format(group="other", member=members["b"])),
+    ]
+    log = tmp_path / "server.log"
+    log.write_text(
+        "".join(
+            f"[2026-01-01 00:{second // 60:02}:{second % 60:02},000] INFO [GroupCoordinator id=1 "
+            f"topic=__consumer_offsets partition=0] {text} (org.apache.kafka.coordinator.group.GroupMetadataManager)\n"
+            for second, text in lines
+        )
+    )
+    verdicts = {one.group: one for one in examine(spark, Patient(paths=[str(log)])).verdicts}
+    assert verdicts["open"].cause == "stuck_rebalance"
+    until = examine(spark, Patient(paths=[str(log)], until_ms=1_767_225_600_000 + 65_000))
+    assert [one.cause for one in until.verdicts if one.group == "open"] != ["stuck_rebalance"]
+
+
 def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor import examine
 

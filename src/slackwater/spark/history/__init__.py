@@ -1,26 +1,45 @@
 """A history of groups, read into the one event table (doctor/event_table.py has its columns).
 
 Rules kept here
-- `read_history` is the way in: it reads the files once, keeps what is relevant, and gives every reader its part.
+- `read_history` is the way in: it reads the files, keeps what is relevant, and gives every reader its part.
 - Reading begins when a history is made: what its files lack, and what they hold, is known then (`survey`), and only the
   parts of the way that they need are built.
+- Most rows need nothing more when their line is read. They are kept packed, without their lines (packing.py), which is
+  what verdicts are made of. The event table has the lines; it reads the files again.
 - Events come as they stand in their files: order them by cluster, file and position, or by time.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.spark.history.attribution import attributed, survey
+from slackwater.doctor.event_table import COLUMNS, DETAIL, EVIDENCE
+from slackwater.spark.history.attribution import attributed, placed, survey
 from slackwater.spark.history.group_events import own_events
-from slackwater.spark.history.lines import unwrapped, with_cluster
-from slackwater.spark.history.log_events import as_events, as_told, log_events, unread
+from slackwater.spark.history.lines import EVENT, RECORD, relevant
+from slackwater.spark.history.log_events import Reader
 from slackwater.spark.history.offsets_topic import dumped_records, offsets_events
+from slackwater.spark.history.packing import (
+    EVENTS,
+    NAMES,
+    PACKED,
+    SURVEY,
+    TOLD,
+    packing_rows,
+    reading_events,
+    reading_lines,
+    unpack_names,
+)
 from slackwater.spark.history.reading import raw_lines
-from slackwater.spark.history.recognise import EVENT, RECORD, recognised, worth_reading
+
+_STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
+_NAMES: Final = ("cluster", "group", "client", "member", "instance")
+_TOLD: Final = (*COLUMNS, "detail", *EVIDENCE)
+_EXAMPLES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +60,77 @@ class History:
     """What was read: `events`, and per file the lines that look relevant and were not understood, in `unread`."""
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
-        raw = worth_reading(raw_lines(spark, source.paths, skip_corrupt=source.skip_corrupt))
-        kept = with_cluster(recognised(unwrapped(raw)), cluster=source.cluster, below=source.below)
-        # The plan that leads here is long. Were it part of all that follows, Spark would go over it with every step.
-        self._told = log_events(kept, source.zones, source.zone).localCheckpoint(eager=False)
-        self.survey: Final = survey(self._told)
-        self.logged: Final = attributed(self._told.filter("kind IS NOT NULL"), self.survey)
-        """What logs tell, as `log_events` has it: the smaller form of the table."""
-
-    @property
-    def told(self) -> DataFrame:
-        """All of it, in the smaller form."""
-        table = self.logged
-        if self.survey.any("records"):
-            records = dumped_records(self._told.filter(F.col("template") == RECORD))
-            table = table.unionByName(as_told(offsets_events(records)))
-        if self.survey.any("own"):
-            table = table.unionByName(as_told(own_events(self._told.filter(F.col("template") == EVENT))))
-        return table
+        self._buckets: Final = buckets(spark)
+        self._lines: Final = relevant(raw_lines(spark, source.paths, skip_corrupt=source.skip_corrupt))
+        self._reader: Final = partial(Reader, dict(source.zones), source.zone, source.cluster, source.below)
+        read = self._lines.mapInArrow(reading_lines(self._reader, self._buckets), f"{TOLD}, {PACKED}")
+        self._read: Final = read.localCheckpoint(eager=False)
+        pieces = self._read.filter(F.col("bucket") == SURVEY).select("packed").collect()
+        self.survey: Final = survey(bytes(row.packed) for row in pieces)
+        self.loose: Final = attributed(self._loose.filter("kind IS NOT NULL"), self.survey, self._names())
+        """What logs tell, of all that is not packed: what brokers and topics did, and what was wanting something."""
 
     @property
     def events(self) -> DataFrame:
         """The event table."""
-        return as_events(self.told)
+        rest = [self.loose, *self._others()]
+        table = self._lines.mapInArrow(reading_events(self._reader), EVENTS)
+        for one in rest:
+            table = table.unionByName(as_events(one))
+        return table.withColumn("evidence", F.coalesce("evidence", F.expr("concat(file, ':', position)")))
+
+    @property
+    def packed(self) -> DataFrame:
+        """All of it, packed, and fences with their groups."""
+        rest = self._others()
+        if self.survey.any("loose"):
+            rest.append(self._placed(rest))
+        packed = self._packed
+        for one in rest:
+            packed = packed.unionByName(pack(one, self._buckets))
+        return packed
 
     @property
     def unread(self) -> DataFrame:
         """Per cluster and file: how many relevant lines no template reads, and the first few of them."""
-        return unread(self._told)
+        first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, _EXAMPLES)
+        return (
+            self._loose.filter("template IS NULL")
+            .groupBy("cluster", "file")
+            .agg(F.count(F.lit(1)).alias("lines"), F.transform(first, lambda one: one["text"]).alias("examples"))
+        )
 
     def close(self) -> None:
         """Let go of what was kept in memory."""
-        self._told._jdf.queryExecution().logical().rdd().unpersist(False)
+        self._read._jdf.queryExecution().logical().rdd().unpersist(False)
+
+    @property
+    def _loose(self) -> DataFrame:
+        return self._read.filter("bucket IS NULL").select(*_TOLD)
+
+    @property
+    def _packed(self) -> DataFrame:
+        return self._read.filter("bucket >= 0").select("bucket", "packed")
+
+    def _names(self) -> DataFrame:
+        return self._packed.mapInArrow(unpack_names, NAMES).unionByName(self._loose.select(*_NAMES))
+
+    def _placed(self, others: Sequence[DataFrame]) -> DataFrame:
+        if not self.survey.any("fences"):
+            return self.loose
+        names = self._names()
+        for one in others:
+            names = names.unionByName(one.select(*_NAMES))
+        return placed(self.loose, names)
+
+    def _others(self) -> list[DataFrame]:
+        """What is told by no log, with its detail as JSON."""
+        found = []
+        if self.survey.any("records"):
+            found.append(offsets_events(dumped_records(self._loose.filter(F.col("template") == RECORD))))
+        if self.survey.any("own"):
+            found.append(own_events(self._loose.filter(F.col("template") == EVENT)))
+        return [as_told(one) for one in found]
 
     def __enter__(self) -> "History":
         return self
@@ -91,4 +149,24 @@ def read_events(spark: SparkSession, paths: Sequence[str], **how: object) -> Dat
     return read_history(spark, paths, **how).events
 
 
-__all__ = ["History", "Source", "read_events", "read_history"]
+def buckets(spark: SparkSession) -> int:
+    """How many buckets groups are put into: as many as there are partitions when rows are brought together."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def pack(told: DataFrame, buckets: int) -> DataFrame:
+    """Rows with their detail as JSON, packed; those without a group are nobody's."""
+    return told.filter("`group` IS NOT NULL").mapInArrow(packing_rows(buckets), PACKED)
+
+
+def as_told(events: DataFrame) -> DataFrame:
+    """Events with their detail as JSON."""
+    return events.withColumn("detail", F.to_json("detail"))
+
+
+def as_events(told: DataFrame) -> DataFrame:
+    """Events with their detail as a struct."""
+    return told.withColumn("detail", F.from_json("detail", _STRUCT))
+
+
+__all__ = ["History", "Source", "as_told", "buckets", "pack", "read_events", "read_history"]

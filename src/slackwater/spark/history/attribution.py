@@ -1,4 +1,4 @@
-"""Whose line it is: the group and the client that a client's line leaves out.
+"""Whose line it is: the group and the client that a line leaves out.
 
 Rules kept here
 - Mostly lines of clients are filled in; a broker's line says itself whom it is about.
@@ -6,90 +6,129 @@ Rules kept here
   its other lines are theirs. A file with two of them tells nothing, and its lines keep their nulls.
 - librdkafka names the client and not the group: a client id that the brokers, the offsets or other clients of the same
   cluster know in exactly one group is in that group.
-- A broker's line about fencing or a new leader names members and no group: it is the only one that they are in.
+- A broker's line about fencing or a new leader names members and no group: it is the only one that they are in. For a
+  fence that names an instance alone, it is the only group that the instance is in (`placed`).
 - A file that names no client, but whose members' ids all begin with one client's id, is that client's.
-- Lines without a time of their own (settings, the last line of a trace) have that of the last line before them.
-- One pass (`survey`) tells per file what is wanting. What nothing wants is not done, and rows that want nothing stay
-  where they are.
+- Only loose rows are looked at (packing.py). What is wanting is known from the survey; what nothing wants is not done,
+  and who is in which group (`names`) is asked only then.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from slackwater.doctor.event_table import FactKind
-from slackwater.group.events import Kind, Source
-from slackwater.spark.history.recognise import EVENT, RECORD
+from slackwater.group.events import Source
+from slackwater.spark.history.packing import UUID, WITHOUT_GROUP
 
-_UUID: Final = r"^(.+)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-_WITHOUT_GROUP: Final = (Kind.MEMBER_FENCED.value, Kind.LEADER_CHANGED.value)
-_WHEN_STARTING: Final = (FactKind.BROKER_SETTING.value, FactKind.BROKER_STARTED.value)
+_COUNTS: Final = ("loose", "around", "unread", "records", "own", "nameless", "groupless", "memberships", "fences")
+_NAMES: Final = ("clients", "groups", "prefixes")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A cluster's file: whose it is, and how many of its rows lack what."""
+
+    cluster: str | None
+    file: str
+    its_client: str | None
+    its_group: str | None
+    ended_ms: int
+    loose: int
+    around: int
+    unread: int
+    records: int
+    own: int
+    nameless: int
+    groupless: int
+    memberships: int
+    fences: int
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Per cluster and file: whose it is, and how many of its rows lack what."""
+    """All files."""
 
-    files: tuple[Row, ...]
+    files: tuple[File, ...]
 
     def any(self, what: str) -> bool:
         """Whether a row of any file is so."""
-        return any(row[what] for row in self.files)
+        return any(getattr(one, what) for one in self.files)
+
+    def ended_ms(self) -> dict[str, int]:
+        """Until when anything was told of each cluster."""
+        found: dict[str, int] = {}
+        for one in self.files:
+            name = one.cluster or ""
+            found[name] = max(found.get(name, 0), one.ended_ms)
+        return found
 
 
-def survey(told: DataFrame) -> Survey:
-    """Go over what lines say, once."""
-    client, told_by_client = F.coalesce("client", _setting("client.id")), _told_by_client()
-    named = _only(F.when(told_by_client, client))
-    counts = {
-        "unread": F.col("template").isNull(),
-        "records": F.col("template") == RECORD,
-        "own": F.col("template") == EVENT,
-        "timeless": F.col("kind").isNotNull() & F.col("time_ms").isNull() & _apart(),
-        "nameless": told_by_client & (F.col("client").isNull() | F.col("group").isNull()),
-        "groupless": told_by_client & F.col("group").isNull(),
-        "memberships": F.col("kind").isin(*_WITHOUT_GROUP) & F.col("group").isNull(),
-        "fences": F.col("kind").isNotNull() & F.col("group").isNull() & F.col("instance").isNotNull(),
-    }
-    files = told.groupBy("cluster", "file").agg(
-        F.coalesce(named, _only(F.when(told_by_client, _client_of("member", "instance")))).alias("its_client"),
-        _only(F.when(told_by_client, F.coalesce("group", _setting("group.id")))).alias("its_group"),
-        *(F.count(F.when(which, 1)).alias(name) for name, which in counts.items()),
-    )
-    return Survey(tuple(files.collect()))
+def survey(pieces: Iterable[bytes]) -> Survey:
+    """Bring together what tasks know of the files that they read."""
+    found: dict[tuple[str | None, str], dict[str, Any]] = {}
+    for piece in pieces:
+        for one in json.loads(piece):
+            all_of_it = found.setdefault((one["cluster"], one["file"]), {})
+            for name in _COUNTS:
+                all_of_it[name] = all_of_it.get(name, 0) + one[name]
+            for name in _NAMES:
+                all_of_it.setdefault(name, set()).update(one[name])
+            all_of_it["ended_ms"] = max(all_of_it.get("ended_ms", 0), one["ended_ms"])
+    return Survey(tuple(_file(cluster, file, known) for (cluster, file), known in found.items()))
 
 
-def attributed(events: DataFrame, found: Survey) -> DataFrame:
-    """Events with the groups and clients that the rest of their file, or of their cluster, leaves no doubt about.
+def _file(cluster: str | None, file: str, known: dict[str, Any]) -> File:
+    clients, groups, prefixes = (known[name] for name in _NAMES)
+    counts = {name: known[name] for name in _COUNTS}
+    return File(cluster, file, _only_one(clients or prefixes), _only_one(groups), known["ended_ms"], **counts)
 
-    The events are looked at several times: let them be kept in memory.
-    """
-    rows = _in_time(events, found) if found.any("timeless") else events
+
+def _only_one(names: set[str]) -> str | None:
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def attributed(rows: DataFrame, found: Survey, names: DataFrame) -> DataFrame:
+    """Loose rows with the groups and clients about which their file, or their cluster, leaves no doubt."""
+    columns = rows.columns
     if found.any("nameless"):
         rows = _by_file(rows, found)
-    if any(row.groupless and row.its_group is None for row in found.files):
-        rows = _by_client(rows, events)
+    if any(one.groupless and one.its_group is None for one in found.files):
+        rows = _by_client(rows, names)
     if found.any("memberships"):
-        rows = _by_member(rows, events)
-    return rows.select(*events.columns)
+        rows = _by_member(rows, names)
+    return rows.select(*columns)
+
+
+def placed(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """Give a fence its group. An instance that is known in several groups has none."""
+    known = (
+        names.filter("`group` IS NOT NULL AND instance IS NOT NULL")
+        .groupBy(F.col("cluster").alias("there"), F.col("instance").alias("known_instance"))
+        .agg(_only(F.col("group")).alias("its_group"))
+        .filter("its_group IS NOT NULL")
+    )
+    wanted = F.when(F.col("group").isNull(), F.col("instance"))
+    filled = rows.join(F.broadcast(known), _there("there") & (wanted == F.col("known_instance")), "left")
+    return filled.withColumn("group", F.coalesce("group", "its_group")).select(*rows.columns)
 
 
 def _by_file(rows: DataFrame, found: Survey) -> DataFrame:
     """Fill in a file's only client and its only group."""
-    owned = _local(rows, found, lambda row: row.nameless and (row.its_client or row.its_group))
+    owned = _local(rows, found, lambda one: one.nameless and (one.its_client or one.its_group))
     theirs = F.broadcast(owned).withColumnsRenamed({"cluster": "there", "file": "known_file"})
     filled = rows.join(theirs, _there("there") & _told_by_client() & (F.col("file") == F.col("known_file")), "left")
     return filled.withColumns({"client": F.coalesce("client", "its_client"), "group": F.coalesce("group", "its_group")})
 
 
-def _by_client(rows: DataFrame, events: DataFrame) -> DataFrame:
+def _by_client(rows: DataFrame, names: DataFrame) -> DataFrame:
     """Fill in the only group that a client is known in."""
     client = F.coalesce("client", _client_of("member", "instance"))
     known = (
-        events.filter("`group` IS NOT NULL")
+        names.filter("`group` IS NOT NULL")
         .groupBy(F.col("cluster").alias("there_client"), client.alias("known_client"))
         .agg(_only(F.col("group")).alias("clients_group"))
         .filter("known_client IS NOT NULL AND clients_group IS NOT NULL")
@@ -99,14 +138,14 @@ def _by_client(rows: DataFrame, events: DataFrame) -> DataFrame:
     return filled.withColumn("group", F.coalesce("group", "clients_group"))
 
 
-def _by_member(rows: DataFrame, events: DataFrame) -> DataFrame:
+def _by_member(rows: DataFrame, names: DataFrame) -> DataFrame:
     """Fill in the only group that a member id is in; few are asked for, and only these are looked up."""
-    wanted = F.when(F.col("kind").isin(*_WITHOUT_GROUP) & F.col("group").isNull(), _named())
+    wanted = F.when(F.col("kind").isin(*WITHOUT_GROUP) & F.col("group").isNull(), _named())
     asked = (
         rows.select(F.col("cluster").alias("there_asked"), wanted.alias("asked")).distinct().filter("asked IS NOT NULL")
     )
     known = (
-        events.filter("`group` IS NOT NULL AND member IS NOT NULL")
+        names.filter("`group` IS NOT NULL AND member IS NOT NULL")
         .join(F.broadcast(asked), _there("there_asked") & (F.col("member") == F.col("asked")), "left_semi")
         .groupBy(F.col("cluster").alias("there_member"), F.col("member").alias("known_member"))
         .agg(_only(F.col("group")).alias("members_group"))
@@ -115,29 +154,10 @@ def _by_member(rows: DataFrame, events: DataFrame) -> DataFrame:
     return filled.withColumn("group", F.coalesce("group", "members_group"))
 
 
-def _in_time(events: DataFrame, found: Survey) -> DataFrame:
-    """Give lines without a time that of the last line before them that has one, or else of the first one after."""
-    file = Window.partitionBy("cluster", "file").orderBy("position")
-    before = F.last("time_ms", ignorenulls=True).over(file.rowsBetween(Window.unboundedPreceding, 0))
-    after = F.first("time_ms", ignorenulls=True).over(file.rowsBetween(0, Window.unboundedFollowing))
-    some = _local(events, found, lambda row: row.timeless).select(
-        F.col("cluster").alias("there"), F.col("file").alias("its")
-    )
-    here = _there("there") & (F.col("file") == F.col("its"))
-    # A broker's events have their time, but for what it prints when it starts. They are many, and stay where they are.
-    moved = events.filter(_apart()).join(F.broadcast(some), here, "left_semi")
-    stay = events.join(F.broadcast(some), here & _apart(), "left_anti")
-    return moved.withColumn("time_ms", F.coalesce(before, after)).unionByName(stay)
-
-
-def _local(events: DataFrame, found: Survey, which: Callable[[Row], object]) -> DataFrame:
+def _local(rows: DataFrame, found: Survey, which: Callable[[File], object]) -> DataFrame:
     """Of the files, those that are so, as a table."""
-    files: Iterable[tuple[str | None, ...]] = [
-        (row.cluster, row.file, row.its_client, row.its_group) for row in found.files if which(row)
-    ]
-    return events.sparkSession.createDataFrame(
-        list(files), "cluster string, file string, its_client string, its_group string"
-    )
+    files = [(one.cluster, one.file, one.its_client, one.its_group) for one in found.files if which(one)]
+    return rows.sparkSession.createDataFrame(files, "cluster string, file string, its_client string, its_group string")
 
 
 def _there(known: str) -> Column:
@@ -148,23 +168,14 @@ def _named() -> Column:
     return F.coalesce("member", _told("holder"), _told("old_leader"))
 
 
-def _apart() -> Column:
-    return _told_by_client() | F.col("kind").isin(*_WHEN_STARTING)
-
-
 def _told_by_client() -> Column:
     return F.col("source") == Source.CLIENT_LOG.value
 
 
 def _client_of(member: str, instance: str) -> Column:
     """The client id that a dynamic member's id begins with; a static one's begins with its instance id."""
-    prefix = F.regexp_extract(member, _UUID, 1)
+    prefix = F.regexp_extract(member, UUID, 1)
     return F.when((prefix != "") & F.col(instance).isNull(), prefix)
-
-
-def _setting(name: str) -> Column:
-    said = (F.col("kind") == FactKind.CLIENT_SETTING.value) & (_told("setting") == name) & (_told("value") != "null")
-    return F.when(said, _told("value"))
 
 
 def _told(name: str) -> Column:

@@ -1,184 +1,186 @@
-"""Lines to what they say: every template as one expression over the column `text`.
+"""Lines to what they say: every template over all lines of a batch at once.
 
 Rules kept here
-- One pass, no Python per row: the first marker finds the family, the first key its templates, one regular expression
-  takes all values out of the line (`Reading.packed`), and one split takes them apart. A value that nobody asks for
-  costs nothing more: the struct `said` is only a name for the parts.
-- Most lines of a broker's log are about other things, and their logger, which stands last, says so: those lines go
-  before anything else is done with them.
-- A line that looks relevant and that no template reads stays in the table, with a null template; all others go.
-- The expression has hundreds of branches, far more than the JVM compiles as one method. It stands inside `zip_with`,
-  which Spark evaluates as a tree, branch by branch, and never as generated code. What most lines of a log need, to be
-  told apart from lines about groups, stands before it and is compiled.
-- It is written as SQL text, because it is parsed at once; built up column by column it would take seconds.
+- One pass finds the family and the key of each line; the lines of one key are held against its templates, one after the
+  other, and those that one reads are done. No Python per line where the kernels are compiled.
+- A value is a place in the bytes of the lines. What a template knows without reading is a place too: the constants
+  stand behind the lines (`CONSTANTS`).
+- A line that looks relevant and that no template reads is told (`unread`); of all others nothing is.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
-from slackwater.doctor.event_table import COLUMNS, DETAIL, FLAG, LONG, TEXT
-from slackwater.doctor.java_lines import BROKER_SETTINGS, SETTINGS
+from slackwater.doctor.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates import FAMILIES
-from slackwater.doctor.wording import MARK, SLOTS, Family, Reading, by_key
+from slackwater.doctor.wording import Family, Reading, Template, by_key
+from slackwater.spark.history.kernels import Kernels, Shelves, Texts
 
-UNREAD: Final = MARK
-"""What a relevant line is packed into that no template reads: nothing."""
+Ints = NDArray[np.int32]
 
-RECORD: Final = "record"
-EVENT: Final = "group event"
-IS_RECORD: Final = """(startswith(text, '{') AND contains(text, '"partition"') AND contains(text, '"key"'))"""
-IS_EVENT: Final = """(startswith(text, '{') AND contains(text, '"time_ms":') AND contains(text, '"kind":'))"""
-"""Lines that are no log's: records of `__consumer_offsets` and events of `__group_events`, dumped as JSON. They are
-kept as they are, under these names in the place of a template's, for their own readers."""
-
-_CASTS: Final = (LONG, FLAG)
-_TYPES: Final = COLUMNS | DETAIL
-
-_OTHER_LOGGERS: Final = (
-    "state.change.logger",
-    "BrokerLifecycleManager",
-    "BrokerMetadataPublisher",
-    "DynamicConfigPublisher",
-    "FetchSessionHandler",
-    "KafkaRaftClient",
-    "LeaderEpochFileCache",
-    "LocalLog",
-    "LogCleaner",
-    "LogLoader",
-    "LogSegment",
-    "MetadataLoader",
-    "NodeToControllerRequestThread",
-    "Partition",
-    "ProducerStateManager",
-    "QuorumController",
-    "ReplicaAlterLogDirsManager",
-    "ReplicaFetcherManager",
-    "ReplicaFetcherThread",
-    "ReplicaManager",
-    "Selector",
-    "SnapshotEmitter",
-    "SnapshotGenerator",
-    "TransactionCoordinator",
-    "TransactionMarkerChannelManager",
-    "TransactionStateManager",
-    "UnifiedLog",
+_CLIENTS: Final = Family(
+    name="client's reason",
+    source="",
+    markers=("",),
+    prefix="^",
+    prefix_slots=(),
+    words=(),
+    templates=tuple(Template(part, "all", part, "<*>", None, {"trigger": str(why)}) for part, why in CLIENT_REASONS),
+    suffix="",
 )
-"""The loggers of a broker, without their packages, that never say anything a template reads."""
-
-_KAFKA_LAYOUT: Final = (
-    "roup",
-    "[Consumer ",
-    "ConsumerConfig values:",
-    ".consumer",
-    "onsumer poll",
-    "og for partition ",
-    "KafkaServer id=",
-    "Server started",
-    "SHUTTING_DOWN",
-    "Topics result",
-    "eartbeat ",
-)
-_ANY_LAYOUT: Final = (
-    "roup",
-    "onsumer",
-    "og for partition ",
-    "Server ",
-    "SHUTTING_DOWN",
-    "Topics result",
-    "eartbeat ",
-    "[thrd:",
-    "lient",
-    "kafka.errors.",
-    "Exception in thread ",
-)
-"""Every marker of every family contains one of these. A line that begins as Kafka's own layout begins, and so as nearly
-all lines of a broker, needs fewer of them: the other families do not begin so."""
 
 
-def worth_reading(raw: DataFrame) -> DataFrame:
-    """Raw lines without those of a broker's other loggers."""
-    last = ", ".join(literal(name.rpartition(".")[2] + ")") for name in _OTHER_LOGGERS)
-    return raw.filter(f"NOT (startswith(text, '[20') AND substring_index(text, '.', -1) IN ({last}))")
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Templates made ready: shelves, and on each the readings to try in order."""
+
+    shelves: Shelves
+    relevance: Shelves
+    """The same families with the words that make a line relevant which no template reads."""
+    readings: Sequence[Sequence[Reading]]
 
 
-def recognised(lines: DataFrame) -> DataFrame:
-    """The relevant lines, with a struct `said` of all slots; its template is null where no template reads the line."""
-    rows = lines.filter(_coarse()).withColumn("packed", F.explode(F.expr(_packed_lines())))
-    apart = rows.withColumn("parts", parts("packed"))
-    return apart.select(*lines.columns, unpacked("parts").alias("said"))
-
-
-def parts(packed: str) -> Column:
-    """A packed text's values as a list of texts; before the first mark stands nothing."""
-    return F.expr(f"split({packed}, {literal(MARK)})")
-
-
-def unpacked(parts: str) -> Column:
-    """A list of values as a struct, each with its type, null where there is none; lists are text still."""
-    fields = (f"{literal(slot)}, {_value(parts, place, slot)}" for place, slot in enumerate(SLOTS, start=1))
-    return F.expr(f"named_struct({', '.join(fields)})")
-
-
-def _value(parts: str, place: int, slot: str) -> str:
-    kind = _TYPES.get(slot, TEXT)
-    value = f"nullif(get({parts}, {place}), '')"  # what is no number costs an exception, so the empty go first
-    return f"try_cast({value} AS {kind})" if kind in _CASTS else value
-
-
-def _packed_lines() -> str:
-    """SQL for the packed lines of `text`: one, or several where a wrapper held a message of several lines."""
-    texts = "CASE WHEN contains(text, '\n') THEN split(text, '\n') ELSE array(text) END"
-    read = f"zip_with({texts}, array(''), (line, _) -> {pack('line', FAMILIES)})"
-    return (
-        f"array_compact(CASE WHEN {IS_RECORD} THEN array({literal(MARK + RECORD)}) "
-        f"WHEN {IS_EVENT} THEN array({literal(MARK + EVENT)}) ELSE {read} END)"
+def library(families: Sequence[Family]) -> Library:
+    """Make families' templates ready."""
+    keyed = [by_key(family) for family in families]
+    markers = [family.markers for family in families]
+    sample = " ".join(template.wording for family in families for template in family.templates)
+    return Library(
+        Shelves(markers, [list(some) for some in keyed], sample),
+        Shelves(markers, [family.words for family in families], sample),
+        [readings for some in keyed for readings in some.values()],
     )
 
 
-def pack(text: str, families: Iterable[Family]) -> str:
-    """SQL for a text's values, each after a mark; null where the text does not matter."""
-    return _case((_any(text, family.markers), _family(text, family)) for family in families)
+LINES: Final = library(FAMILIES)
+WHY: Final = library([REASONS])
+"""The reasons of rebalances."""
+CLIENTS_WHY: Final = library([_CLIENTS])
+"""What clients say for a reason, and the trigger that it tells."""
 
 
-def _coarse() -> Column:
-    settings = "^\\s+(" + "|".join(map(re.escape, (*SETTINGS, *BROKER_SETTINGS))) + ") = "
-    return F.expr(
-        f"CASE WHEN startswith(text, '[20') THEN {_any('text', _KAFKA_LAYOUT)} "
-        f"WHEN startswith(text, '\t') THEN text RLIKE {literal(settings)} "
-        f"ELSE {_any('text', _ANY_LAYOUT)} OR {IS_RECORD} OR {IS_EVENT} END"
+def _constants() -> Mapping[str, int]:
+    texts = sorted(
+        {
+            value
+            for made in (LINES, WHY, CLIENTS_WHY)
+            for readings in made.readings
+            for reading in readings
+            for value in reading.constants.values()
+        }
     )
+    return dict(zip(texts, np.cumsum([0, *(len(text.encode()) for text in texts)]).tolist(), strict=False))
 
 
-def _family(text: str, family: Family) -> str:
-    tried = _case((_contains(text, key), _tried(text, some)) for key, some in by_key(family).items())
-    unread = f"WHEN {_any('whole', family.words)} THEN {literal(UNREAD)}" if family.words else ""
-    outcome = f"CASE WHEN startswith(one, {literal(MARK)}) THEN one {unread} END"
-    return f"zip_with(array({tried}), array({text}), (one, whole) -> {outcome})[0]"
+CONSTANTS: Final[Mapping[str, int]] = _constants()
+"""Every text that a template knows, and where it stands behind the lines."""
+_TEXTS: Final = tuple(CONSTANTS)
+_CODES: Final = np.zeros(max(CONSTANTS.values()) + 1, np.int32)
+"""By place: which constant stands there."""
+_CODES[list(CONSTANTS.values())] = np.arange(len(CONSTANTS))
+_POOL: Final = np.frombuffer("".join(CONSTANTS).encode(), np.uint8)
 
 
-def _tried(text: str, readings: list[Reading]) -> str:
-    # A pattern never matches a text that is packed already, so the templates of one key can be chained.
+def with_constants(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The bytes of lines with the constants behind them."""
+    return np.concatenate((data, _POOL))
+
+
+def constant(data: NDArray[np.uint8], text: str) -> int:
+    """Where a constant stands."""
+    return len(data) - len(_POOL) + CONSTANTS[text]
+
+
+@dataclass(slots=True)
+class Said:
+    """What texts say: of each slot that any of them has, a place for each text."""
+
+    data: NDArray[np.uint8]
+    rows: int
+    unread: NDArray[np.bool_]
+    slots: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def slot(self, name: str) -> Texts:
+        """A slot's values; none where no text has one."""
+        starts, ends = self.slots.get(name) or self._empty()
+        return Texts(self.data, starts, ends)
+
+    def put(self, name: str, rows: NDArray[np.int64], starts: Ints | int, ends: Ints | int) -> None:
+        """Set a slot of some texts."""
+        into = self.slots.setdefault(name, self._empty())
+        into[0][rows] = starts
+        into[1][rows] = ends
+
+    def has(self, name: str) -> NDArray[np.bool_]:
+        """Which texts have a value there that is not empty."""
+        _, starts, ends = self.slot(name)
+        return (starts >= 0) & (ends > starts)
+
+    def constants(self, name: str) -> pa.DictionaryArray | None:
+        """A slot's column where all its values are constants, each of them told once; None where one is not."""
+        starts = self.slot(name).starts
+        there = starts >= 0
+        places = starts[there] - (len(self.data) - len(_POOL))
+        if len(places) and places.min() < 0:
+            return None
+        codes = np.zeros(self.rows, np.int32)
+        codes[there] = _CODES[places]
+        used = np.flatnonzero(np.bincount(codes[there], minlength=1))
+        local = np.zeros(int(used[-1]) + 1 if len(used) else 1, np.int16)
+        local[used] = np.arange(len(used))
+        texts = pa.array([_TEXTS[code] for code in used.tolist()], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(local[codes], mask=~there), texts)
+
+    def among(self, name: str, values: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have one of these constants there."""
+        places = [constant(self.data, str(value)) for value in values if str(value) in CONSTANTS]
+        return np.isin(self.slot(name).starts, places)
+
+    def only(self, rows: NDArray[np.int64]) -> "Said":
+        """What some of the texts say."""
+        kept = {name: (starts[rows], ends[rows]) for name, (starts, ends) in self.slots.items()}
+        return Said(self.data, len(rows), self.unread[rows], kept)
+
+    def _empty(self) -> tuple[Ints, Ints]:
+        return np.full(self.rows, -1, np.int32), np.full(self.rows, -1, np.int32)
+
+
+def read(texts: Texts, made: Library, kernels: Kernels) -> Said:
+    """What texts say; their bytes have the constants behind them."""
+    said = Said(texts.data, len(texts.starts), np.ones(len(texts.starts), np.bool_))
+    if not said.rows:
+        return said
+    where = kernels.sort(texts, made.shelves)
+    order = np.argsort(where, kind="stable")
+    shelves, firsts = np.unique(where[order], return_index=True)
+    for shelf, rows in zip(shelves.tolist(), np.split(order, firsts[1:]), strict=True):
+        if shelf >= 0:
+            _try(said, texts, rows, made.readings[shelf], kernels)
+    rest = np.flatnonzero(said.unread)
+    said.unread[rest] = kernels.sort(texts.of(rest), made.relevance) >= 0
+    return said
+
+
+def _try(said: Said, texts: Texts, rows: NDArray[np.int64], readings: Sequence[Reading], kernels: Kernels) -> None:
     for made in readings:
-        text = f"regexp_replace({text}, {literal(made.pattern)}, {literal(made.packed())})"
-    return text
+        found, places = kernels.match(texts.of(rows), made.pattern)
+        if found.any():
+            _take(said, made, rows[found], places[found])
+            rows = rows[~found]
+        if not len(rows):
+            return
 
 
-def _case(cases: Iterable[tuple[str, str]]) -> str:
-    return "CASE " + " ".join(f"WHEN {condition} THEN {value}" for condition, value in cases) + " END"
-
-
-def _any(text: str, parts: Iterable[str]) -> str:
-    return "(" + " OR ".join(_contains(text, part) for part in parts) + ")"
-
-
-def _contains(text: str, part: str) -> str:
-    return f"contains({text}, {literal(part)})" if part else "true"
-
-
-def literal(text: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _take(said: Said, made: Reading, rows: NDArray[np.int64], places: Ints) -> None:
+    said.unread[rows] = False
+    for slot, group in made.groups.items():
+        said.put(slot, rows, places[:, 2 * group - 2], places[:, 2 * group - 1])
+    for slot, text in made.constants.items():
+        if text and slot not in made.groups:
+            begin = constant(said.data, text)
+            said.put(slot, rows, begin, begin + len(text.encode()))

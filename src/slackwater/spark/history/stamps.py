@@ -3,94 +3,156 @@
 Rules kept here
 - A stamp with its zone is taken at its word. One without is in the zone that the caller gives for the file, or in UTC.
 - The first stamp of a line counts: the one before it, which a runtime put there, has its zone.
-- A wrapper's own time counts where the line itself has none. Where there is none at all, the time is null.
+- Times are reckoned for all lines at once; a zone is asked once for every quarter of an hour that occurs.
+- A clock that a change of zone skips is read as the zone was before; one that comes twice is the first of the two.
 
 Layouts: `2026-11-15 19:21:51,435`, with `T`, `/`, `.`, `Z`, `+02:00`, `+0200` or `UTC`; `15 Nov 2026 19:21:51,435`;
 librdkafka's `%4|1794770162.741|`; seconds, milliseconds, microseconds or nanoseconds since the epoch.
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone, tzinfo
+from functools import cache
 from typing import Final
+from zoneinfo import ZoneInfo
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+import numpy as np
+from numpy.typing import NDArray
 
-from slackwater.spark.history.recognise import literal
+from slackwater.spark.history.kernels import Kernels, Texts
 
-_CLOCK: Final = r"(\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
-_ZONE: Final = r"(?: ?(Z|UTC|GMT)| ?([+-]\d\d):?(\d\d))?"
-_DATE: Final = r"(\d{4})[-/](\d\d)[-/](\d\d)[T ]" + _CLOCK + _ZONE
-_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
-_WORDED: Final = r"(\d\d)[-/ ]([A-Z][a-z][a-z])[-/ ](\d{4})[ :]" + _CLOCK + _ZONE
-_RDKAFKA: Final = r"%\d\|(\d+)\.(\d{3})\|"
-_EPOCH: Final = r"^\D{0,3}(\d{10})(\d{0,9})(?:\.(\d{1,9}))?\b"
-_KAFKA: Final = r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] "
-"""Kafka's own layout, which nearly all lines of a large history have: its parts stand in fixed places."""
-_APART: Final = "$1-$2-$3 $4|0$5|$6$7|$8"
-"""A stamp taken apart by one replacement: date and clock, fraction, named zone or an offset's hours, its minutes."""
-_WORDED_APART: Final = "$3-$2-$1 $4|0$5|$6$7|$8"
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_ANYWHERE: Final = r"^[\s\S]*?"
+_CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+_ZONE: Final = r"(?: ?(Z|UTC|GMT)| ?([+-])(\d\d):?(\d\d))?"
+_DATED: Final = _ANYWHERE + r"(\d{4})[-/](\d\d)[-/](\d\d)[T ]" + _CLOCK + _ZONE
+_WORDED: Final = _ANYWHERE + r"(\d\d)[-/ ]([A-Z][a-z][a-z])[-/ ](\d{4})[ :]" + _CLOCK + _ZONE
+_COUNTED: Final = _ANYWHERE + r"%\d\|(\d+)\.(\d{3})\|"
+_EPOCH: Final = r"^\D{0,3}(\d{10})(\d{0,9})(?:\.(\d{1,9}))?(?:\W|$)"
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAY_MS: Final = 86_400_000
+_QUARTER_MS: Final = 900_000
+_POWERS: Final = np.array([1, 10, 100, 1000], np.int64)
 
 
-def time_ms(head: str, stamp: str, zone: str) -> Column:
-    """Milliseconds since the epoch, from the line's head or else from its wrapper's time; null where neither tells.
-
-    The three are names of columns, or SQL.
-    """
-    return F.expr(f"coalesce({_told(head, zone)}, CASE WHEN {stamp} IS NOT NULL THEN {_told(stamp, zone)} END)")
+def time_ms(heads: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    """Milliseconds since the epoch, and whether a head tells them; `zones` has the zone of each head's file."""
+    times = np.zeros(len(heads.starts), np.int64)
+    known = np.zeros(len(heads.starts), np.bool_)
+    for way in (_dated, _counted, _worded, _since):
+        rows = np.flatnonzero(~known & (heads.starts >= 0))
+        if not len(rows):
+            break
+        found, told = way(heads.of(rows), zones[rows], kernels)
+        times[rows], known[rows] = found, told
+    return times, known
 
 
 def zone_of(file: str, zones: Mapping[str, str], default: str = "UTC") -> str:
-    """SQL for the zone of a file's stamps: that of the first of `zones` whose key is part of the file's path."""
-    cases = " ".join(f"WHEN contains({file}, {literal(part)}) THEN {_zone(name)}" for part, name in zones.items())
-    return f"CASE {cases} ELSE {_zone(default)} END" if cases else _zone(default)
+    """The zone of a file's stamps: that of the first of `zones` whose key is part of the file's path."""
+    return next((zone for part, zone in zones.items() if part in file), default)
 
 
-def _zone(name: str) -> str:
-    return literal("Z" if name == "UTC" else name)  # which Spark need not look up
+class _Parts:
+    """A pattern's groups as numbers."""
+
+    def __init__(self, texts: Texts, pattern: str, kernels: Kernels) -> None:
+        self._data, self._kernels = texts.data, kernels
+        self.found, places = kernels.match(texts, pattern)
+        if not self.found.all():
+            places[~self.found] = -1
+        self._places = np.ascontiguousarray(places.T)
+
+    def text(self, group: int) -> Texts:
+        return Texts(self._data, self._places[2 * group - 2], self._places[2 * group - 1])
+
+    def there(self, group: int) -> Flags:
+        return self.text(group).starts >= 0
+
+    def number(self, group: int) -> Longs:
+        return self._kernels.numbers(self.text(group))[0]
+
+    def millis(self, group: int) -> Longs:
+        """The first three digits of a fraction."""
+        whole = self.text(group)
+        lengths = np.minimum(whole.ends - whole.starts, 3)
+        digits = self._kernels.numbers(Texts(whole.data, whole.starts, whole.starts + lengths))[0]
+        return np.where(whole.starts >= 0, digits * _POWERS[3 - lengths], 0)
 
 
-def _told(text: str, zone: str) -> str:
-    dated = _let(_apart(text, _DATE, _APART), _millis("p[0]", zone))
-    worded = _let(_apart(text, _WORDED, _WORDED_APART), _millis(_numbered("p[0]"), zone))
-    rdkafka = _digits(text, _RDKAFKA, "$1$2")
-    epoch = _digits(text, _EPOCH, "$1-$2$3000")
-    since = _number(f"concat(split_part({epoch}, '-', 1), left(split_part({epoch}, '-', 2), 3))")
-    kafka = _kafka(text, zone)
-    counted = f"CASE WHEN contains({text}, '|') THEN {_number(rdkafka)} END"
-    return f"coalesce({kafka}, {dated}, {counted}, {worded}, {since})"
+def _dated(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    parts = _Parts(texts, _DATED, kernels)
+    return _stamped(parts, parts.number(1), parts.number(2), parts.number(3), zones)
 
 
-def _kafka(text: str, zone: str) -> str:
-    clock = f"concat(substring({text}, 2, 19), '.', substring({text}, 22, 3), ' ', {zone})"
-    return f"CASE WHEN {text} RLIKE {literal(_KAFKA)} THEN unix_millis(try_cast({clock} AS timestamp)) END"
+def _worded(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    parts = _Parts(texts, _WORDED, kernels)
+    if not parts.found.any():
+        return np.zeros(len(texts.starts), np.int64), parts.found
+    names = kernels.strings(parts.text(2)).to_pylist()
+    months = np.array([_MONTHS.index(name) + 1 if name in _MONTHS else 0 for name in names], np.int64)
+    return _stamped(parts, parts.number(3), months, parts.number(1), zones)
 
 
-def _apart(text: str, pattern: str, parts: str) -> str:
-    found = f"regexp_extract({text}, {literal(pattern)}, 0)"
-    return f"split(regexp_replace({found}, {literal(pattern)}, {literal(parts)}), '[|]')"
+def _counted(texts: Texts, _zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    parts = _Parts(texts, _COUNTED, kernels)
+    return parts.number(1) * 1000 + parts.number(2), parts.found
 
 
-def _digits(text: str, pattern: str, parts: str) -> str:
-    return f"regexp_replace(regexp_extract({text}, {literal(pattern)}, 0), {literal(pattern)}, {literal(parts)})"
+def _since(texts: Texts, _zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    parts = _Parts(texts, _EPOCH, kernels)
+    # Digits behind the seconds, or else behind the point: both are the fraction.
+    fraction = np.where(_filled(parts.text(2)), parts.millis(2), parts.millis(3))
+    return parts.number(1) * 1000 + fraction, parts.found
 
 
-def _number(digits: str) -> str:
-    return f"try_cast(nullif({digits}, '') AS bigint)"  # a text that is no number costs an exception
+def _filled(texts: Texts) -> Flags:
+    return texts.ends > texts.starts
 
 
-def _let(value: str, what: str) -> str:
-    """SQL that computes `value` once and uses it as `p`."""
-    return f"transform(array({value}), p -> {what})[0]"
+def _stamped(parts: _Parts, year: Longs, month: Longs, day: Longs, zones: NDArray[np.object_]) -> tuple[Longs, Flags]:
+    hour, minute, second = (parts.number(group) for group in (4, 5, 6))
+    good = parts.found & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
+    months = np.where(good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64)
+    good &= day <= (months + 1).astype("datetime64[D]").astype(np.int64) - days
+    clock = ((hour * 60 + minute) * 60 + second) * 1000 + parts.millis(7)
+    times = (days + day - 1) * _DAY_MS + clock
+    signed = parts.there(9)
+    if signed.any():
+        times -= _apart(parts, signed)
+    local = np.flatnonzero(good & ~signed & ~parts.there(8) & (zones != "UTC"))
+    for zone in set(zones[local].tolist()):
+        rows = local[zones[local] == zone]
+        times[rows] -= _offsets(times[rows], _zone(zone))
+    return np.where(good, times, 0), good
 
 
-def _millis(clock: str, zone: str) -> str:
-    # Of the fraction, which was put after a zero, and of the zone nothing need be there.
-    own = "nullif(concat(get(p, 2), CASE WHEN get(p, 3) != '' THEN concat(':', get(p, 3)) ELSE '' END), '')"
-    stamp = f"concat({clock}, '.', rpad(substring(get(p, 1), 2), 3, '0'), ' ', coalesce({own}, {zone}))"
-    return f"unix_millis(try_cast({stamp} AS timestamp))"
+def _apart(parts: _Parts, signed: Flags) -> Longs:
+    """How far the zones that stamps name by an offset are ahead."""
+    ahead = (parts.number(10) * 60 + parts.number(11)) * 60_000
+    minus = parts.text(9).data[np.maximum(parts.text(9).starts, 0)] == ord("-")
+    return np.where(signed, np.where(minus, -ahead, ahead), 0)
 
 
-def _numbered(clock: str) -> str:
-    """A date with its month as a number, from one with its month's name."""
-    month = f"cast((position(substring({clock}, 6, 3), {literal(_MONTHS)}) + 2) div 3 AS string)"
-    return f"concat(substring({clock}, 1, 5), lpad({month}, 2, '0'), substring({clock}, 9))"
+def _offsets(times: Longs, zone: tzinfo) -> Longs:
+    """How far a zone's clocks are ahead, at these times by them."""
+    quarters, which = np.unique(times // _QUARTER_MS, return_inverse=True)
+    begin = datetime(1970, 1, 1)  # noqa: DTZ001 (a clock of the zone that is asked)
+    ahead = [
+        (begin + timedelta(milliseconds=int(one) * _QUARTER_MS)).replace(tzinfo=zone).utcoffset() for one in quarters
+    ]
+    found = [int((one or timedelta()) / timedelta(milliseconds=1)) for one in ahead]
+    return np.array(found, np.int64)[which]
+
+
+@cache
+def _zone(name: str) -> tzinfo:
+    """A zone by its name, or by its offset."""
+    if name[:1] in "+-":
+        hours, minutes = int(name[1:3]), int(name[-2:])
+        ahead = timedelta(hours=hours, minutes=minutes)
+        return timezone(-ahead if name[0] == "-" else ahead)
+    return ZoneInfo(name)

@@ -1,0 +1,258 @@
+"""Work on the bytes of many texts at once: which words they contain, how patterns match, parts of them as columns.
+
+Rules kept here
+- Two ways, one result: compiled (`kernels_numba`), and plain Python where numba is missing or does not pay: it takes a
+  second to load, which the few lines of a small log do not.
+- A text is a place in a row of bytes, and so is every value found in one. Nothing is copied until it is a column.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from slackwater.spark.history.keywords import Keywords, bits, keywords
+from slackwater.spark.history.patterns import compiled
+
+NUMBA_PAYS_FROM: Final = 100_000
+"""So many texts in one process."""
+Ints = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+
+class Texts(NamedTuple):
+    """Parts of a row of bytes; one that begins at -1 is none."""
+
+    data: NDArray[np.uint8]
+    starts: Ints
+    ends: Ints
+
+    def of(self, rows: NDArray[Any]) -> "Texts":
+        """Some of them."""
+        return Texts(self.data, self.starts[rows], self.ends[rows])
+
+    def bytes_of(self) -> list[bytes]:
+        """Each as bytes; nothing for none."""
+        whole = self.data.tobytes()
+        pairs = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return [whole[start:end] if start >= 0 else b"" for start, end in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Shelves:
+    """Where texts belong: to the first family with a marker in them, and there to the first key that they contain."""
+
+    markers: Sequence[Sequence[str]]
+    keys: Sequence[Sequence[str]]
+    sample: str
+
+    @property
+    def words(self) -> list[str]:
+        """All words that are looked for."""
+        return sorted({word for words in (*self.markers, *self.keys) for word in words})
+
+
+class Matched(NamedTuple):
+    """Of each text: whether the pattern matches, and where its groups begin and end."""
+
+    found: Flags
+    places: Ints
+
+
+class Kernels(Protocol):
+    """What both ways offer."""
+
+    def sort(self, texts: Texts, shelves: Shelves) -> Ints:
+        """Put texts on their shelves: of each, its key's place among all keys, or -1."""
+
+    def match(self, texts: Texts, pattern: str) -> Matched:
+        """Hold a pattern against texts, from their beginning."""
+
+    def strings(self, texts: Texts) -> pa.Array:
+        """Texts as a column; what is empty is null."""
+
+    def numbers(self, texts: Texts) -> tuple[NDArray[np.int64], Flags]:
+        """Whole numbers, and whether there is one."""
+
+
+# --- compiled ---------------------------------------------------------------------------------------------------------
+
+
+class _Tables(NamedTuple):
+    words: Keywords
+    markers: NDArray[np.uint64]
+    keys: Ints
+    firsts: Ints
+
+
+_TABLES: Final[dict[int, tuple[Shelves, _Tables]]] = {}
+
+
+def _tables(shelves: Shelves) -> _Tables:
+    """The tables of shelves that live as long as the process."""
+    if id(shelves) not in _TABLES:
+        words = shelves.words
+        number = {word: place for place, word in enumerate(words)}
+        _TABLES[id(shelves)] = (
+            shelves,
+            _Tables(
+                keywords(words, shelves.sample),
+                np.array([bits([number[one] for one in some], len(words)) for some in shelves.markers]),
+                np.array([number[key] for some in shelves.keys for key in some], np.int32),
+                np.cumsum([0, *map(len, shelves.keys)]).astype(np.int32),
+            ),
+        )
+    return _TABLES[id(shelves)][1]
+
+
+class Compiled:
+    """By numba."""
+
+    def __init__(self) -> None:
+        from slackwater.spark.history import kernels_numba
+
+        self._loops: Final = kernels_numba
+
+    def sort(self, texts: Texts, shelves: Shelves) -> Ints:
+        """Put texts on their shelves: of each, its key's place among all keys, or -1."""
+        tables, rows = _tables(shelves), len(texts.starts)
+        words = tables.words
+        found = np.empty((rows, words.width), np.uint64)
+        self._loops.contained(
+            *texts,
+            words.always,
+            words.heads,
+            words.following,
+            words.begins,
+            words.shifts,
+            words.numbers,
+            words.pool,
+            found,
+        )
+        shelf = np.empty(rows, np.int32)
+        self._loops.choose(found, tables.markers, tables.keys, tables.firsts, shelf)
+        return shelf
+
+    def match(self, texts: Texts, pattern: str) -> Matched:
+        """Hold a pattern against texts, from their beginning."""
+        program = compiled(pattern)
+        found = np.empty(len(texts.starts), np.uint8)
+        places = np.empty((len(texts.starts), 2 * program.groups), np.int32)
+        self._loops.match(*texts, program.code, program.pool, program.sets, places, found)
+        return Matched(found.view(np.bool_), places)
+
+    def strings(self, texts: Texts) -> pa.Array:
+        """Texts as a column; what is empty is null."""
+        valid = (texts.starts >= 0) & (texts.ends > texts.starts)
+        lengths = np.where(valid, texts.ends - texts.starts, 0)
+        offsets = np.zeros(len(lengths) + 1, np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        room = np.empty(int(offsets[-1]), np.uint8)
+        self._loops.copy(texts.data, texts.starts, offsets, room)
+        return column(pa.string(), valid, offsets, room)
+
+    def numbers(self, texts: Texts) -> tuple[NDArray[np.int64], Flags]:
+        """Whole numbers, and whether there is one."""
+        values, valid = np.empty(len(texts.starts), np.int64), np.empty(len(texts.starts), np.uint8)
+        self._loops.numbers(*texts, values, valid)
+        return values, valid.view(np.bool_)
+
+
+def column(kind: pa.DataType, valid: Flags, *buffers: NDArray[Any]) -> pa.Array:
+    """An Arrow column of what lies in these buffers."""
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(valid), [bitmap, *map(pa.py_buffer, buffers)])
+
+
+# --- plain ------------------------------------------------------------------------------------------------------------
+
+
+class Plain:
+    """By Python alone, text by text."""
+
+    def sort(self, texts: Texts, shelves: Shelves) -> Ints:
+        """Put texts on their shelves: of each, its key's place among all keys, or -1."""
+        families = _families(shelves)
+        return np.array([_place(text, families) for text in texts.bytes_of()], np.int32)
+
+    def match(self, texts: Texts, pattern: str) -> Matched:
+        """Hold a pattern against texts, from their beginning."""
+        made = _regex(pattern)
+        places = np.full((len(texts.starts), 2 * made.groups), -1, np.int32)
+        found = np.zeros(len(texts.starts), np.bool_)
+        for row, (start, text) in enumerate(zip(texts.starts.tolist(), texts.bytes_of(), strict=True)):
+            if match := made.match(text):
+                found[row] = True
+                places[row] = [-1 if at < 0 else start + at for span in match.regs[1:] for at in span]
+        return Matched(found, places)
+
+    def strings(self, texts: Texts) -> pa.Array:
+        """Texts as a column; what is empty is null."""
+        return pa.array([text.decode("utf-8", "replace") or None for text in texts.bytes_of()], pa.string())
+
+    def numbers(self, texts: Texts) -> tuple[NDArray[np.int64], Flags]:
+        """Whole numbers, and whether there is one."""
+        found = [int(text) if _NUMBER.fullmatch(text) else None for text in texts.bytes_of()]
+        values = np.array([value or 0 for value in found], np.int64)
+        return values, np.array([value is not None for value in found], np.bool_)
+
+
+_NUMBER: Final = re.compile(rb"-?\d{1,18}")
+_PlainFamily = tuple[list[bytes], list[tuple[int, bytes]]]
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+def _families(shelves: Shelves) -> list[_PlainFamily]:
+    found: list[_PlainFamily] = []
+    first = 0
+    for markers, keys in zip(shelves.markers, shelves.keys, strict=True):
+        places = [(first + place, key.encode()) for place, key in enumerate(keys)]
+        found.append(([one.encode() for one in markers], places))
+        first += len(keys)
+    return found
+
+
+def _place(text: bytes, families: list[_PlainFamily]) -> int:
+    for markers, keys in families:
+        if any(marker in text for marker in markers):
+            return next((place for place, key in keys if key in text), -1)
+    return -1
+
+
+# --- which of the two -------------------------------------------------------------------------------------------------
+
+
+class _Choice:
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def for_texts(self, count: int) -> Kernels:
+        self.seen += count
+        return (compiled_kernels() if self.seen >= NUMBA_PAYS_FROM else None) or Plain()
+
+
+_choice: Final = _Choice()
+
+
+def kernels_for(count: int) -> Kernels:
+    """The kernels that pay for the next so many texts."""
+    return _choice.for_texts(count)
+
+
+@cache
+def compiled_kernels() -> Kernels | None:
+    """The compiled ones, or None where there are none."""
+    try:
+        from numba import config
+    except ImportError:
+        return None
+    return None if getattr(config, "DISABLE_JIT", False) else Compiled()
