@@ -61,9 +61,12 @@ class Application:
         say("stopped", group=group)
 
     def end(self) -> None:
-        """Stop everything."""
-        for group in list(self._queries):
-            self.stop(group)
+        """Stop everything; queries at the same time, for each of them waits for its batch."""
+        stops = [threading.Thread(target=self.stop, args=(group,)) for group in list(self._queries)]
+        for stop in stops:
+            stop.start()
+        for stop in stops:
+            stop.join()
         self._spark.stop()
 
     def _follow(self, group: str, writer: Any) -> None:
