@@ -40,6 +40,7 @@ NO_CLUSTER: Final = "cluster"
 _SURE: Final = 0.8
 _PRESCRIBED: Final = 3
 _ELSEWHERE: Final = re.compile(r"[a-zA-Z][\w+.-]+:|.*[*?\[{]")
+_BRIEF_BYTES: Final = 64_000_000
 """Paths of other file systems, and patterns: Spark knows what is there."""
 _OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
 _LOOK_AGAIN_S: Final = 0.3
@@ -195,12 +196,20 @@ def _examined(patient: "Patient", master: str, conf: dict[str, str]) -> "Diagnos
 
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     with _said("starting Spark"):
-        spark = _session(master, {"spark.ui.showConsoleProgress": "false"} | conf)
+        spark = _session(master, {"spark.ui.showConsoleProgress": "false"} | _brief(patient, master) | conf)
     try:
         with _Progress(spark, "reading the history"):
             return examine(spark, patient)
     finally:
         spark.stop()
+
+
+def _brief(patient: "Patient", master: str) -> dict[str, str]:
+    """Settings for a log of which Spark makes short work: to compile Java thoroughly would take longer than reading."""
+    if not master.startswith("local") or any(_ELSEWHERE.match(path) for path in patient.paths):
+        return {}
+    size = sum(file.stat().st_size for path in patient.paths for file in _files(Path(path)))
+    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if size < _BRIEF_BYTES else {}
 
 
 def _check_paths(patient: "Patient") -> None:
@@ -217,8 +226,11 @@ def _check_paths(patient: "Patient") -> None:
 
 
 def _holds_something(path: Path) -> bool:
-    files = [path] if path.is_file() else path.rglob("*")
-    return any(file.is_file() and file.stat().st_size for file in files)
+    return any(file.stat().st_size for file in _files(path))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    return (file for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
 
 
 def _named(patient: "Patient") -> "Patient":

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slackwater.doctor.cluster_history import ClusterHistory
-from slackwater.doctor.event_table import AROUND, DETAIL, FactKind
+from slackwater.doctor.event_table import DETAIL, FactKind
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row, read_row
 from slackwater.doctor.verdict import Verdict, judge
@@ -177,8 +177,9 @@ def clusters(events: DataFrame | None, ended_ms: Mapping[str, int]) -> dict[str,
 
 
 def _around(events: DataFrame) -> dict[str, list[Row]]:
-    around = events.filter(F.col("kind").isin(*AROUND) & F.col("time_ms").isNotNull())
-    told = around.withColumn("told", F.from_json("detail", "topic string, node string, partition bigint"))
+    told = events.filter("time_ms IS NOT NULL").withColumn(
+        "told", F.from_json("detail", "topic string, node string, partition bigint")
+    )
     together = told.groupBy(
         F.coalesce("cluster", F.lit("")).alias("cluster"),
         "kind",

@@ -88,7 +88,7 @@ def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
 
 def _surroundings(history: History, patient: Patient) -> dict[str, ClusterHistory]:
     """What happened around the groups: of brokers and topics only logs tell."""
-    around = _chosen(history.loose, patient) if history.survey.any("around") else None
+    around = _chosen(history.around, patient) if history.survey.any("around") else None
     until_ms = patient.until_ms
     ended_ms = {
         name: time_ms if until_ms is None else min(time_ms, until_ms)

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.doctor.event_table import COLUMNS, DETAIL, EVIDENCE
+from slackwater.doctor.event_table import AROUND, COLUMNS, DETAIL, EVIDENCE
 from slackwater.spark.history.attribution import attributed, placed, survey
 from slackwater.spark.history.group_events import own_events
 from slackwater.spark.history.lines import EVENT, RECORD, relevant
@@ -89,6 +89,11 @@ class History:
         for one in rest:
             packed = packed.unionByName(pack(one, self._buckets))
         return packed
+
+    @property
+    def around(self) -> DataFrame:
+        """What happened to brokers and topics; it names no group, and nothing is wanting."""
+        return self._loose.filter(F.col("kind").isin(*AROUND))
 
     @property
     def unread(self) -> DataFrame:
