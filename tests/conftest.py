@@ -5,10 +5,14 @@ pytest-xdist. If the environment variable SLACKWATER_PROVEN names a file, the nu
 written there when the run ends: a JSON object, number -> tests, for `scripts/conformance.py --from`.
 
 Hypothesis judges no test by its time: a machine may be busy.
+
+A shell that runs tests in the background has them ignore Ctrl-C, and so would every program that a test starts and then
+interrupts. Here it counts again.
 """
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,9 @@ VARIABLE = "SLACKWATER_PROVEN"
 
 settings.register_profile("busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
