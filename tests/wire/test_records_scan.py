@@ -278,7 +278,7 @@ def test_without_numba_or_with_its_compiler_switched_off_there_is_no_compiled_sc
 
 
 def test_where_no_cache_can_be_written_the_functions_compile_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from slackwater.wire import records_numba
+    from slackwater.wire import compiling
 
     asked = []
 
@@ -288,8 +288,8 @@ def test_where_no_cache_can_be_written_the_functions_compile_without_one(monkeyp
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(records_numba, "njit", njit)
-    assert records_numba._compiled("int64()")(lambda: 7)() == 7
+    monkeypatch.setattr(compiling, "njit", njit)
+    assert compiling.compiled("int64()")(lambda: 7)() == 7
     assert asked == [True, False]
 
 

@@ -49,6 +49,7 @@ _SIZE: Final = 4
 _HEARTBEAT: Final = HEARTBEAT.key.to_bytes(2, "big")
 _CLIENT_ID_AT: Final = 9  # the lower byte of its length: few are longer than it can say
 _MOST_SEEN: Final = 1_024  # headers that are kept of each API and version
+_MOST_ALIKE: Final = 256
 
 # By the first four bytes of a request: how its body is read, and whether tagged fields end its header.
 _bodies: Final[dict[bytes, tuple[Read, bool]]] = {}
@@ -215,6 +216,21 @@ class AnswerAlike:
             raise WireError(f"{self._title} takes {len(value)} bytes, which is too long.") from error
         size = self._bytes + len(length) + len(value)
         return b"".join((_SIZED_ANSWER.pack(size, correlation_id), self._before, length, value, self._behind))
+
+
+class AnswersAlike(dict[tuple[object, ...], AnswerAlike]):
+    """Answers of one kind by what they say beside the field that varies; not more of them than pays."""
+
+    def __init__(self, varied: str) -> None:
+        super().__init__()
+        self._varied = varied
+
+    def learn(self, said: tuple[object, ...], response: Response, version: int) -> AnswerAlike:
+        """Keep this one; its field that varies is empty."""
+        if len(self) >= _MOST_ALIKE:
+            self.clear()
+        self[said] = alike = AnswerAlike(response, version, self._varied)
+        return alike
 
 
 def _find_place(kind: type[Response], version: int, varied: str) -> _Place:

@@ -12,15 +12,14 @@ A position only ever moves forward. What goes wrong within a record sends it to 
 more, so one comparison at the record's end finds every fault.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_jitable
 
+from slackwater.wire.compiling import DATA, compiled
 from slackwater.wire.records_scan import (
     FAR,
     FIELDS_AND_LENGTH_DIFFER,
@@ -32,24 +31,6 @@ from slackwater.wire.records_scan import (
     Ints,
     Longs,
 )
-
-_DATA: Final = "Array(uint8, 1, 'C', readonly=True)"
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile now, for these types alone; from the cache where a place for one can be written to."""
-
-    def compiled(function: Callable[P, R]) -> Callable[P, R]:
-        try:
-            return njit(signature, nogil=True, cache=True)(function)
-        except RuntimeError:  # No locator available: neither this directory nor the user's cache can be written to.
-            return njit(signature, nogil=True)(function)
-
-    return compiled
-
 
 # --- bytes by address -------------------------------------------------------------------------------------------------
 
@@ -183,8 +164,8 @@ def skip_headers(base: Place, at: int, end: int, count: int) -> int:
     return at
 
 
-@_compiled(
-    f"UniTuple(int64, 3)({_DATA}, int64[::1], int64[::1], int64[::1], int64[::1], int32[::1],"
+@compiled(
+    f"UniTuple(int64, 3)({DATA}, int64[::1], int64[::1], int64[::1], int64[::1], int32[::1],"
     "int32[::1], boolean[::1], int32[::1], boolean[::1], int32[::1], int32[::1])"
 )
 def scan(
@@ -236,7 +217,7 @@ def scan(
     return NO_FAULT, 0, 0
 
 
-@_compiled(f"void({_DATA}, int32[::1], int32[::1], int32[::1], int32[::1], boolean[::1])")
+@compiled(f"void({DATA}, int32[::1], int32[::1], int32[::1], int32[::1], boolean[::1])")
 def scan_headers(
     data: Bytes, header_starts: Ints, header_counts: Ints, key_bounds: Ints, value_bounds: Ints, value_is_null: Flags
 ) -> None:
@@ -260,8 +241,8 @@ def scan_headers(
             row += 1
 
 
-@_compiled(
-    f"UniTuple(int64, 6)({_DATA}, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], boolean[::1],"
+@compiled(
+    f"UniTuple(int64, 6)({DATA}, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], boolean[::1],"
     "int64, int64, int64, int64[::1], int64[::1], int32[::1], int32[::1], uint8[::1], uint8[::1],"
     "int32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1])"
 )

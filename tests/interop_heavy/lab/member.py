@@ -102,6 +102,22 @@ def confluent(config: dict[str, Any], orders: Orders) -> None:
         consumer.close()
 
 
+def _named(config: dict[str, Any], client: str) -> dict[str, Any]:
+    """The settings of kafka-python and of aiokafka, which have the same names; a client id is theirs unless given."""
+    return {
+        "bootstrap_servers": config["bootstrap"],
+        "group_id": config["group"],
+        "client_id": config["client"] or client,
+        "group_instance_id": config.get("instance"),
+        "session_timeout_ms": config["session"],
+        "heartbeat_interval_ms": max(300, config["session"] // 4),
+        "max_poll_interval_ms": config["interval"],
+        "metadata_max_age_ms": config["metadata"],
+        "auto_offset_reset": "earliest",
+        "auto_commit_interval_ms": 2000,
+    }
+
+
 def kafka_python(config: dict[str, Any], orders: Orders) -> None:
     """kafka-python."""
     from kafka import KafkaConsumer
@@ -120,16 +136,7 @@ def kafka_python(config: dict[str, Any], orders: Orders) -> None:
     if config["assignor"]:
         extra["partition_assignment_strategy"] = [assignors[one] for one in config["assignor"].split(",")]
     consumer = KafkaConsumer(
-        bootstrap_servers=config["bootstrap"],
-        group_id=config["group"],
-        client_id=config["client"] or "kafka-python-3.0.12",
-        group_instance_id=config.get("instance"),
-        session_timeout_ms=config["session"],
-        heartbeat_interval_ms=max(300, config["session"] // 4),
-        max_poll_interval_ms=config["interval"],
-        metadata_max_age_ms=config["metadata"],
-        auto_offset_reset="earliest",
-        auto_commit_interval_ms=2000,
+        **_named(config, "kafka-python-3.0.12"),
         **extra,
     )
     consumer.subscribe(topics=None if config.get("pattern") else config["topics"], pattern=config.get("pattern"))
@@ -161,16 +168,7 @@ async def _aiokafka(config: dict[str, Any], orders: Orders) -> None:
         "sticky": StickyPartitionAssignor,
     }
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=config["bootstrap"],
-        group_id=config["group"],
-        client_id=config["client"] or "aiokafka-0.14.0",
-        group_instance_id=config.get("instance"),
-        session_timeout_ms=config["session"],
-        heartbeat_interval_ms=max(300, config["session"] // 4),
-        max_poll_interval_ms=config["interval"],
-        metadata_max_age_ms=config["metadata"],
-        auto_offset_reset="earliest",
-        auto_commit_interval_ms=2000,
+        **_named(config, "aiokafka-0.14.0"),
         partition_assignment_strategy=[assignors[one] for one in (config["assignor"] or "roundrobin").split(",")],
     )
     consumer.subscribe(topics=() if config.get("pattern") else config["topics"], pattern=config.get("pattern"))

@@ -21,18 +21,16 @@ from slackwater.broker.uuids import random_uuid
 from slackwater.group.errors import Error
 from slackwater.group.messages import NO_MEMBER, JoinGroup, Protocol
 from slackwater.group.messages import JoinGroupResponse as Joined
-from slackwater.wire.envelope import AnswerAlike
+from slackwater.wire.envelope import AnswersAlike
 from slackwater.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 
-MOST_ALIKE: Final = 256
-
 # The protocols of the last request, as they were read and as the core has them: a crowd shares one list (`wire.alike`).
 _last_protocols: tuple[list[JoinGroupRequestProtocol], tuple[Protocol, ...]] = ([], ())
-_alike: Final[dict[tuple[object, ...], AnswerAlike]] = {}  # what members heard that are no leaders, but for their ids
+_alike: Final = AnswersAlike("member_id")  # what members heard that are no leaders
 
 
 def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
@@ -52,7 +50,9 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
             answer.leader,
             answer.skip_assignment,
         )
-        alike = _alike.get(said) or _learn(said, answer, version)
+        alike = _alike.get(said) or _alike.learn(
+            said, _response(replace(answer, member_id=NO_MEMBER), version), version
+        )
         call.answer_frame(alike.frame(call.correlation_id, answer.member_id.encode()))
 
     # By place: naming thirteen fields costs as much as reading them from the wire.
@@ -88,14 +88,6 @@ def _response(answer: Joined, version: int) -> JoinGroupResponse:
         answer.member_id,
         list(answer.members),  # type: ignore[arg-type]  # they have the same fields, and there may be thousands
     )
-
-
-def _learn(said: tuple[object, ...], answer: Joined, version: int) -> AnswerAlike:
-    if len(_alike) >= MOST_ALIKE:
-        _alike.clear()
-    response = _response(replace(answer, member_id=NO_MEMBER), version)
-    _alike[said] = alike = AnswerAlike(response, version, "member_id")
-    return alike
 
 
 def refuse(request: JoinGroupRequest, version: int, error: Error) -> JoinGroupResponse:

@@ -13,12 +13,10 @@ from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import SyncGroup
 from slackwater.group.messages import SyncGroupResponse as Synced
-from slackwater.wire.envelope import AnswerAlike
+from slackwater.wire.envelope import AnswersAlike
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-MOST_ALIKE: Final = 256
-
-_alike: Final[dict[tuple[object, ...], AnswerAlike]] = {}  # what members heard, but for their assignments
+_alike: Final = AnswersAlike("assignment")  # what members heard
 
 
 def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
@@ -27,7 +25,9 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
 
     def heard(answer: Synced) -> None:
         said = (version, answer.error, answer.protocol_type, answer.protocol_name)
-        alike = _alike.get(said) or _learn(said, answer, version)
+        alike = _alike.get(said) or _alike.learn(
+            said, SyncGroupResponse(0, answer.error, answer.protocol_type, answer.protocol_name), version
+        )
         call.answer_frame(alike.frame(call.correlation_id, answer.assignment))
 
     node.groups.ask(
@@ -43,14 +43,6 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
         ),
         heard,
     )
-
-
-def _learn(said: tuple[object, ...], answer: Synced, version: int) -> AnswerAlike:
-    if len(_alike) >= MOST_ALIKE:
-        _alike.clear()
-    response = SyncGroupResponse(0, answer.error, answer.protocol_type, answer.protocol_name)
-    _alike[said] = alike = AnswerAlike(response, version, "assignment")
-    return alike
 
 
 def refuse(request: SyncGroupRequest, version: int, error: Error) -> SyncGroupResponse:

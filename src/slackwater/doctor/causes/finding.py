@@ -14,6 +14,7 @@ from slackwater.doctor.rows import Row
 
 SURE: Final = 0.8
 CERTAIN: Final = 0.95
+CERTAIN_ENOUGH: Final = 0.9
 LIKELY: Final = 0.7
 UNSURE: Final = 0.4
 _SHOWN: Final = 3

@@ -17,14 +17,23 @@ from typing import Final
 
 from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, outage_of
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
+from slackwater.doctor.causes.finding import (
+    CERTAIN,
+    CERTAIN_ENOUGH,
+    LIKELY,
+    SURE,
+    Evidence,
+    Finding,
+    evidence,
+    shown,
+    unique,
+)
 from slackwater.doctor.cluster_history import TopicChange
 from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
 from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
 from slackwater.doctor.rows import Row, within
 from slackwater.group.events import Kind, Trigger
 
-CERTAIN_ENOUGH: Final = 0.9
 CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"
 _CAUSES: Final[dict[str, str]] = {
     signals.GREW: "partitions_added",

@@ -10,10 +10,9 @@ Rules kept here
 from collections.abc import Sequence
 
 from slackwater.doctor.causes.absences import Reading, Why, by_story
-from slackwater.doctor.causes.finding import LIKELY, SURE, Evidence, Finding, evidence, shown, unique
+from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
 from slackwater.doctor.history import GroupHistory, Story
 
-CERTAIN_ENOUGH = 0.9
 CLIENT_LOG = "whether it was stopped or died: ask for the client's log"
 
 

@@ -8,15 +8,14 @@ Rules kept here
 - A text that takes more than `MOST` steps to match does not match: no text may hold up a history.
 """
 
-from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from slackwater.spark.history.keywords import FACTOR, HASH_BITS, TRIPLE
 from slackwater.spark.history.patterns import AT_END, END, GREEDY, JUMP, LAZY, LITERAL, ONE_OF, SAVE, SPLIT
+from slackwater.wire.compiling import DATA, compiled
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
@@ -26,30 +25,13 @@ Bits = NDArray[np.uint64]
 MOST: Final = 1_000_000
 UNDO: Final = -1
 GIVE_BACK: Final = -2
-_DATA: Final = "Array(uint8, 1, 'C', readonly=True)"
 _TABLE: Final = "Array(uint8, 2, 'C', readonly=True)"
 _CODE: Final = "Array(int32, 2, 'C', readonly=True)"
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile now, for these types alone; from the cache where a place for one can be written to."""
-
-    def compiled(function: Callable[P, R]) -> Callable[P, R]:
-        try:
-            return njit(signature, nogil=True, cache=True)(function)
-        except RuntimeError:  # No locator available: neither this directory nor the user's cache can be written to.
-            return njit(signature, nogil=True)(function)
-
-    return compiled
-
-
-@_compiled(
-    f"void({_DATA}, int32[::1], int32[::1], uint64[::1], int16[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
-    f"{_DATA}, uint64[:, ::1])"
+@compiled(
+    f"void({DATA}, int32[::1], int32[::1], uint64[::1], int16[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
+    f"{DATA}, uint64[:, ::1])"
 )
 def contained(
     data: Bytes,
@@ -88,7 +70,7 @@ def contained(
                 word = following[word]
 
 
-@_compiled("void(uint64[:, ::1], uint64[:, ::1], int32[::1], int32[::1], int32[::1])")
+@compiled("void(uint64[:, ::1], uint64[:, ::1], int32[::1], int32[::1], int32[::1])")
 def choose(found: Bits, markers: Bits, keys: Ints, firsts: Ints, chosen: Ints) -> None:
     """Each text's family: the first with a marker in it; and of the family's keys the first that it contains.
 
@@ -110,7 +92,7 @@ def choose(found: Bits, markers: Bits, keys: Ints, firsts: Ints, chosen: Ints) -
             break
 
 
-@_compiled(f"void({_DATA}, int32[::1], int32[::1], {_CODE}, {_DATA}, {_TABLE}, int32[:, ::1], uint8[::1])")
+@compiled(f"void({DATA}, int32[::1], int32[::1], {_CODE}, {DATA}, {_TABLE}, int32[:, ::1], uint8[::1])")
 def match(
     data: Bytes, starts: Ints, ends: Ints, code: Ints, pool: Bytes, sets: Bytes, places: Ints, found: Bytes
 ) -> None:
@@ -221,7 +203,7 @@ def match(
                 break
 
 
-@_compiled(f"void({_DATA}, int32[::1], int32[::1], uint8[::1])")
+@compiled(f"void({DATA}, int32[::1], int32[::1], uint8[::1])")
 def copy(data: Bytes, starts: Ints, offsets: Ints, room: Bytes) -> None:
     """Put parts of `data` one behind the other; `offsets` tells where each begins, and so how long it is."""
     for row in range(len(starts)):
@@ -231,7 +213,7 @@ def copy(data: Bytes, starts: Ints, offsets: Ints, room: Bytes) -> None:
             room[begin + at] = data[start + at]
 
 
-@_compiled(f"void({_DATA}, int32[::1], int32[::1], int64[::1], uint8[::1])")
+@compiled(f"void({DATA}, int32[::1], int32[::1], int64[::1], uint8[::1])")
 def numbers(data: Bytes, starts: Ints, ends: Ints, values: Longs, valid: Bytes) -> None:
     """The whole numbers that stand in parts of `data`; what is none, or has more than 18 digits, is not valid."""
     for row in range(len(starts)):
