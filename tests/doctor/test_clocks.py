@@ -1,7 +1,5 @@
 """Clocks that were set back, and brokers and clients in different zones."""
 
-from dataclasses import replace
-
 from slackwater.doctor.clocks import apart, steadied
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row
@@ -20,13 +18,13 @@ def storm() -> list[Row]:
         scene.form(at + 0.5)
         scene.join("b", at + 3)
         scene.form(at + 3.5)
-    return [replace(row, file="/logs/server.log", position=at) for at, row in enumerate(scene.rows)]
+    return [row._replace(file="/logs/server.log", position=at) for at, row in enumerate(scene.rows)]
 
 
 def test_a_clock_that_is_set_back_changes_neither_cause_nor_culprit_and_is_said() -> None:
     steady = storm()
     half = len(steady) // 2
-    back = steady[:half] + [replace(row, time_ms=row.time_ms - HOUR + 7_000) for row in steady[half:]]
+    back = steady[:half] + [row._replace(time_ms=row.time_ms - HOUR + 7_000) for row in steady[half:]]
     found = judge(GroupHistory("g", back))
     expected = judge(GroupHistory("g", steady))
     assert (found.cause, found.culprits, found.rebalances) == (expected.cause, expected.culprits, expected.rebalances)
@@ -37,7 +35,7 @@ def test_a_clock_that_is_set_back_changes_neither_cause_nor_culprit_and_is_said(
 
 def test_times_go_on_from_where_the_clock_was_set_back() -> None:
     steady = storm()
-    back = [row if row.position < 12 else replace(row, time_ms=row.time_ms - HOUR) for row in steady]
+    back = [row if row.position < 12 else row._replace(time_ms=row.time_ms - HOUR) for row in steady]
     mended, said = steadied(back)
     times = [row.time_ms for row in sorted(mended, key=lambda one: one.position)]
     assert times == sorted(times)
@@ -46,13 +44,13 @@ def test_times_go_on_from_where_the_clock_was_set_back() -> None:
 
 
 def test_logs_that_were_put_together_are_left_as_they_are() -> None:
-    twice = storm() + [replace(row, position=row.position + 1000) for row in storm()]
+    twice = storm() + [row._replace(position=row.position + 1000) for row in storm()]
     assert steadied(twice) == (twice, ())
 
 
 def test_lines_that_are_a_little_out_of_order_are_no_clock_that_was_set() -> None:
     rows = storm()
-    rows[5] = replace(rows[5], time_ms=rows[5].time_ms - 1_500)
+    rows[5] = rows[5]._replace(time_ms=rows[5].time_ms - 1_500)
     assert steadied(rows)[1] == ()
 
 
@@ -60,8 +58,7 @@ def joined(offset_ms: int) -> list[Row]:
     """A client that tells of the storm's generations."""
     formed = [row for row in storm() if row.kind == Kind.GENERATION_FORMED]
     return [
-        replace(
-            row,
+        row._replace(
             kind=Kind.MEMBER_JOINED,
             source=Source.CLIENT_LOG,
             file="/logs/a.log",

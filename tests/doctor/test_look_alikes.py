@@ -1,7 +1,6 @@
 """Causes that look alike, told apart by what only one of them leaves behind."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -556,7 +555,7 @@ def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_mig
         scene.log(client, FactKind.CLIENT_SETTING, at, detail=detail)
     for at, client in ((20, "a"), (40, "b")):
         scene.leave(client, at, "the consumer is being closed")
-        scene.rows[-2] = replace(scene.rows[-2], detail={**scene.rows[-2].detail, "assignors": ["range", "own"]})
+        scene.rows[-2] = scene.rows[-2]._replace(detail={**scene.rows[-2].detail, "assignors": ["range", "own"]})
         scene.form(at + 0.5)
         scene.started(client, at + 2)
         scene.join(client, at + 3)

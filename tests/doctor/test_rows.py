@@ -1,8 +1,11 @@
 """What a row knows of itself."""
 
+import random
+
 import pytest
 
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import Row, in_order
+from slackwater.group.events import Source
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,17 @@ from slackwater.doctor.rows import Row
 )
 def test_a_log_is_called_by_its_name_without_what_every_log_ends_with(file: str, label: str) -> None:
     assert Row(0, "kind", "client_log", file=file).label == label
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_first(seed: int) -> None:
+    chance = random.Random(seed)
+    sources = [Source.CLIENT_LOG, Source.BROKER_LOG, Source.OFFSETS_TOPIC, "other"]
+    rows = [
+        Row(chance.randrange(1 + seed), "kind", chance.choice(sources), file=chance.choice("ab"), position=position)
+        for position in range(chance.randrange(30))
+    ]
+    chance.shuffle(rows)
+    rank = {Source.BROKER_LOG: 0, Source.OFFSETS_TOPIC: 1, Source.CLIENT_LOG: 2}
+    expected = sorted(rows, key=lambda one: (one.time_ms, rank.get(one.source, 3), one.file, one.position))
+    assert in_order(rows) == expected

@@ -83,7 +83,7 @@ def doctor(
     0: all is calm, 1: somebody has to act, 2: what was read does not tell, 3: the input was wrong.
     """
     try:
-        patient = _patient(paths, bootstrap, group, since, until, clusters, zone or ())
+        patient = replace(_patient(paths, bootstrap, group, since, until, clusters, zone or ()), drawn=html is not None)
         if html is not None:
             _check_page(html)
         found = _examined(patient, spark_master, _settings(conf))

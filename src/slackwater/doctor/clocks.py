@@ -9,11 +9,11 @@ Rules kept here
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from slackwater.doctor import signals
 from slackwater.doctor.rows import Row
+from slackwater.group.events import Kind
 
 BACK_MS: Final = 2_000
 """Threads of one process write their lines by so much out of order at most."""
@@ -27,7 +27,8 @@ def steadied(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
     """Rows whose times do not go back where a clock did, and a sentence for each such clock."""
     jumps: dict[str, list[int]] = {}
     last: dict[str, Row] = {}
-    for row in sorted((one for one in rows if _tells(one)), key=lambda one: (one.file or "", one.position)):
+    formed = [one for one in rows if one.kind == Kind.GENERATION_FORMED and _tells(one)]
+    for row in sorted(formed, key=lambda one: (one.file or "", one.position)):
         file = row.file or ""
         before = last.get(file)
         if before is not None and _goes_back(before, row):
@@ -49,7 +50,7 @@ def steadied(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
 
 
 def _tells(row: Row) -> bool:
-    return row.file is not None and row.generation is not None and signals.is_formed(row)
+    return row.file is not None and row.generation is not None and row.of_broker
 
 
 def _goes_back(before: Row, row: Row) -> bool:
@@ -70,7 +71,7 @@ def _mended(rows: Sequence[Row], places: Sequence[int]) -> tuple[list[Row], int]
             time_ms = most
             left.pop(0)
         most = max(most, time_ms)
-        found.append(row if not shift else replace(row, time_ms=time_ms))
+        found.append(row if not shift else row._replace(time_ms=time_ms))
     return found, shift
 
 

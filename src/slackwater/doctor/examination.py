@@ -33,6 +33,8 @@ class Patient:
     """Zones of stamps that have none, by a part of their file's path; `zone` for all others."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """A client's settings for the live cluster, under Kafka's names."""
+    drawn: bool = True
+    """A page will be drawn: verdicts have their single rounds, minutes and lanes."""
 
 
 @dataclass(frozen=True, slots=True)

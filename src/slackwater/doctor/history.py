@@ -13,8 +13,8 @@ Rules kept here
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
@@ -24,9 +24,9 @@ from slackwater.doctor.clocks import apart, steadied
 from slackwater.doctor.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
 from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.rows import BROKER_SIDE, CLIENT_SIDE, Row, in_order, within
+from slackwater.doctor.rows import BROKER_SIDE, CLIENT_SIDE, KIND, SOURCE, TRIGGER, Row, in_order, within
 from slackwater.doctor.terms import End, Names, Term, terms
-from slackwater.group.events import Source
+from slackwater.group.events import Kind, Source
 
 _LAST_TERMS: Final = 8
 _SMALL_START: Final = 8
@@ -147,6 +147,46 @@ class Absence:
         return self.term.ended
 
 
+_JOINED: Final = (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED)
+_GENERATIONS: Final[tuple[tuple[Callable[[Row], bool], tuple[Kind, ...]], ...]] = (
+    (signals.is_formed, (Kind.GENERATION_FORMED,)),
+    (signals.is_recorded, (Kind.GENERATION_RECORDED,)),
+    (signals.is_joined, (Kind.GENERATION_FORMED, *_JOINED)),
+)
+"""Who tells of generations, and by which kinds of rows; the best first."""
+_TELL_PARTITIONS: Final = (
+    Kind.PARTITIONS_ASSIGNED,
+    Kind.PARTITIONS_REVOKED,
+    Kind.PARTITIONS_LOST,
+    FactKind.MEMBER_RECORDED,
+)
+_CLASSIC: Final = (Kind.REBALANCE_STARTED, Kind.MEMBER_ID_ISSUED, Kind.PROGRESS)
+"""What is never told of a KIP-848 group, or does not say that it is one."""
+_FIRST_JOINS: Final = (
+    Kind.MEMBER_ID_ISSUED,
+    Kind.MEMBER_JOINED,
+    Kind.REBALANCE_STARTED,
+    Kind.GENERATION_FORMED,
+    Kind.GENERATION_RECORDED,
+)
+_HEARD: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
+    FactKind.CLIENT_STARTED: ((signals.is_start, "started"),),
+    FactKind.CLIENT_SUBSCRIBED: ((signals.is_subscribe, "subscribes"),),
+    FactKind.CLIENT_CLOSED: ((signals.is_close, "closes"),),
+    FactKind.CLIENT_FAILED: ((signals.is_failure, "failures"),),
+    Kind.POLL_OVERRUN: ((signals.is_overrun, "overruns"),),
+    Kind.MEMBER_LEFT: ((signals.is_overrun, "overruns"), (signals.is_leave, "leaves")),
+    Kind.SESSION_LOST: ((signals.is_lost, "lost"),),
+    Kind.HEARTBEAT_REFUSED: ((signals.is_lost, "lost"),),
+    Kind.COMMIT_REFUSED: ((signals.is_lost, "lost"),),
+    Kind.JOIN_REFUSED: ((signals.is_join_refused, "refused"),),
+    Kind.COORDINATOR_LOST: ((signals.is_coordinator_lost, "coordinator_lost"),),
+    Kind.JOIN_REQUESTED: ((signals.is_rejoin, "rejoins"),),
+    Kind.MEMBER_JOINED: ((signals.is_rejoin, "rejoins"),),
+}
+"""By kind: what a client's row may be, and where it is then put down in its story."""
+
+
 class GroupHistory:
     """A group's rows, and what follows from them."""
 
@@ -156,13 +196,18 @@ class GroupHistory:
         ordered = in_order(steady)
         members, logs = _shared_logs(ordered)
         self.rows: list[Row] = _by_log(ordered, members, logs)
-        self.clocks: tuple[str, ...] = (*set_back, *apart(self.rows))
+        self._places: dict[str, list[int]] = {}
+        for place, kind in enumerate(map(KIND, self.rows)):
+            self._places.setdefault(kind, []).append(place)
+        self._of: dict[tuple[str, ...], list[Row]] = {}
+        self.clocks: tuple[str, ...] = (*set_back, *apart(self.of(Kind.GENERATION_FORMED, *_JOINED)))
         """What is wrong with the clocks of what was read, in sentences."""
         self.cluster = cluster or ClusterHistory()
         self.names = Names(labelled=frozenset(members))
         for row in self.rows:
-            self.names.learn(row)
-        self.terms: list[Term] = terms(self.rows, self.names)
+            if row.client or row.instance or row.host:
+                self.names.learn(row)
+        self.terms: list[Term] = terms(self.rows, self.of, self.names)
         self.stories: dict[str, Story] = {}
         self._by_member: dict[str, Story] = {}
         self._tell_terms()
@@ -170,10 +215,33 @@ class GroupHistory:
 
     # ---- what there is to read
 
+    def of(self, *kinds: str) -> list[Row]:
+        """The rows of these kinds, in order."""
+        found = self._of.get(kinds)
+        if found is None:
+            every = [self._places.get(kind, []) for kind in kinds]
+            places = every[0] if len(every) == 1 else sorted(place for some in every for place in some)
+            found = self._of[kinds] = [self.rows[place] for place in places]
+        return found
+
+    @cached_property
+    def triggers(self) -> frozenset[str | None]:
+        """What anybody told to be a rebalance's trigger."""
+        return frozenset(map(TRIGGER, self.rows))
+
+    @cached_property
+    def assignors(self) -> dict[str, set[str]]:
+        """By source, the assignors that generations were made by."""
+        found: dict[str, set[str]] = {}
+        for row in self.rows:
+            if (name := signals.assignor(row)) is not None:
+                found.setdefault(row.source, set()).add(name)
+        return found
+
     @cached_property
     def sources(self) -> frozenset[str]:
         """Who told of this group."""
-        return frozenset(row.source for row in self.rows)
+        return frozenset(map(SOURCE, self.rows))
 
     @property
     def has_broker(self) -> bool:
@@ -203,16 +271,17 @@ class GroupHistory:
     @cached_property
     def is_consumer_protocol(self) -> bool:
         """A KIP-848 group."""
-        return any(signals.is_consumer_protocol(row) for row in self.rows)
+        asked = self.of(*(kind for kind in self._places if kind not in _CLASSIC))
+        return any(signals.is_consumer_protocol(row) for row in asked)
 
     # ---- generations
 
     @cached_property
     def generations(self) -> list[Generation]:
         """The generations that were formed, from the best source that tells of any."""
-        for told_by in (signals.is_formed, signals.is_recorded, signals.is_joined):
+        for told_by, kinds in _GENERATIONS:
             seen: dict[int, Generation] = {}
-            for row in self.rows:
+            for row in self.of(*kinds):
                 if told_by(row) and row.generation is not None and row.generation > 0:
                     seen.setdefault(row.generation, Generation(row.generation, row.time_ms, signals.size_of(row), row))
             if seen:
@@ -227,7 +296,8 @@ class GroupHistory:
         if not formed or not signals.is_recorded(formed[0].row):
             return len(formed)
         kept = {one.number for one in formed if one.members}
-        empty = {row.generation for row in self.rows if signals.is_recorded_empty(row) and row.generation} - kept
+        recorded = self.of(Kind.GENERATION_RECORDED)
+        empty = {row.generation for row in recorded if signals.is_recorded_empty(row) and row.generation} - kept
         unseen = formed[0].number - 1 if self._begins_with_first(formed[0]) else 0
         return unseen + formed[-1].number - formed[0].number + 1 - len(empty)
 
@@ -244,13 +314,16 @@ class GroupHistory:
     @cached_property
     def start_seen(self) -> bool:
         """The group's beginning (from empty) lies in this history; without a broker nothing else can be known."""
-        return not self.has_broker or any(signals.is_first_join(row) for row in self.rows)
+        return not self.has_broker or any(signals.is_first_join(row) for row in self.of(*_FIRST_JOINS))
 
     @cached_property
     def topics_read(self) -> frozenset[str]:
         """The topics that its members subscribed to, or were assigned."""
         subscribed = {topic for story in self.stories.values() for _, topics in story.topics for topic in topics}
-        assigned = {name.rpartition("-")[0] for row in self.rows for name in row.names("partitions")}
+        told = self.of(
+            Kind.PARTITIONS_ASSIGNED, Kind.PARTITIONS_REVOKED, Kind.PARTITIONS_LOST, FactKind.MEMBER_RECORDED
+        )
+        assigned = {name.rpartition("-")[0] for row in told for name in row.names("partitions")}
         return frozenset(subscribed | assigned)
 
     @cached_property
@@ -328,7 +401,9 @@ class GroupHistory:
     @cached_property
     def outages(self) -> tuple[Outage, ...]:
         """The coordinator's outages: those that brokers tell of, or one that all clients saw at once."""
-        if self.cluster.outages or self.has_broker:
+        if not self.cluster.outages and self.has_broker:
+            return ()
+        if self.cluster.outages:
             nodes = {row.text("node") for row in self.rows if row.of_broker} - {""}
             return tuple(one for one in self.cluster.outages if not nodes or one.node in nodes)
         lost = [story.without_coordinator() for story in self.stories.values() if story.logged]
@@ -399,11 +474,14 @@ class GroupHistory:
             for client in {story.client, *self.names.users.get(story.instance or "", ())}:
                 if client:
                     by_client.setdefault(client, []).append(story)
+        if not self.has_clients and not self.has_records:
+            return
         for row in self.rows:
-            if row.kind == FactKind.MEMBER_RECORDED:
+            if row.source in CLIENT_SIDE:
+                if row.client or row.label:
+                    self._tell(self._story_of(row, by_client), row)
+            elif row.kind == FactKind.MEMBER_RECORDED:
                 self._tell_record(row, by_client)
-            if row.of_client and (row.client or row.label):
-                self._tell(self._story_of(row, by_client), row)
 
     def _story_of(self, row: Row, by_client: dict[str, list[Story]]) -> Story:
         if row.instance and row.instance in self.stories:
@@ -440,20 +518,9 @@ class GroupHistory:
         story.said_ms.append(row.time_ms)
         if row.kind == FactKind.CLIENT_SETTING:
             self._tell_setting(story, row)
-        for is_one, where in (
-            (signals.is_start, story.started),
-            (signals.is_overrun, story.overruns),
-            (signals.is_lost, story.lost),
-            (signals.is_leave, story.leaves),
-            (signals.is_close, story.closes),
-            (signals.is_failure, story.failures),
-            (signals.is_join_refused, story.refused),
-            (signals.is_coordinator_lost, story.coordinator_lost),
-            (signals.is_rejoin, story.rejoins),
-            (signals.is_subscribe, story.subscribes),
-        ):
+        for is_one, where in _HEARD.get(row.kind, ()):
             if is_one(row):
-                where.append(row)
+                getattr(story, where).append(row)
         if topics := signals.subscribed(row):
             _note(story.topics, row.time_ms, topics)
         if assignors := row.names("assignors"):
@@ -471,7 +538,7 @@ _Log = tuple[str, str]
 
 def _log_of(row: Row) -> _Log | None:
     """The folder and the label of the log that a row stands in; rotated files of one log have both in common."""
-    if row.file is None or row.label is None or not row.of_client:
+    if row.source not in CLIENT_SIDE or row.file is None or row.label is None:
         return None
     return row.file.rpartition("/")[0], row.label
 
@@ -481,8 +548,8 @@ def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
     told: dict[str, dict[_Log, set[str]]] = {}
     spans: dict[tuple[str, _Log], tuple[int, int]] = {}
     for row in rows:
-        log = _log_of(row)
-        if log is None or not row.client:
+        log = _log_of(row) if row.client else None
+        if log is None or row.client is None:
             continue
         first, _ = spans.get((row.client, log), (row.time_ms, 0))
         spans[row.client, log] = first, row.time_ms
@@ -525,7 +592,7 @@ def _by_log(rows: list[Row], members: Mapping[str, str], logs: Mapping[_Log, str
         log = _log_of(row)
         if name is None and log is not None and row.client in shared:
             name = logs.get(log)
-        found.append(row if name is None or row.instance else replace(row, client=name))
+        found.append(row if name is None or row.instance else row._replace(client=name))
     return found
 
 
@@ -556,13 +623,14 @@ def _shared_clients(found: Sequence[Term], generations: Sequence[Generation], en
     last: dict[str, list[Term]] = {}
     formed = sorted(one.time_ms for one in generations)
     for term in found:
-        if term.client is None or term.instance is not None:
+        if term.client is None or term.instance is not None or term.client in shared:
             continue
         for older in last.setdefault(term.client, [])[-8:]:
             until = min(older.ended_ms or end_ms, term.ended_ms or end_ms)
+            if older.end is End.EXPIRED or until <= term.joined_ms:
+                continue
             together = bisect_right(formed, until) - bisect_right(formed, term.joined_ms)
-            lasting = together >= 2 or until - term.joined_ms > (older.session_timeout_ms or SESSION_TIMEOUT_MS)
-            if older.end is not End.EXPIRED and until > term.joined_ms and lasting:
+            if together >= 2 or until - term.joined_ms > (older.session_timeout_ms or SESSION_TIMEOUT_MS):
                 shared.add(term.client)
         last[term.client].append(term)
     return frozenset(shared)

@@ -8,8 +8,7 @@ Rules kept here
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.doctor.history import GroupHistory, Story
 from slackwater.doctor.terms import End, Term
@@ -27,8 +26,7 @@ _ENDED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One stay in the group."""
 
     began_ms: int
@@ -36,8 +34,7 @@ class Span:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Something that happened to a member; `kind` is slow, dead, come, go, fight or other."""
 
     time_ms: int
@@ -45,8 +42,7 @@ class Mark:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """One client's part in a group's history."""
 
     name: str

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rebalances import Protocol, Rebalance
@@ -30,8 +30,7 @@ _SMALL: Final = 0.1
 """Of a usual minute: who is less behind than this just commits at other seconds of the minute."""
 
 
-@dataclass(frozen=True, slots=True)
-class Minute:
+class Minute(NamedTuple):
     """One minute of a group."""
 
     began_ms: int
@@ -68,10 +67,9 @@ def minutes(history: GroupHistory, found: Sequence[Rebalance]) -> list[Minute]:
             begin, end = minute * MINUTE_MS, (minute + 1) * MINUTE_MS
             stopped[minute] = stopped.get(minute, 0) + min(end, one.ended_ms) - max(begin, one.began_ms)
     advanced: dict[int, int] = {}
-    for row in history.rows:
-        if row.kind == Kind.PROGRESS:
-            minute = row.time_ms // MINUTE_MS
-            advanced[minute] = advanced.get(minute, 0) + (row.number("offsets_advanced") or 0)
+    for row in history.of(Kind.PROGRESS):
+        minute = row.time_ms // MINUTE_MS
+        advanced[minute] = advanced.get(minute, 0) + (row.number("offsets_advanced") or 0)
     rate = _rate(advanced, stopped)
     eager = bool(found) and found[-1].protocol == Protocol.EAGER
     lost = {minute: rate * ms for minute, ms in stopped.items()} if rate is not None else {}

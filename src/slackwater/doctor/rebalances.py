@@ -10,7 +10,7 @@ Rules kept here
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
@@ -43,8 +43,7 @@ class EpisodeKind(StrEnum):
     ISOLATED = "isolated"
 
 
-@dataclass(frozen=True, slots=True)
-class Rebalance:
+class Rebalance(NamedTuple):
     """One generation, and how it came about."""
 
     generation: int
@@ -103,7 +102,7 @@ def rebalances(history: GroupHistory) -> list[Rebalance]:
                 members_after=one.members,
                 completed=end is not None or not history.has_broker,
                 follow_up=_is_follow_up(last, one, start, before),
-                evidence=(start or one.row).evidence,
+                evidence=(start or one.row).where,
             )
         )
         before = one.members
@@ -153,24 +152,24 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
     """The line that started each generation's round: the first since the generation before."""
     found: dict[int, Row] = {}
     pending: Row | None = None
-    for row in history.rows:
+    for row in history.of(Kind.REBALANCE_STARTED, Kind.GENERATION_FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED):
         if not row.of_broker:
             continue
-        if row.kind == Kind.REBALANCE_STARTED and pending is None:
-            pending = row
-        elif signals.is_formed(row) and row.generation is not None:
+        if row.kind == Kind.REBALANCE_STARTED:
+            pending = pending or row
+        elif row.kind == Kind.GENERATION_FORMED and row.generation is not None:
             if pending is not None:
                 found[row.generation] = pending
             pending = None
-        elif row.kind in (Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED):
+        elif row.kind != Kind.GENERATION_FORMED:
             pending = None
     return found
 
 
 def _ends(history: GroupHistory) -> dict[int, Row]:
     found: dict[int, Row] = {}
-    for row in history.rows:
-        if row.kind == Kind.REBALANCE_COMPLETED and row.of_broker and row.generation is not None:
+    for row in history.of(Kind.REBALANCE_COMPLETED):
+        if row.of_broker and row.generation is not None:
             found.setdefault(row.generation, row)
     return found
 
@@ -187,15 +186,16 @@ def _is_follow_up(last: Rebalance | None, one: Generation, start: Row | None, be
 def _culprit(names: Mapping[str, str], start: Row | None) -> str | None:
     if start is None:
         return None
-    return next((names[member] for member in signals.members_named(start) if member in names), None)
+    for member in signals.members_named(start):
+        if member in names:
+            return names[member]
+    return None
 
 
 def _protocol(history: GroupHistory) -> str | None:
     if history.is_consumer_protocol:
         return Protocol.INCREMENTAL
-    named = {name.lower() for row in history.rows if (name := signals.assignor(row)) is not None}
-    if any(row.trigger == Trigger.COOPERATIVE_FOLLOWUP for row in history.rows):
-        return Protocol.COOPERATIVE
-    if any("cooperative" in name for name in named):
+    named = {name.lower() for names in history.assignors.values() for name in names}
+    if Trigger.COOPERATIVE_FOLLOWUP in history.triggers or any("cooperative" in name for name in named):
         return Protocol.COOPERATIVE
     return Protocol.EAGER if named else None

@@ -2,7 +2,9 @@
 
 Rules kept here
 - A row is a row, whoever told it: the Spark readers, a reader in plain Python, our own `GroupEvent`.
-- `detail` is a mapping without nulls, so that a rule asks for a field and gets None when nobody told it.
+- An empty text is none.
+- `detail` answers `get`: a rule asks for a field and gets None when nobody told it.
+- A row is a tuple: a history has millions of them, and none of the other kinds of objects is made as quickly.
 - Rows are ordered by time; of one time, the broker's line comes before the client's echo of it.
 """
 
@@ -10,8 +12,11 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cache
+from itertools import pairwise
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from slackwater.group.events import GroupEvent, Source
 
@@ -28,9 +33,18 @@ BROKER_SIDE: Final[frozenset[str]] = frozenset({Source.COORDINATOR, Source.BROKE
 CLIENT_SIDE: Final[frozenset[str]] = frozenset({Source.MEMBER, Source.CLIENT_LOG})
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An event with its detail as a mapping."""
+class Detail(Protocol):
+    """What else is told of an event, by the names in event_table.py."""
+
+    def get(self, name: str, /) -> Any:
+        """A field, None when it was not told."""
+
+
+_NOTHING: Final[Detail] = MappingProxyType({})
+
+
+class Row(NamedTuple):
+    """An event."""
 
     time_ms: int
     kind: str
@@ -46,8 +60,9 @@ class Row:
     assignor: str | None = None
     members: int | None = None
     state_before: str | None = None
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Detail = _NOTHING
     evidence: str | None = None
+    """Where it is told, by who knows better than `file` and `position`."""
     said: str | None = None
     """The line itself."""
     template: str | None = None
@@ -55,9 +70,14 @@ class Row:
     position: int = 0
 
     @property
+    def where(self) -> str | None:
+        """Where it is told."""
+        return self.evidence or (None if self.file is None else f"{self.file}:{self.position}")
+
+    @property
     def label(self) -> str | None:
         """The file's own name without folder and ending: a name for a client whose log never names it."""
-        return None if self.file is None else _ENDINGS.sub("", self.file.rpartition("/")[2]) or None
+        return None if self.file is None else _label(self.file)
 
     @property
     def of_broker(self) -> bool:
@@ -87,6 +107,13 @@ class Row:
         return (value,) if isinstance(value, str) else tuple(str(one) for one in value)
 
 
+_TIME: Final = itemgetter(Row._fields.index("time_ms"))
+KIND: Final = itemgetter(Row._fields.index("kind"))
+SOURCE: Final = itemgetter(Row._fields.index("source"))
+TRIGGER: Final = itemgetter(Row._fields.index("trigger"))
+"""Fields of a row, for those who ask all rows of a history."""
+
+
 def read_row(columns: Mapping[str, Any]) -> Row:
     """A row from its columns."""
     return Row(
@@ -95,7 +122,7 @@ def read_row(columns: Mapping[str, Any]) -> Row:
         source=str(columns["source"]),
         group=columns.get("group") or "",
         cluster=columns.get("cluster") or "",
-        trigger=columns.get("trigger"),
+        trigger=columns.get("trigger") or None,
         generation=_whole(columns.get("generation")),
         member=columns.get("member") or None,
         instance=columns.get("instance") or None,
@@ -103,12 +130,12 @@ def read_row(columns: Mapping[str, Any]) -> Row:
         host=columns.get("host") or None,
         assignor=columns.get("assignor") or None,
         members=_whole(columns.get("members")),
-        state_before=columns.get("state_before"),
+        state_before=columns.get("state_before") or None,
         detail=_detail(columns.get("detail")),
-        evidence=columns.get("evidence") or _place(columns),
-        said=columns.get("text"),
-        template=columns.get("template"),
-        file=columns.get("file"),
+        evidence=columns.get("evidence") or None,
+        said=columns.get("text") or None,
+        template=columns.get("template") or None,
+        file=columns.get("file") or None,
         position=columns.get("position") or 0,
     )
 
@@ -120,21 +147,29 @@ def row_of(event: GroupEvent) -> Row:
 
 def within(rows: Sequence[Row], begin_ms: int, end_ms: int) -> Sequence[Row]:
     """Of rows in order, those of a span of time (both ends belong to it)."""
-    return rows[bisect_left(rows, begin_ms, key=_time) : bisect_right(rows, end_ms, key=_time)]
-
-
-def _time(row: Row) -> int:
-    return row.time_ms
+    return rows[bisect_left(rows, begin_ms, key=_TIME) : bisect_right(rows, end_ms, key=_TIME)]
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
     """Rows by time; of one millisecond, as they stand in their file."""
-    return sorted(rows, key=lambda one: (one.time_ms, _ORDER.get(one.source, 9), one.file or "", one.position))
+    found = sorted(rows, key=_TIME)
+    alike = [place for place, (one, other) in enumerate(pairwise(map(_TIME, found))) if one == other]
+    begin = end = 0
+    for place in [*alike, len(found)]:  # few rows have a millisecond in common: only these are compared further
+        if place > end:
+            found[begin : end + 1] = sorted(found[begin : end + 1], key=_place)
+            begin = place
+        end = place + 1
+    return found
 
 
-def _place(columns: Mapping[str, Any]) -> str | None:
-    file = columns.get("file")
-    return None if file is None else f"{file}:{columns.get('position')}"
+def _place(row: Row) -> tuple[int, str, int]:
+    return _ORDER.get(row.source, 9), row.file or "", row.position
+
+
+@cache
+def _label(file: str) -> str | None:
+    return _ENDINGS.sub("", file.rpartition("/")[2]) or None
 
 
 def _detail(value: object) -> dict[str, Any]:

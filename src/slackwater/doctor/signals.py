@@ -57,12 +57,12 @@ _TOPIC_KINDS: Final[dict[str, str]] = {
 
 def is_poll_reason(text: str) -> bool:
     """A leave for having polled too late."""
-    return any(words in text for words in _POLL_REASON)
+    return bool(text) and any(words in text for words in _POLL_REASON)
 
 
 def is_close_reason(text: str) -> bool:
     """A leave by close() or unsubscribe()."""
-    return any(words in text for words in _CLOSE_REASON)
+    return bool(text) and any(words in text for words in _CLOSE_REASON)
 
 
 def made_of(member: str) -> str:
@@ -138,12 +138,12 @@ def is_consumer_protocol(row: Row) -> bool:
 def is_first_join(row: Row) -> bool:
     """The first member of a group that had none, and no generation before."""
     match row.kind:
-        case Kind.MEMBER_ID_ISSUED | Kind.MEMBER_JOINED if row.of_broker:
-            return row.state_before == GroupState.EMPTY
         case Kind.REBALANCE_STARTED:
             return row.number("old_generation") == 0
         case Kind.GENERATION_FORMED | Kind.GENERATION_RECORDED:
-            return row.generation == 1 or (is_consumer_protocol(row) and row.generation == 2)
+            return row.generation == 1 or (row.generation == 2 and is_consumer_protocol(row))
+        case Kind.MEMBER_ID_ISSUED | Kind.MEMBER_JOINED if row.of_broker:
+            return row.state_before == GroupState.EMPTY
         case Kind.MEMBER_JOINED:
             return row.generation == 1
         case _:
@@ -262,11 +262,6 @@ def node(row: Row) -> str:
     if match := _NODE_ID.search(text):
         return next(one for one in match.groups() if one is not None)
     return ""
-
-
-def is_member_recorded(row: Row) -> bool:
-    """One member of a recorded generation."""
-    return row.kind == FactKind.MEMBER_RECORDED
 
 
 def topic_change(row: Row) -> str | None:

@@ -8,7 +8,7 @@ Rules kept here
 - Nothing is invented: what a source cannot tell of a term (how it ended, since when it lasted) stays None.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -37,6 +37,12 @@ _ENDS: Final[dict[str, End]] = {
     Kind.MEMBER_DROPPED: End.DROPPED,
     Kind.MEMBER_UNSYNCED: End.UNSYNCED,
 }
+_OPENING: Final = frozenset({Kind.MEMBER_ID_ISSUED, Kind.MEMBER_JOINED, Kind.MEMBER_REJOINED})
+_BY_BROKER: Final = (*_OPENING, *_ENDS, Kind.PENDING_MEMBER_EXPIRED, Kind.MEMBER_REPLACED, Kind.REBALANCE_STARTED)
+_NAMES_ONLY: Final = (Kind.REBALANCE_STARTED, Kind.MEMBER_ID_ISSUED)
+"""Rows that tell who a member is, and nothing of its settings."""
+_BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, Kind.GENERATION_RECORDED)
+"""The kinds of rows that tell of terms."""
 _CULPRIT_ENDS: Final[dict[str, End]] = {
     Trigger.MEMBER_LEAVE: End.LEFT,
     Trigger.POLL_TIMEOUT: End.LEFT,
@@ -116,10 +122,10 @@ class Names:
                 term.instance = term.instance or made_of
 
 
-def terms(rows: Sequence[Row], names: Names) -> list[Term]:
-    """The terms of a group, from the best source that tells of any."""
-    for read in (_from_broker, _from_records, _from_clients):
-        found = read(rows)
+def terms(rows: Sequence[Row], of: Callable[..., Sequence[Row]], names: Names) -> list[Term]:
+    """The terms of a group, from the best source that tells of any; `of` gives the rows of some kinds."""
+    for read, kinds in ((_from_broker, _BY_BROKER), (_from_records, _BY_RECORDS), (_from_clients, ())):
+        found = read(of(*kinds) if kinds else rows)
         if found:
             for term in found:
                 names.fill(term)
@@ -132,6 +138,8 @@ class _Book:
 
     def __init__(self) -> None:
         self.all: list[Term] = []
+        self._last: dict[str, Term] = {}
+        """By member id, its last term."""
         self._open: dict[str, Term] = {}
         self._unused: set[int] = set()
         self._unnamed: dict[str, str] = {}
@@ -143,6 +151,8 @@ class _Book:
         return self.open(member, row)
 
     def _adopt(self, member: str) -> None:
+        if not self._unnamed:
+            return
         instance = signals.made_of(member)
         unnamed = self._unnamed.get(instance)
         if unnamed is None or member in self._open or unnamed not in self._open:
@@ -150,16 +160,19 @@ class _Book:
         del self._unnamed[instance]
         term = self._open.pop(unnamed)
         term.member = member
-        self._open[member] = term
+        self._open[member] = self._last[member] = term
 
     def open(self, member: str, row: Row) -> Term:
         self._adopt(member)
         term = self._open.get(member)
         if term is None:
-            term = Term(member, row.time_ms, began=row)
-            self._open[member] = term
-            self.all.append(term)
+            term = self._open[member] = self._new(Term(member, row.time_ms, began=row))
         self.tell(term, row)
+        return term
+
+    def _new(self, term: Term) -> Term:
+        self.all.append(term)
+        self._last[term.member] = term
         return term
 
     def tell(self, term: Term, row: Row) -> None:
@@ -167,19 +180,20 @@ class _Book:
             term.client = term.client or row.client
             term.instance = term.instance or row.instance
             term.host = term.host or row.host
+        if row.kind in _NAMES_ONLY:
+            return
         term.session_timeout_ms = row.number("session_timeout_ms") or term.session_timeout_ms
         term.rebalance_timeout_ms = row.number("rebalance_timeout_ms") or term.rebalance_timeout_ms
         term.assignors = row.names("assignors") or term.assignors
 
     def close(self, member: str, end: End, row: Row) -> None:
-        if not any(term.member == member for term in self.all[-64:]):
+        if member not in self._last:
             self._adopt(member)
         term = self._open.pop(member, None)
         if term is None:
             if self._just_closed(member, end, row):
                 return
-            term = Term(member, row.time_ms, seen_joining=False)
-            self.all.append(term)
+            term = self._new(Term(member, row.time_ms, seen_joining=False))
         self.tell(term, row)
         term.ended_ms, term.end, term.ended = row.time_ms, end, row
         term.reason = signals.reason(row)
@@ -187,7 +201,7 @@ class _Book:
 
     def _just_closed(self, member: str, end: End, row: Row) -> bool:
         """The leave's own line and the rebalance that it caused tell of one end, in either order."""
-        last = next((term for term in reversed(self.all[-64:]) if term.member == member), None)
+        last = self._last.get(member)
         if last is None or last.ended_ms is None:
             return False
         if row.kind != Kind.REBALANCE_STARTED and last.ended is not None:
@@ -215,22 +229,20 @@ def _from_broker(rows: Iterable[Row]) -> list[Term]:
     for row in rows:
         if not row.of_broker:
             continue
-        match row.kind:
-            case Kind.MEMBER_ID_ISSUED | Kind.MEMBER_JOINED | Kind.MEMBER_REJOINED if row.member:
+        kind = row.kind
+        if kind == Kind.REBALANCE_STARTED:
+            _started(book, row)
+        elif kind in _OPENING:
+            if row.member:
                 book.open(row.member, row)
-            case Kind.PENDING_MEMBER_EXPIRED if row.member:
-                book.forget(row.member)
-            case Kind.MEMBER_REPLACED:
-                _replaced(book, row)
-            case Kind.REBALANCE_STARTED:
-                _started(book, row)
-            case Kind.MEMBER_LEFT if row.detail.get("pending") and row.member:
-                book.forget(row.member)
-            case kind if kind in _ENDS:
-                for member in signals.members_named(row):
-                    book.close(member, _ENDS[kind], row)
-            case _:
-                pass
+        elif kind == Kind.MEMBER_REPLACED:
+            _replaced(book, row)
+        elif kind == Kind.PENDING_MEMBER_EXPIRED or (kind == Kind.MEMBER_LEFT and row.detail.get("pending")):
+            for member in signals.members_named(row):
+                book.forget(member)
+        else:
+            for member in signals.members_named(row):
+                book.close(member, _ENDS[kind], row)
     return book.found()
 
 

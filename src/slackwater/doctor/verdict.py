@@ -90,8 +90,8 @@ class Verdict:
         return {name: values[name] for name in _FIRST} | values
 
 
-def judge(history: GroupHistory, cluster: str = "") -> Verdict:
-    """Find the cause."""
+def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Verdict:
+    """Find the cause. A verdict that is not drawn goes without its single rounds, minutes and lanes."""
     readings = read_absences(history)
     findings = [found for rule in RULES if (found := rule.check(history, readings)) is not None]
     findings = _without_doubles(findings)
@@ -123,9 +123,9 @@ def judge(history: GroupHistory, cluster: str = "") -> Verdict:
         figures=dict(chosen.figures),
         prescriptions=_prescriptions(chosen, also),
         episodes=tuple(episodes(rounds, chosen.cause, chosen.recurring, history.settled_ms)),
-        rounds=tuple(rounds[-_KEPT:]),
-        minutes=tuple(by_minute[-_KEPT:]),
-        lanes=lanes(history, chosen.culprits),
+        rounds=tuple(rounds[-_KEPT:]) if drawn else (),
+        minutes=tuple(by_minute[-_KEPT:]) if drawn else (),
+        lanes=lanes(history, chosen.culprits) if drawn else (),
         alerts=tuple(alert.name for alert in firing(_measured(history, rounds))),
         lag=lag_of(by_minute),
     )
@@ -145,7 +145,7 @@ def _prescriptions(chosen: Finding, also: Sequence[Finding]) -> tuple[Prescripti
 
 
 def _measured(history: GroupHistory, rounds: Sequence[Rebalance]) -> dict[str, float]:
-    errors = [row.text("error") for row in history.rows if row.kind == Kind.REBALANCE_FAILED and row.of_broker]
+    errors = [row.text("error") for row in history.of(Kind.REBALANCE_FAILED) if row.of_broker]
     settled = [one for one in rounds if one.began_ms > history.settled_ms]
     return measure(settled, history.began_ms, history.ended_ms, errors)
 

@@ -9,6 +9,7 @@ Rules kept here
 - A group of which nothing but its loading is known was not alive in this history: it has no verdict.
 """
 
+import gc
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slackwater.doctor.cluster_history import ClusterHistory
-from slackwater.doctor.event_table import DETAIL, FactKind
+from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row, read_row
 from slackwater.doctor.verdict import Verdict, judge
@@ -28,27 +29,6 @@ from slackwater.spark.history.reading import SAID
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-_COLUMNS: Final = (
-    "time_ms",
-    "cluster",
-    "group",
-    "kind",
-    "source",
-    "trigger",
-    "generation",
-    "member",
-    "instance",
-    "client",
-    "host",
-    "assignor",
-    "members",
-    "state_before",
-    "evidence",
-    "template",
-    "file",
-    "position",
-    "text",
-)
 _UNASKED: Final = (
     Kind.PARTITIONS_REVOKED,
     Kind.PARTITIONS_LOST,
@@ -76,6 +56,8 @@ class Choice:
     groups: Collection[str] = ()
     since_ms: int | None = None
     until_ms: int | None = None
+    drawn: bool = True
+    """Verdicts are drawn: their single rounds, minutes and lanes are wanted."""
 
 
 ALL: Final = Choice()
@@ -207,10 +189,14 @@ def _judge(
     def judge_groups(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
 
+        from slackwater.spark.rows import rows_of
+
+        gc.disable()  # rows by the million, and no circles: looking for some costs as much as the judging
         for bucket in whole_groups(batches, choice):
-            read = _Rows(bucket.rows)
+            rows = rows_of(bucket.rows)
             found = [
-                _judged(cluster, group, read.rows(*place), surroundings) for (cluster, group), *place in bucket.groups
+                _judged(cluster, group, rows[begin:end], surroundings, choice.drawn)
+                for (cluster, group), begin, end in bucket.groups
             ]
             told = [verdict for verdict in found if verdict is not None]
             if told:
@@ -220,11 +206,11 @@ def _judge(
 
 
 def _judged(
-    cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory]
+    cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory], drawn: bool
 ) -> dict[str, object] | None:
     if all(row.kind in _LIFELESS for row in rows):
         return None
-    verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster)
+    verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster, drawn=drawn)
     return {
         "cluster": cluster,
         "group": group,
@@ -232,32 +218,6 @@ def _judged(
         "confidence": verdict.confidence,
         "verdict": pickle.dumps(verdict),
     }
-
-
-class _Rows:
-    """Rows for rules, made group by group; the fields of the detail are columns, or together in one, as JSON."""
-
-    def __init__(self, table: "pa.Table") -> None:
-        have = set(table.column_names)
-        self._columns = {name: table[name].to_pylist() for name in _COLUMNS if name in have}
-        self._fields = {name: table[name].to_pylist() for name in DETAIL if name in have - {*_COLUMNS}}
-        self._details = table["detail"].to_pylist() if "detail" in have else None
-
-    def rows(self, begin: int, end: int) -> list[Row]:
-        """Those from here to there."""
-        names = list(self._columns)
-        values = zip(*(column[begin:end] for column in self._columns.values()), strict=True)
-        details = self._told(begin, end)
-        return [read_row({**dict(zip(names, one, strict=True)), "detail": next(details)}) for one in values]
-
-    def _told(self, begin: int, end: int) -> Iterator[object]:
-        fields: list[dict[str, object]] = [{} for _ in range(begin, end)]
-        for name, column in self._fields.items():
-            for into, value in zip(fields, column[begin:end], strict=True):
-                if value is not None:
-                    into[name] = value
-        together = [None] * len(fields) if self._details is None else self._details[begin:end]
-        return (one or field for one, field in zip(together, fields, strict=True))
 
 
 def _schema() -> "pa.Schema":

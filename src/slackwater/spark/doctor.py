@@ -75,7 +75,8 @@ def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
             tables += [pack(as_told(events), buckets(spark)) for events in _live(spark, patient)]
         packed = reduce(DataFrame.unionByName, tables)
         surroundings = _surroundings(history, patient) if history is not None else {}
-        found = verdicts(packed, surroundings, Choice(patient.groups, patient.since_ms, patient.until_ms))
+        choice = Choice(patient.groups, patient.since_ms, patient.until_ms, patient.drawn)
+        found = verdicts(packed, surroundings, choice)
         unread = _unread(history)
         told = [] if history is None or found else [_chosen(history.events, patient), *tables[1:]]
         if told and all(table.isEmpty() for table in told):

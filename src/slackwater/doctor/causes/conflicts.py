@@ -18,6 +18,7 @@ from typing import Final
 from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, Why, recurs
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
+from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.history import GroupHistory, Story
 from slackwater.doctor.rows import Row
 from slackwater.group.events import Kind
@@ -27,7 +28,7 @@ _TURNS: Final = 2
 
 def instance_id_conflict(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Processes that use one instance id at the same time."""
-    fences = [row for row in history.rows if signals.is_instance_taken(row)]
+    fences = [row for row in history.of(Kind.MEMBER_FENCED, Kind.JOIN_REFUSED) if signals.is_instance_taken(row)]
     instances = unique(name for row in fences if (name := _instance(history, row)))
     instances = instances or _taking_turns(history, readings)
     if not instances:
@@ -73,8 +74,8 @@ def _joined_twice(history: GroupHistory) -> dict[str, list[str]]:
     A log need not say that its member is static; its member id begins with the instance id all the same.
     """
     told: dict[tuple[str, str, int], set[str]] = {}
-    for row in history.rows:
-        if row.of_client and row.kind == Kind.MEMBER_JOINED and row.member and row.label and row.generation:
+    for row in history.of(Kind.MEMBER_JOINED):
+        if row.of_client and row.member and row.label and row.generation:
             instance = row.instance or signals.made_of(row.member)
             told.setdefault((instance, row.label, row.generation), set()).add(row.member)
     found: dict[str, list[str]] = {}
@@ -91,9 +92,9 @@ def _changes(names: Sequence[str]) -> int:
 def _logs(history: GroupHistory) -> dict[str, list[str]]:
     """Per instance, whose log tells of each of its joins."""
     found: dict[str, list[str]] = {}
-    for row in history.rows:
+    for row in history.of(Kind.MEMBER_JOINED):
         instance = row.instance or history.names.instances.get(row.member or "")
-        if row.of_client and row.kind == Kind.MEMBER_JOINED and instance and row.label:
+        if row.of_client and instance and row.label:
             found.setdefault(instance, []).append(row.label)
     return found
 
@@ -115,7 +116,8 @@ def _instance(history: GroupHistory, row: Row) -> str | None:
 
 def inconsistent_protocol(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Clients whose joins are refused because they share no assignor with the group."""
-    refused = [row for row in history.rows if signals.is_inconsistent(row)]
+    told = history.of(Kind.REBALANCE_FAILED, Kind.JOIN_REFUSED, FactKind.CLIENT_FAILED)
+    refused = [row for row in told if signals.is_inconsistent(row)]
     if not refused:
         return None
     names = unique(name for row in refused if (name := row.client or row.member or row.label))

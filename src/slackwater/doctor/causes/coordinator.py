@@ -51,5 +51,5 @@ def _was_there(history: GroupHistory, outage: Outage) -> bool:
 def _loaded_ms(history: GroupHistory, outage: Outage) -> int:
     """When the coordinator that was killed had the group again; a slow start lets members expire before it is over."""
     since = outage.ended_ms - FAILOVER_ROUNDS * SESSION_TIMEOUT_MS
-    loads = (row.time_ms for row in history.rows if row.kind == Kind.GROUP_LOADED and row.of_broker)
+    loads = (row.time_ms for row in history.of(Kind.GROUP_LOADED) if row.of_broker)
     return min((time_ms for time_ms in loads if since < time_ms < outage.ended_ms), default=outage.ended_ms)

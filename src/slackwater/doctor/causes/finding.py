@@ -8,6 +8,7 @@ Rules kept here
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from slackwater.doctor.rows import Row
@@ -54,12 +55,12 @@ def evidence(row: Row | None, what: str) -> Evidence | None:
     """A row as a line of evidence."""
     if row is None:
         return None
-    return Evidence(row.time_ms, row.source, what, row.evidence, row.said)
+    return Evidence(row.time_ms, row.source, what, row.where, row.said)
 
 
 def shown(lines: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
     """The first few of the lines there are."""
-    return tuple([line for line in lines if line is not None][:_SHOWN])
+    return tuple(islice((line for line in lines if line is not None), _SHOWN))
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:

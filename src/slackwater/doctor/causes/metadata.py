@@ -30,6 +30,7 @@ from slackwater.doctor.causes.finding import (
 )
 from slackwater.doctor.cluster_history import TopicChange
 from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
+from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
 from slackwater.doctor.rows import Row, within
 from slackwater.group.events import Kind, Trigger
@@ -105,7 +106,7 @@ def _resubscribed(history: GroupHistory, story: Story) -> list[int]:
 
 
 def _subscription_evidence(history: GroupHistory, story: Story, time_ms: int) -> Evidence | None:
-    said = [row for row in history.rows if row.time_ms == time_ms and row.names("topics")]
+    said = [row for row in within(history.rows, time_ms, time_ms) if row.names("topics")]
     own = [row for row in said if (row.instance or row.client or row.label) in (story.name, story.client)]
     return evidence(next(iter(own or said), None), f"{story.name} subscribes to something else than before")
 
@@ -142,10 +143,8 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
 
 def _from_clients(history: GroupHistory) -> Finding | None:
     """The leader's log tells from what to what the topics changed."""
-    for row in history.rows:
-        if not row.of_client or row.kind != Kind.JOIN_REQUESTED:
-            continue
-        found = _difference(row)
+    for row in history.of(Kind.JOIN_REQUESTED):
+        found = _difference(row) if row.of_client else None
         if found is not None:
             kind, topics = found
             return Finding(
@@ -184,8 +183,9 @@ def _sets(before: Iterable[str], after: Iterable[str]) -> tuple[str, tuple[str, 
 
 
 def _counts(text: str) -> Mapping[str, int]:
-    java = {topic: listed.count(",") + 1 for topic, listed in _JAVA_TOPIC.findall(text)}
-    return java or {topic: int(count) for topic, count in _PYTHON_TOPIC.findall(text)}
+    if "=[" in text:
+        return {topic: listed.count(",") + 1 for topic, listed in _JAVA_TOPIC.findall(text)}
+    return {topic: int(count) for topic, count in _PYTHON_TOPIC.findall(text)} if "': " in text else {}
 
 
 def _from_records(history: GroupHistory) -> Finding | None:
@@ -194,8 +194,8 @@ def _from_records(history: GroupHistory) -> Finding | None:
         return None
     had: dict[int, set[str]] = {}
     first: dict[int, Row] = {}
-    for row in history.rows:
-        if row.names("partitions") and row.generation is not None and signals.is_member_recorded(row):
+    for row in history.of(FactKind.MEMBER_RECORDED):
+        if row.names("partitions") and row.generation is not None:
             had.setdefault(row.generation, set()).update(row.names("partitions"))
             first.setdefault(row.generation, row)
     before: dict[str, int] | None = None
@@ -224,7 +224,8 @@ def _from_records(history: GroupHistory) -> Finding | None:
 def _from_rejoins(history: GroupHistory) -> Finding | None:
     """A leader that rejoined a stable group for its topics' sake, and nobody tells which."""
     said = [row for row in _rejoins(history) if "etadata has changed" in signals.reason(row)]
-    said += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.of_broker]
+    if Trigger.SUBSCRIPTION_CHANGE in history.triggers:
+        said += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.of_broker]
     if not said:
         return None
     return Finding(
@@ -246,11 +247,12 @@ def _client(history: GroupHistory, row: Row) -> str | None:
 def _rejoins(history: GroupHistory) -> list[Row]:
     """Rebalances that a member started which was there already, outside of any outage."""
     found = []
-    for row in history.rows:
+    kinds = (Kind.GENERATION_FORMED,) if history.is_consumer_protocol else ()
+    for row in history.of(Kind.REBALANCE_STARTED, *kinds):
         if row.kind == Kind.REBALANCE_STARTED and row.trigger in _WATCHED and row.time_ms > history.settled_ms:
             if outage_of(history, row.time_ms, None) is None:
                 found.append(row)
-        elif history.is_consumer_protocol and signals.is_formed(row) and row.time_ms > history.settled_ms:
+        elif signals.is_formed(row) and row.time_ms > history.settled_ms:
             found.append(row)
     return found
 

@@ -68,7 +68,7 @@ def _kicks(history: GroupHistory, readings: Sequence[Reading]) -> list[tuple[Sto
         if story.anonymous and story.client in told:
             continue  # whose log says so has a name, and counts for it
         left = [reading.left_ms for reading in put_out.get(id(story), ())]
-        said = _apart((row.time_ms for row in story.overruns), story.limit_ms() or NEAR_MS)
+        said = _apart((row.time_ms for row in story.overruns), story.limit_ms() or NEAR_MS) if story.overruns else []
         if left or said:
             found.append((story, left if len(left) >= len(said) else said))
     return sorted(found, key=lambda one: one[1][0])

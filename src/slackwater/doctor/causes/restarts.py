@@ -10,7 +10,6 @@ Rules kept here
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, Why, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
@@ -67,7 +66,7 @@ def _not_told(questions: Mapping[str, bool]) -> tuple[str, ...]:
 
 def _assignor_told(history: GroupHistory, stories: Sequence[Story]) -> bool:
     """Somebody tells by which assignor the group works: a broker of Kafka 4 does not."""
-    return any(story.assignors for story in stories) or any(signals.assignor(row) for row in history.rows)
+    return any(story.assignors for story in stories) or bool(history.assignors)
 
 
 def _were_dynamic(history: GroupHistory, stories: Sequence[Story]) -> bool:
@@ -141,11 +140,7 @@ def migrated(history: GroupHistory, stories: Sequence[Story]) -> bool:
         # A setting names classes, a join what they are offered as: the two are not compared.
         classes = {one for one in offered if any(name != name.lower() for name in one)}
         changed += len(classes) > 1 or len(set(offered) - classes) > 1
-    chosen: dict[str, set[str]] = {}
-    for row in history.rows:
-        if (name := signals.assignor(row)) is not None:
-            chosen.setdefault(row.source, set()).add(name)
-    return changed > 0 or any(len(names) > 1 for names in chosen.values())
+    return changed > 0 or any(len(names) > 1 for names in history.assignors.values())
 
 
 def _restarted(history: GroupHistory, readings: Sequence[Reading]) -> list[Story]:

@@ -12,7 +12,6 @@ Rules kept here
 from collections.abc import Sequence
 from typing import Final
 
-from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
@@ -21,14 +20,16 @@ from slackwater.doctor.rows import Row
 from slackwater.group.events import Kind, Trigger
 
 LONG_MS: Final = 60_000
+_ENDED: Final = (Kind.GENERATION_FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED, Kind.GROUP_LOADED)
+"""After these no round is under way."""
 FOLLOW_UPS: Final = 4
 """One follow-up is the protocol's, a second may come from a member that was late; more in a row are not converging."""
 
 
 def stuck_rebalance(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """A round that was given up, or that is still open when it should long be over."""
-    failed = [row for row in history.rows if row.kind == Kind.REBALANCE_FAILED and row.of_broker]
-    waiting = [row for row in history.rows if row.kind == Kind.REBALANCE_WAITING]
+    failed = [row for row in history.of(Kind.REBALANCE_FAILED) if row.of_broker]
+    waiting = history.of(Kind.REBALANCE_WAITING)
     open_since = _open_since(history)
     timeout = max((story.limit_ms() or 0 for story in history.stories.values()), default=0) or MAX_POLL_INTERVAL_MS
     open_ms = max(history.ended_ms, history.cluster.ended_ms) - open_since.time_ms if open_since is not None else 0
@@ -62,13 +63,9 @@ def _not_heard_of(history: GroupHistory, since_ms: int) -> tuple[str, ...]:
 
 def _open_since(history: GroupHistory) -> Row | None:
     began: Row | None = None
-    for row in history.rows:
-        if not row.of_broker:
-            continue
-        if row.kind == Kind.REBALANCE_STARTED and began is None:
-            began = row
-        elif signals.is_formed(row) or row.kind in (Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED, Kind.GROUP_LOADED):
-            began = None
+    for row in history.of(Kind.REBALANCE_STARTED, *_ENDED):
+        if row.of_broker:
+            began = (began or row) if row.kind == Kind.REBALANCE_STARTED else None
     return began
 
 
@@ -76,8 +73,8 @@ def never_converges(history: GroupHistory, readings: Sequence[Reading]) -> Findi
     """Follow-up after follow-up while the members stay the same."""
     run: list[Row] = []
     longest: list[Row] = []
-    for row in history.rows:
-        if row.kind == Kind.REBALANCE_STARTED and row.of_broker:
+    for row in history.of(Kind.REBALANCE_STARTED):
+        if row.of_broker:
             if row.trigger != Trigger.COOPERATIVE_FOLLOWUP:
                 run = []
                 continue

@@ -1,0 +1,99 @@
+"""Columns to the rows that rules read, many at once.
+
+Rules kept here
+- A column becomes a list of Python values in one step, and a row is made of values that are there already. A text that
+  many rows have in common is made once.
+- The fields of a row's detail are columns (or stand together in one, as JSON, where a row came by Spark's own ways). A
+  field's column is turned into values when a rule first asks for it: most fields of most rows never are.
+- An empty text is none.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import repeat
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from slackwater.doctor.event_table import DETAIL
+from slackwater.doctor.rows import Row
+
+_COLUMN_OF: Final = {"said": "text"}
+"""Fields of a row that are called otherwise in the event table."""
+_ALWAYS: Final[Mapping[str, Any]] = {"group": "", "cluster": "", "position": 0}
+"""What stands where nothing is told."""
+
+
+def rows_of(table: pa.Table) -> list[Row]:
+    """The rows of a table in which each kind of value has a column, or none if no row has one."""
+    have = set(table.column_names)
+    columns: list[Iterable[Any]] = []
+    for name in Row._fields:
+        column = _COLUMN_OF.get(name, name)
+        if name == "detail":
+            columns.append(_details(table))
+        elif column in have:
+            columns.append(_values(table[column], _ALWAYS.get(name)))
+        else:
+            columns.append(repeat(_ALWAYS.get(name), table.num_rows))
+    return list(map(Row._make, zip(*columns, strict=True)))
+
+
+def _details(table: pa.Table) -> Iterable[Any]:
+    fields = _Fields(table)
+    rows = [_Told(fields, place) for place in range(table.num_rows)]
+    if "detail" not in table.column_names:
+        return rows
+    return [json.loads(one) if one else told for one, told in zip(_values(table["detail"]), rows, strict=True)]
+
+
+class _Fields(dict[str, list[Any]]):
+    """The columns of fields, as values once they are asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        super().__init__()
+        self._table = table
+        self._have: Final = set(table.column_names)
+
+    def __missing__(self, name: str) -> list[Any]:
+        known = name in DETAIL and name in self._have
+        values = self[name] = _values(self._table[name]) if known else [None] * self._table.num_rows
+        return values
+
+
+class _Told:
+    """The detail of one row."""
+
+    __slots__ = ("_fields", "_place")
+
+    def __init__(self, fields: _Fields, place: int) -> None:
+        self._fields = fields
+        self._place = place
+
+    def get(self, name: str, /) -> Any:
+        """A field, None when it was not told."""
+        return self._fields[name][self._place]
+
+
+def _values(column: pa.ChunkedArray, nothing: Any = None) -> list[Any]:
+    """A column's values; `nothing` where there is none."""
+    values = column.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        names = [one or nothing for one in values.dictionary.to_pylist()]
+        every = _objects([*names, nothing])[values.indices.fill_null(len(names)).to_numpy()]
+        return list(every)
+    if pa.types.is_string(values.type):
+        return [one or nothing for one in values.to_numpy(zero_copy_only=False)]
+    if pa.types.is_integer(values.type):
+        numbers = _objects(values.fill_null(0).to_numpy().tolist())
+        numbers[values.is_null().to_numpy(zero_copy_only=False)] = nothing
+        return list(numbers)
+    return [nothing if one is None else one for one in values.to_pylist()]
+
+
+def _objects(values: list[Any]) -> NDArray[np.object_]:
+    found = np.empty(len(values), np.object_)
+    found[:] = values
+    return found
