@@ -6,6 +6,7 @@ import pytest
 
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.cluster_history import ClusterHistory
+from slackwater.doctor.event_table import DETAIL
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row
 from slackwater.doctor.verdict import Verdict, judge
@@ -79,7 +80,8 @@ def _renamed(row: Row, names: list[str]) -> Row:
 
     detail = {
         name: [other(one) for one in value] if name == "member_ids" else other(value) if name in _IDS else value
-        for name, value in row.detail.items()
+        for name in DETAIL
+        if (value := row.detail.get(name)) is not None
     }
     return Row(
         time_ms=row.time_ms,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.event_table import DETAIL, FactKind
 from slackwater.group.events import Kind
 from tests.doctor.scene import Scene
 
@@ -555,7 +555,10 @@ def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_mig
         scene.log(client, FactKind.CLIENT_SETTING, at, detail=detail)
     for at, client in ((20, "a"), (40, "b")):
         scene.leave(client, at, "the consumer is being closed")
-        scene.rows[-2] = scene.rows[-2]._replace(detail={**scene.rows[-2].detail, "assignors": ["range", "own"]})
+        left = scene.rows[-2]
+        scene.rows[-2] = left._replace(
+            detail={**{name: left.detail.get(name) for name in DETAIL}, "assignors": ["range", "own"]}
+        )
         scene.form(at + 0.5)
         scene.started(client, at + 2)
         scene.join(client, at + 3)

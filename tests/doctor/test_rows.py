@@ -33,6 +33,6 @@ def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_fi
         for position in range(chance.randrange(30))
     ]
     chance.shuffle(rows)
-    rank = {Source.BROKER_LOG: 0, Source.OFFSETS_TOPIC: 1, Source.CLIENT_LOG: 2}
+    rank: dict[str, int] = {Source.BROKER_LOG: 0, Source.OFFSETS_TOPIC: 1, Source.CLIENT_LOG: 2}
     expected = sorted(rows, key=lambda one: (one.time_ms, rank.get(one.source, 3), one.file, one.position))
     assert in_order(rows) == expected

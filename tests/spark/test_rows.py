@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from slackwater.doctor.event_table import DETAIL
