@@ -27,7 +27,8 @@ def steadied(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
     """Rows whose times do not go back where a clock did, and a sentence for each such clock."""
     jumps: dict[str, list[int]] = {}
     last: dict[str, Row] = {}
-    formed = [one for one in rows if one.kind == Kind.GENERATION_FORMED and _tells(one)]
+    kind = Kind.GENERATION_FORMED
+    formed = [one for one in rows if one.kind == kind and _tells(one)]
     for row in sorted(formed, key=lambda one: (one.file or "", one.position)):
         file = row.file or ""
         before = last.get(file)

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-from typing import Final
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
 from slackwater.doctor.clocks import apart, steadied
@@ -29,6 +29,9 @@ from slackwater.doctor.terms import End, Names, Term, terms
 from slackwater.group.events import Kind, Source
 
 _LAST_TERMS: Final = 8
+_EXPIRED: Final = End.EXPIRED
+_WAS_REPLACED: Final = End.REPLACED
+_GONE: Final = End.GONE
 _SMALL_START: Final = 8
 """A first recorded generation up to this number is taken for a group's start, a higher one for what compaction left."""
 NEAR_MS: Final = 2_000
@@ -104,8 +107,7 @@ class Story:
         return int(value) if value.isdigit() else None
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(NamedTuple):
     """A generation that was formed (of a KIP-848 group: an epoch that was begun)."""
 
     number: int
@@ -114,8 +116,7 @@ class Generation:
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Absence:
+class Absence(NamedTuple):
     """A member went; and perhaps the same client came back."""
 
     story: Story
@@ -129,7 +130,7 @@ class Absence:
     @property
     def end(self) -> End:
         """How the term ended."""
-        return self.term.end or End.GONE
+        return self.term.end or _GONE
 
     @property
     def back_ms(self) -> int | None:
@@ -147,6 +148,8 @@ class Absence:
         return self.term.ended
 
 
+_SETTING: Final = FactKind.CLIENT_SETTING
+_MEMBER: Final = FactKind.MEMBER_RECORDED
 _JOINED: Final = (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED)
 _GENERATIONS: Final[tuple[tuple[Callable[[Row], bool], tuple[Kind, ...]], ...]] = (
     (signals.is_formed, (Kind.GENERATION_FORMED,)),
@@ -220,7 +223,7 @@ class GroupHistory:
         found = self._of.get(kinds)
         if found is None:
             every = [self._places.get(kind, []) for kind in kinds]
-            places = every[0] if len(every) == 1 else sorted(place for some in every for place in some)
+            places = every[0] if len(every) == 1 else sorted(chain.from_iterable(every))
             found = self._of[kinds] = [self.rows[place] for place in places]
         return found
 
@@ -433,7 +436,7 @@ class GroupHistory:
         term = story.terms[at]
         back = story.terms[at + 1] if at + 1 < len(story.terms) else None
         left_ms = term.ended_ms if term.ended_ms is not None else 0
-        overlapped = back is not None and back.joined_ms < left_ms and term.end is not End.REPLACED
+        overlapped = back is not None and back.joined_ms < left_ms and term.end is not _WAS_REPLACED
         return Absence(story, term, left_ms, back, self._same_process(story, term, back, overlapped), overlapped)
 
     def _same_process(self, story: Story, term: Term, back: Term | None, overlapped: bool) -> bool | None:
@@ -480,7 +483,7 @@ class GroupHistory:
             if row.source in CLIENT_SIDE:
                 if row.client or row.label:
                     self._tell(self._story_of(row, by_client), row)
-            elif row.kind == FactKind.MEMBER_RECORDED:
+            elif row.kind == _MEMBER:
                 self._tell_record(row, by_client)
 
     def _story_of(self, row: Row, by_client: dict[str, list[Story]]) -> Story:
@@ -516,7 +519,7 @@ class GroupHistory:
 
     def _tell(self, story: Story, row: Row) -> None:
         story.said_ms.append(row.time_ms)
-        if row.kind == FactKind.CLIENT_SETTING:
+        if row.kind == _SETTING:
             self._tell_setting(story, row)
         for is_one, where in _HEARD.get(row.kind, ()):
             if is_one(row):
@@ -627,7 +630,7 @@ def _shared_clients(found: Sequence[Term], generations: Sequence[Generation], en
             continue
         for older in last.setdefault(term.client, [])[-8:]:
             until = min(older.ended_ms or end_ms, term.ended_ms or end_ms)
-            if older.end is End.EXPIRED or until <= term.joined_ms:
+            if older.end is _EXPIRED or until <= term.joined_ms:
                 continue
             together = bisect_right(formed, until) - bisect_right(formed, term.joined_ms)
             if together >= 2 or until - term.joined_ms > (older.session_timeout_ms or SESSION_TIMEOUT_MS):

@@ -20,6 +20,10 @@ from slackwater.group.events import Kind, Trigger
 
 EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
 """A member that is put out at every poll comes back within it."""
+_STARTED: Final = Kind.REBALANCE_STARTED
+_FORMED: Final = Kind.GENERATION_FORMED
+_FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
+_UNKNOWN: Final = Trigger.UNKNOWN
 STORM: Final = 3
 """Fewer rebalances in a row are no storm, whatever caused them."""
 
@@ -152,16 +156,16 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
     """The line that started each generation's round: the first since the generation before."""
     found: dict[int, Row] = {}
     pending: Row | None = None
-    for row in history.of(Kind.REBALANCE_STARTED, Kind.GENERATION_FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED):
+    for row in history.of(_STARTED, _FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED):
         if not row.of_broker:
             continue
-        if row.kind == Kind.REBALANCE_STARTED:
+        if row.kind == _STARTED:
             pending = pending or row
-        elif row.kind == Kind.GENERATION_FORMED and row.generation is not None:
+        elif row.kind != _FORMED:
+            pending = None
+        elif row.generation is not None:
             if pending is not None:
                 found[row.generation] = pending
-            pending = None
-        elif row.kind != Kind.GENERATION_FORMED:
             pending = None
     return found
 
@@ -177,10 +181,10 @@ def _ends(history: GroupHistory) -> dict[int, Row]:
 def _is_follow_up(last: Rebalance | None, one: Generation, start: Row | None, before: int | None) -> bool:
     if start is None or last is None:
         return False
-    if start.trigger == Trigger.COOPERATIVE_FOLLOWUP:
+    if start.trigger == _FOLLOW_UP:
         return True
     same = before is not None and before == one.members
-    return same and start.trigger == Trigger.UNKNOWN and start.time_ms - last.ended_ms <= NEAR_MS
+    return same and start.trigger == _UNKNOWN and start.time_ms - last.ended_ms <= NEAR_MS
 
 
 def _culprit(names: Mapping[str, str], start: Row | None) -> str | None:

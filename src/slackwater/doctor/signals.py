@@ -55,6 +55,18 @@ _TOPIC_KINDS: Final[dict[str, str]] = {
 }
 
 
+# An enum's member is looked up by code of Python's, which takes longer than all that a signal does with it.
+_FORMED: Final = Kind.GENERATION_FORMED
+_RECORDED: Final = Kind.GENERATION_RECORDED
+_STARTED: Final = Kind.REBALANCE_STARTED
+_COMPLETED: Final = Kind.REBALANCE_COMPLETED
+_JOINED: Final = Kind.MEMBER_JOINED
+_LEFT: Final = Kind.MEMBER_LEFT
+_ISSUED: Final = Kind.MEMBER_ID_ISSUED
+_REQUESTED: Final = Kind.JOIN_REQUESTED
+_EMPTY: Final = GroupState.EMPTY
+
+
 def is_poll_reason(text: str) -> bool:
     """A leave for having polled too late."""
     return bool(text) and any(words in text for words in _POLL_REASON)
@@ -83,7 +95,7 @@ def reason(row: Row) -> str:
 
 def members_named(row: Row) -> tuple[str, ...]:
     """The members that a row is about; a round may have been started by several who left at once."""
-    if row.kind == Kind.REBALANCE_STARTED and (several := row.names("member_ids")):
+    if row.kind == _STARTED and (several := row.names("member_ids")):
         return several
     return (row.member,) if row.member else row.names("culprit") or row.names("member_ids")
 
@@ -105,12 +117,12 @@ def assignor(row: Row) -> str | None:
 
 def is_formed(row: Row) -> bool:
     """The coordinator formed a generation, or began an epoch."""
-    return row.kind == Kind.GENERATION_FORMED and row.of_broker
+    return row.kind == _FORMED and row.of_broker
 
 
 def is_recorded(row: Row) -> bool:
     """A generation stands in `__consumer_offsets`."""
-    return row.kind == Kind.GENERATION_RECORDED
+    return row.kind == _RECORDED
 
 
 def is_recorded_empty(row: Row) -> bool:
@@ -120,7 +132,7 @@ def is_recorded_empty(row: Row) -> bool:
 
 def is_joined(row: Row) -> bool:
     """A client tells of a generation that it joined."""
-    return row.of_client and row.kind in (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED, Kind.GENERATION_FORMED)
+    return row.of_client and row.kind in (_JOINED, _COMPLETED, _FORMED)
 
 
 def size_of(row: Row) -> int | None:
@@ -137,17 +149,14 @@ def is_consumer_protocol(row: Row) -> bool:
 
 def is_first_join(row: Row) -> bool:
     """The first member of a group that had none, and no generation before."""
-    match row.kind:
-        case Kind.REBALANCE_STARTED:
-            return row.number("old_generation") == 0
-        case Kind.GENERATION_FORMED | Kind.GENERATION_RECORDED:
-            return row.generation == 1 or (row.generation == 2 and is_consumer_protocol(row))
-        case Kind.MEMBER_ID_ISSUED | Kind.MEMBER_JOINED if row.of_broker:
-            return row.state_before == GroupState.EMPTY
-        case Kind.MEMBER_JOINED:
-            return row.generation == 1
-        case _:
-            return False
+    kind = row.kind
+    if kind == _STARTED:
+        return row.number("old_generation") == 0
+    if kind in (_FORMED, _RECORDED):
+        return row.generation == 1 or (row.generation == 2 and is_consumer_protocol(row))
+    if kind in (_ISSUED, _JOINED) and row.of_broker:
+        return row.state_before == _EMPTY
+    return kind == _JOINED and row.generation == 1
 
 
 # ---- a client's own log
@@ -155,7 +164,7 @@ def is_first_join(row: Row) -> bool:
 
 def tells_own_id(row: Row) -> bool:
     """The member id in it is the client's own."""
-    return row.kind in (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED, Kind.MEMBER_LEFT, Kind.JOIN_REQUESTED)
+    return row.kind in (_JOINED, _COMPLETED, _LEFT, _REQUESTED)
 
 
 def is_start(row: Row) -> bool:
@@ -180,7 +189,7 @@ def is_overrun(row: Row) -> bool:
 
 def is_leave(row: Row) -> bool:
     """The client sends its leave."""
-    return row.kind == Kind.MEMBER_LEFT and row.of_client
+    return row.kind == _LEFT and row.of_client
 
 
 def is_close(row: Row) -> bool:
@@ -237,7 +246,7 @@ def is_coordinator_lost(row: Row) -> bool:
 
 def is_rejoin(row: Row) -> bool:
     """The client asks to join."""
-    return row.kind in (Kind.JOIN_REQUESTED, Kind.MEMBER_JOINED) and row.of_client
+    return row.kind in (_REQUESTED, _JOINED) and row.of_client
 
 
 # ---- brokers and topics

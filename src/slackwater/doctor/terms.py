@@ -37,9 +37,15 @@ _ENDS: Final[dict[str, End]] = {
     Kind.MEMBER_DROPPED: End.DROPPED,
     Kind.MEMBER_UNSYNCED: End.UNSYNCED,
 }
+_STARTED: Final = Kind.REBALANCE_STARTED
+_LEFT: Final = Kind.MEMBER_LEFT
+_REPLACED: Final = Kind.MEMBER_REPLACED
+_NEVER_JOINED: Final = Kind.PENDING_MEMBER_EXPIRED
+_JOIN: Final = Trigger.MEMBER_JOIN
+_REMOVAL: Final = Trigger.ADMIN_REMOVAL
 _OPENING: Final = frozenset({Kind.MEMBER_ID_ISSUED, Kind.MEMBER_JOINED, Kind.MEMBER_REJOINED})
-_BY_BROKER: Final = (*_OPENING, *_ENDS, Kind.PENDING_MEMBER_EXPIRED, Kind.MEMBER_REPLACED, Kind.REBALANCE_STARTED)
-_NAMES_ONLY: Final = (Kind.REBALANCE_STARTED, Kind.MEMBER_ID_ISSUED)
+_BY_BROKER: Final = (*_OPENING, *_ENDS, _NEVER_JOINED, _REPLACED, _STARTED)
+_NAMES_ONLY: Final = (_STARTED, Kind.MEMBER_ID_ISSUED)
 """Rows that tell who a member is, and nothing of its settings."""
 _BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, Kind.GENERATION_RECORDED)
 """The kinds of rows that tell of terms."""
@@ -197,15 +203,15 @@ class _Book:
         self.tell(term, row)
         term.ended_ms, term.end, term.ended = row.time_ms, end, row
         term.reason = signals.reason(row)
-        term.by_admin = row.text("by") == "administrator" or row.trigger == Trigger.ADMIN_REMOVAL
+        term.by_admin = row.trigger == _REMOVAL or row.text("by") == "administrator"
 
     def _just_closed(self, member: str, end: End, row: Row) -> bool:
         """The leave's own line and the rebalance that it caused tell of one end, in either order."""
         last = self._last.get(member)
         if last is None or last.ended_ms is None:
             return False
-        if row.kind != Kind.REBALANCE_STARTED and last.ended is not None:
-            if last.ended.kind == Kind.REBALANCE_STARTED:
+        if row.kind != _STARTED and last.ended is not None:
+            if last.ended.kind == _STARTED:
                 last.end, last.ended = end, row
                 last.reason = signals.reason(row) or last.reason
             self.tell(last, row)
@@ -230,14 +236,14 @@ def _from_broker(rows: Iterable[Row]) -> list[Term]:
         if not row.of_broker:
             continue
         kind = row.kind
-        if kind == Kind.REBALANCE_STARTED:
+        if kind == _STARTED:
             _started(book, row)
         elif kind in _OPENING:
             if row.member:
                 book.open(row.member, row)
-        elif kind == Kind.MEMBER_REPLACED:
+        elif kind == _REPLACED:
             _replaced(book, row)
-        elif kind == Kind.PENDING_MEMBER_EXPIRED or (kind == Kind.MEMBER_LEFT and row.detail.get("pending")):
+        elif kind == _NEVER_JOINED or (kind == _LEFT and row.detail.get("pending")):
             for member in signals.members_named(row):
                 book.forget(member)
         else:
@@ -257,7 +263,7 @@ def _replaced(book: _Book, row: Row) -> None:
 
 def _started(book: _Book, row: Row) -> None:
     culprits = signals.members_named(row)
-    if row.trigger == Trigger.MEMBER_JOIN:
+    if row.trigger == _JOIN:
         for member in culprits:
             book.open(member, row)
     elif row.trigger in _CULPRIT_ENDS:

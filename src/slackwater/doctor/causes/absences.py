@@ -18,9 +18,8 @@ Rules kept here
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE
@@ -57,8 +56,7 @@ class Why(StrEnum):
     GONE_UNTOLD = "gone_untold"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """An absence with its why."""
 
     absence: Absence
@@ -84,11 +82,16 @@ def read_absences(history: GroupHistory) -> list[Reading]:
     return found if history.is_consumer_protocol else _between_messages(found, formed)
 
 
+def because(readings: Iterable[Reading], *whys: Why) -> list[Reading]:
+    """The readings with one of these whys."""
+    return [reading for reading in readings if reading.why in whys]
+
+
 def by_story(readings: Iterable[Reading]) -> list[list[Reading]]:
     """The readings of each story, the stories in the order in which they come up."""
     found: dict[int, list[Reading]] = {}
     for reading in readings:
-        found.setdefault(id(reading.story), []).append(reading)
+        found.setdefault(id(reading.absence.story), []).append(reading)
     return list(found.values())
 
 
@@ -114,7 +117,7 @@ def _between_messages(found: list[Reading], formed: list[int]) -> list[Reading]:
         at_once = [r for r in own if _silent_at_once(r.absence, formed)]
         if any(r.why is Why.POLL for r in own) or (len(at_once) > 1 and any(r.why is Why.PAUSE for r in own)):
             busy |= {id(r) for r in own}
-    return [replace(r, why=Why.POLL) if id(r) in busy else r for r in found]
+    return [r._replace(why=Why.POLL) if id(r) in busy else r for r in found]
 
 
 def _lives(reading: Reading) -> bool:
@@ -150,7 +153,7 @@ def _topics_changed(history: GroupHistory, found: list[Reading], formed: list[in
         times = went if all_went else other if _silent_at_once(reading.absence, formed) else []
         if bisect_right(times, reading.left_ms) > bisect_right(times, since):
             silent.add(id(reading))
-    return [replace(r, why=Why.TOPIC_CHANGED, confidence=SURE) if id(r) in silent else r for r in found]
+    return [r._replace(why=Why.TOPIC_CHANGED, confidence=SURE) if id(r) in silent else r for r in found]
 
 
 def _read(history: GroupHistory, absence: Absence, formed: list[int]) -> Reading:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from slackwater.doctor import signals
-from slackwater.doctor.causes.absences import Reading, Why, recurs
+from slackwater.doctor.causes.absences import Reading, Why, because, recurs
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.history import GroupHistory, Story
@@ -34,7 +34,7 @@ def instance_id_conflict(history: GroupHistory, readings: Sequence[Reading]) -> 
     if not instances:
         return None
     users = _users(history, instances)
-    swaps = [r for r in readings if r.why is Why.STATIC_IN_TIME and r.story.name in instances]
+    swaps = [r for r in because(readings, Why.STATIC_IN_TIME) if r.story.name in instances]
     told = [row for row in fences if row.of_broker] or fences
     lines = [evidence(r.absence.evidence, f"another process takes over {r.story.name}") for r in swaps[:2]]
     for row in told[:2]:
@@ -55,7 +55,7 @@ def instance_id_conflict(history: GroupHistory, readings: Sequence[Reading]) -> 
 def _taking_turns(history: GroupHistory, readings: Sequence[Reading]) -> tuple[str, ...]:
     """Instances that one client (or log) has, then another, then the first again; or that are replaced and live on."""
     joined_twice = _joined_twice(history)
-    lived_on = [r.story.name for r in readings if r.why is Why.STATIC_IN_TIME and r.absence.same_process is True]
+    lived_on = [r.story.name for r in because(readings, Why.STATIC_IN_TIME) if r.absence.same_process is True]
     logs = _logs(history)
     found = []
     for story in history.stories.values():

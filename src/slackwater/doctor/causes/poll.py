@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import Reading, Why, by_story
+from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Evidence, Finding, evidence, shown
 from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
 from slackwater.doctor.terms import End
@@ -33,10 +33,10 @@ def poll_delay(history: GroupHistory, readings: Sequence[Reading]) -> Finding | 
         return None
     culprits, secondary = _told_apart(kicks, sorted(one.time_ms for one in history.generations))
     sure = any(story.overruns for story, _ in kicks) or any(
-        reading.why is Why.POLL and reading.confidence >= CERTAIN for reading in readings
+        reading.confidence >= CERTAIN for reading in because(readings, Why.POLL)
     )
     knows_topics = all(story.topics for story in culprits) and sum(bool(s.topics) for s in history.stories.values()) > 1
-    confidence = max((r.confidence for r in readings if r.why is Why.POLL), default=LIKELY)
+    confidence = max((r.confidence for r in because(readings, Why.POLL)), default=LIKELY)
     confidence = CERTAIN if sure else confidence
     return Finding(
         cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",
@@ -62,7 +62,7 @@ def at_the_limit(stays_ms: Iterable[int], limit_ms: int | None) -> bool:
 def _kicks(history: GroupHistory, readings: Sequence[Reading]) -> list[tuple[Story, list[int]]]:
     """Per member, when it was put out; the client's word for it and the coordinator's are one kick."""
     found = []
-    put_out = {id(own[0].story): own for own in by_story(r for r in readings if r.why is Why.POLL)}
+    put_out = {id(own[0].story): own for own in by_story(because(readings, Why.POLL))}
     told = {story.client for story in history.stories.values() if story.overruns and not story.anonymous}
     for story in history.stories.values():
         if story.anonymous and story.client in told:
@@ -110,7 +110,7 @@ def _evidence(culprits: Sequence[Story], readings: Sequence[Reading]) -> tuple[E
     for story in culprits:
         if story.overruns:
             lines.append(evidence(story.overruns[0], f"{story.name} polled later than its max.poll.interval.ms allows"))
-        kick = next((r for r in readings if r.story is story and r.why is Why.POLL), None)
+        kick = next((r for r in because(readings, Why.POLL) if r.story is story), None)
         if kick is not None:
             lines.append(evidence(kick.absence.evidence, f"{story.name} {_how(kick)}"))
         back = kick.absence.back if kick is not None else None
@@ -135,13 +135,13 @@ def _figures(culprits: Sequence[Story], readings: Sequence[Reading]) -> dict[str
     over = max((row.number("over_ms") or 0 for story in culprits for row in story.overruns), default=0)
     names = {id(story) for story in culprits}
     away = max(
-        (r.absence.away_ms or 0 for r in readings if r.why is Why.POLL and id(r.story) in names),
+        (r.absence.away_ms or 0 for r in because(readings, Why.POLL) if id(r.story) in names),
         default=0,
     )
     figures = {"limit_ms": limit, "longest_ms": limit + max(over, away)} if limit else {"over_ms": max(over, away)}
     records = next((int(value) for s in culprits if (value := s.settings.get("max.poll.records", "")).isdigit()), 0)
     figures["poll_records"] = records
-    if any(r.absence.end is End.EXPIRED for r in readings if r.why is Why.POLL and id(r.story) in names):
+    if any(r.absence.end is End.EXPIRED for r in because(readings, Why.POLL) if id(r.story) in names):
         # Its heartbeats wait for the handler, so the session is what it must stay within.
         figures["handler_blocks"] = 1
         figures["session_ms"] = max((story.session_ms() or 0 for story in culprits), default=0)

@@ -10,7 +10,7 @@ Rules kept here
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import Reading, Why, by_story
+from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
 from slackwater.doctor.history import GroupHistory, Story
@@ -23,7 +23,7 @@ CLIENT_LOG = "whether it was restarted or put out by its poll timer: ask for the
 
 def rolling_restart(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Members that closed and came back, each about once."""
-    back = [r for r in readings if r.why in (Why.CLOSED, Why.CRASHED, Why.LEFT_UNTOLD, Why.GONE_UNTOLD)]
+    back = because(readings, Why.CLOSED, Why.CRASHED, Why.LEFT_UNTOLD, Why.GONE_UNTOLD)
     stories = _restarted(history, back)
     if not stories:
         return _turnover(history, back)
@@ -108,11 +108,11 @@ def _turnover(history: GroupHistory, gone: Sequence[Reading]) -> Finding | None:
 
 def static_restart(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Static members that came back, in time or too late."""
-    late = [r for r in readings if r.why is Why.STATIC_LATE]
-    untold = [r for r in readings if r.why is Why.EXPIRED_UNTOLD and r.story.instance is not None]
+    late = because(readings, Why.STATIC_LATE)
+    untold = [r for r in because(readings, Why.EXPIRED_UNTOLD) if r.story.instance is not None]
     if len({reading.story.name for reading in untold}) > 1 or late:
         late = sorted([*late, *untold], key=lambda reading: reading.left_ms)
-    in_time = [r for r in readings if r.why is Why.STATIC_IN_TIME]
+    in_time = because(readings, Why.STATIC_IN_TIME)
     own = late or in_time
     if not own or (not late and len(replaced_alone(readings)) > 1):
         return None  # one that is replaced again and again, and no other, is no deploy

@@ -9,7 +9,7 @@ Rules kept here
 
 from collections.abc import Sequence
 
-from slackwater.doctor.causes.absences import Reading, Why, by_story
+from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
 from slackwater.doctor.history import GroupHistory, Story
 
@@ -56,7 +56,7 @@ def flapping(history: GroupHistory, readings: Sequence[Reading]) -> Finding | No
     if len(runs) < 3 or any(story.anonymous for _, _, story, _ in moves):  # out, in, and out again, and known again
         return None
     named = _named([story for _, _, story, _ in moves])
-    untold = not named or any(r.why in (Why.LEFT_UNTOLD, Why.GONE_UNTOLD) for r in readings)
+    untold = not named or bool(because(readings, Why.LEFT_UNTOLD, Why.GONE_UNTOLD))
     logged = named and any(story.logged for _, _, story, _ in moves)
     return Finding(
         cause="autoscaler_flapping",

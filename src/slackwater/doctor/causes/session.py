@@ -13,7 +13,7 @@ Rules kept here
 
 from collections.abc import Sequence
 
-from slackwater.doctor.causes.absences import Reading, Why, by_story, recurs
+from slackwater.doctor.causes.absences import Reading, Why, because, by_story, recurs
 from slackwater.doctor.causes.finding import (
     CERTAIN,
     LIKELY,
@@ -30,7 +30,7 @@ CLIENT_LOG = "what the process did meanwhile (pause, crash, slow handler): ask f
 
 def session_expiry(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Members whose process lived on while their session ended."""
-    pauses = [reading for reading in readings if reading.why is Why.PAUSE]
+    pauses = because(readings, Why.PAUSE)
     if not pauses:
         return None
     stories = _stories(pauses)
@@ -52,11 +52,11 @@ def crash_loop(history: GroupHistory, readings: Sequence[Reading]) -> Finding | 
     deploys = restarts_of_all(history, readings)
     for every in by_story(readings):
         story = every[0].story
-        own = [r for r in every if r.why in (Why.CRASHED, Why.CLOSED)]
+        own = because(every, Why.CRASHED, Why.CLOSED)
         if any(r.absence.overlapped for r in own):
             # It was once seen to be a new process; the expiries that nobody explains are most likely its deaths too.
-            own = [r for r in every if r.why in (Why.CRASHED, Why.CLOSED, Why.EXPIRED_UNTOLD)]
-        died = [r for r in own if r.why is Why.CRASHED]
+            own = because(every, Why.CRASHED, Why.CLOSED, Why.EXPIRED_UNTOLD)
+        died = because(own, Why.CRASHED)
         if len(own) < 2 or (id(story) in newcomers and not died):
             continue
         if died or len(own) > 2 * deploys:
@@ -99,13 +99,13 @@ def _static_loop(readings: Sequence[Reading]) -> Finding | None:
 
 def replaced_alone(readings: Sequence[Reading]) -> list[Reading]:
     """The times at which one static member came back in time; none if others did so too, as in a deploy."""
-    swapped = by_story(reading for reading in readings if reading.why is Why.STATIC_IN_TIME)
+    swapped = by_story(because(readings, Why.STATIC_IN_TIME))
     return swapped[0] if len(swapped) == 1 else []
 
 
 def crash(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Members that died once."""
-    died = [own[0] for own in by_story(r for r in readings if r.why is Why.CRASHED) if len(own) == 1]
+    died = [own[0] for own in by_story(because(readings, Why.CRASHED)) if len(own) == 1]
     if not died or _all_back(history, died):
         return None
     return Finding(
@@ -131,7 +131,7 @@ def _all_back(history: GroupHistory, died: Sequence[Reading]) -> bool:
 
 def restarts_of_all(history: GroupHistory, readings: Sequence[Reading]) -> int:
     """How often at least half of the members (and more than one) went and came: so many deploys there were."""
-    went = [r for r in readings if r.why in (Why.CLOSED, Why.CRASHED, Why.LEFT_UNTOLD)]
+    went = because(readings, Why.CLOSED, Why.CRASHED, Why.LEFT_UNTOLD)
     counts = sorted((len(own) for own in by_story(went)), reverse=True)
     half = max(2, -(-sum(1 for story in history.stories.values() if story.terms) // 2))
     return counts[half - 1] if len(counts) >= half else 0

@@ -20,6 +20,7 @@ from slackwater.doctor.rows import Row
 from slackwater.group.events import Kind, Trigger
 
 LONG_MS: Final = 60_000
+_FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
 _ENDED: Final = (Kind.GENERATION_FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED, Kind.GROUP_LOADED)
 """After these no round is under way."""
 FOLLOW_UPS: Final = 4
@@ -63,9 +64,10 @@ def _not_heard_of(history: GroupHistory, since_ms: int) -> tuple[str, ...]:
 
 def _open_since(history: GroupHistory) -> Row | None:
     began: Row | None = None
-    for row in history.of(Kind.REBALANCE_STARTED, *_ENDED):
+    started = Kind.REBALANCE_STARTED
+    for row in history.of(started, *_ENDED):
         if row.of_broker:
-            began = (began or row) if row.kind == Kind.REBALANCE_STARTED else None
+            began = (began or row) if row.kind == started else None
     return began
 
 
@@ -75,7 +77,7 @@ def never_converges(history: GroupHistory, readings: Sequence[Reading]) -> Findi
     longest: list[Row] = []
     for row in history.of(Kind.REBALANCE_STARTED):
         if row.of_broker:
-            if row.trigger != Trigger.COOPERATIVE_FOLLOWUP:
+            if row.trigger != _FOLLOW_UP:
                 run = []
                 continue
             run.append(row)
