@@ -1,9 +1,10 @@
 """The doctor on a large history, beside Spark scanning the same text with one regular expression.
 
 Histories are made up (benchmarks/doctor_history.py), one for each size. The scan reads the text and counts the lines
-that one regular expression finds: those about groups. The doctor reads, understands and attributes the lines, and
-brings what rules ask for, group by group, to the workers that judge; with `--verdicts` it also judges, and numbers the
-lines of the evidence. All in one session on two cores, in turns, after a round that warms them up; medians.
+that one regular expression finds: those about groups. The doctor reads, understands and attributes the lines, brings
+what rules ask for, group by group, to the workers that judge, judges, and numbers the lines of the evidence: all that
+`slackwater doctor` does before it prints. `rows` is the first part of it, up to the judging. All in one session on two
+cores, in turns, after a round that warms them up; medians.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def scan(spark: "SparkSession", path: str) -> int:
     return text.filter(text.value.rlike(ABOUT_GROUPS)).count()
 
 
-def doctor(spark: "SparkSession", path: str) -> int:
+def rows(spark: "SparkSession", path: str) -> int:
     """How many rows of all groups reach the workers that judge."""
     from slackwater.spark.diagnosis import by_group
     from slackwater.spark.history import read_history
@@ -56,12 +57,12 @@ def doctor(spark: "SparkSession", path: str) -> int:
         return sum(row.found for row in by_group(history.packed).mapInArrow(_count, COUNTED).collect())
 
 
-def verdicts(spark: "SparkSession", path: str) -> int:
+def doctor(spark: "SparkSession", path: str) -> int:
     """How many groups are judged."""
     from slackwater.doctor.examination import Patient
     from slackwater.spark.doctor import examine
 
-    return len(examine(spark, Patient(paths=[path])).verdicts)
+    return len(examine(spark, Patient(paths=[path], drawn=False)).verdicts)
 
 
 def _count(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -70,22 +71,22 @@ def _count(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
     from slackwater.spark.diagnosis import whole_groups
 
     buckets = whole_groups(batches)
-    rows = [{"group": group, "found": end - begin} for one in buckets for (_, group), begin, end in one.groups]
-    yield pa.RecordBatch.from_pylist(rows, schema=pa.schema([("group", pa.string()), ("found", pa.int64())]))
+    found = [{"group": group, "found": end - begin} for one in buckets for (_, group), begin, end in one.groups]
+    yield pa.RecordBatch.from_pylist(found, schema=pa.schema([("group", pa.string()), ("found", pa.int64())]))
 
 
 def measured(spark: "SparkSession", what: Callable[["SparkSession", str], int], path: str) -> Figures:
-    """One job, with all that Spark's processes do meanwhile."""
+    """One job, with all that Spark's processes and this one do meanwhile."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    cpu, wall = tree_cpu_seconds(jvm), time.perf_counter()
+    cpu, wall = tree_cpu_seconds(jvm) + time.process_time(), time.perf_counter()
     if not what(spark, path):
         raise PeerFailed(f"{what.__name__} found nothing in {path}.")
-    return Figures(time.perf_counter() - wall, tree_cpu_seconds(jvm) - cpu)
+    return Figures(time.perf_counter() - wall, tree_cpu_seconds(jvm) + time.process_time() - cpu)
 
 
-def compare(spark: "SparkSession", path: str, gigabytes: float, rounds: int, judged: bool) -> float:
+def compare(spark: "SparkSession", path: str, gigabytes: float, rounds: int) -> float:
     """One line for each way; the doctor's CPU seconds for a gigabyte."""
-    ways = [scan, doctor, *([verdicts] if judged else [])]
+    ways = [scan, rows, doctor]
     found: dict[str, list[Figures]] = {way.__name__: [] for way in ways}
     for number in range(rounds + 1):
         for way in ways:
@@ -120,7 +121,6 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[0.5, 2.0, 4.0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--verdicts", action="store_true", help="judge, too")
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -130,7 +130,7 @@ def main() -> None:
     try:
         print(f"{'the doctor on a history':<26}{'seconds':>9}{'ratio':>8}{'CPU-s':>9}{'ratio':>8}  owed")
         costs = [
-            compare(spark, path, gigabytes, options.rounds, options.verdicts)
+            compare(spark, path, gigabytes, options.rounds)
             for gigabytes, path in histories(options.gigabytes, options.seed)
         ]
         print(f"  CPU seconds for a gigabyte: {', '.join(f'{cost:.1f}' for cost in costs)}")

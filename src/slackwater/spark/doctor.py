@@ -35,6 +35,8 @@ __all__ = ["Diagnosis", "Patient", "examine", "session"]
 OFFSETS: Final = "__consumer_offsets"
 GROUP_EVENTS: Final = "__group_events"
 _DAMAGED: Final = ("Unexpected end of input stream", "EOFException", "not in gzip format", "invalid stored block")
+_OF_WORKER: Final = re.compile(r"^\w*Error: \[Errno \d+\] (?P<why>.*): ['\"](?P<path>.*)['\"]$", re.MULTILINE)
+"""How a worker says that it could not read a file."""
 _SHARED: Final = {
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
@@ -65,6 +67,8 @@ def examine(spark: SparkSession, patient: Patient) -> Diagnosis:
         return _examine(spark, patient)
     except (PySparkException, Py4JError) as error:  # the second is what a checkpoint's failure comes as
         raise UsageError(_sentence(str(error), patient)) from error
+    except OSError as error:  # a file that was there when its directory was listed
+        raise UsageError(_unreadable(error.filename, error.strerror)) from error
 
 
 def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
@@ -103,6 +107,8 @@ def _sentence(text: str, patient: Patient) -> str:
     where = ", ".join(patient.paths) or patient.bootstrap or ""
     if any(words in text for words in _DAMAGED):
         return f"A compressed file in {where} is cut off or damaged. Fetch it again, or unpack what there is of it."
+    if found := _OF_WORKER.search(text):
+        return _unreadable(found["path"], found["why"])
     if "AUTHORIZATION_FAILED" in text or "not authorized" in text.lower():
         return (
             f"The cluster at {patient.bootstrap} does not let this user read {OFFSETS}. Ask for the right to read it."
@@ -110,6 +116,10 @@ def _sentence(text: str, patient: Patient) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next((line for line in lines if "Exception: " in line), next(iter(lines), "Spark does not say why"))
     return f"{where} could not be read: {told}"
+
+
+def _unreadable(path: str, why: str | None) -> str:
+    return f"{path} could not be read: {why}. See whether it is still there, and whether this user may read it."
 
 
 def _source(patient: Patient) -> Source:

@@ -165,10 +165,10 @@ def test_a_wrapped_message_of_several_lines_is_taken_apart(read: Read) -> None:
     assert sorted(found, key=str) == sorted(one + one, key=str)
 
 
-def test_a_line_has_a_place_in_its_file_whoever_reads_it_and_its_number_is_found(
+def test_a_line_that_spark_reads_has_a_place_in_its_file_whichever_task_reads_it_and_its_number_is_found(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    from slackwater.spark.history.reading import raw_lines, shown_lines
+    from slackwater.spark.history.reading import raw_lines, shown_of_lines
 
     (tmp_path / "server.log").write_text("".join(f"line {number}\n" for number in range(1, 5001)))
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
@@ -178,7 +178,7 @@ def test_a_line_has_a_place_in_its_file_whoever_reads_it_and_its_number_is_found
         assert [row.text for row in lines.orderBy("position").collect()] == [f"line {n}" for n in range(1, 5001)]
         some = lines.filter("text RLIKE ' (1|2777|5000)$'").collect()
         shown = {(row.file, row.position): row.text for row in some}
-        numbers = shown_lines(spark, [str(tmp_path)], shown)
+        numbers = shown_of_lines(raw_lines(spark, [str(tmp_path)]), shown)
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
     assert {text: tuple(numbers[place]) for place, text in shown.items()} == {
@@ -192,10 +192,26 @@ def test_a_line_has_its_number_also_where_one_task_reads_several_files(spark: "S
     from slackwater.spark.history.reading import raw_lines, shown_lines
 
     for name, count in (("a", 300), ("b", 200), ("c", 100)):
-        (tmp_path / f"{name}.log").write_text("".join(f"{name} {number}\n" for number in range(1, count + 1)))
+        lines = "".join(f"{name} {number}\n" for number in range(1, count + 1))
+        (tmp_path / f"{name}.log.gz").write_bytes(gzip.compress(lines.encode()))
     paths = [str(tmp_path)]
     shown = {(row.file, row.position): row.text for row in raw_lines(spark, paths).filter("text = 'c 42'").collect()}
     assert list(shown_lines(spark, paths, shown).values()) == [(42, "c 42")]
+
+
+def test_the_lines_of_compressed_and_of_plain_files_are_found_together(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.history import read_history
+    from slackwater.spark.history.reading import shown_lines
+
+    told = [java(f"Stabilized group g generation {number} with 2 members.") for number in range(1, 4)]
+    log = ("\n".join(["of other things", *told[:2], "more", told[2]]) + "\n").encode()
+    (tmp_path / "server.log").write_bytes(log)
+    (tmp_path / "server.log.1.gz").write_bytes(gzip.compress(log))
+    with read_history(spark, [str(tmp_path)]) as history:
+        places = {(row.file, row.position): row.generation for row in history.events.collect()}
+    found = [(place[0][-3:], shown) for place, shown in shown_lines(spark, [str(tmp_path)], places).items()]
+    lines = [(2, told[0]), (3, told[1]), (5, told[2])]
+    assert sorted(found) == [*((".gz", line) for line in lines), *(("log", line) for line in lines)]
 
 
 def test_a_reason_gives_trigger_and_culprit_and_several_that_went_are_several_events(read: Read) -> None:

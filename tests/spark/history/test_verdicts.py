@@ -105,3 +105,16 @@ def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UsageError, match="cut off or damaged"):
         examine(spark, Patient(paths=[str(path)]))
+
+
+def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from slackwater.spark.doctor import examine
+    from slackwater.spark.history import reading
+    from slackwater.spark.history.files import Files, LocalFile
+
+    gone = str(tmp_path / "server.log")
+    monkeypatch.setattr(reading, "files", lambda *_: Files([LocalFile(gone, f"file://{gone}", 1000)], [], []))
+    with pytest.raises(UsageError, match=r"server\.log could not be read: No such file or directory\. See whether"):
+        examine(spark, Patient(paths=[gone]))

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from slackwater.doctor.event_table import AROUND, COLUMNS, DETAIL, EVIDENCE
 from slackwater.spark.history.attribution import attributed, placed, survey
 from slackwater.spark.history.group_events import own_events
-from slackwater.spark.history.lines import EVENT, RECORD, relevant
+from slackwater.spark.history.lines import EVENT, RECORD
 from slackwater.spark.history.log_events import Reader
 from slackwater.spark.history.offsets_topic import dumped_records, offsets_events
 from slackwater.spark.history.packing import (
@@ -34,7 +34,7 @@ from slackwater.spark.history.packing import (
     reading_lines,
     unpack_names,
 )
-from slackwater.spark.history.reading import raw_lines
+from slackwater.spark.history.reading import Lines
 
 _STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
 _NAMES: Final = ("cluster", "group", "client", "member", "instance")
@@ -61,9 +61,9 @@ class History:
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
         self._buckets: Final = buckets(spark)
-        self._lines: Final = relevant(raw_lines(spark, source.paths, skip_corrupt=source.skip_corrupt))
+        self._lines: Final = Lines(spark, source.paths, skip_corrupt=source.skip_corrupt)
         self._reader: Final = partial(Reader, dict(source.zones), source.zone, source.cluster, source.below)
-        read = self._lines.mapInArrow(reading_lines(self._reader, self._buckets), f"{TOLD}, {PACKED}")
+        read = self._lines.map(reading_lines(self._reader, self._buckets), f"{TOLD}, {PACKED}")
         self._read: Final = read.localCheckpoint(eager=False)
         pieces = self._read.filter(F.col("bucket") == SURVEY).select("packed").collect()
         self.survey: Final = survey(bytes(row.packed) for row in pieces)
@@ -74,7 +74,7 @@ class History:
     def events(self) -> DataFrame:
         """The event table."""
         rest = [self.loose, *self._others()]
-        table = self._lines.mapInArrow(reading_events(self._reader), EVENTS)
+        table = self._lines.map(reading_events(self._reader), EVENTS)
         for one in rest:
             table = table.unionByName(as_events(one))
         return table.withColumn("evidence", F.coalesce("evidence", F.expr("concat(file, ':', position)")))

@@ -1,4 +1,4 @@
-"""Work on the bytes of many texts at once: which words they contain, how patterns match, parts of them as columns.
+"""Work on the bytes of many texts at once: which matter, what words they contain, how patterns match, parts as columns.
 
 Rules kept here
 - Two ways, one result: compiled (`kernels_numba`), and plain Python where numba is missing or does not pay: it takes a
@@ -7,17 +7,20 @@ Rules kept here
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from slackwater.spark.history.keywords import Keywords, bits, keywords
+from slackwater.spark.history.keywords import BITS, TRIPLE, Keywords, bits, ends, keywords, pool
 from slackwater.spark.history.patterns import compiled
+
+if TYPE_CHECKING:
+    from slackwater.spark.history.kernels_numba import SieveTables
 
 NUMBA_PAYS_FROM: Final = 100_000
 """So many texts in one process."""
@@ -57,6 +60,30 @@ class Shelves:
         return sorted({word for words in (*self.markers, *self.keys) for word in words})
 
 
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Which lines stay. How a line begins tells what else it must have."""
+
+    dated: str
+    """The beginning of lines that end with their logger. They go if it is one of `other_loggers`, as what stands
+    behind the last dot; of the rest those stay that contain one of `dated_words`."""
+    other_loggers: tuple[str, ...]
+    dated_words: tuple[str, ...]
+    indented: tuple[str, ...]
+    """What follows a tab, and any white space, in lines that begin with one."""
+    words: tuple[str, ...]
+    """One of them is in every other line that stays."""
+    wrapped_words: tuple[str, ...]
+    """One of them is in a line that stays and begins with a brace; or all of one of `wrapped_pairs`."""
+    wrapped_pairs: tuple[tuple[str, ...], ...]
+
+    @property
+    def all_words(self) -> list[str]:
+        """All words that are looked for anywhere in a line."""
+        pairs = (word for pair in self.wrapped_pairs for word in pair)
+        return sorted({*self.dated_words, *self.words, *self.wrapped_words, *pairs})
+
+
 class Matched(NamedTuple):
     """Of each text: whether the pattern matches, and where its groups begin and end."""
 
@@ -66,6 +93,12 @@ class Matched(NamedTuple):
 
 class Kernels(Protocol):
     """What both ways offer."""
+
+    def kept(self, data: NDArray[np.uint8], begin: int, end: int, sieve: Sieve) -> Texts:
+        """The lines of `data[begin:end]` that a sieve keeps, without the blanks at their ends.
+
+        A line ends with a line feed or a carriage return, or with the bytes; empty ones are none.
+        """
 
     def sort(self, texts: Texts, shelves: Shelves) -> Ints:
         """Put texts on their shelves: of each, its key's place among all keys, or -1."""
@@ -110,6 +143,26 @@ def _tables(shelves: Shelves) -> _Tables:
     return _TABLES[id(shelves)][1]
 
 
+@cache
+def _sieve_tables(sieve: Sieve) -> "SieveTables":
+    names = sieve.all_words
+    if len(names) > BITS:
+        raise ValueError(f"A sieve has at most {BITS} words, not {len(names)}.")
+
+    def masks(some: Sequence[Sequence[str]]) -> NDArray[np.uint64]:
+        return np.concatenate([bits([names.index(word) for word in one], BITS) for one in some])
+
+    words = keywords(names, " ".join(sieve.other_loggers))
+    return (
+        np.frombuffer(sieve.dated.encode(), np.uint8),
+        (*ends(sieve.other_loggers),),
+        pool(sieve.indented),
+        (words.heads, words.following, words.begins, words.shifts, words.numbers, words.pool),
+        masks([sieve.dated_words, sieve.words, sieve.wrapped_words]),
+        masks(sieve.wrapped_pairs),
+    )
+
+
 class Compiled:
     """By numba."""
 
@@ -117,6 +170,14 @@ class Compiled:
         from slackwater.spark.history import kernels_numba
 
         self._loops: Final = kernels_numba
+
+    def kept(self, data: NDArray[np.uint8], begin: int, end: int, sieve: Sieve) -> Texts:
+        """The lines of `data[begin:end]` that a sieve keeps, without the blanks at their ends."""
+        most = (end - begin) // (TRIPLE + 1) + 1  # no line that is kept is shorter
+        starts, stops = np.empty(most, np.int32), np.empty(most, np.int32)
+        eights = data[: len(data) // 8 * 8].view(np.uint64)
+        count = self._loops.kept(data, eights, begin, end, _sieve_tables(sieve), starts, stops)
+        return Texts(data, starts[:count].copy(), stops[:count].copy())
 
     def sort(self, texts: Texts, shelves: Shelves) -> Ints:
         """Put texts on their shelves: of each, its key's place among all keys, or -1."""
@@ -175,6 +236,14 @@ def column(kind: pa.DataType, valid: Flags, *buffers: NDArray[Any]) -> pa.Array:
 class Plain:
     """By Python alone, text by text."""
 
+    def kept(self, data: NDArray[np.uint8], begin: int, end: int, sieve: Sieve) -> Texts:
+        """The lines of `data[begin:end]` that a sieve keeps, without the blanks at their ends."""
+        matters = _matters(sieve)
+        lines = _LINE.finditer(data[begin:end].tobytes())
+        found = [(line.start(), line.start() + len(line[0].rstrip(b" "))) for line in lines if matters(line[0])]
+        places = np.array(found, np.int32).reshape(-1, 2) + np.int32(begin)
+        return Texts(data, places[:, 0].copy(), places[:, 1].copy())
+
     def sort(self, texts: Texts, shelves: Shelves) -> Ints:
         """Put texts on their shelves: of each, its key's place among all keys, or -1."""
         families = _families(shelves)
@@ -203,12 +272,36 @@ class Plain:
 
 
 _NUMBER: Final = re.compile(rb"-?\d{1,18}")
+_LINE: Final = re.compile(rb"[^\r\n]+")
 _PlainFamily = tuple[list[bytes], list[tuple[int, bytes]]]
 
 
 @cache
 def _regex(pattern: str) -> re.Pattern[bytes]:
     return re.compile(pattern.encode())
+
+
+@cache
+def _matters(sieve: Sieve) -> Callable[[bytes], bool]:
+    dated, others = sieve.dated.encode(), frozenset(map(str.encode, sieve.other_loggers))
+    dated_word, word, wrapped_word = map(_one_of, (sieve.dated_words, sieve.words, sieve.wrapped_words))
+    indented = re.compile(rb"\s+(?:" + _one_of(sieve.indented).pattern + rb")")
+    pairs = [list(map(str.encode, pair)) for pair in sieve.wrapped_pairs]
+
+    def matters(line: bytes) -> bool:
+        if line.startswith(dated):
+            return line[line.rfind(b".") + 1 :] not in others and dated_word.search(line) is not None
+        if line.startswith(b"\t"):
+            return indented.match(line) is not None
+        if line.startswith(b"{"):
+            return wrapped_word.search(line) is not None or any(all(one in line for one in pair) for pair in pairs)
+        return word.search(line) is not None
+
+    return matters
+
+
+def _one_of(words: Sequence[str]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(word.encode()) for word in words))
 
 
 def _families(shelves: Shelves) -> list[_PlainFamily]:

@@ -10,7 +10,7 @@ Rules kept here
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,7 @@ def keywords(words: Sequence[str], sample: str) -> Keywords:
         min(range(len(word) - TRIPLE + 1), key=[often[one] for one in _triples(word)].__getitem__)
         for word in encoded.values()
     ]
+    begins, joined = pool(list(encoded.values()))
     heads = np.full(1 << HASH_BITS, -1, np.int16)
     following = np.full(max(1, len(encoded)), -1, np.int32)
     for place, (word, shift) in enumerate(zip(encoded.values(), shifts, strict=True)):
@@ -74,10 +75,10 @@ def keywords(words: Sequence[str], sample: str) -> Keywords:
         bits([number for number, word in enumerate(words) if not word], len(words)),
         heads,
         following,
-        np.cumsum([0, *map(len, encoded.values())]).astype(np.int32),
+        begins,
         np.array([*shifts, 0], np.int32),
         np.array([*encoded, 0], np.int32),
-        np.frombuffer(b"".join(encoded.values()) + b"\0", np.uint8),
+        joined,
     )
 
 
@@ -88,3 +89,35 @@ def _triples(text: bytes) -> list[bytes]:
 def _hash(word: bytes) -> int:
     triple = word[0] | word[1] << 8 | word[2] << 16
     return (triple * FACTOR & 0xFFFF_FFFF) >> (32 - HASH_BITS)
+
+
+def pool(words: Sequence[str | bytes]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Words one behind the other: where each begins, and one further where the last ends; and their bytes."""
+    encoded = [word.encode() if isinstance(word, str) else word for word in words]
+    begins = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    return begins, np.frombuffer(b"".join(encoded) + b"\0", np.uint8)
+
+
+class Ends(NamedTuple):
+    """Words that texts may end with, by their length and their first byte."""
+
+    heads: NDArray[np.int16]
+    """By the hash of both: a word, as its place in these tables; -1 where there is none."""
+    following: NDArray[np.int32]
+    begins: NDArray[np.int32]
+    pool: NDArray[np.uint8]
+    longest: int
+
+
+END_SLOTS: Final = 256
+
+
+def ends(words: Sequence[str]) -> Ends:
+    """Tables of these words."""
+    heads = np.full(END_SLOTS, -1, np.int16)
+    following = np.full(max(1, len(words)), -1, np.int32)
+    for place, word in enumerate(map(str.encode, words)):
+        slot = (len(word) * 8 + word[0]) % END_SLOTS
+        following[place] = heads[slot]
+        heads[slot] = place
+    return Ends(heads, following, *pool(words), max(map(len, words)))
