@@ -9,6 +9,7 @@ import pytest
 
 from slackwater.broker.connection import Call, Connection
 from slackwater.broker.handlers import Handler
+from slackwater.broker.idle_sockets import IdleSockets
 from slackwater.broker.repeats import Repeats, Run
 from slackwater.wire.envelope import RequestHeader, decode_response, encode_request
 from slackwater.wire.errors import WireError
@@ -27,6 +28,7 @@ class FakeDesk:
         self.max_waiting = max_waiting
         self.full = full
         self.handlers: dict[int, Handler] = {}
+        self.idle_sockets: IdleSockets | None = None
         self.calls: list[tuple[Call, Request]] = []
         self.errors: list[WireError] = []
         self.gone = 0

@@ -1,11 +1,18 @@
-"""Consumers that wait in vain: taken by their bytes while nothing happens, read as usual as soon as something does."""
+"""Consumers that wait in vain: taken by their bytes while nothing happens, read as usual as soon as something does.
+
+Every story is told twice: of a consumer whose socket is read as all are, and of one that has waited for longer, and
+whose socket is lent.
+"""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from slackwater.broker.connection import Connection
+import pytest
+
+from slackwater.broker.connection import LENT_AFTER, Connection
 from slackwater.broker.handlers import Handler
 from slackwater.broker.idle_fetches import IdleFetch
 from slackwater.broker.server import Server
@@ -39,6 +46,9 @@ def time_is_up(server: Server) -> None:
 class Consumer:
     """A consumer whose last fetch ended without news."""
 
+    waited: ClassVar = 0
+    """How many fetches after the first are taken by their bytes before a story begins."""
+
     def __init__(self, server: Server, client: Client, connection: Connection, session_id: int, epoch: int) -> None:
         self.server = server
         self.client = client
@@ -60,7 +70,15 @@ class Consumer:
         assert connection.idle is None
         time_is_up(server)
         assert await consumer.heard() == (Error.NONE, [])
+        for _ in range(cls.waited if connection.idle is not None else 0):
+            await consumer.ask_again()
+            time_is_up(server)
+            assert await consumer.heard() == (Error.NONE, [])
         return consumer
+
+    @property
+    def is_lent(self) -> bool:
+        return self.idle.socket >= 0
 
     @property
     def idle(self) -> IdleFetch:
@@ -85,6 +103,19 @@ class Consumer:
         response = await self.client.answer()
         assert isinstance(response, FetchResponse)
         return response.error_code, rows(response)
+
+
+@pytest.fixture(autouse=True, params=["read", "lent"])
+def waited(request: pytest.FixtureRequest) -> Iterator[int]:
+    Consumer.waited = 0 if request.param == "read" else LENT_AFTER
+    yield Consumer.waited
+    Consumer.waited = 0
+
+
+def lent(server: Server) -> int:
+    """How many sockets are lent."""
+    assert server.idle_sockets is not None
+    return len(server.idle_sockets)
 
 
 def test_the_same_request_waits_again_and_again(tmp_path: Path) -> None:
@@ -280,5 +311,108 @@ def test_only_what_any_byte_ends_is_kept(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0, min_bytes=2)
         assert consumer.connection.idle is None
+
+    with_server(tmp_path, story)
+
+
+def test_a_socket_is_lent_to_who_goes_on_waiting_and_comes_back_for_anything_else(tmp_path: Path, waited: int) -> None:
+    async def story(server: Server) -> None:
+        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        assert lent(server) == int(consumer.is_lent) == int(waited > 0)
+        await consumer.client.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        assert (lent(server), consumer.is_lent) == (0, False)
+        for number in range(1, LENT_AFTER + 3):
+            await consumer.ask_again()
+            assert lent(server) == int(consumer.is_lent) == int(number >= LENT_AFTER)
+            time_is_up(server)
+            assert await consumer.heard() == (Error.NONE, [])
+
+    with_server(tmp_path, story)
+
+
+def test_who_counts_its_requests_over_all_connections_stays(tmp_path: Path, waited: int) -> None:
+    async def story(server: Server) -> None:
+        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        for _ in range(3):
+            next(consumer.client._ids)
+            await consumer.ask_again()
+            time_is_up(server)
+            assert await consumer.heard() == (Error.NONE, [])
+        assert consumer.is_lent == (waited > 0 or LENT_AFTER <= 3)
+
+    with_server(tmp_path, story)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path, waits: bool) -> None:
+    async def story(server: Server) -> None:
+        topic = server.node.topics.create("t", 1)
+        consumer = await Consumer.connect(server, topic, 0)
+        if waits:
+            await consumer.ask_again()
+        consumer.client.close()
+        await until(lambda: not server._connections)
+        assert lent(server) == len(server.node.fetch_waits) == 0
+        assert not topic.partitions[0].waiting
+
+    with_server(tmp_path, story)
+
+
+def test_what_does_not_go_at_once_goes_later_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(server: Server) -> None:
+        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        for sent in (BlockingIOError(), 0, 5):
+            await consumer.ask_again()
+            if consumer.is_lent:
+                with monkeypatch.context() as patched:
+                    patched.setattr("slackwater.broker.idle_fetches.os.write", _partly(sent))
+                    time_is_up(server)
+                assert not consumer.is_lent
+            else:
+                time_is_up(server)
+            assert await consumer.heard() == (Error.NONE, [])
+            for _ in range(LENT_AFTER):
+                await consumer.ask_again()
+                time_is_up(server)
+                assert await consumer.heard() == (Error.NONE, [])
+
+    with_server(tmp_path, story)
+
+
+def _partly(sent: int | Exception) -> Callable[[int, bytes], int]:
+    write = os.write
+
+    def write_partly(socket: int, data: bytes) -> int:
+        if isinstance(sent, Exception):
+            raise sent
+        return write(socket, data[:sent])
+
+    return write_partly
+
+
+def test_half_a_request_is_read_to_its_end(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        request = consumer.next_request()
+        number = next(consumer.client._ids)
+        frame = encode_request(request, request.API.latest_stable, number, "client")
+        consumer.client._sent.append((number, FetchResponse, request.API.latest_stable))
+        consumer.client._writer.write(frame[:20])
+        await consumer.client._writer.drain()
+        await until(lambda: consumer.connection._frames.pending_bytes == 20)
+        consumer.client._writer.write(frame[20:])
+        await until(lambda: len(server.node.fetch_waits) == 1)
+        time_is_up(server)
+        assert await consumer.heard() == (Error.NONE, [])
+
+    with_server(tmp_path, story)
+
+
+def test_a_broker_stops_while_sockets_are_lent(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        await consumer.ask_again()
+        await server.stop()
+        assert await consumer.client.is_closed()
 
     with_server(tmp_path, story)

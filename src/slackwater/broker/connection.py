@@ -7,7 +7,8 @@ Rules kept here
   another's outcome, so all that came together are decided, and written, together.
 - A run of requests that say what the last of their kind said is neither cut into frames nor decoded: its bytes are
   compared with those of that one (`repeats`), and its answers are one piece. What a frame may do does not depend on it.
-  So it is with the fetches of a consumer that has read everything (`idle_fetches`).
+  So it is with the fetches of a consumer that has read everything (`idle_fetches`). When they go on, its socket is lent
+  (`idle_sockets`): then they and their answers pass by here, until something else comes or leaves.
 - What is ready at the end of a turn leaves in one write.
 - A malformed frame ends this connection and no other: earlier answers are still sent, then it is closed.
 - Everything is bounded: the size of a frame, the requests that wait, in number and in bytes (the socket is not read
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
 
+from slackwater.broker.idle_sockets import IdleSockets
 from slackwater.broker.repeats import FEWEST, MOST_WASTED, Remembered, Repeats, Run
 from slackwater.wire.apis import FETCH, HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from slackwater.wire.envelope import RequestHeader, RequestReader, encode_response, response_pieces
@@ -37,6 +39,7 @@ MOST_READY_BYTES: Final = 1024 * 1024  # answers that are not sent yet; the next
 MOST_QUEUED_BYTES: Final = 1024 * 1024  # requests that have not begun; the socket is not read meanwhile
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
 REPEATED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT))
+LENT_AFTER: Final = 3  # such fetches in a row: a client that asks for other things in between would come and go
 _FETCH: Final = FETCH.key.to_bytes(2, "big")
 # Behind a frame's size: the API, two bytes, and its version, two bytes.
 _API_AT: Final = 4
@@ -94,6 +97,7 @@ class Desk(Protocol):
     max_request_bytes: int
     max_waiting: int
     handlers: dict[int, "Handler"]  # those asked for so far
+    idle_sockets: IdleSockets | None  # None where sockets cannot be lent
 
     def opened(self, connection: "Connection") -> bool:
         """A client has connected; False turns it away."""
@@ -138,6 +142,8 @@ class Connection(asyncio.Protocol):
         "_dirty",
         "_frames",
         "_full",
+        "_idled",
+        "_lent",
         "_open",
         "_queue",
         "_queued_bytes",
@@ -172,6 +178,8 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._reading = True
         self._full = False  # the client does not read its answers
+        self._idled = 0  # how many fetches in a row were taken by their bytes
+        self._lent: IdleFetch | None = None  # who has the socket, and speaks for this connection meanwhile
         self.heard = 0.0  # when it last sent something
         self.in_pieces = False  # an answer that is ready carries records
         self.idle: IdleFetch | None = None  # takes the fetches that come while there is nothing new
@@ -181,7 +189,12 @@ class Connection(asyncio.Protocol):
     @property
     def waiting(self) -> int:
         """How many requests wait for their answer."""
-        return self._begun + len(self._queue)
+        return self._begun + len(self._queue) if self._lent is None else int(self._lent.is_waiting)
+
+    @property
+    def last_heard(self) -> float:
+        """When it last sent something."""
+        return self.heard if self._lent is None else self._lent.since
 
     @property
     def handlers(self) -> Mapping[int, "Handler"]:
@@ -209,6 +222,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone; answers that come now go nowhere."""
         self._closing = True
+        self.come_back()
         self._transport = None
         self._queue.clear()
         self._waiting.clear()
@@ -228,7 +242,11 @@ class Connection(asyncio.Protocol):
         ):
             self._run = _FETCH
             self._open = self._begun = 1
+            self._idled += 1
+            if self._idled >= LENT_AFTER:
+                self._lend(idle, data)
             return
+        self._idled = 0
         if self._remembered and (taken := self._begin_repeats(data)):
             data = data[taken:]
             if not data:
@@ -257,6 +275,32 @@ class Connection(asyncio.Protocol):
             return
         if self._queue or self._full or not self._reading or self._begun >= self._desk.max_waiting:
             self._read_or_not()
+
+    def _lend(self, idle: "IdleFetch", data: bytes) -> None:
+        """Let the fetch that has just begun to wait, and those behind it, have the socket."""
+        sockets, transport = self._desk.idle_sockets, self._transport
+        if sockets is None or transport is None or not self._reading or transport.is_closing():
+            return
+        if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
+            return  # not all that was written has left; or the bytes on the socket are not those of the protocol
+        transport.pause_reading()
+        idle.borrow(transport.get_extra_info("socket").fileno(), data)
+        sockets.lend(idle.socket, idle)
+        self._lent = idle
+
+    def come_back(self) -> None:
+        """The socket is not lent any more, and its transport reads it again."""
+        idle, sockets = self._lent, self._desk.idle_sockets
+        if idle is None or sockets is None:
+            return
+        sockets.give_back(idle.socket, idle)
+        idle.give_back()
+        self._lent = None
+        self._idled = 0
+        self.heard = idle.since
+        self._open = self._begun = int(idle.is_waiting)
+        if not self._closing and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """The client does not read: do not read from it either."""
@@ -353,8 +397,16 @@ class Connection(asyncio.Protocol):
                 self._dirty = True
                 self._desk.flush_later(self)
 
+    def rest_of_idle(self, rest: bytes) -> None:
+        """Not all of an answer has left over the lent socket: the transport does the rest, or finds that it is gone."""
+        self.come_back()
+        if self._transport is not None:
+            self._transport.write(rest)
+
     def end_idle(self, idle: "IdleFetch") -> None:
         """The fetch that waited has news after all, and is answered like any other."""
+        self.come_back()
+        self._open = self._begun = 1
         self._waiting.append(idle)
 
     def begin_run(self, run: Run) -> None:
@@ -452,6 +504,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close after what is ready has been sent."""
         self._closing = True
+        self.come_back()
         self._queue.clear()
         self.flush()
         if self._transport is not None:
@@ -460,11 +513,13 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Cut the connection; what was not sent is lost."""
         self._closing = True
+        self.come_back()
         if self._transport is not None:
             self._transport.abort()
 
     def _read_or_not(self) -> None:
         """Read on only while the client takes its answers and not too many requests wait."""
+        self.come_back()
         wanted = not self._full and self._begun + len(self._queue) < self._desk.max_waiting
         wanted = wanted and self._queued_bytes <= MOST_QUEUED_BYTES
         transport = self._transport

@@ -166,6 +166,8 @@ class FetchSessions:
         self._now_ms = now_ms
         self._new_id = new_id or (lambda: random.randint(1, _MAX_ID))
         self._sessions: dict[int, Session] = {}
+        self._since = -1.0
+        self._since_ms = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -192,9 +194,11 @@ class FetchSessions:
         session.epoch = next_epoch(epoch)
         return Fetch(list(session.partitions.values()), session)
 
-    def again(self, session: Session) -> None:
-        """One more request of a session that is there, which changes nothing."""
-        session.used_ms = self._now_ms()
+    def again(self, session: Session, since: float) -> None:
+        """One more request of a session that is there, which changes nothing; those that come together say when."""
+        if since != self._since:
+            self._since, self._since_ms = since, self._now_ms()
+        session.used_ms = self._since_ms
         epoch = session.epoch
         session.epoch = epoch + 1 if epoch < _MAX_EPOCH else INITIAL_EPOCH + 1  # `next_epoch`, without the call
         session.kept_in_vain = 0

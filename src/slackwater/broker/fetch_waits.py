@@ -4,7 +4,7 @@ Rules kept here
 - Nobody polls. A wait is looked at when one of its partitions grew or went away, and ends there or when its time is up.
 - A wait that has ended, or whose connection is gone, leaves nothing behind: not in its partitions, not in the timers.
 - Waits that end at about the same time end together, in one turn: a thousand idle consumers cost a timer now and then,
-  not one each, and what they ask next comes together as well. A wait may take a twentieth longer for it, and 25 ms at
+  not one each, and what they ask next comes together as well. A wait may take a tenth longer for it, and 50 ms at
   most; never less. Only an answer without news is late: an append ends a wait at once.
 - Whoever fails at its end disturbs neither the others nor the append that woke it.
 """
@@ -18,8 +18,8 @@ from slackwater.broker.connection import Call
 from slackwater.broker.topics import Partition
 
 log = logging.getLogger("slackwater.broker.fetch")
-_SHARES: Final = 20
-_LONGEST_SHARE_S: Final = 0.025
+_SHARES: Final = 10
+_LONGEST_SHARE_S: Final = 0.05
 _NOBODY: Final = -1
 
 

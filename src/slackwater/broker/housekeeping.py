@@ -79,7 +79,7 @@ class Housekeeping:
     def close_idle(self) -> None:
         """Cut connections that have been silent for too long and wait for nothing, or do not take what they get."""
         limit = monotonic() - self._node.settings.number("connections.max.idle.ms") / 1000
-        for connection in [one for one in self._connections if one.heard < limit]:
+        for connection in [one for one in self._connections if one.last_heard < limit]:
             if connection.is_stuck or not connection.waiting:
                 connection.abort()
 

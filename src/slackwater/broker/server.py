@@ -26,6 +26,7 @@ from slackwater.broker.config import Settings
 from slackwater.broker.connection import Call, Connection
 from slackwater.broker.handlers import ANSWERED, Handler, load
 from slackwater.broker.housekeeping import Housekeeping
+from slackwater.broker.idle_sockets import idle_sockets
 from slackwater.broker.log.directory import DataDirectory
 from slackwater.broker.node import Node
 from slackwater.broker.repeats import Repeats, Run
@@ -90,6 +91,7 @@ class Server:
             owned.close(clean=False)
             raise
         self._housekeeping = Housekeeping(self.node, self._connections)
+        self.idle_sockets = idle_sockets(self._loop)
 
     @property
     def port(self) -> int:
@@ -135,6 +137,8 @@ class Server:
             await self._loop.run_in_executor(self._thread, lambda: None)
         self._thread.shutdown()
         await asyncio.sleep(0)
+        if self.idle_sockets is not None:
+            self.idle_sockets.close()
         self.node.close(clean=clean)
 
     def cut_connections(self) -> None:

@@ -14,7 +14,7 @@ with other offsets. One that has read everything sends the same fetch, with the 
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 _SIZE: Final = struct.Struct(">i")
 _START_BYTES: Final = 8  # size, API, version
@@ -96,28 +96,27 @@ class NumberedFrames:
 class CountedFrames:
     """Frames that come alone, and are the same but for their correlation ids and one number that counts them."""
 
-    __slots__ = ("_at", "_middle", "_rest_at", "_start", "_tail")
+    __slots__ = ("_cut", "_middle", "_start", "_tail", "number_at", "size")
 
     def __init__(self, frame: bytes, other: bytes) -> None:
         """Look for more of this frame, which has its size before it; in the other all bits of the number differ."""
         places = [at for at, (one, two) in enumerate(zip(frame, other, strict=True)) if one != two]
-        self._at = at = places[0]
-        self._rest_at = rest_at = at + _SIZE.size
+        self.number_at = at = places[0]
+        rest_at = at + _SIZE.size
         if places != list(range(at, rest_at)):
             raise ValueError(f"The frames differ at {places}, which is not one number.")
         self._start, self._tail = frame[:_START_BYTES], frame[rest_at:]
         self._middle = frame[_START_BYTES + _ID_BYTES : at]
+        self._cut = struct.Struct(f">{_START_BYTES}s{_ID_BYTES}s{len(self._middle)}si{len(self._tail)}s").unpack
+        self.size = len(frame)
 
     def correlation_id(self, data: bytes, number: int) -> bytes | None:
         """The correlation id if this is such a frame with this number, and nothing else; as it stands there."""
-        at, rest_at = self._at, self._rest_at
-        if (
-            data[at:rest_at] == _SIZE.pack(number)
-            and data[rest_at:] == self._tail
-            and data[_START_BYTES + _ID_BYTES : at] == self._middle
-            and data[:_START_BYTES] == self._start
-        ):
-            return data[_START_BYTES : _START_BYTES + _ID_BYTES]
+        if len(data) != self.size:
+            return None
+        start, correlation_id, middle, counted, tail = self._cut(data)
+        if counted == number and tail == self._tail and middle == self._middle and start == self._start:
+            return cast(bytes, correlation_id)
         return None
 
 
