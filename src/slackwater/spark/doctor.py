@@ -150,7 +150,7 @@ def _nothing(patient: Patient, unread: Sequence[tuple[str, int, str]]) -> str:
 
 
 def _unread(history: History | None) -> list[tuple[str, int, str]]:
-    if history is None or not history.survey.any("unread"):
+    if history is None or not history.has_unread:
         return []
     rows = history.unread.orderBy(F.desc("lines")).limit(20).collect()
     return [(row.file, row.lines, row.examples[0]) for row in rows]

@@ -1,28 +1,36 @@
 """The labelled incidents judged on Spark, all in one run: cause, culprits and generations of every group."""
 
+import base64
 import gzip
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.examination import Patient
 from slackwater.group.errors import UsageError
+from slackwater.wire.offsets_topic import GroupKey, GroupMember, GroupValue, encode_group_value, encode_key
 from tests.doctor.corpus import CORPUS, incidents, truth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
-    from slackwater.spark.doctor import examine
-
+def _need_corpus() -> None:
     if not CORPUS.is_dir():
         reason = f"The corpus of incidents is not at {CORPUS}."
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI=true: nothing may be left out here: {reason}")
         pytest.skip(reason)
+
+
+def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
+    from slackwater.spark.doctor import examine
+
+    _need_corpus()
     found = examine(spark, Patient(paths=[str(CORPUS)], below=str(CORPUS)))
     said = {
         (one.cluster, one.group): (one.cause, frozenset(one.culprits), one.rebalances, one.storm)
@@ -36,6 +44,18 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
     assert {key: said.get(key) for key in labelled} == labelled
     shown = [line for one in found.verdicts for line in one.evidence if line.source.endswith("_log")]
     assert all(line.line for line in shown)
+
+
+def test_the_offsets_topic_alone_never_contradicts_with_confidence(spark: "SparkSession") -> None:
+    from slackwater.spark.doctor import examine
+
+    _need_corpus()
+    found = examine(spark, Patient(paths=[f"{CORPUS}/*/consumer_offsets.jsonl"], below=str(CORPUS)))
+    assert {one.sources for one in found.verdicts} == {("offsets_topic",)}
+    labels = {(incident, name): label for incident in incidents() for name, label in truth(incident)["groups"].items()}
+    sure = {(one.cluster, one.group): one.cause for one in found.verdicts if one.confidence >= SURE}
+    known = {key: label["cause"] for key, label in labels.items() if key in sure}
+    assert {key: sure[key] for key in known} == known
 
 
 @pytest.mark.parametrize(
@@ -118,3 +138,28 @@ def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
     monkeypatch.setattr(reading, "files", lambda *_: Files([LocalFile(gone, f"file://{gone}", 1000)], [], []))
     with pytest.raises(UsageError, match=r"server\.log could not be read: No such file or directory\. See whether"):
         examine(spark, Patient(paths=[gone]))
+
+
+def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor import examine
+
+    group, member = GroupKey("g"), GroupMember("m", None, "c", "/h", 10_000, 10_000, b"", b"")
+    whole = encode_group_value(GroupValue("consumer", 1, "range", "m", 1_000, (member,)))
+    records = [(encode_key(group), whole), (encode_key(group), whole[:20]), (b"\0\2\0", whole)]
+    dump = tmp_path / "consumer_offsets.jsonl"
+    dump.write_text(
+        "".join(
+            json.dumps({"partition": 3, "offset": offset, "timestamp": 1_000, "key": _text(key), "value": _text(value)})
+            + "\n"
+            for offset, (key, value) in enumerate(records)
+        )
+    )
+    found = examine(spark, Patient(paths=[str(dump)]))
+    assert [one.group for one in found.verdicts] == ["g"]
+    ((file, lines, example),) = found.unread
+    assert (Path(file).name, lines) == ("consumer_offsets.jsonl", 2)
+    assert example.startswith("__consumer_offsets-3@1: ")
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

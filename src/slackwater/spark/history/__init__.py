@@ -22,7 +22,7 @@ from slackwater.spark.history.attribution import attributed, placed, survey
 from slackwater.spark.history.group_events import own_events
 from slackwater.spark.history.lines import EVENT, RECORD
 from slackwater.spark.history.log_events import Reader
-from slackwater.spark.history.offsets_topic import dumped_records, offsets_events
+from slackwater.spark.history.offsets_topic import dumped_records, offsets_events, undecoded
 from slackwater.spark.history.packing import (
     EVENTS,
     NAMES,
@@ -61,6 +61,7 @@ class History:
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
         self._buckets: Final = buckets(spark)
+        self._undecodable: Final = spark.sparkContext.accumulator(0)
         self._lines: Final = Lines(spark, source.paths, skip_corrupt=source.skip_corrupt)
         self._reader: Final = partial(Reader, dict(source.zones), source.zone, source.cluster, source.below)
         read = self._lines.map(reading_lines(self._reader, self._buckets), f"{TOLD}, {PACKED}")
@@ -96,13 +97,22 @@ class History:
         return self._loose.filter(F.col("kind").isin(*AROUND))
 
     @property
+    def has_unread(self) -> bool:
+        """Some of what was read was not understood; of records of `__consumer_offsets`, once they have been judged."""
+        return self.survey.any("unread") or self._undecodable.value > 0
+
+    @property
     def unread(self) -> DataFrame:
-        """Per cluster and file: how many relevant lines no template reads, and the first few of them."""
+        """Per cluster and file: how many relevant lines no template reads, and the first few of them.
+
+        So it is with records of `__consumer_offsets` that cannot be decoded.
+        """
         first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, _EXAMPLES)
-        return (
-            self._loose.filter("template IS NULL")
-            .groupBy("cluster", "file")
-            .agg(F.count(F.lit(1)).alias("lines"), F.transform(first, lambda one: one["text"]).alias("examples"))
+        lines = self._loose.filter("template IS NULL").select("cluster", "file", "position", "text")
+        if self.survey.any("records"):
+            lines = lines.unionByName(undecoded(self._records))
+        return lines.groupBy("cluster", "file").agg(
+            F.count(F.lit(1)).alias("lines"), F.transform(first, lambda one: one["text"]).alias("examples")
         )
 
     def close(self) -> None:
@@ -112,6 +122,10 @@ class History:
     @property
     def _loose(self) -> DataFrame:
         return self._read.filter("bucket IS NULL").select(*_TOLD)
+
+    @property
+    def _records(self) -> DataFrame:
+        return dumped_records(self._loose.filter(F.col("template") == RECORD))
 
     @property
     def _packed(self) -> DataFrame:
@@ -132,7 +146,7 @@ class History:
         """What is told by no log, with its detail as JSON."""
         found = []
         if self.survey.any("records"):
-            found.append(offsets_events(dumped_records(self._loose.filter(F.col("template") == RECORD))))
+            found.append(offsets_events(self._records, self._undecodable))
         if self.survey.any("own"):
             found.append(own_events(self._loose.filter(F.col("template") == EVENT)))
         return [as_told(one) for one in found]

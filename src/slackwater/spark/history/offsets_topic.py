@@ -7,13 +7,15 @@ Rules kept here
   two that are there; it is null for the first one seen, from which on the history is complete.
 - A KIP-848 group's epoch is its generation; its members' records tell which client a member id stands for.
 - Commits are told per group and minute, never one by one.
-- A record that cannot be decoded tells nothing.
+- A record that cannot be decoded tells nothing, and is counted while the others are decoded; who finds that there are
+  some asks `undecoded` for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -69,17 +71,24 @@ def dumped_records(lines: DataFrame) -> DataFrame:
     )
 
 
-def offsets_events(records: DataFrame) -> DataFrame:
-    """The events that records tell."""
+def offsets_events(records: DataFrame, undecodable: Accumulator[int] | None = None) -> DataFrame:
+    """The events that records tell; records that cannot be decoded are counted in `undecodable`."""
     # Commits are told from the rest by the first bytes of their keys, so that and none twice.
     commit = F.hex(F.substring("key", 1, 2)).isin("0000", "0001")
-    told = _decoded(records.filter(~commit)).filter(F.col("kind") != UNREAD)
-    commits = _decoded(records.filter(commit)).filter(F.col("kind") == COMMIT)
+    told = _decoded(records.filter(~commit), undecodable).filter(F.col("kind") != UNREAD)
+    commits = _decoded(records.filter(commit), undecodable).filter(F.col("kind") == COMMIT)
     return _select(_with_gap(told)).unionByName(_select(_progress(commits)))
 
 
-def _decoded(records: DataFrame) -> DataFrame:
-    return records.mapInArrow(_decode_batches, f"{_KEPT}, {_DECODED}")
+def undecoded(records: DataFrame) -> DataFrame:
+    """The records that cannot be decoded, as (cluster, file, position, text); the text says why."""
+    text = F.concat(F.lit("__consumer_offsets-"), "partition", F.lit("@"), "offset", F.lit(": "), "error")
+    found = _decoded(records, None).filter(F.col("kind") == UNREAD)
+    return found.select("cluster", "file", "position", text.alias("text"))
+
+
+def _decoded(records: DataFrame, undecodable: Accumulator[int] | None) -> DataFrame:
+    return records.mapInArrow(_decoding(undecodable), f"{_KEPT}, {_DECODED}")
 
 
 def _with_gap(rows: DataFrame) -> DataFrame:
@@ -131,13 +140,20 @@ def _typed(name: str, kind: str, has: set[str]) -> str:
     return f"CAST(`{name}` AS {kind})" if name in has else f"CAST(NULL AS {kind})"
 
 
-def _decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows: list[Row] = []
-        for record in batch.to_pylist():
-            kept = {name: record[name] for name in _NAMES}
-            rows.extend({**kept, **told} for told in decode(record["key"], record["value"]))
-        yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+def _decoding(
+    undecodable: Accumulator[int] | None,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows: list[Row] = []
+            for record in batch.to_pylist():
+                kept = {name: record[name] for name in _NAMES}
+                rows.extend({**kept, **told} for told in decode(record["key"], record["value"]))
+            if undecodable is not None:
+                undecodable.add(sum(row["kind"] == UNREAD for row in rows))
+            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+    return decode_batches
 
 
 def decode(key: bytes | None, value: bytes | None) -> list[Row]:

@@ -246,7 +246,8 @@ def _survey_piece(rows: pa.Table, whole: NDArray[np.bool_]) -> pa.RecordBatch:
         for one, count in zip(found, np.bincount(codes[which], minlength=len(found)).tolist(), strict=True):
             one[name] = count
     ended = np.zeros(len(found), np.int64)
-    np.maximum.at(ended, codes, rows["time_ms"].combine_chunks().fill_null(0).to_numpy())
+    if "time_ms" in rows.column_names:  # records and our own events have theirs inside
+        np.maximum.at(ended, codes, rows["time_ms"].combine_chunks().fill_null(0).to_numpy())
     for one, time_ms in zip(found, ended.tolist(), strict=True):
         one["ended_ms"] = time_ms
     _add_names(found, rows.filter(pa.array(by_client)), codes[by_client])
