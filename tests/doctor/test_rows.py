@@ -1,9 +1,13 @@
 """What a row knows of itself."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 
+from slackwater import doctor
+from slackwater.doctor.event_table import UNASKED
 from slackwater.doctor.rows import Row, in_order
 from slackwater.group.events import Source
 
@@ -36,3 +40,11 @@ def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_fi
     rank: dict[str, int] = {Source.BROKER_LOG: 0, Source.OFFSETS_TOPIC: 1, Source.CLIENT_LOG: 2}
     expected = sorted(rows, key=lambda one: (one.time_ms, rank.get(one.source, 3), one.file, one.position))
     assert in_order(rows) == expected
+
+
+def test_no_rule_asks_for_a_field_that_does_not_go_to_who_judges() -> None:
+    asked = re.compile(r"\.(?:text|number|names|get)\(\s*['\"](\w+)['\"]")
+    sources = Path(doctor.__path__[0]).rglob("*.py")
+    names = {name for source in sources for name in asked.findall(source.read_text())}
+    assert {"reason", "old_generation", "member_ids", "group_protocol"} <= names
+    assert not names & UNASKED

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from slackwater.doctor.event_table import DETAIL
+from slackwater.doctor.event_table import DETAIL, UNASKED
 from slackwater.doctor.rows import read_row
-from slackwater.spark.rows import rows_of
+from slackwater.spark.rows import AT_ONCE, rows_of
 
 _TEXTS = ("group", "cluster", "trigger", "member", "instance", "client", "host", "assignor", "state_before")
-_EVIDENCE = ("evidence", "text", "template", "file")
+_EVIDENCE = ("evidence", "text", "file")
 _FIELDS = {
     "reason": pa.string(),
     "old_generation": pa.int64(),
@@ -54,12 +54,27 @@ def test_many_rows_at_once_are_what_each_is_by_itself(seed: int) -> None:
     once = {name for name in ("kind", "source", "group", "file", "trigger", "member") if chance.random() < 0.5}
     missing = {name for name in (*_TEXTS, *_EVIDENCE, *_FIELDS) if chance.random() < 0.3}
     columns = [{name: value for name, value in one.items() if name not in missing} for one in columns]
-    found = rows_of(table(columns, once))
+    found = list(rows_of(table(columns, once)))
     for row, one in zip(found, columns, strict=True):
         detail = {name: one.get(name) for name in _FIELDS}
         expected = read_row({**{name: one[name] for name in one if name not in _FIELDS}, "detail": detail})
         assert row._replace(detail=expected.detail) == expected
-        assert {name: row.detail.get(name) for name in DETAIL if row.detail.get(name) is not None} == expected.detail
+        told = {name: row.detail.get(name) for name in DETAIL if name not in UNASKED}
+        assert {name: value for name, value in told.items() if value is not None} == expected.detail
+
+
+def test_a_field_that_does_not_come_with_the_rows_is_refused_and_not_taken_for_untold() -> None:
+    (row,) = rows_of(pa.table({"time_ms": [1], "kind": ["a"], "source": ["broker_log"]}))
+    assert row.detail.get("reason") is None
+    with pytest.raises(KeyError, match="leader was left behind"):
+        row.text("leader")
+
+
+def test_rows_are_made_some_at_a_time_and_all_of_them() -> None:
+    count = 2 * AT_ONCE + 7
+    table = {"time_ms": range(count), "kind": ["a"] * count, "source": ["broker_log"] * count}
+    rows = list(rows_of(pa.table(table | {"reason": [str(number) for number in range(count)]})))
+    assert [(row.time_ms, row.text("reason")) for row in rows] == [(number, str(number)) for number in range(count)]
 
 
 def test_a_detail_that_came_as_json_is_read() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from slackwater.doctor import signals
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import BROKER_SIDE, PLACE, Row
 from slackwater.group.events import Kind
 
 BACK_MS: Final = 2_000
@@ -29,7 +29,7 @@ def steadied(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
     last: dict[str, Row] = {}
     kind = Kind.GENERATION_FORMED
     formed = [one for one in rows if one.kind == kind and _tells(one)]
-    for row in sorted(formed, key=lambda one: (one.file or "", one.position)):
+    for row in sorted(formed, key=PLACE):
         file = row.file or ""
         before = last.get(file)
         if before is not None and _goes_back(before, row):
@@ -51,7 +51,7 @@ def steadied(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
 
 
 def _tells(row: Row) -> bool:
-    return row.file is not None and row.generation is not None and row.of_broker
+    return row.file is not None and row.generation is not None and row.source in BROKER_SIDE
 
 
 def _goes_back(before: Row, row: Row) -> bool:
@@ -80,8 +80,11 @@ def apart(rows: Iterable[Row]) -> tuple[str, ...]:
     """Files that tell of the same generations at times that only different zones explain."""
     told: dict[str, dict[int, int]] = {}
     for row in rows:
-        if row.file is not None and row.generation and (signals.is_formed(row) or signals.is_joined(row)):
-            told.setdefault(row.file, {}).setdefault(row.generation, row.time_ms)
+        if signals.is_formed(row) or signals.is_joined(row):
+            file, generation = row.file, row.generation
+            if file is not None and generation:
+                times = told.setdefault(file, {})
+                times[generation] = min(row.time_ms, times.get(generation, row.time_ms))
     if len(told) < 2:
         return ()
     measure = max(told, key=lambda file: (len(told[file]), file))

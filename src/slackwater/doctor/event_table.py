@@ -152,6 +152,35 @@ DETAIL: Final[dict[str, str]] = {
 }
 """The fields of `detail`, with their Spark types."""
 
+UNASKED: Final = frozenset(
+    {
+        "state_after",
+        "protocol_type",
+        "template",
+        "holder",
+        "leader",
+        "old_leader",
+        "static_members",
+        "epoch",
+        "timeout_ms",
+        "timer",
+        "timer_ms",
+        "last_heard_ms",
+        "join_phase_ms",
+        "callback_ms",
+        "until_ms",
+        "initial_delay",
+        "metadata_changed",
+        "rebalance_needed",
+        "count",
+        "assignment",
+        "gap",
+        "commits",
+        "version",
+    }
+)
+"""Columns and fields that no rule asks for: they stay in the event table, and do not go to who judges."""
+
 EVIDENCE: Final[dict[str, str]] = {
     "source": TEXT,
     "evidence": TEXT,

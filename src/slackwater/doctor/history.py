@@ -12,8 +12,8 @@ Rules kept here
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
@@ -24,7 +24,18 @@ from slackwater.doctor.clocks import apart, steadied
 from slackwater.doctor.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
 from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.rows import BROKER_SIDE, CLIENT_SIDE, KIND, SOURCE, TRIGGER, Row, in_order, within
+from slackwater.doctor.rows import (
+    ASSIGNOR,
+    BROKER_SIDE,
+    CLIENT_SIDE,
+    KIND,
+    NAMES,
+    SOURCE,
+    TRIGGER,
+    Row,
+    in_order,
+    within,
+)
 from slackwater.doctor.terms import End, Names, Term, terms
 from slackwater.group.events import Kind, Source
 
@@ -38,7 +49,7 @@ NEAR_MS: Final = 2_000
 """How far a client's line and the broker's may lie apart and still tell of one thing: one request and two clocks."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Story:
     """All that is known of one client (or one static instance)."""
 
@@ -87,6 +98,7 @@ class Story:
         """Its own log says something in between."""
         return bisect_right(self.said_ms, end_ms) > bisect_left(self.said_ms, begin_ms)
 
+    @cached_property
     def limit_ms(self) -> int | None:
         """max.poll.interval.ms, as the client's log or its joins tell it."""
         for row in self.overruns:
@@ -96,6 +108,7 @@ class Story:
             return limit
         return next((term.rebalance_timeout_ms for term in self.terms if term.rebalance_timeout_ms), None)
 
+    @cached_property
     def session_ms(self) -> int | None:
         """session.timeout.ms, as its log or its joins tell it."""
         if session := self._setting_ms("session.timeout.ms"):
@@ -151,6 +164,7 @@ class Absence(NamedTuple):
 _SETTING: Final = FactKind.CLIENT_SETTING
 _MEMBER: Final = FactKind.MEMBER_RECORDED
 _JOINED: Final = (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED)
+_TELL_PROTOCOL: Final = (Kind.GENERATION_FORMED, Kind.GENERATION_RECORDED, FactKind.MEMBER_RECORDED)
 _GENERATIONS: Final[tuple[tuple[Callable[[Row], bool], tuple[Kind, ...]], ...]] = (
     (signals.is_formed, (Kind.GENERATION_FORMED,)),
     (signals.is_recorded, (Kind.GENERATION_RECORDED,)),
@@ -199,17 +213,17 @@ class GroupHistory:
         ordered = in_order(steady)
         members, logs = _shared_logs(ordered)
         self.rows: list[Row] = _by_log(ordered, members, logs)
-        self._places: dict[str, list[int]] = {}
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, kind in enumerate(map(KIND, self.rows)):
-            self._places.setdefault(kind, []).append(place)
+            self._places[kind].append(place)
         self._of: dict[tuple[str, ...], list[Row]] = {}
-        self.clocks: tuple[str, ...] = (*set_back, *apart(self.of(Kind.GENERATION_FORMED, *_JOINED)))
+        told = _JOINED if self.has_clients else ()
+        self.clocks: tuple[str, ...] = (*set_back, *apart(self.each(Kind.GENERATION_FORMED, *told)))
         """What is wrong with the clocks of what was read, in sentences."""
         self.cluster = cluster or ClusterHistory()
         self.names = Names(labelled=frozenset(members))
-        for row in self.rows:
-            if row.client or row.instance or row.host:
-                self.names.learn(row)
+        for row in dict.fromkeys(map(NAMES, self.rows)):
+            self.names.learn(*row)
         self.terms: list[Term] = terms(self.rows, self.of, self.names)
         self.stories: dict[str, Story] = {}
         self._by_member: dict[str, Story] = {}
@@ -222,10 +236,14 @@ class GroupHistory:
         """The rows of these kinds, in order."""
         found = self._of.get(kinds)
         if found is None:
-            every = [self._places.get(kind, []) for kind in kinds]
+            every = [self._places[kind] for kind in kinds if kind in self._places]
             places = every[0] if len(every) == 1 else sorted(chain.from_iterable(every))
             found = self._of[kinds] = [self.rows[place] for place in places]
         return found
+
+    def each(self, *kinds: str) -> Iterator[Row]:
+        """The rows of these kinds, kind by kind: for who asks whether there is one."""
+        return chain.from_iterable(self.of(kind) for kind in kinds if kind in self._places)
 
     @cached_property
     def triggers(self) -> frozenset[str | None]:
@@ -236,9 +254,10 @@ class GroupHistory:
     def assignors(self) -> dict[str, set[str]]:
         """By source, the assignors that generations were made by."""
         found: dict[str, set[str]] = {}
-        for row in self.rows:
-            if (name := signals.assignor(row)) is not None:
-                found.setdefault(row.source, set()).add(name)
+        told = {*map(ASSIGNOR, self.rows), *((row.source, signals.assignor(row)) for row in self.each(*_TELL_PROTOCOL))}
+        for source, name in told:
+            if name and name != "null":
+                found.setdefault(source, set()).add(name)
         return found
 
     @cached_property
@@ -274,7 +293,7 @@ class GroupHistory:
     @cached_property
     def is_consumer_protocol(self) -> bool:
         """A KIP-848 group."""
-        asked = self.of(*(kind for kind in self._places if kind not in _CLASSIC))
+        asked = self.each(*(kind for kind in self._places if kind not in _CLASSIC))
         return any(signals.is_consumer_protocol(row) for row in asked)
 
     # ---- generations
@@ -317,7 +336,7 @@ class GroupHistory:
     @cached_property
     def start_seen(self) -> bool:
         """The group's beginning (from empty) lies in this history; without a broker nothing else can be known."""
-        return not self.has_broker or any(signals.is_first_join(row) for row in self.of(*_FIRST_JOINS))
+        return not self.has_broker or any(map(signals.is_first_join, self.each(*_FIRST_JOINS)))
 
     @cached_property
     def topics_read(self) -> frozenset[str]:
@@ -464,7 +483,9 @@ class GroupHistory:
         for term in self.terms:
             anonymous = term.instance is None and term.client in shared
             name = term.member if anonymous else term.name
-            story = self.stories.setdefault(name, Story(name, term.client, term.instance, anonymous))
+            story = self.stories.get(name)
+            if story is None:
+                story = self.stories[name] = Story(name, term.client, term.instance, anonymous)
             story.client = story.client or term.client
             story.terms.append(term)
             self._by_member[term.member] = story
@@ -549,6 +570,8 @@ def _log_of(row: Row) -> _Log | None:
 def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
     """Of members that share a client id: the name of each member's log, and the names of these logs."""
     told: dict[str, dict[_Log, set[str]]] = {}
+    if CLIENT_SIDE.isdisjoint(map(SOURCE, rows)):
+        return {}, {}
     spans: dict[tuple[str, _Log], tuple[int, int]] = {}
     for row in rows:
         log = _log_of(row) if row.client else None

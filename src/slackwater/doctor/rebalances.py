@@ -14,14 +14,17 @@ from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
-from slackwater.doctor.history import NEAR_MS, Generation, GroupHistory
-from slackwater.doctor.rows import Row
+from slackwater.doctor.history import NEAR_MS, GroupHistory
+from slackwater.doctor.rows import BROKER_SIDE, Row
 from slackwater.group.events import Kind, Trigger
 
 EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
 """A member that is put out at every poll comes back within it."""
 _STARTED: Final = Kind.REBALANCE_STARTED
 _FORMED: Final = Kind.GENERATION_FORMED
+_LOADED: Final = Kind.GROUP_LOADED
+ROUNDS: Final = (_STARTED, _FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED, _LOADED)
+"""What tells that a round began, or that none is under way any more."""
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
 _UNKNOWN: Final = Trigger.UNKNOWN
 STORM: Final = 3
@@ -82,6 +85,11 @@ class Episode:
     """For how long rounds were under way: in an eager group nobody works meanwhile."""
     triggers: tuple[tuple[str, int], ...]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A storm has episodes by the thousand: what a dataclass does to be pickled takes longer than making one.
+        told = (self.kind, self.began_ms, self.ended_ms, self.rebalances, self.changes, self.stopped_ms, self.triggers)
+        return Episode, told
+
 
 def rebalances(history: GroupHistory) -> list[Rebalance]:
     """One row per generation, in order."""
@@ -90,26 +98,24 @@ def rebalances(history: GroupHistory) -> list[Rebalance]:
     protocol = _protocol(history)
     found: list[Rebalance] = []
     before: int | None = None
-    for one in history.generations:
-        start, end = starts.get(one.number), ends.get(one.number)
-        last = found[-1] if found else None
-        trigger = start.trigger if start is not None else None
-        found.append(
-            Rebalance(
-                generation=one.number,
-                began_ms=one.time_ms if start is None else start.time_ms,
-                ended_ms=one.time_ms if end is None else max(one.time_ms, end.time_ms),
-                trigger=trigger,
-                culprit=_culprit(names, start),
-                protocol=protocol,
-                members_before=before,
-                members_after=one.members,
-                completed=end is not None or not history.has_broker,
-                follow_up=_is_follow_up(last, one, start, before),
-                evidence=(start or one.row).where,
-            )
+    last: Rebalance | None = None
+    for number, formed_ms, members, row in history.generations:
+        start, end = starts.get(number), ends.get(number)
+        last = Rebalance(
+            number,
+            formed_ms if start is None else start.time_ms,
+            formed_ms if end is None else max(formed_ms, end.time_ms),
+            None if start is None else start.trigger,
+            None if start is None else _culprit(names, start),
+            protocol,
+            before,
+            members,
+            end is not None or not history.has_broker,
+            start is not None and last is not None and _is_follow_up(last, start, before == members),
+            (start or row).where,
         )
-        before = one.members
+        found.append(last)
+        before = members
     return found
 
 
@@ -126,17 +132,21 @@ def episodes(found: Sequence[Rebalance], cause: str, recurring: bool, settled_ms
 
 def _episode(row: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> Episode:
     triggers: dict[str, int] = {}
+    changes = stopped_ms = 0
     for one in row:
-        if one.trigger is not None:
-            triggers[one.trigger] = triggers.get(one.trigger, 0) + 1
+        trigger = one.trigger
+        if trigger is not None:
+            triggers[trigger] = triggers.get(trigger, 0) + 1
+        changes += not one.follow_up
+        stopped_ms += one.ended_ms - one.began_ms
     return Episode(
-        kind=_kind(row, cause, recurring, settled_ms),
-        began_ms=row[0].began_ms,
-        ended_ms=row[-1].ended_ms,
-        rebalances=len(row),
-        changes=sum(not one.follow_up for one in row),
-        stopped_ms=sum(one.duration_ms for one in row),
-        triggers=tuple(sorted(triggers.items(), key=lambda item: -item[1])),
+        _kind(row, cause, recurring, settled_ms),
+        row[0].began_ms,
+        row[-1].ended_ms,
+        len(row),
+        changes,
+        stopped_ms,
+        tuple(sorted(triggers.items(), key=lambda item: -item[1])),
     )
 
 
@@ -156,12 +166,13 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
     """The line that started each generation's round: the first since the generation before."""
     found: dict[int, Row] = {}
     pending: Row | None = None
-    for row in history.of(_STARTED, _FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED):
-        if not row.of_broker:
+    for row in history.of(*ROUNDS):
+        kind = row.kind
+        if kind == _LOADED or row.source not in BROKER_SIDE:
             continue
-        if row.kind == _STARTED:
+        if kind == _STARTED:
             pending = pending or row
-        elif row.kind != _FORMED:
+        elif kind != _FORMED:
             pending = None
         elif row.generation is not None:
             if pending is not None:
@@ -173,23 +184,21 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
 def _ends(history: GroupHistory) -> dict[int, Row]:
     found: dict[int, Row] = {}
     for row in history.of(Kind.REBALANCE_COMPLETED):
-        if row.of_broker and row.generation is not None:
-            found.setdefault(row.generation, row)
+        generation = row.generation
+        if generation is not None and row.source in BROKER_SIDE:
+            found.setdefault(generation, row)
     return found
 
 
-def _is_follow_up(last: Rebalance | None, one: Generation, start: Row | None, before: int | None) -> bool:
-    if start is None or last is None:
-        return False
-    if start.trigger == _FOLLOW_UP:
+def _is_follow_up(last: Rebalance, start: Row, as_many: bool) -> bool:
+    trigger = start.trigger
+    if trigger == _FOLLOW_UP:
         return True
-    same = before is not None and before == one.members
-    return same and start.trigger == _UNKNOWN and start.time_ms - last.ended_ms <= NEAR_MS
+    same = as_many and last.members_after is not None
+    return same and trigger == _UNKNOWN and start.time_ms - last.ended_ms <= NEAR_MS
 
 
-def _culprit(names: Mapping[str, str], start: Row | None) -> str | None:
-    if start is None:
-        return None
+def _culprit(names: Mapping[str, str], start: Row) -> str | None:
     for member in signals.members_named(start):
         if member in names:
             return names[member]

@@ -13,8 +13,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
-from operator import itemgetter
+from itertools import compress, count, islice
+from operator import eq, itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -65,7 +65,6 @@ class Row(NamedTuple):
     """Where it is told, by who knows better than `file` and `position`."""
     said: str | None = None
     """The line itself."""
-    template: str | None = None
     file: str | None = None
     position: int = 0
 
@@ -111,6 +110,9 @@ _TIME: Final = itemgetter(Row._fields.index("time_ms"))
 KIND: Final = itemgetter(Row._fields.index("kind"))
 SOURCE: Final = itemgetter(Row._fields.index("source"))
 TRIGGER: Final = itemgetter(Row._fields.index("trigger"))
+ASSIGNOR: Final = itemgetter(Row._fields.index("source"), Row._fields.index("assignor"))
+NAMES: Final = itemgetter(*(Row._fields.index(name) for name in ("member", "client", "instance", "host")))
+PLACE: Final = itemgetter(Row._fields.index("file"), Row._fields.index("position"))
 """Fields of a row, for those who ask all rows of a history."""
 
 
@@ -134,7 +136,6 @@ def read_row(columns: Mapping[str, Any]) -> Row:
         detail=_detail(columns.get("detail")),
         evidence=columns.get("evidence") or None,
         said=columns.get("text") or None,
-        template=columns.get("template") or None,
         file=columns.get("file") or None,
         position=columns.get("position") or 0,
     )
@@ -147,13 +148,14 @@ def row_of(event: GroupEvent) -> Row:
 
 def within(rows: Sequence[Row], begin_ms: int, end_ms: int) -> Sequence[Row]:
     """Of rows in order, those of a span of time (both ends belong to it)."""
-    return rows[bisect_left(rows, begin_ms, key=_TIME) : bisect_right(rows, end_ms, key=_TIME)]
+    return rows[bisect_left(rows, begin_ms, key=_TIME) : bisect_right(rows, end_ms, key=_TIME)] if rows else ()
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
     """Rows by time; of one millisecond, as they stand in their file."""
     found = sorted(rows, key=_TIME)
-    alike = [place for place, (one, other) in enumerate(pairwise(map(_TIME, found))) if one == other]
+    times = list(map(_TIME, found))
+    alike = compress(count(), map(eq, times, islice(times, 1, None)))
     begin = end = 0
     for place in [*alike, len(found)]:  # few rows have a millisecond in common: only these are compared further
         if place > end:

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import BROKER_SIDE, CLIENT_SIDE, Row
 from slackwater.group.events import GroupState, Kind
 
 CREATED: Final = "created"
@@ -18,9 +18,9 @@ DELETED: Final = "deleted"
 GREW: Final = "grew"
 
 _UUID22: Final = re.compile(r"^[A-Za-z0-9_+/-]{22}$")
-_MADE: Final = re.compile(r"^(?P<prefix>.+)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
-_POLL_REASON: Final = ("poll timeout", "max.poll.interval")
-_CLOSE_REASON: Final = ("being closed", "unsubscribed from all topics", "unsubscribe")
+_MADE: Final = re.compile(r"-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+_MADE_LETTERS: Final = 37
+"""What the coordinator adds to make a member id, and how long that is."""
 _NO_MEMBER: Final = (
     "UNKNOWN_MEMBER_ID",
     "not aware of this member",
@@ -65,22 +65,34 @@ _LEFT: Final = Kind.MEMBER_LEFT
 _ISSUED: Final = Kind.MEMBER_ID_ISSUED
 _REQUESTED: Final = Kind.JOIN_REQUESTED
 _EMPTY: Final = GroupState.EMPTY
+_OVERRUN: Final = Kind.POLL_OVERRUN
+_SESSION_LOST: Final = Kind.SESSION_LOST
+_CONVERTED: Final = FactKind.GROUP_CONVERTED
+_CLIENT_STARTED: Final = FactKind.CLIENT_STARTED
+_CLIENT_CLOSED: Final = FactKind.CLIENT_CLOSED
+_SUBSCRIBED: Final = FactKind.CLIENT_SUBSCRIBED
+_NUMBERED: Final = frozenset({_FORMED, _RECORDED})
+_COMING: Final = frozenset({_ISSUED, _JOINED})
+_ASKING: Final = frozenset({_REQUESTED, _JOINED})
+_TELL_GENERATION: Final = frozenset({_JOINED, _COMPLETED, _FORMED})
+_TELL_OWN_ID: Final = frozenset({_JOINED, _COMPLETED, _LEFT, _REQUESTED})
+_TELL_LOSS: Final = frozenset({Kind.SESSION_LOST, Kind.HEARTBEAT_REFUSED, Kind.COMMIT_REFUSED})
 
 
 def is_poll_reason(text: str) -> bool:
     """A leave for having polled too late."""
-    return bool(text) and any(words in text for words in _POLL_REASON)
+    return "poll timeout" in text or "max.poll.interval" in text
 
 
 def is_close_reason(text: str) -> bool:
     """A leave by close() or unsubscribe()."""
-    return bool(text) and any(words in text for words in _CLOSE_REASON)
+    return "being closed" in text or "unsubscribe" in text
 
 
 def made_of(member: str) -> str:
     """What the coordinator made a member id of: the instance id of a static member, the client id of any other."""
-    match = _MADE.match(member)
-    return match["prefix"] if match else member
+    prefix = len(member) - _MADE_LETTERS
+    return member[:prefix] if prefix > 0 and _MADE.match(member, prefix) else member
 
 
 def is_uuid(member: str) -> bool:
@@ -95,9 +107,10 @@ def reason(row: Row) -> str:
 
 def members_named(row: Row) -> tuple[str, ...]:
     """The members that a row is about; a round may have been started by several who left at once."""
+    member = row.member
     if row.kind == _STARTED and (several := row.names("member_ids")):
         return several
-    return (row.member,) if row.member else row.names("culprit") or row.names("member_ids")
+    return (member,) if member else row.names("culprit") or row.names("member_ids")
 
 
 def assignors(value: str) -> tuple[str, ...]:
@@ -117,7 +130,7 @@ def assignor(row: Row) -> str | None:
 
 def is_formed(row: Row) -> bool:
     """The coordinator formed a generation, or began an epoch."""
-    return row.kind == _FORMED and row.of_broker
+    return row.kind == _FORMED and row.source in BROKER_SIDE
 
 
 def is_recorded(row: Row) -> bool:
@@ -132,7 +145,7 @@ def is_recorded_empty(row: Row) -> bool:
 
 def is_joined(row: Row) -> bool:
     """A client tells of a generation that it joined."""
-    return row.of_client and row.kind in (_JOINED, _COMPLETED, _FORMED)
+    return row.source in CLIENT_SIDE and row.kind in _TELL_GENERATION
 
 
 def size_of(row: Row) -> int | None:
@@ -144,7 +157,7 @@ def size_of(row: Row) -> int | None:
 
 def is_consumer_protocol(row: Row) -> bool:
     """Told of a KIP-848 group."""
-    return row.detail.get("group_protocol") == "consumer" and row.kind not in (FactKind.GROUP_CONVERTED,)
+    return row.detail.get("group_protocol") == "consumer" and row.kind != _CONVERTED
 
 
 def is_first_join(row: Row) -> bool:
@@ -152,9 +165,10 @@ def is_first_join(row: Row) -> bool:
     kind = row.kind
     if kind == _STARTED:
         return row.number("old_generation") == 0
-    if kind in (_FORMED, _RECORDED):
-        return row.generation == 1 or (row.generation == 2 and is_consumer_protocol(row))
-    if kind in (_ISSUED, _JOINED) and row.of_broker:
+    if kind in _NUMBERED:
+        generation = row.generation
+        return generation == 1 or (generation == 2 and is_consumer_protocol(row))
+    if kind in _COMING and row.source in BROKER_SIDE:
         return row.state_before == _EMPTY
     return kind == _JOINED and row.generation == 1
 
@@ -164,53 +178,53 @@ def is_first_join(row: Row) -> bool:
 
 def tells_own_id(row: Row) -> bool:
     """The member id in it is the client's own."""
-    return row.kind in (_JOINED, _COMPLETED, _LEFT, _REQUESTED)
+    return row.kind in _TELL_OWN_ID
 
 
 def is_start(row: Row) -> bool:
     """The client's process (or its consumer) came up."""
-    return row.kind == FactKind.CLIENT_STARTED
+    return row.kind == _CLIENT_STARTED
 
 
 def is_subscribe(row: Row) -> bool:
     """The client subscribed; most do so once, when they come up."""
-    return row.kind == FactKind.CLIENT_SUBSCRIBED
+    return row.kind == _SUBSCRIBED
 
 
 def subscribed(row: Row) -> frozenset[str]:
     """The topics that the client subscribed to."""
-    return frozenset(row.names("topics")) if row.kind == FactKind.CLIENT_SUBSCRIBED else frozenset()
+    return frozenset(row.names("topics")) if row.kind == _SUBSCRIBED else frozenset()
 
 
 def is_overrun(row: Row) -> bool:
     """The client polled too late, and says so."""
-    return row.kind == Kind.POLL_OVERRUN or (is_leave(row) and is_poll_reason(row.text("reason")))
+    return row.kind == _OVERRUN or (is_leave(row) and is_poll_reason(row.text("reason")))
 
 
 def is_leave(row: Row) -> bool:
     """The client sends its leave."""
-    return row.kind == _LEFT and row.of_client
+    return row.kind == _LEFT and row.source in CLIENT_SIDE
 
 
 def is_close(row: Row) -> bool:
     """The client was closed."""
-    return row.kind == FactKind.CLIENT_CLOSED
+    return row.kind == _CLIENT_CLOSED
 
 
 def is_lost(row: Row) -> bool:
     """The client learns, or concludes, that its session is over."""
-    if row.kind not in (Kind.SESSION_LOST, Kind.HEARTBEAT_REFUSED, Kind.COMMIT_REFUSED):
+    if row.kind not in _TELL_LOSS:
         return False
     text = f"{row.text('error')} {row.text('why')}"
     if any(words in text for words in _NO_MEMBER):
         return True
-    return row.kind == Kind.SESSION_LOST and any(words in text for words in _TIMED_OUT)
+    return row.kind == _SESSION_LOST and any(words in text for words in _TIMED_OUT)
 
 
 def is_timed_out(row: Row) -> bool:
     """The client itself noticed that its session ran out: it had been silent for that long."""
     text = f"{row.text('error')} {row.text('why')}"
-    return row.kind == Kind.SESSION_LOST and any(words in text for words in _TIMED_OUT)
+    return row.kind == _SESSION_LOST and any(words in text for words in _TIMED_OUT)
 
 
 def is_failure(row: Row) -> bool:
@@ -246,7 +260,7 @@ def is_coordinator_lost(row: Row) -> bool:
 
 def is_rejoin(row: Row) -> bool:
     """The client asks to join."""
-    return row.kind in (_REQUESTED, _JOINED) and row.of_client
+    return row.kind in _ASKING and row.source in CLIENT_SIDE
 
 
 # ---- brokers and topics

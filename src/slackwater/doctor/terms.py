@@ -15,7 +15,7 @@ from typing import Final
 
 from slackwater.doctor import signals
 from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import BROKER_SIDE, Row
 from slackwater.group.events import Kind, Trigger
 
 
@@ -45,7 +45,7 @@ _JOIN: Final = Trigger.MEMBER_JOIN
 _REMOVAL: Final = Trigger.ADMIN_REMOVAL
 _OPENING: Final = frozenset({Kind.MEMBER_ID_ISSUED, Kind.MEMBER_JOINED, Kind.MEMBER_REJOINED})
 _BY_BROKER: Final = (*_OPENING, *_ENDS, _NEVER_JOINED, _REPLACED, _STARTED)
-_NAMES_ONLY: Final = (_STARTED, Kind.MEMBER_ID_ISSUED)
+_NAMES_ONLY: Final = frozenset({_STARTED, Kind.MEMBER_ID_ISSUED})
 """Rows that tell who a member is, and nothing of its settings."""
 _BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, Kind.GENERATION_RECORDED)
 """The kinds of rows that tell of terms."""
@@ -103,17 +103,17 @@ class Names:
     labelled: frozenset[str] = frozenset()
     """Members that are called by their logs' names, for others have their client id too."""
 
-    def learn(self, row: Row) -> None:
-        """Remember what a row tells about names."""
-        if row.member:
-            if row.client:
-                self.clients.setdefault(row.member, row.client)
-            if row.instance:
-                self.instances.setdefault(row.member, row.instance)
-            if row.host:
-                self.hosts.setdefault(row.member, row.host)
-        if row.instance and row.client:
-            self.users.setdefault(row.instance, set()).add(row.client)
+    def learn(self, member: str | None, client: str | None, instance: str | None, host: str | None) -> None:
+        """Remember the names that a row has together."""
+        if member:
+            if client:
+                self.clients.setdefault(member, client)
+            if instance:
+                self.instances.setdefault(member, instance)
+            if host:
+                self.hosts.setdefault(member, host)
+        if instance and client:
+            self.users.setdefault(instance, set()).add(client)
 
     def fill(self, term: Term) -> None:
         """Give a term its names."""
@@ -157,8 +157,6 @@ class _Book:
         return self.open(member, row)
 
     def _adopt(self, member: str) -> None:
-        if not self._unnamed:
-            return
         instance = signals.made_of(member)
         unnamed = self._unnamed.get(instance)
         if unnamed is None or member in self._open or unnamed not in self._open:
@@ -169,7 +167,8 @@ class _Book:
         self._open[member] = self._last[member] = term
 
     def open(self, member: str, row: Row) -> Term:
-        self._adopt(member)
+        if self._unnamed:
+            self._adopt(member)
         term = self._open.get(member)
         if term is None:
             term = self._open[member] = self._new(Term(member, row.time_ms, began=row))
@@ -193,7 +192,7 @@ class _Book:
         term.assignors = row.names("assignors") or term.assignors
 
     def close(self, member: str, end: End, row: Row) -> None:
-        if member not in self._last:
+        if self._unnamed and member not in self._last:
             self._adopt(member)
         term = self._open.pop(member, None)
         if term is None:
@@ -233,7 +232,7 @@ class _Book:
 def _from_broker(rows: Iterable[Row]) -> list[Term]:
     book = _Book()
     for row in rows:
-        if not row.of_broker:
+        if row.source not in BROKER_SIDE:
             continue
         kind = row.kind
         if kind == _STARTED:
@@ -262,13 +261,13 @@ def _replaced(book: _Book, row: Row) -> None:
 
 
 def _started(book: _Book, row: Row) -> None:
-    culprits = signals.members_named(row)
-    if row.trigger == _JOIN:
-        for member in culprits:
+    trigger = row.trigger
+    if trigger == _JOIN:
+        for member in signals.members_named(row):
             book.open(member, row)
-    elif row.trigger in _CULPRIT_ENDS:
-        for member in culprits:
-            book.close(member, _CULPRIT_ENDS[row.trigger], row)
+    elif trigger in _CULPRIT_ENDS:
+        for member in signals.members_named(row):
+            book.close(member, _CULPRIT_ENDS[trigger], row)
 
 
 def _from_records(rows: Iterable[Row]) -> list[Term]:

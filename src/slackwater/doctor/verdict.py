@@ -97,7 +97,8 @@ def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Ve
     findings = _without_doubles(findings)
     chosen = min(findings, key=_order, default=None) or _healthy(history)
     rounds = rebalances(history)
-    by_minute = minutes(history, rounds)
+    # Without a word of progress nobody was behind, and the minutes are for drawing alone.
+    by_minute = minutes(history, rounds) if drawn or history.of(Kind.PROGRESS) else []
     remark = stop_the_world(history, rounds)
     findings += [remark] if remark is not None else []
     also = tuple(one for one in findings if one is not chosen and one.cause != chosen.cause)

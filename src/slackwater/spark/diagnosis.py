@@ -13,6 +13,7 @@ import gc
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
@@ -76,23 +77,24 @@ def by_group(packed: DataFrame) -> DataFrame:
 
 
 def whole_groups(batches: Iterable["pa.RecordBatch"], choice: Choice = ALL) -> Iterator["Bucket"]:
-    """Groups with all their rows that rules ask for, some groups at a time."""
+    """Groups with all their rows that rules ask for, some groups at a time; a group's rows by time."""
     import numpy as np
     import pyarrow as pa
 
     from slackwater.spark.history.packing import pieces
 
     for _, every in pieces(batches):
-        rows = every.filter(_asked(every, choice))
-        if not rows.num_rows:
+        asked = np.flatnonzero(_asked(every, choice).to_numpy(zero_copy_only=False))
+        if not len(asked):
             continue
-        groups, clusters = _codes(rows, "group"), _codes(rows, "cluster")
-        key = groups.codes * len(clusters.names) + clusters.codes
-        order = np.argsort(key, kind="stable")
+        groups, clusters = _codes(every, "group"), _codes(every, "cluster")
+        key = (groups.codes * len(clusters.names) + clusters.codes)[asked]
+        order = np.lexsort((every["time_ms"].to_numpy()[asked], key))
         found, firsts = np.unique(key[order], return_index=True)
-        ends = [*firsts[1:].tolist(), rows.num_rows]
+        ends = [*firsts[1:].tolist(), len(asked)]
         names = [(clusters.names[one % len(clusters.names)], groups.names[one // len(clusters.names)]) for one in found]
-        yield Bucket(tuple(zip(names, firsts.tolist(), ends, strict=True)), rows.take(pa.array(order)))
+        rows = every.take(pa.array(asked[order]))
+        yield Bucket(tuple(zip(names, firsts.tolist(), ends, strict=True)), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def _judge(
         for bucket in whole_groups(batches, choice):
             rows = rows_of(bucket.rows)
             found = [
-                _judged(cluster, group, rows[begin:end], surroundings, choice.drawn)
+                _judged(cluster, group, list(islice(rows, end - begin)), surroundings, choice.drawn)
                 for (cluster, group), begin, end in bucket.groups
             ]
             told = [verdict for verdict in found if verdict is not None]

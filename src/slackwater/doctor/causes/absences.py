@@ -17,7 +17,7 @@ Rules kept here
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -54,6 +54,15 @@ class Why(StrEnum):
     LEFT_UNTOLD = "left_untold"
     EXPIRED_UNTOLD = "expired_untold"
     GONE_UNTOLD = "gone_untold"
+
+
+# An enum's member is looked up by code of Python's: those that are asked for in every absence are so once.
+_POLL: Final = Why.POLL
+_PAUSE: Final = Why.PAUSE
+_CLOSED: Final = Why.CLOSED
+_CRASHED: Final = Why.CRASHED
+_EXPIRED: Final = End.EXPIRED
+_UNTOLD: Final = (Why.EXPIRED_UNTOLD, UNSURE)
 
 
 class Reading(NamedTuple):
@@ -113,24 +122,24 @@ def outage_of(history: GroupHistory, time_ms: int, session_ms: int | None) -> Ou
 def _between_messages(found: list[Reading], formed: list[int]) -> list[Reading]:
     """A client that was seen to heartbeat only between messages does so always: its silences are its handler's."""
     busy: set[int] = set()
-    for own in by_story(r for r in found if r.absence.end is End.EXPIRED and _lives(r)):
+    for own in by_story(r for r in found if r.absence.end is _EXPIRED and _lives(r)):
         at_once = [r for r in own if _silent_at_once(r.absence, formed)]
-        if any(r.why is Why.POLL for r in own) or (len(at_once) > 1 and any(r.why is Why.PAUSE for r in own)):
+        if any(r.why is _POLL for r in own) or (len(at_once) > 1 and any(r.why is _PAUSE for r in own)):
             busy |= {id(r) for r in own}
-    return [r._replace(why=Why.POLL) if id(r) in busy else r for r in found]
+    return [r._replace(why=_POLL) if id(r) in busy else r for r in found]
 
 
 def _lives(reading: Reading) -> bool:
     """Its process lived on, or the history ends before that can be told."""
-    unknown = reading.why is Why.CRASHED and reading.absence.back is None and not _died(reading.absence)
-    return unknown or reading.why in (Why.POLL, Why.PAUSE)
+    unknown = reading.why is _CRASHED and reading.absence.back is None and not _died(reading.absence)
+    return unknown or reading.why in (_POLL, _PAUSE)
 
 
 def _silent_at_once(absence: Absence, formed: list[int]) -> bool:
     """It did not send one heartbeat after it had its assignment: the session that began with it was never renewed."""
     if absence.evidence is None or not absence.evidence.of_broker:
         return False  # only the coordinator knows when the session ended
-    session, stayed = absence.story.session_ms(), _since_rejoin(absence, formed)
+    session, stayed = absence.story.session_ms, _since_rejoin(absence, formed)
     return session is not None and stayed is not None and stayed < _FIRST_BEAT * session
 
 
@@ -144,12 +153,12 @@ def _topics_changed(history: GroupHistory, found: list[Reading], formed: list[in
             *(at for story in history.stories.values() for at, _ in story.topics if at > history.settled_ms),
         ]
     )
-    ended = [r for r in found if r.absence.end is End.EXPIRED and r.absence.back is None]
+    ended = [r for r in found if r.absence.end is _EXPIRED and r.absence.back is None]
     together = len(ended) > 1 and ended[-1].left_ms - ended[0].left_ms <= NEAR_MS
     all_went = together and all(term.ended_ms is not None for term in history.terms)
     silent = set()
     for reading in ended:
-        since = reading.left_ms - 2 * (reading.story.session_ms() or SESSION_TIMEOUT_MS)
+        since = reading.left_ms - 2 * (reading.story.session_ms or SESSION_TIMEOUT_MS)
         times = went if all_went else other if _silent_at_once(reading.absence, formed) else []
         if bisect_right(times, reading.left_ms) > bisect_right(times, since):
             silent.add(id(reading))
@@ -165,20 +174,10 @@ def _why(history: GroupHistory, absence: Absence, formed: list[int]) -> tuple[Wh
     if absence.term.by_admin:
         return Why.ADMIN, CERTAIN
     if signals.is_poll_reason(absence.term.reason) or _overran(history, absence):
-        return Why.POLL, CERTAIN
-    if outage_of(history, absence.left_ms, absence.story.session_ms()) is not None:
+        return _POLL, CERTAIN
+    if outage_of(history, absence.left_ms, absence.story.session_ms) is not None:
         return Why.FAILOVER, SURE
-    match absence.end:
-        case End.REPLACED:
-            return Why.STATIC_IN_TIME, CERTAIN
-        case End.LEFT:
-            return _left(absence, formed)
-        case End.EXPIRED:
-            return _expired(absence)
-        case End.DROPPED | End.UNSYNCED:
-            return _dropped(absence)
-        case _:
-            return _gone(absence)
+    return _BY_END[absence.end](absence, formed)
 
 
 def _overran(history: GroupHistory, absence: Absence) -> bool:
@@ -195,17 +194,17 @@ def _left(absence: Absence, formed: list[int]) -> tuple[Why, float]:
     if _came_back_static(absence):
         return Why.STATIC_IN_TIME, SURE
     if signals.is_close_reason(absence.term.reason):
-        return (Why.CRASHED if _failed(absence) else Why.CLOSED), CERTAIN
+        return (_CRASHED if _failed(absence) else _CLOSED), CERTAIN
     if absence.same_process is True:
-        return Why.POLL, SURE
+        return _POLL, SURE
     if absence.story.anonymous and absence.back is None:
         return Why.LEFT_UNTOLD, UNSURE
     if absence.same_process is False or absence.back is None:
-        return (Why.CRASHED if _failed(absence) else Why.CLOSED), SURE
-    limit = absence.story.limit_ms()
+        return (_CRASHED if _failed(absence) else _CLOSED), SURE
+    limit = absence.story.limit_ms
     stayed = _since_rejoin(absence, formed)
     if limit is not None and stayed is not None and stayed < POLL_MARGIN * limit:
-        return Why.CLOSED, LIKELY
+        return _CLOSED, LIKELY
     return Why.LEFT_UNTOLD, UNSURE
 
 
@@ -216,20 +215,20 @@ def _came_back_static(absence: Absence) -> bool:
     )
 
 
-def _expired(absence: Absence) -> tuple[Why, float]:
+def _expired(absence: Absence, formed: list[int]) -> tuple[Why, float]:
     if absence.same_process is True:
-        return (Why.POLL, SURE) if _busy(absence) else (Why.PAUSE, SURE if _seen_silent(absence) else DOUBTFUL)
+        return (_POLL, SURE) if _busy(absence) else (_PAUSE, SURE if _seen_silent(absence) else DOUBTFUL)
     static = absence.term.instance is not None
     if absence.back is None and absence.term.ended is not None and absence.term.ended.of_client:
-        return Why.PAUSE, LIKELY  # it tells so itself, so it lives
+        return _PAUSE, LIKELY  # it tells so itself, so it lives
     if absence.same_process is False:
-        return (Why.STATIC_LATE if static and not _failed(absence) else Why.CRASHED), SURE
+        return (Why.STATIC_LATE if static and not _failed(absence) else _CRASHED), SURE
     if absence.back is None and not absence.story.anonymous:
         # Its log tells a process that died from one that hangs, or was cut off: the one says nothing more.
         if absence.story.logged and absence.story.said_ms[-1] > absence.left_ms and not _died(absence):
-            return Why.PAUSE, LIKELY
-        return Why.CRASHED, (SURE if absence.story.logged and not static else LIKELY)
-    return Why.EXPIRED_UNTOLD, UNSURE
+            return _PAUSE, LIKELY
+        return _CRASHED, (SURE if absence.story.logged and not static else LIKELY)
+    return _UNTOLD
 
 
 def _seen_silent(absence: Absence) -> bool:
@@ -247,25 +246,25 @@ def _died(absence: Absence) -> bool:
     return _failed(absence) or bool(started and started[-1].time_ms > absence.term.joined_ms)
 
 
-def _dropped(absence: Absence) -> tuple[Why, float]:
+def _dropped(absence: Absence, formed: list[int]) -> tuple[Why, float]:
     """It did not rejoin within its rebalance timeout: its poll loop was held up that long, or the process was gone."""
     if absence.same_process is False or absence.back is None:
-        return Why.CRASHED, LIKELY
-    return Why.POLL, (SURE if absence.same_process else LIKELY)
+        return _CRASHED, LIKELY
+    return _POLL, (SURE if absence.same_process else LIKELY)
 
 
-def _gone(absence: Absence) -> tuple[Why, float]:
+def _gone(absence: Absence, formed: list[int]) -> tuple[Why, float]:
     if absence.same_process is True and (_left_by_itself(absence) or _busy(absence)):
-        return Why.POLL, SURE
+        return _POLL, SURE
     if absence.same_process is True and absence.story.lost:
-        return Why.PAUSE, LIKELY
+        return _PAUSE, LIKELY
     if absence.same_process is False and absence.term.instance is not None and absence.back is not None:
         # A static member that is back in time finds the generation it left.
         kept = absence.term.last_generation is not None and absence.term.last_generation == absence.back.last_generation
         return (Why.STATIC_IN_TIME if kept else Why.STATIC_LATE), LIKELY
     if absence.same_process is False and absence.story.logged:
         closed = absence.story.leaves or within(absence.story.closes, absence.term.joined_ms, absence.left_ms)
-        return (Why.CRASHED if _failed(absence) or not closed else Why.CLOSED), LIKELY
+        return (_CRASHED if _failed(absence) or not closed else _CLOSED), LIKELY
     return Why.GONE_UNTOLD, UNSURE  # of another process: whether the first one closed or died, a record does not tell
 
 
@@ -279,7 +278,7 @@ def _busy(absence: Absence) -> bool:
     if back is None:
         return False
     told = within(absence.story.lost, absence.left_ms - NEAR_MS, back.joined_ms)
-    return bool(told) and back.joined_ms - told[0].time_ms > (absence.story.session_ms() or NEAR_MS)
+    return bool(told) and back.joined_ms - told[0].time_ms > (absence.story.session_ms or NEAR_MS)
 
 
 def _left_by_itself(absence: Absence) -> bool:
@@ -308,3 +307,17 @@ def _since_rejoin(absence: Absence, formed: list[int]) -> int | None:
     if at == 0:
         return None
     return absence.left_ms - max(formed[at - 1], absence.term.joined_ms)
+
+
+def _replaced(absence: Absence, formed: list[int]) -> tuple[Why, float]:
+    return Why.STATIC_IN_TIME, CERTAIN
+
+
+_BY_END: Final[Mapping[End, Callable[[Absence, list[int]], tuple[Why, float]]]] = {
+    End.REPLACED: _replaced,
+    End.LEFT: _left,
+    End.EXPIRED: _expired,
+    End.DROPPED: _dropped,
+    End.UNSYNCED: _dropped,
+    End.GONE: _gone,
+}

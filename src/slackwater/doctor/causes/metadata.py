@@ -41,7 +41,8 @@ _CAUSES: Final[dict[str, str]] = {
     signals.CREATED: "new_topic_matched",
     signals.DELETED: "topic_deleted",
 }
-_WATCHED: Final = frozenset(
+_STARTED: Final = Kind.REBALANCE_STARTED
+_WATCHED: Final[frozenset[str]] = frozenset(
     {
         Trigger.LEADER_REJOIN,
         Trigger.UNKNOWN,
@@ -248,8 +249,10 @@ def _rejoins(history: GroupHistory) -> list[Row]:
     """Rebalances that a member started which was there already, outside of any outage."""
     found = []
     kinds = (Kind.GENERATION_FORMED,) if history.is_consumer_protocol else ()
-    for row in history.of(Kind.REBALANCE_STARTED, *kinds):
-        if row.kind == Kind.REBALANCE_STARTED and row.trigger in _WATCHED and row.time_ms > history.settled_ms:
+    if not kinds and _WATCHED.isdisjoint(history.triggers):
+        return []
+    for row in history.of(_STARTED, *kinds):
+        if row.kind == _STARTED and row.trigger in _WATCHED and row.time_ms > history.settled_ms:
             if outage_of(history, row.time_ms, None) is None:
                 found.append(row)
         elif signals.is_formed(row) and row.time_ms > history.settled_ms:

@@ -68,7 +68,7 @@ def _kicks(history: GroupHistory, readings: Sequence[Reading]) -> list[tuple[Sto
         if story.anonymous and story.client in told:
             continue  # whose log says so has a name, and counts for it
         left = [reading.left_ms for reading in put_out.get(id(story), ())]
-        said = _apart((row.time_ms for row in story.overruns), story.limit_ms() or NEAR_MS) if story.overruns else []
+        said = _apart((row.time_ms for row in story.overruns), story.limit_ms or NEAR_MS) if story.overruns else []
         if left or said:
             found.append((story, left if len(left) >= len(said) else said))
     return sorted(found, key=lambda one: one[1][0])
@@ -88,7 +88,7 @@ def _told_apart(kicks: Sequence[tuple[Story, list[int]]], formed: Sequence[int])
     culprits: list[Story] = [first]
     secondary: list[Story] = []
     for story, times in kicks[1:]:
-        limit = story.limit_ms() or first.limit_ms() or 0
+        limit = story.limit_ms or first.limit_ms or 0
         began_late = times[0] - limit  # when the poll began that took too long
         inherited = limit > 0 and began_late >= first_times[0]
         (secondary if inherited and _kept_up(story, formed, first_times[0], limit) else culprits).append(story)
@@ -131,7 +131,7 @@ def _how(kick: Reading) -> str:
 
 def _figures(culprits: Sequence[Story], readings: Sequence[Reading]) -> dict[str, int]:
     """How long the longest batch took: the limit, and what was left of the work when the timer fired."""
-    limit = max((story.limit_ms() or 0 for story in culprits), default=0)
+    limit = max((story.limit_ms or 0 for story in culprits), default=0)
     over = max((row.number("over_ms") or 0 for story in culprits for row in story.overruns), default=0)
     names = {id(story) for story in culprits}
     away = max(
@@ -144,6 +144,6 @@ def _figures(culprits: Sequence[Story], readings: Sequence[Reading]) -> dict[str
     if any(r.absence.end is End.EXPIRED for r in because(readings, Why.POLL) if id(r.story) in names):
         # Its heartbeats wait for the handler, so the session is what it must stay within.
         figures["handler_blocks"] = 1
-        figures["session_ms"] = max((story.session_ms() or 0 for story in culprits), default=0)
+        figures["session_ms"] = max((story.session_ms or 0 for story in culprits), default=0)
         figures["handler_ms"] = figures["session_ms"] + away if figures["session_ms"] else 0
     return {name: value for name, value in figures.items() if value}

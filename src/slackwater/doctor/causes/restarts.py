@@ -161,6 +161,6 @@ def _evidence(readings: Sequence[Reading]) -> tuple[Evidence, ...]:
 
 def _figures(readings: Sequence[Reading]) -> dict[str, int]:
     away = max((reading.absence.away_ms or 0 for reading in readings), default=0)
-    session = max((reading.story.session_ms() or 0 for reading in readings), default=0)
+    session = max((reading.story.session_ms or 0 for reading in readings), default=0)
     figures = {"restart_ms": away, "session_ms": session, "restarts": len(readings)}
     return {name: value for name, value in figures.items() if value}

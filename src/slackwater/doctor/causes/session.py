@@ -172,7 +172,7 @@ def _death_evidence(readings: Sequence[Reading]) -> tuple[Evidence, ...]:
 
 def _pause_figures(pauses: Sequence[Reading]) -> dict[str, int]:
     """How long the longest silence was: the session, and what came after it until the client was back."""
-    session = max((reading.story.session_ms() or 0 for reading in pauses), default=0)
+    session = max((reading.story.session_ms or 0 for reading in pauses), default=0)
     told = max((row.number("duration_ms") or 0 for r in pauses for row in r.story.lost), default=0)
     away = max((reading.absence.away_ms or 0 for reading in pauses), default=0)
     figures = {"session_ms": session, "pause_ms": max(told, session + away if session else 0), "away_ms": away}

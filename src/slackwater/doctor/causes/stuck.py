@@ -16,13 +16,13 @@ from slackwater.doctor.causes.absences import Reading
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
 from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.rebalances import ROUNDS
 from slackwater.doctor.rows import Row
 from slackwater.group.events import Kind, Trigger
 
 LONG_MS: Final = 60_000
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
-_ENDED: Final = (Kind.GENERATION_FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED, Kind.GROUP_LOADED)
-"""After these no round is under way."""
+_STARTED: Final = Kind.REBALANCE_STARTED
 FOLLOW_UPS: Final = 4
 """One follow-up is the protocol's, a second may come from a member that was late; more in a row are not converging."""
 
@@ -32,7 +32,7 @@ def stuck_rebalance(history: GroupHistory, readings: Sequence[Reading]) -> Findi
     failed = [row for row in history.of(Kind.REBALANCE_FAILED) if row.of_broker]
     waiting = history.of(Kind.REBALANCE_WAITING)
     open_since = _open_since(history)
-    timeout = max((story.limit_ms() or 0 for story in history.stories.values()), default=0) or MAX_POLL_INTERVAL_MS
+    timeout = max((story.limit_ms or 0 for story in history.stories.values()), default=0) or MAX_POLL_INTERVAL_MS
     open_ms = max(history.ended_ms, history.cluster.ended_ms) - open_since.time_ms if open_since is not None else 0
     hangs = open_ms > min(timeout, LONG_MS)
     if not failed and not hangs:
@@ -64,10 +64,11 @@ def _not_heard_of(history: GroupHistory, since_ms: int) -> tuple[str, ...]:
 
 def _open_since(history: GroupHistory) -> Row | None:
     began: Row | None = None
-    started = Kind.REBALANCE_STARTED
-    for row in history.of(started, *_ENDED):
+    for row in reversed(history.of(*ROUNDS)):
         if row.of_broker:
-            began = (began or row) if row.kind == started else None
+            if row.kind != _STARTED:
+                break
+            began = row
     return began
 
 
@@ -75,7 +76,9 @@ def never_converges(history: GroupHistory, readings: Sequence[Reading]) -> Findi
     """Follow-up after follow-up while the members stay the same."""
     run: list[Row] = []
     longest: list[Row] = []
-    for row in history.of(Kind.REBALANCE_STARTED):
+    if _FOLLOW_UP not in history.triggers:
+        return None
+    for row in history.of(_STARTED):
         if row.of_broker:
             if row.trigger != _FOLLOW_UP:
                 run = []

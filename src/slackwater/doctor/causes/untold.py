@@ -36,7 +36,7 @@ def untold(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None
     recurring = recurs(own)
     formed = sorted(one.time_ms for one in history.generations)
     stays = [stay for r in own if (stay := _stay(formed, r)) is not None]
-    limits = [limit for r in own if (limit := r.story.limit_ms())]
+    limits = [limit for r in own if (limit := r.story.limit_ms)]
     if recurring and all(r.why is Why.LEFT_UNTOLD for r in own) and limits and at_the_limit(stays, limits[0]):
         return Finding(
             cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",

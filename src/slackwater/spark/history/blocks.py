@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from slackwater.spark.history.files import LocalFile
 from slackwater.spark.history.kernels import Kernels, Plain, Texts, kernels_for
 from slackwater.spark.history.lines import SIEVE, unwrapped
+from slackwater.spark.history.workers import keep_loaded
 
 Batches = Iterable[pa.RecordBatch]
 Work = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -45,6 +46,7 @@ SAID: Final = 300
 """Of a line that is shown, so many characters."""
 _MARK: Final = b"\xef\xbb\xbf"
 _BRACE: Final = ord("{")
+_LINE_FEED: Final = ord("\n")
 _BEYOND_ASCII: Final = 128
 
 
@@ -203,6 +205,7 @@ def counting_ranges(tasks: Sequence[Sequence[Range]], places: Mapping[str, Seque
     """Numbers of tasks to the edges of their ranges, and of the places in them."""
 
     def count_ranges(batches: Batches) -> Iterator[pa.RecordBatch]:
+        keep_loaded()
         for batch in batches:
             ranges = [part for number in batch.column(0).to_pylist() for part in tasks[number]]
             edges = [edge for part in ranges for edge in edges_of(part, places[part.name])]
@@ -231,7 +234,9 @@ def _line_ends(file: FileIO, begin: int, end: int) -> int:
         size = min(BLOCK, end - at)
         file.seek(at)
         data = file.read(size + 1)
-        count += data.count(b"\n", 0, size) + data.count(b"\r", 0, size) - data.count(b"\r\n")
+        count += int(np.count_nonzero(np.frombuffer(data, np.uint8)[:size] == _LINE_FEED))
+        if b"\r" in data:
+            count += data.count(b"\r", 0, size) - data.count(b"\r\n")
     return count
 
 

@@ -201,7 +201,8 @@ def contained(
             continue
         triple = np.uint32(data[starts[row]]) << np.uint32(8) | np.uint32(data[starts[row] + 1]) << np.uint32(16)
         for at in range(starts[row], end - TRIPLE + 1):
-            triple = np.uint32(triple >> np.uint32(8)) | np.uint32(np.uint32(data[at + 2]) << np.uint32(16))
+            third = data[np.uint64(at + 2)]
+            triple = np.uint32(triple >> np.uint32(8)) | np.uint32(np.uint32(third) << np.uint32(16))
             word = heads[np.uint32(np.uint32(triple) * np.uint32(FACTOR)) >> np.uint32(32 - HASH_BITS)]
             while word >= 0:
                 begin = begins[word]

@@ -4,8 +4,8 @@ Rules kept here
 - A row is whole when it has its kind, its time, its group and, told by a client, its client: nothing that other rows
   tell would change it. Whole rows are packed, in as many buckets as there are, each group in one of them; Spark moves
   pieces of bytes, and whoever wants rows unpacks them. All other rows stay loose, one by one, for Spark to complete.
-- A piece is a stream of Arrow with the columns that have a value in it, and no others. The lines themselves stay where
-  they are: a few of them are shown in the end, and are read again then.
+- A piece is a stream of Arrow with the columns that have a value in it and that rules ask for, and no others. The lines
+  themselves stay where they are: a few of them are shown in the end, and are read again then.
 - What a survey has to know of a file is told by the task that reads it (`SURVEY` in the place of a bucket).
 """
 
@@ -19,11 +19,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from slackwater.doctor.event_table import AROUND, COLUMNS, DETAIL, EVIDENCE, TEXT, FactKind
+from slackwater.doctor.event_table import AROUND, COLUMNS, DETAIL, EVIDENCE, TEXT, UNASKED, FactKind
 from slackwater.group.events import Kind, Source
 from slackwater.spark.history.kernels import kernels_for
 from slackwater.spark.history.lines import EVENT, RECORD
 from slackwater.spark.history.log_events import ARROW, Reader, among, as_detail, as_json, told
+from slackwater.spark.history.workers import keep_loaded
 
 Batches = Iterable[pa.RecordBatch]
 Work = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -48,6 +49,7 @@ NAMES: Final = "cluster string, `group` string, client string, member string, in
 _NAMES: Final = ("cluster", "group", "client", "member", "instance")
 UUID: Final = r"^(.+)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _UUID: Final = UUID.replace("(.+)", "(?P<client>.+)")
+_LEFT_OUT: Final = frozenset({"line", *UNASKED})
 _PACKED: Final = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
 
 
@@ -55,6 +57,7 @@ def reading_lines(reader: Callable[[], Reader], buckets: int) -> Work:
     """Lines to rows: loose ones, pieces, and what the survey has to know."""
 
     def read_lines(batches: Batches) -> Iterator[pa.RecordBatch]:
+        keep_loaded()
         for lines, rows in _rows_of(batches, reader()):
             yield from _parted(lines, rows, buckets)
 
@@ -65,6 +68,7 @@ def reading_events(reader: Callable[[], Reader]) -> Work:
     """Lines to rows of the event table, those that are whole."""
 
     def read_events(batches: Batches) -> Iterator[pa.RecordBatch]:
+        keep_loaded()
         for lines, rows in _rows_of(batches, reader()):
             whole = _with_text(rows.filter(pa.array(_whole(rows))), lines)
             yield told(whole, as_detail(whole))
@@ -87,6 +91,7 @@ def packing_rows(buckets: int) -> Work:
     """Rows of the event table, with their detail as JSON, to pieces."""
 
     def pack_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+        keep_loaded()
         for rows in _together(batches):
             yield _pieces(_dense(pa.Table.from_batches([rows])), buckets)
 
@@ -95,6 +100,7 @@ def packing_rows(buckets: int) -> Work:
 
 def pieces(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
     """Each bucket with all its rows, of one partition."""
+    keep_loaded()
     held: dict[int, list[pa.Array]] = {}
     for batch in batches:
         for bucket, piece in zip(batch.column("bucket").to_pylist(), batch.column("packed"), strict=True):
@@ -161,7 +167,7 @@ def _parted(lines: pa.RecordBatch, rows: pa.Table, buckets: int) -> Iterator[pa.
         yield _beside(told(loose, as_json(loose)), _nothing(loose.num_rows))
         rows = _dense(rows.filter(pa.array(whole)))
     if rows.num_rows:
-        packed.append(_pieces(rows.drop_columns(["line"]), buckets))
+        packed.append(_pieces(rows.drop_columns([name for name in rows.column_names if name in _LEFT_OUT]), buckets))
     for some in packed:
         yield _beside(_no_rows(some.num_rows), some)
 

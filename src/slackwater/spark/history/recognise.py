@@ -112,7 +112,7 @@ class Said:
 
     def put(self, name: str, rows: NDArray[np.int64], starts: Ints | int, ends: Ints | int) -> None:
         """Set a slot of some texts."""
-        into = self.slots.setdefault(name, self._empty())
+        into = self.slots.get(name) or self.slots.setdefault(name, self._empty())
         into[0][rows] = starts
         into[1][rows] = ends
 
