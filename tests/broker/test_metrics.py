@@ -27,8 +27,8 @@ def test_answers_are_counted_by_api_and_by_how_long_they_took() -> None:
 
 def test_answers_that_leave_together_are_counted_each_by_its_own_time() -> None:
     metrics, now = Metrics(), monotonic()
-    metrics.answered_together([call(1, now - 6.0), call(1, now - 8.0)])
-    metrics.answered_together([call(1, now - 6.0), call(1, now - 100.0)])
+    metrics.answered_together([call(1, now - 8.0), call(1, now - 6.0)])
+    metrics.answered_together([call(1, now - 100.0), call(1, now - 6.0)])
     fetches = metrics.requests[1]
     assert fetches.count == 4
     assert 120.0 <= fetches.seconds < 160.0

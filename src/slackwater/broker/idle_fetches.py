@@ -33,6 +33,7 @@ from slackwater.wire.repeats import CountedFrames
 log = logging.getLogger("slackwater.broker.fetch")
 _FETCH: Final = FETCH.key
 _NUMBER: Final = struct.Struct(">i")
+_PACK_INTO: Final = _NUMBER.pack_into
 _MOST: Final = 2**31 - 1
 _NONE: Final = -1
 # Behind a request's size, API and version stands its correlation id; in an answer, behind its size.
@@ -97,9 +98,9 @@ class IdleFetch(Call):
         self._correlation_id = b""
         self._is_fresh = True
         self._partitions = partitions
-        self._ends: list[tuple[PartitionLog, Checkpoint, int]] = [
+        self._ends: tuple[tuple[PartitionLog, Checkpoint, int], ...] = tuple(
             (each.log, each.log.checkpoint, each.log.log_end_offset) for each in partitions
-        ]
+        )
         self._woken = self._wake  # one object, for partitions to know it by
         self.bucket = 0.0
         self.is_waiting = False
@@ -154,13 +155,22 @@ class IdleFetch(Call):
 
     def received(self, data: bytes, since: float) -> None:
         """Most likely it is the same request once more, and there is still nothing; otherwise it is read as usual."""
-        number = self._number + 1 if data == self._expected else self._other_number(data)
+        expected = self._expected
+        number = self._number + 1 if data == expected else self._other_number(data)
         if number is None or self.is_waiting or not self._may_wait():
             self.connection.come_back()
             self.connection.data_received(data)
             return
-        self._begin(since)
-        self._expect(number)
+        # `_begin` and `_expect`, without the calls
+        session = self._session
+        self._sessions.again(session, since)
+        self.epoch = epoch = session.epoch
+        self.since = since
+        self.is_waiting = True
+        self._waits.begin(self, self._wait_ms)
+        self._number = number
+        _PACK_INTO(expected, _ID_AT, number + 1 if number < _MOST else number)
+        _PACK_INTO(expected, self._epoch_at, epoch)
 
     def ended(self) -> None:
         """The client has gone."""
@@ -174,13 +184,13 @@ class IdleFetch(Call):
     def _expect(self, number: int) -> None:
         """With this correlation id it waits now; most likely with the next one it will come again."""
         self._number = number
-        pack_into, expected = _NUMBER.pack_into, self._expected
-        pack_into(self._frame, _ANSWERED_AT, number)
-        pack_into(expected, _ID_AT, number + 1 if number < _MOST else number)  # who starts again is read byte by byte
-        pack_into(expected, self._epoch_at, self.epoch)
+        # Who starts to count again is read byte by byte.
+        _PACK_INTO(self._expected, _ID_AT, number + 1 if number < _MOST else number)
+        _PACK_INTO(self._expected, self._epoch_at, self.epoch)
 
     def _write(self) -> None:
         frame = self._frame
+        _PACK_INTO(frame, _ANSWERED_AT, self._number)
         try:
             sent = os.write(self.socket, frame)
         except OSError:

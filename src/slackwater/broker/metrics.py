@@ -51,14 +51,14 @@ class Metrics:
             tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
 
     def answered_together(self, calls: Sequence[Call]) -> None:
-        """These answers left now, each on its own connection; all of one API, and some at least."""
-        now = monotonic()
-        times = [now - call.since for call in calls]
-        if bisect_left(TIME_BOUNDS, min(times)) == bisect_left(TIME_BOUNDS, max(times)):
-            self._count(calls[0].api_key, sum(times) / len(times), len(times))
+        """These answers left now, each on its own connection; all of one API, in the order in which they were asked."""
+        now, longest, shortest = monotonic(), calls[0], calls[-1]
+        times = now - longest.since, now - shortest.since
+        if bisect_left(TIME_BOUNDS, times[0]) == bisect_left(TIME_BOUNDS, times[1]):
+            self._count(longest.api_key, (times[0] + times[1]) / 2, len(calls))  # they came about evenly in between
         else:
-            for seconds in times:
-                self._count(calls[0].api_key, seconds, 1)
+            for call in calls:
+                self._count(call.api_key, now - call.since, 1)
 
     def _count(self, api_key: int, seconds: float, times: int) -> None:
         tally = self.requests.get(api_key) or self._tally(api_key)
