@@ -12,7 +12,7 @@ from uuid import UUID
 from slackwater.doctor.cluster_history import ClusterHistory
 from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import Alone, Row
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import GroupState, Kind, Source, Trigger
 
@@ -142,8 +142,8 @@ class Scene:
 
     def around(self, kind: str, at: float, **detail: Any) -> None:
         """Something that names no group."""
-        self.cluster.append(Row(round(at * 1000), kind, Source.BROKER_LOG, detail=detail))
+        self.cluster.append(Row(round(at * 1000), kind, Source.BROKER_LOG, detail=Alone(detail)))
 
     def _row(self, kind: str, at: float, source: str, columns: dict[str, Any]) -> Row:
         detail = {name: value for name, value in (columns.pop("detail", None) or {}).items() if value is not None}
-        return Row(round(at * 1000), kind, source, group=self.group, detail=detail, **columns)
+        return Row(round(at * 1000), kind, source, group=self.group, detail=Alone(detail), **columns)

@@ -8,7 +8,7 @@ from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.cluster_history import ClusterHistory
 from slackwater.doctor.event_table import DETAIL
 from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import Alone, Row
 from slackwater.doctor.verdict import Verdict, judge
 from tests.doctor.corpus import CORPUS, incidents, read_incident, truth
 
@@ -81,7 +81,7 @@ def _renamed(row: Row, names: list[str]) -> Row:
     detail = {
         name: [other(one) for one in value] if name == "member_ids" else other(value) if name in _IDS else value
         for name in DETAIL
-        if (value := row.detail.get(name)) is not None
+        if (value := row.told(name)) is not None
     }
     return Row(
         time_ms=row.time_ms,
@@ -96,7 +96,7 @@ def _renamed(row: Row, names: list[str]) -> Row:
         assignor=row.assignor,
         members=row.members,
         state_before=row.state_before,
-        detail=detail,
+        detail=Alone(detail),
         evidence=row.evidence,
         file=other(row.label or "") if row.file else None,
     )

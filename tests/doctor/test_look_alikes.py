@@ -6,6 +6,7 @@ import pytest
 
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.event_table import DETAIL, FactKind
+from slackwater.doctor.rows import Alone
 from slackwater.group.events import Kind
 from tests.doctor.scene import Scene
 
@@ -557,7 +558,7 @@ def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_mig
         scene.leave(client, at, "the consumer is being closed")
         left = scene.rows[-2]
         scene.rows[-2] = left._replace(
-            detail={**{name: left.detail.get(name) for name in DETAIL}, "assignors": ["range", "own"]}
+            detail=Alone({**{name: left.told(name) for name in DETAIL}, "assignors": ["range", "own"]})
         )
         scene.form(at + 0.5)
         scene.started(client, at + 2)

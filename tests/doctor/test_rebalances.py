@@ -3,7 +3,7 @@
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.pauses import MINUTE_MS, lag_of, minutes
 from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import Alone, Row
 from slackwater.group.events import Kind, Source, Trigger
 from tests.doctor.scene import Scene
 
@@ -66,7 +66,7 @@ def test_generations_are_counted_from_their_numbers_where_compaction_took_some()
 def read(scene: Scene, minute: int, records: int) -> None:
     """The group read so many records in this minute."""
     detail = {"offsets_advanced": records}
-    scene.rows.append(Row(minute * MINUTE_MS, Kind.PROGRESS, Source.OFFSETS_TOPIC, group="g", detail=detail))
+    scene.rows.append(Row(minute * MINUTE_MS, Kind.PROGRESS, Source.OFFSETS_TOPIC, detail=Alone(detail)))
 
 
 def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:

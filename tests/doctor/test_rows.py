@@ -43,7 +43,7 @@ def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_fi
 
 
 def test_no_rule_asks_for_a_field_that_does_not_go_to_who_judges() -> None:
-    asked = re.compile(r"\.(?:text|number|names|get)\(\s*['\"](\w+)['\"]")
+    asked = re.compile(r"\.(?:text|number|names|told)\(\s*['\"](\w+)['\"]")
     sources = Path(doctor.__path__[0]).rglob("*.py")
     names = {name for source in sources for name in asked.findall(source.read_text())}
     assert {"reason", "old_generation", "member_ids", "group_protocol"} <= names

@@ -9,6 +9,7 @@ Rules kept here
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from slackwater.doctor import signals
@@ -19,6 +20,7 @@ BACK_MS: Final = 2_000
 """Threads of one process write their lines by so much out of order at most."""
 ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
+_FORMED: Final = Kind.GENERATION_FORMED
 _NEAR_MS: Final = 60_000
 _SHOWN: Final = 3
 
@@ -26,15 +28,9 @@ _SHOWN: Final = 3
 def steadied(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
     """Rows whose times do not go back where a clock did, and a sentence for each such clock."""
     jumps: dict[str, list[int]] = {}
-    last: dict[str, Row] = {}
-    kind = Kind.GENERATION_FORMED
-    formed = [one for one in rows if one.kind == kind and _tells(one)]
-    for row in sorted(formed, key=PLACE):
-        file = row.file or ""
-        before = last.get(file)
-        if before is not None and _goes_back(before, row):
-            jumps.setdefault(file, []).append(before.position)
-        last[file] = row
+    for before, row in pairwise(sorted((row for row in rows if row.kind == _FORMED and _tells(row)), key=PLACE)):
+        if row.time_ms < before.time_ms - BACK_MS and _goes_back(before, row):
+            jumps.setdefault(row.file or "", []).append(before.position)
     if not jumps:
         return rows, ()
     kept = [row for row in rows if row.file not in jumps]
@@ -55,8 +51,9 @@ def _tells(row: Row) -> bool:
 
 
 def _goes_back(before: Row, row: Row) -> bool:
-    grown = row.generation is not None and before.generation is not None and row.generation > before.generation
-    return grown and row.time_ms < before.time_ms - BACK_MS
+    if row.file != before.file or row.generation is None or before.generation is None:
+        return False
+    return row.generation > before.generation and row.time_ms < before.time_ms - BACK_MS
 
 
 def _mended(rows: Sequence[Row], places: Sequence[int]) -> tuple[list[Row], int]:
@@ -80,11 +77,13 @@ def apart(rows: Iterable[Row]) -> tuple[str, ...]:
     """Files that tell of the same generations at times that only different zones explain."""
     told: dict[str, dict[int, int]] = {}
     for row in rows:
-        if signals.is_formed(row) or signals.is_joined(row):
-            file, generation = row.file, row.generation
-            if file is not None and generation:
-                times = told.setdefault(file, {})
-                times[generation] = min(row.time_ms, times.get(generation, row.time_ms))
+        file, generation = row.file, row.generation
+        if file is not None and generation and (signals.is_formed(row) or signals.is_joined(row)):
+            times = told.get(file)
+            if times is None:
+                times = told[file] = {}
+            before = times.get(generation)
+            times[generation] = row.time_ms if before is None or row.time_ms < before else before
     if len(told) < 2:
         return ()
     measure = max(told, key=lambda file: (len(told[file]), file))

@@ -14,9 +14,9 @@ Rules kept here
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
@@ -37,7 +37,7 @@ from slackwater.doctor.rows import (
     within,
 )
 from slackwater.doctor.terms import End, Names, Term, terms
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import GroupState, Kind, Source
 
 _LAST_TERMS: Final = 8
 _EXPIRED: Final = End.EXPIRED
@@ -49,34 +49,46 @@ NEAR_MS: Final = 2_000
 """How far a client's line and the broker's may lie apart and still tell of one thing: one request and two clocks."""
 
 
-@dataclass
 class Story:
     """All that is known of one client (or one static instance)."""
 
-    name: str
-    client: str | None = None
-    instance: str | None = None
-    anonymous: bool = False
-    """Its name is a member id, for others have its client id too: it is not known again when it comes back."""
-    terms: list[Term] = field(default_factory=list)
-    started: list[Row] = field(default_factory=list)
-    subscribes: list[Row] = field(default_factory=list)
-    overruns: list[Row] = field(default_factory=list)
-    lost: list[Row] = field(default_factory=list)
-    leaves: list[Row] = field(default_factory=list)
-    closes: list[Row] = field(default_factory=list)
-    failures: list[Row] = field(default_factory=list)
-    refused: list[Row] = field(default_factory=list)
-    coordinator_lost: list[Row] = field(default_factory=list)
-    rejoins: list[Row] = field(default_factory=list)
-    said_ms: list[int] = field(default_factory=list)
+    # Most stories are of members whose own logs nobody read: what these would have told is there once for all of them.
+    started: Sequence[Row] = ()
+    subscribes: Sequence[Row] = ()
+    overruns: Sequence[Row] = ()
+    lost: Sequence[Row] = ()
+    leaves: Sequence[Row] = ()
+    closes: Sequence[Row] = ()
+    failures: Sequence[Row] = ()
+    refused: Sequence[Row] = ()
+    coordinator_lost: Sequence[Row] = ()
+    rejoins: Sequence[Row] = ()
+    said_ms: Sequence[int] = ()
     """When its own log said anything at all."""
-    topics: list[tuple[int, frozenset[str]]] = field(default_factory=list)
-    assignors: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
-    settings: dict[str, str] = field(default_factory=dict)
+    topics: Sequence[tuple[int, frozenset[str]]] = ()
+    assignors: Sequence[tuple[int, tuple[str, ...]]] = ()
+    settings: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(
+        self, name: str, client: str | None = None, instance: str | None = None, anonymous: bool = False
+    ) -> None:
+        self.name = name
+        self.client = client
+        self.instance = instance
+        self.anonymous = anonymous
+        """Its name is a member id, for others have its client id too: it is not known again when it comes back."""
+        self.terms: list[Term] = []
+
+    def note(self, what: str, told: object) -> None:
+        """Put something down after what was told of the same before."""
+        before = self.__dict__.get(what)
+        if before is None:
+            self.__dict__[what] = [told]
+        else:
+            before.append(told)
 
     @property
-    def starts(self) -> list[Row]:
+    def starts(self) -> Sequence[Row]:
         """When its process came up; of a library that does not say so, when it subscribed."""
         return self.started or self.subscribes
 
@@ -161,6 +173,8 @@ class Absence(NamedTuple):
         return self.term.ended
 
 
+_EMPTY: Final = GroupState.EMPTY
+_STARTED: Final = Kind.REBALANCE_STARTED
 _SETTING: Final = FactKind.CLIENT_SETTING
 _MEMBER: Final = FactKind.MEMBER_RECORDED
 _JOINED: Final = (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED)
@@ -177,15 +191,16 @@ _TELL_PARTITIONS: Final = (
     Kind.PARTITIONS_LOST,
     FactKind.MEMBER_RECORDED,
 )
+_CONSUMER: Final = "consumer"
 _CLASSIC: Final = (Kind.REBALANCE_STARTED, Kind.MEMBER_ID_ISSUED, Kind.PROGRESS)
 """What is never told of a KIP-848 group, or does not say that it is one."""
 _FIRST_JOINS: Final = (
     Kind.MEMBER_ID_ISSUED,
     Kind.MEMBER_JOINED,
-    Kind.REBALANCE_STARTED,
     Kind.GENERATION_FORMED,
     Kind.GENERATION_RECORDED,
 )
+"""What may tell of a group's first member, beside the first round that began."""
 _HEARD: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
     FactKind.CLIENT_STARTED: ((signals.is_start, "started"),),
     FactKind.CLIENT_SUBSCRIBED: ((signals.is_subscribe, "subscribes"),),
@@ -222,8 +237,8 @@ class GroupHistory:
         """What is wrong with the clocks of what was read, in sentences."""
         self.cluster = cluster or ClusterHistory()
         self.names = Names(labelled=frozenset(members))
-        for row in dict.fromkeys(map(NAMES, self.rows)):
-            self.names.learn(*row)
+        for names in dict.fromkeys(map(NAMES, (row for row in self.rows if row.client or row.instance or row.host))):
+            self.names.learn(*names)
         self.terms: list[Term] = terms(self.rows, self.of, self.names)
         self.stories: dict[str, Story] = {}
         self._by_member: dict[str, Story] = {}
@@ -254,8 +269,8 @@ class GroupHistory:
     def assignors(self) -> dict[str, set[str]]:
         """By source, the assignors that generations were made by."""
         found: dict[str, set[str]] = {}
-        told = {*map(ASSIGNOR, self.rows), *((row.source, signals.assignor(row)) for row in self.each(*_TELL_PROTOCOL))}
-        for source, name in told:
+        chosen = ((row.source, row.told("protocol")) for row in self.each(*_TELL_PROTOCOL))
+        for source, name in {*chosen, *((row.source, row.assignor) for row in filter(ASSIGNOR, self.rows))}:
             if name and name != "null":
                 found.setdefault(source, set()).add(name)
         return found
@@ -294,7 +309,8 @@ class GroupHistory:
     def is_consumer_protocol(self) -> bool:
         """A KIP-848 group."""
         asked = self.each(*(kind for kind in self._places if kind not in _CLASSIC))
-        return any(signals.is_consumer_protocol(row) for row in asked)
+        told = (row for row in asked if row.detail["group_protocol"][row.place] == _CONSUMER)
+        return any(map(signals.is_consumer_protocol, told))
 
     # ---- generations
 
@@ -304,10 +320,11 @@ class GroupHistory:
         for told_by, kinds in _GENERATIONS:
             seen: dict[int, Generation] = {}
             for row in self.of(*kinds):
-                if told_by(row) and row.generation is not None and row.generation > 0:
-                    seen.setdefault(row.generation, Generation(row.generation, row.time_ms, signals.size_of(row), row))
+                number = row.generation
+                if number is not None and number > 0 and number not in seen and told_by(row):
+                    seen[number] = Generation(number, row.time_ms, signals.size_of(row), row)
             if seen:
-                return sorted(seen.values(), key=lambda one: one.number)
+                return [seen[number] for number in sorted(seen)]
         return []
 
     @cached_property
@@ -336,7 +353,12 @@ class GroupHistory:
     @cached_property
     def start_seen(self) -> bool:
         """The group's beginning (from empty) lies in this history; without a broker nothing else can be known."""
-        return not self.has_broker or any(map(signals.is_first_join, self.each(*_FIRST_JOINS)))
+        if not self.has_broker:
+            return True
+        # Of a group that is old nearly every row is asked, and nearly none could be the first.
+        asked = (row for row in self.each(*_FIRST_JOINS) if row.state_before == _EMPTY or row.generation in (1, 2))
+        begun = (row for row in self.each(_STARTED) if row.detail["old_generation"][row.place] == 0)
+        return any(map(signals.is_first_join, chain(begun, asked)))
 
     @cached_property
     def topics_read(self) -> frozenset[str]:
@@ -490,7 +512,7 @@ class GroupHistory:
             story.terms.append(term)
             self._by_member[term.member] = story
             if term.assignors:
-                story.assignors.append((term.joined_ms, term.assignors))
+                story.note("assignors", (term.joined_ms, term.assignors))
 
     def _tell_clients(self) -> None:
         by_client: dict[str, list[Story]] = {}
@@ -532,29 +554,29 @@ class GroupHistory:
         if story is None:
             return
         if topics := frozenset(row.names("topics")):
-            _note(story.topics, row.time_ms, topics)
+            _note_topics(story, row.time_ms, topics)
         for term in story.terms[-_LAST_TERMS:]:
             if term.member == row.member:
                 term.session_timeout_ms = term.session_timeout_ms or row.number("session_timeout_ms")
                 term.rebalance_timeout_ms = term.rebalance_timeout_ms or row.number("rebalance_timeout_ms")
 
     def _tell(self, story: Story, row: Row) -> None:
-        story.said_ms.append(row.time_ms)
+        story.note("said_ms", row.time_ms)
         if row.kind == _SETTING:
             self._tell_setting(story, row)
         for is_one, where in _HEARD.get(row.kind, ()):
             if is_one(row):
-                getattr(story, where).append(row)
+                story.note(where, row)
         if topics := signals.subscribed(row):
-            _note(story.topics, row.time_ms, topics)
+            _note_topics(story, row.time_ms, topics)
         if assignors := row.names("assignors"):
-            story.assignors.append((row.time_ms, assignors))
+            story.note("assignors", (row.time_ms, assignors))
 
     def _tell_setting(self, story: Story, row: Row) -> None:
         name, value = row.text("setting"), row.text("value")
-        story.settings[name] = value
+        story.settings = {**story.settings, name: value}
         if name == "partition.assignment.strategy":
-            story.assignors.append((row.time_ms, signals.assignors(value)))
+            story.note("assignors", (row.time_ms, signals.assignors(value)))
 
 
 _Log = tuple[str, str]
@@ -573,21 +595,26 @@ def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
     if CLIENT_SIDE.isdisjoint(map(SOURCE, rows)):
         return {}, {}
     spans: dict[tuple[str, _Log], tuple[int, int]] = {}
+    by_file: dict[tuple[str, str | None], list[Row]] = {}
     for row in rows:
-        log = _log_of(row) if row.client else None
-        if log is None or row.client is None:
+        if row.client and row.source in CLIENT_SIDE:
+            by_file.setdefault((row.client, row.file), []).append(row)
+    for (client, _), own in by_file.items():
+        log = _log_of(own[0])
+        if log is None:
             continue
-        first, _ = spans.get((row.client, log), (row.time_ms, 0))
-        spans[row.client, log] = first, row.time_ms
-        if row.member and signals.tells_own_id(row):
-            told.setdefault(row.client, {}).setdefault(log, set()).add(row.member)
+        first, last = spans.get((client, log), (own[0].time_ms, own[-1].time_ms))
+        spans[client, log] = min(first, own[0].time_ms), max(last, own[-1].time_ms)
+        ids = {row.member for row in own if row.member and signals.tells_own_id(row)}
+        if ids:
+            told.setdefault(client, {}).setdefault(log, set()).update(ids)
     members: dict[str, str] = {}
     logs: dict[_Log, str] = {}
-    for client, own in told.items():
-        if len(own) > 1 and _at_once(own, [spans[client, log] for log in own]):
-            named = _log_names(own)
+    for client, by_log in told.items():
+        if len(by_log) > 1 and _at_once(by_log, [spans[client, log] for log in by_log]):
+            named = _log_names(by_log)
             logs |= named
-            members |= {member: named[log] for log, ids in own.items() for member in ids}
+            members |= {member: named[log] for log, ids in by_log.items() for member in ids}
     return members, logs
 
 
@@ -634,9 +661,9 @@ def _generation_of(term: Term) -> int:
     return began.generation
 
 
-def _note(noted: list[tuple[int, frozenset[str]]], time_ms: int, topics: frozenset[str]) -> None:
-    if not noted or noted[-1][1] != topics:
-        noted.append((time_ms, topics))
+def _note_topics(story: Story, time_ms: int, topics: frozenset[str]) -> None:
+    if not story.topics or story.topics[-1][1] != topics:
+        story.note("topics", (time_ms, topics))
 
 
 def _shared_clients(found: Sequence[Term], generations: Sequence[Generation], end_ms: int) -> frozenset[str]:

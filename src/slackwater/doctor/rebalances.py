@@ -95,7 +95,7 @@ def rebalances(history: GroupHistory) -> list[Rebalance]:
     """One row per generation, in order."""
     starts, ends = _starts(history), _ends(history)
     names = {term.member: term.name for term in history.terms}
-    protocol = _protocol(history)
+    protocol, has_broker = _protocol(history), history.has_broker
     found: list[Rebalance] = []
     before: int | None = None
     last: Rebalance | None = None
@@ -104,15 +104,15 @@ def rebalances(history: GroupHistory) -> list[Rebalance]:
         last = Rebalance(
             number,
             formed_ms if start is None else start.time_ms,
-            formed_ms if end is None else max(formed_ms, end.time_ms),
+            formed_ms if end is None or end.time_ms < formed_ms else end.time_ms,
             None if start is None else start.trigger,
             None if start is None else _culprit(names, start),
             protocol,
             before,
             members,
-            end is not None or not history.has_broker,
+            end is not None or not has_broker,
             start is not None and last is not None and _is_follow_up(last, start, before == members),
-            (start or row).where,
+            (row if start is None else start).where,
         )
         found.append(last)
         before = members

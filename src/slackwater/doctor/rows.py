@@ -3,7 +3,8 @@
 Rules kept here
 - A row is a row, whoever told it: the Spark readers, a reader in plain Python, our own `GroupEvent`.
 - An empty text is none.
-- `detail` answers `get`: a rule asks for a field and gets None when nobody told it.
+- The fields of a row's detail stand in columns, which rows have in common, and a row knows its place in them. A rule
+  asks for a field and gets None when nobody told it.
 - A row is a tuple: a history has millions of them, and none of the other kinds of objects is made as quickly.
 - Rows are ordered by time; of one time, the broker's line comes before the client's echo of it.
 """
@@ -15,8 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import compress, count, islice
 from operator import eq, itemgetter
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from slackwater.group.events import GroupEvent, Source
 
@@ -33,14 +33,22 @@ BROKER_SIDE: Final[frozenset[str]] = frozenset({Source.COORDINATOR, Source.BROKE
 CLIENT_SIDE: Final[frozenset[str]] = frozenset({Source.MEMBER, Source.CLIENT_LOG})
 
 
-class Detail(Protocol):
-    """What else is told of an event, by the names in event_table.py."""
-
-    def get(self, name: str, /) -> Any:
-        """A field, None when it was not told."""
+Detail = Mapping[str, Sequence[Any]]
+"""What else is told of some events, by the names in event_table.py: a column for each name, also for one never told."""
 
 
-_NOTHING: Final[Detail] = MappingProxyType({})
+class Alone(dict[str, Sequence[Any]]):
+    """The detail of a single row."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        super().__init__({name: (value,) for name, value in told.items() if value is not None})
+
+    def __missing__(self, name: str) -> Sequence[Any]:
+        return _UNTOLD
+
+
+_UNTOLD: Final = (None,)
+_NOTHING: Final = Alone({})
 
 
 class Row(NamedTuple):
@@ -50,7 +58,7 @@ class Row(NamedTuple):
     kind: str
     source: str
     group: str = ""
-    cluster: str = ""
+    """Empty too where who brings the rows has parted them by their groups."""
     trigger: str | None = None
     generation: int | None = None
     member: str | None = None
@@ -61,6 +69,8 @@ class Row(NamedTuple):
     members: int | None = None
     state_before: str | None = None
     detail: Detail = _NOTHING
+    place: int = 0
+    """Where in the columns of `detail` its own fields are."""
     evidence: str | None = None
     """Where it is told, by who knows better than `file` and `position`."""
     said: str | None = None
@@ -88,19 +98,23 @@ class Row(NamedTuple):
         """Told by the member, itself or in its log."""
         return self.source in CLIENT_SIDE
 
+    def told(self, name: str) -> Any:
+        """A field of the detail, None when it was not told."""
+        return self.detail[name][self.place]
+
     def text(self, name: str) -> str:
         """A field of the detail as text, empty when it was not told."""
-        value = self.detail.get(name)
+        value = self.detail[name][self.place]
         return "" if value is None else str(value)
 
     def number(self, name: str) -> int | None:
         """A field of the detail as a whole number, None when it was not told."""
-        value = self.detail.get(name)
+        value = self.detail[name][self.place]
         return None if value is None else int(value)
 
     def names(self, name: str) -> tuple[str, ...]:
         """A field of the detail as a list of names."""
-        value = self.detail.get(name)
+        value = self.detail[name][self.place]
         if value is None:
             return ()
         return (value,) if isinstance(value, str) else tuple(str(one) for one in value)
@@ -110,7 +124,7 @@ _TIME: Final = itemgetter(Row._fields.index("time_ms"))
 KIND: Final = itemgetter(Row._fields.index("kind"))
 SOURCE: Final = itemgetter(Row._fields.index("source"))
 TRIGGER: Final = itemgetter(Row._fields.index("trigger"))
-ASSIGNOR: Final = itemgetter(Row._fields.index("source"), Row._fields.index("assignor"))
+ASSIGNOR: Final = itemgetter(Row._fields.index("assignor"))
 NAMES: Final = itemgetter(*(Row._fields.index(name) for name in ("member", "client", "instance", "host")))
 PLACE: Final = itemgetter(Row._fields.index("file"), Row._fields.index("position"))
 """Fields of a row, for those who ask all rows of a history."""
@@ -123,7 +137,6 @@ def read_row(columns: Mapping[str, Any]) -> Row:
         kind=str(columns["kind"]),
         source=str(columns["source"]),
         group=columns.get("group") or "",
-        cluster=columns.get("cluster") or "",
         trigger=columns.get("trigger") or None,
         generation=_whole(columns.get("generation")),
         member=columns.get("member") or None,
@@ -174,12 +187,10 @@ def _label(file: str) -> str | None:
     return _ENDINGS.sub("", file.rpartition("/")[2]) or None
 
 
-def _detail(value: object) -> dict[str, Any]:
+def _detail(value: object) -> Detail:
     if isinstance(value, str):
         value = json.loads(value) if value else {}
-    if not isinstance(value, Mapping):
-        return {}
-    return {name: one for name, one in value.items() if one is not None}
+    return Alone(value) if isinstance(value, Mapping) else _NOTHING
 
 
 def _whole(value: Any) -> int | None:

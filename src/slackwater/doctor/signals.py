@@ -102,15 +102,15 @@ def is_uuid(member: str) -> bool:
 
 def reason(row: Row) -> str:
     """The client's reason where it gave one, else the coordinator's words."""
-    return row.text("client_reason") or row.text("reason")
+    return row.told("client_reason") or row.told("reason") or ""
 
 
 def members_named(row: Row) -> tuple[str, ...]:
     """The members that a row is about; a round may have been started by several who left at once."""
-    member = row.member
-    if row.kind == _STARTED and (several := row.names("member_ids")):
-        return several
-    return (member,) if member else row.names("culprit") or row.names("member_ids")
+    if row.kind == _STARTED and (several := row.told("member_ids")):
+        return tuple(several)
+    member = row.member or row.told("culprit")
+    return (member,) if member else row.names("member_ids")
 
 
 def assignors(value: str) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def assignors(value: str) -> tuple[str, ...]:
 
 def assignor(row: Row) -> str | None:
     """The assignor that a generation was made by, where a row tells it."""
-    name = row.assignor or row.text("protocol")
+    name = row.assignor or row.told("protocol")
     return name if name and name != "null" else None
 
 
@@ -157,14 +157,14 @@ def size_of(row: Row) -> int | None:
 
 def is_consumer_protocol(row: Row) -> bool:
     """Told of a KIP-848 group."""
-    return row.detail.get("group_protocol") == "consumer" and row.kind != _CONVERTED
+    return bool(row.told("group_protocol") == "consumer") and row.kind != _CONVERTED
 
 
 def is_first_join(row: Row) -> bool:
     """The first member of a group that had none, and no generation before."""
     kind = row.kind
     if kind == _STARTED:
-        return row.number("old_generation") == 0
+        return bool(row.told("old_generation") == 0)
     if kind in _NUMBERED:
         generation = row.generation
         return generation == 1 or (generation == 2 and is_consumer_protocol(row))

@@ -172,7 +172,8 @@ class _Book:
         term = self._open.get(member)
         if term is None:
             term = self._open[member] = self._new(Term(member, row.time_ms, began=row))
-        self.tell(term, row)
+        if row.member is not None or row.kind != _STARTED:  # else it tells neither names nor settings
+            self.tell(term, row)
         return term
 
     def _new(self, term: Term) -> Term:
@@ -187,34 +188,36 @@ class _Book:
             term.host = term.host or row.host
         if row.kind in _NAMES_ONLY:
             return
-        term.session_timeout_ms = row.number("session_timeout_ms") or term.session_timeout_ms
-        term.rebalance_timeout_ms = row.number("rebalance_timeout_ms") or term.rebalance_timeout_ms
-        term.assignors = row.names("assignors") or term.assignors
+        detail, place = row.detail, row.place
+        if session_ms := detail["session_timeout_ms"][place]:
+            term.session_timeout_ms = session_ms
+        if rebalance_ms := detail["rebalance_timeout_ms"][place]:
+            term.rebalance_timeout_ms = rebalance_ms
+        if detail["assignors"][place]:
+            term.assignors = row.names("assignors")
 
     def close(self, member: str, end: End, row: Row) -> None:
         if self._unnamed and member not in self._last:
             self._adopt(member)
         term = self._open.pop(member, None)
         if term is None:
-            if self._just_closed(member, end, row):
+            last = self._last.get(member)
+            if last is not None and last.ended_ms is not None:
+                self._told_again(last, end, row)
                 return
             term = self._new(Term(member, row.time_ms, seen_joining=False))
         self.tell(term, row)
         term.ended_ms, term.end, term.ended = row.time_ms, end, row
         term.reason = signals.reason(row)
-        term.by_admin = row.trigger == _REMOVAL or row.text("by") == "administrator"
+        term.by_admin = row.trigger == _REMOVAL or row.told("by") == "administrator"
 
-    def _just_closed(self, member: str, end: End, row: Row) -> bool:
+    def _told_again(self, last: Term, end: End, row: Row) -> None:
         """The leave's own line and the rebalance that it caused tell of one end, in either order."""
-        last = self._last.get(member)
-        if last is None or last.ended_ms is None:
-            return False
         if row.kind != _STARTED and last.ended is not None:
             if last.ended.kind == _STARTED:
                 last.end, last.ended = end, row
                 last.reason = signals.reason(row) or last.reason
             self.tell(last, row)
-        return True
 
     def forget(self, member: str) -> None:
         """An id that was asked for and never used was no member."""
@@ -242,7 +245,7 @@ def _from_broker(rows: Iterable[Row]) -> list[Term]:
                 book.open(row.member, row)
         elif kind == _REPLACED:
             _replaced(book, row)
-        elif kind == _NEVER_JOINED or (kind == _LEFT and row.detail.get("pending")):
+        elif kind == _NEVER_JOINED or (kind == _LEFT and row.told("pending")):
             for member in signals.members_named(row):
                 book.forget(member)
         else:

@@ -47,7 +47,7 @@ _REBALANCING: Final = "REBALANCE_IN_PROGRESS"
 _LIFELESS: Final = frozenset({Kind.GROUP_LOADED, Kind.GROUP_UNLOADED, Kind.GROUP_DELETED, Kind.PROGRESS})
 _BATCH_MS: Final = 1_000
 """Partitions of one topic that are created or deleted within this are told as one."""
-VERDICTS: Final = "cluster string, `group` string, cause string, confidence double, verdict binary"
+VERDICTS: Final = "verdicts binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ ALL: Final = Choice()
 def verdicts(packed: DataFrame, surroundings: dict[str, ClusterHistory], choice: Choice = ALL) -> list[Verdict]:
     """The verdict on every group that was chosen, by cluster and name."""
     judged = by_group(packed).mapInArrow(_judge(surroundings, choice), VERDICTS)
-    found = [pickle.loads(bytes(row.verdict)) for row in judged.select("verdict").collect()]
+    found: list[Verdict] = [verdict for row in judged.collect() for verdict in pickle.loads(bytes(row.verdicts))]
     return sorted(found, key=lambda verdict: (verdict.cluster, verdict.group))
 
 
@@ -201,36 +201,15 @@ def _judge(
                 for (cluster, group), begin, end in bucket.groups
             ]
             told = [verdict for verdict in found if verdict is not None]
-            if told:
-                yield pa.RecordBatch.from_pylist(told, schema=_schema())
+            # In one piece: what many verdicts have in common, such as the words of a cure, is written once.
+            yield pa.record_batch({"verdicts": pa.array([pickle.dumps(told)], pa.binary())})
 
     return judge_groups
 
 
 def _judged(
     cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory], drawn: bool
-) -> dict[str, object] | None:
+) -> Verdict | None:
     if all(row.kind in _LIFELESS for row in rows):
         return None
-    verdict = judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster, drawn=drawn)
-    return {
-        "cluster": cluster,
-        "group": group,
-        "cause": verdict.cause,
-        "confidence": verdict.confidence,
-        "verdict": pickle.dumps(verdict),
-    }
-
-
-def _schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("cluster", pa.string()),
-            ("group", pa.string()),
-            ("cause", pa.string()),
-            ("confidence", pa.float64()),
-            ("verdict", pa.binary()),
-        ]
-    )
+    return judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster, drawn=drawn)

@@ -6,26 +6,27 @@ Rules kept here
 - The fields of a row's detail are columns (or stand together in one, as JSON, where a row came by Spark's own ways). A
   field's column is turned into values when a rule first asks for it: most fields of most rows never are.
 - An empty text is none.
+- Rows come parted by their groups, and do not name them again.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from slackwater.doctor.event_table import DETAIL, UNASKED
-from slackwater.doctor.rows import Row
+from slackwater.doctor.rows import Alone, Detail, Row
 
 AT_ONCE: Final = 4_096
 """So many rows are made at a time: what is made of them finds them still near the processor."""
 _COLUMN_OF: Final = {"said": "text"}
 """Fields of a row that are called otherwise in the event table."""
-_ALWAYS: Final[Mapping[str, Any]] = {"group": "", "cluster": "", "position": 0}
+_ALWAYS: Final[Mapping[str, Any]] = {"position": 0}
 """What stands where nothing is told."""
 
 
@@ -37,23 +38,24 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 
 def _some(table: pa.Table) -> Iterator[Row]:
     have = set(table.column_names)
-    columns: list[Iterable[Any]] = []
+    details, places = _details(table)
+    columns: dict[str, Iterable[Any]] = {"detail": details, "place": places, "group": repeat("", table.num_rows)}
     for name in Row._fields:
         column = _COLUMN_OF.get(name, name)
-        if name == "detail":
-            columns.append(_details(table))
-        elif column in have:
-            columns.append(_values(table[column], _ALWAYS.get(name)))
-        else:
-            columns.append(repeat(_ALWAYS.get(name), table.num_rows))
-    return map(_AS_ROW, zip(*columns, strict=True))
+        if name not in columns:
+            nothing = _ALWAYS.get(name)
+            columns[name] = _values(table[column], nothing) if column in have else repeat(nothing, table.num_rows)
+    return map(_AS_ROW, zip(*(columns[name] for name in Row._fields), strict=True))
 
 
-def _details(table: pa.Table) -> Iterable[Any]:
-    rows = map(_AS_TOLD, zip(repeat(_Fields(table)), range(table.num_rows)))
+def _details(table: pa.Table) -> tuple[Iterable[Detail], Iterable[int]]:
+    """The columns that each row's detail is in, and its place there."""
+    fields = _Fields(table)
     if "detail" not in table.column_names:
-        return rows
-    return [json.loads(one) if one else told for one, told in zip(_values(table["detail"]), rows, strict=True)]
+        return repeat(fields, table.num_rows), range(table.num_rows)
+    texts = _values(table["detail"])
+    alone = [Alone(json.loads(text)) if text else fields for text in texts]
+    return alone, [0 if text else place for place, text in enumerate(texts)]
 
 
 class _Fields(dict[str, list[Any]]):
@@ -72,20 +74,8 @@ class _Fields(dict[str, list[Any]]):
         return values
 
 
-class _Told(NamedTuple):
-    """The detail of one row."""
-
-    fields: _Fields
-    place: int
-
-    def get(self, name: str, /) -> Any:
-        """A field, None when it was not told."""
-        return self.fields[name][self.place]
-
-
 _AS_ROW: Final = partial(tuple.__new__, Row)
-_AS_TOLD: Final = partial(tuple.__new__, _Told)
-"""Tuples as what they are, by no code of Python's: what `_make` adds takes as long again."""
+"""A tuple as what it is, by no code of Python's: what `_make` adds takes as long again."""
 
 
 def _values(column: pa.ChunkedArray, nothing: Any = None) -> list[Any]:

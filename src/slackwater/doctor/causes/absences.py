@@ -122,6 +122,8 @@ def outage_of(history: GroupHistory, time_ms: int, session_ms: int | None) -> Ou
 def _between_messages(found: list[Reading], formed: list[int]) -> list[Reading]:
     """A client that was seen to heartbeat only between messages does so always: its silences are its handler's."""
     busy: set[int] = set()
+    if all(r.why is not _POLL and r.why is not _PAUSE for r in found):
+        return found  # nobody was seen to live on
     for own in by_story(r for r in found if r.absence.end is _EXPIRED and _lives(r)):
         at_once = [r for r in own if _silent_at_once(r.absence, formed)]
         if any(r.why is _POLL for r in own) or (len(at_once) > 1 and any(r.why is _PAUSE for r in own)):
@@ -153,6 +155,8 @@ def _topics_changed(history: GroupHistory, found: list[Reading], formed: list[in
             *(at for story in history.stories.values() for at, _ in story.topics if at > history.settled_ms),
         ]
     )
+    if not went and not other:
+        return found
     ended = [r for r in found if r.absence.end is _EXPIRED and r.absence.back is None]
     together = len(ended) > 1 and ended[-1].left_ms - ended[0].left_ms <= NEAR_MS
     all_went = together and all(term.ended_ms is not None for term in history.terms)
@@ -175,7 +179,7 @@ def _why(history: GroupHistory, absence: Absence, formed: list[int]) -> tuple[Wh
         return Why.ADMIN, CERTAIN
     if signals.is_poll_reason(absence.term.reason) or _overran(history, absence):
         return _POLL, CERTAIN
-    if outage_of(history, absence.left_ms, absence.story.session_ms) is not None:
+    if history.outages and outage_of(history, absence.left_ms, absence.story.session_ms) is not None:
         return Why.FAILOVER, SURE
     return _BY_END[absence.end](absence, formed)
 

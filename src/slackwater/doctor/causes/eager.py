@@ -13,11 +13,13 @@ from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rebalances import Protocol, Rebalance
 
 STOP_THE_WORLD: Final = "eager_stop_the_world"
+_EAGER: Final = Protocol.EAGER
 
 
 def stop_the_world(history: GroupHistory, rounds: Sequence[Rebalance]) -> Finding | None:
     """How long an eager group stood still."""
-    later = [one for one in rounds if one.began_ms > history.settled_ms and one.protocol == Protocol.EAGER]
+    settled_ms = history.settled_ms
+    later = [one for one in rounds if one.began_ms > settled_ms and one.protocol == _EAGER]
     stopped = sum(one.duration_ms for one in later)
     if len(later) < 2 or stopped == 0:
         return None

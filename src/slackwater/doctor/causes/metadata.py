@@ -59,7 +59,12 @@ _LIST: Final = re.compile(r"\[([^\]]*)\]")
 
 def metadata_change(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """A change of the topics that the group reads."""
-    changed = [(story, time_ms) for story in history.stories.values() for time_ms in _resubscribed(history, story)]
+    changed = [
+        (story, time_ms)
+        for story in history.stories.values()
+        if story.topics
+        for time_ms in _resubscribed(history, story)
+    ]
     everybody = _is_everybody(history, changed)
     if changed and not everybody:
         return _subscription_change(history, changed, everybody)

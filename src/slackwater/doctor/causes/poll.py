@@ -63,6 +63,8 @@ def _kicks(history: GroupHistory, readings: Sequence[Reading]) -> list[tuple[Sto
     """Per member, when it was put out; the client's word for it and the coordinator's are one kick."""
     found = []
     put_out = {id(own[0].story): own for own in by_story(because(readings, Why.POLL))}
+    if not put_out and not any(story.overruns for story in history.stories.values()):
+        return []
     told = {story.client for story in history.stories.values() if story.overruns and not story.anonymous}
     for story in history.stories.values():
         if story.anonymous and story.client in told:

@@ -8,10 +8,12 @@ Rules kept here
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from slackwater.doctor.causes.absences import Reading, Why, because, by_story
-from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
+from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.history import GroupHistory, Story
+from slackwater.doctor.rows import Row
 
 CLIENT_LOG = "whether it was stopped or died: ask for the client's log"
 
@@ -51,7 +53,7 @@ def scale_in(history: GroupHistory, readings: Sequence[Reading]) -> Finding | No
 
 def flapping(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Newcomers that go and come, or are replaced by other newcomers that go too."""
-    moves = sorted([*_comings(history), *_goings(history, readings)], key=lambda move: move[0])
+    moves = sorted([*_comings(history), *_goings(history, readings)], key=itemgetter(0))
     runs = [move for at, move in enumerate(moves) if at == 0 or move[1] != moves[at - 1][1]]
     if len(runs) < 3 or any(story.anonymous for _, _, story, _ in moves):  # out, in, and out again, and known again
         return None
@@ -63,7 +65,9 @@ def flapping(history: GroupHistory, readings: Sequence[Reading]) -> Finding | No
         culprits=unique(story.name for _, _, story, _ in moves),
         times=tuple(time for time, _, _, _ in moves),
         confidence=SURE + 0.05 if not untold else (SURE if logged else LIKELY),
-        evidence=shown(line for *_, line in runs),
+        evidence=shown(
+            evidence(row, f"{story.name} {'comes' if step > 0 else 'goes'}") for _, step, story, row in runs
+        ),
         recurring=True,
         figures={"swings": len(runs), "period_ms": (runs[-1][0] - runs[0][0]) // max(1, len(runs) - 1)},
         alternatives=("crash_loop",) if untold else (),
@@ -82,21 +86,17 @@ def _seen_coming(story: Story) -> bool:
     return bool(story.starts) or (began is not None and began.of_broker)
 
 
-_Move = tuple[int, int, Story, Evidence | None]
+_Move = tuple[int, int, Story, Row | None]
 
 
 def _comings(history: GroupHistory) -> list[_Move]:
-    return [
-        (term.joined_ms, 1, story, evidence(term.began, f"{story.name} comes"))
-        for story in history.arrivals
-        for term in story.terms
-    ]
+    return [(term.joined_ms, 1, story, term.began) for story in history.arrivals for term in story.terms]
 
 
 def _goings(history: GroupHistory, readings: Sequence[Reading]) -> list[_Move]:
     newcomers = {id(story) for story in history.arrivals}
     return [
-        (r.left_ms, -1, r.story, evidence(r.absence.evidence, f"{r.story.name} goes"))
+        (r.left_ms, -1, r.story, r.absence.evidence)
         for r in readings
         if id(r.story) in newcomers and r.why in (Why.CLOSED, Why.LEFT_UNTOLD, Why.GONE_UNTOLD)
     ]

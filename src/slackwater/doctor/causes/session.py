@@ -51,6 +51,8 @@ def crash_loop(history: GroupHistory, readings: Sequence[Reading]) -> Finding | 
     looping: list[Reading] = []
     deploys = restarts_of_all(history, readings)
     for every in by_story(readings):
+        if len(every) < 2:
+            continue
         story = every[0].story
         own = because(every, Why.CRASHED, Why.CLOSED)
         if any(r.absence.overlapped for r in own):

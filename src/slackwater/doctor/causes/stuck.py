@@ -32,6 +32,8 @@ def stuck_rebalance(history: GroupHistory, readings: Sequence[Reading]) -> Findi
     failed = [row for row in history.of(Kind.REBALANCE_FAILED) if row.of_broker]
     waiting = history.of(Kind.REBALANCE_WAITING)
     open_since = _open_since(history)
+    if not failed and open_since is None:
+        return None
     timeout = max((story.limit_ms or 0 for story in history.stories.values()), default=0) or MAX_POLL_INTERVAL_MS
     open_ms = max(history.ended_ms, history.cluster.ended_ms) - open_since.time_ms if open_since is not None else 0
     hangs = open_ms > min(timeout, LONG_MS)

@@ -21,7 +21,7 @@ UNTOLD: Final[dict[Why, tuple[str, ...]]] = {
     Why.EXPIRED_UNTOLD: ("session_expiry", "crash_loop", "poll_delay"),
     Why.GONE_UNTOLD: ("poll_delay", "session_expiry", "crash_loop", "rolling_restart"),
 }
-
+_LEFT: Final = Why.LEFT_UNTOLD
 _KIP848: Final = {name: f"kip848_{name}" for name in ("poll_delay", "session_expiry", "rolling_restart")}
 
 
@@ -34,10 +34,8 @@ def untold(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None
     times = tuple(reading.left_ms for reading in own)
     lines = shown(evidence(r.absence.evidence, f"{r.story.name} goes, and nothing says why") for r in own)
     recurring = recurs(own)
-    formed = sorted(one.time_ms for one in history.generations)
-    stays = [stay for r in own if (stay := _stay(formed, r)) is not None]
-    limits = [limit for r in own if (limit := r.story.limit_ms)]
-    if recurring and all(r.why is Why.LEFT_UNTOLD for r in own) and limits and at_the_limit(stays, limits[0]):
+    limit = _poll_limit(history, own) if recurring else None
+    if limit is not None:
         return Finding(
             cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",
             culprits=names,
@@ -45,7 +43,7 @@ def untold(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None
             confidence=LIKELY,
             evidence=lines,
             recurring=True,
-            figures={"limit_ms": limits[0]},
+            figures={"limit_ms": limit},
             missing=_ask(history, names),
             alternatives=("crash_loop",),
         )
@@ -59,6 +57,16 @@ def untold(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None
         missing=_ask(history, names),
         alternatives=unique(cause for r in own for cause in _could_be(history, r)),
     )
+
+
+def _poll_limit(history: GroupHistory, own: Sequence[Reading]) -> int | None:
+    """The poll limit that every one of them stayed for, if that is what they have in common."""
+    if any(r.why is not _LEFT for r in own):
+        return None
+    formed = sorted(one.time_ms for one in history.generations)
+    stays = [stay for r in own if (stay := _stay(formed, r)) is not None]
+    limit = next((limit for r in own if (limit := r.story.limit_ms)), None)
+    return limit if at_the_limit(stays, limit) else None
 
 
 def _could_be(history: GroupHistory, reading: Reading) -> tuple[str, ...]:
