@@ -11,12 +11,11 @@ Rules kept here
 - A start is over when a generation stood for as long as Kafka's own initial delay (KIP-134, 3 s) and nobody came.
 """
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
-from types import MappingProxyType
+from itertools import chain
 from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
@@ -24,6 +23,7 @@ from slackwater.doctor.clocks import apart, steadied
 from slackwater.doctor.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
 from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.logs import by_log
 from slackwater.doctor.rows import (
     ASSIGNOR,
     BROKER_SIDE,
@@ -36,143 +36,15 @@ from slackwater.doctor.rows import (
     in_order,
     within,
 )
+from slackwater.doctor.stories import NEAR_MS, Absence, Story
 from slackwater.doctor.terms import End, Names, Term, terms
 from slackwater.group.events import GroupState, Kind, Source
 
 _LAST_TERMS: Final = 8
 _EXPIRED: Final = End.EXPIRED
 _WAS_REPLACED: Final = End.REPLACED
-_GONE: Final = End.GONE
 _SMALL_START: Final = 8
 """A first recorded generation up to this number is taken for a group's start, a higher one for what compaction left."""
-NEAR_MS: Final = 2_000
-"""How far a client's line and the broker's may lie apart and still tell of one thing: one request and two clocks."""
-
-
-class Story:
-    """All that is known of one client (or one static instance)."""
-
-    # Most stories are of members whose own logs nobody read: what these would have told is there once for all of them.
-    started: Sequence[Row] = ()
-    subscribes: Sequence[Row] = ()
-    overruns: Sequence[Row] = ()
-    lost: Sequence[Row] = ()
-    leaves: Sequence[Row] = ()
-    closes: Sequence[Row] = ()
-    failures: Sequence[Row] = ()
-    refused: Sequence[Row] = ()
-    coordinator_lost: Sequence[Row] = ()
-    rejoins: Sequence[Row] = ()
-    said_ms: Sequence[int] = ()
-    """When its own log said anything at all."""
-    topics: Sequence[tuple[int, frozenset[str]]] = ()
-    assignors: Sequence[tuple[int, tuple[str, ...]]] = ()
-    settings: Mapping[str, str] = MappingProxyType({})
-
-    def __init__(
-        self, name: str, client: str | None = None, instance: str | None = None, anonymous: bool = False
-    ) -> None:
-        self.name = name
-        self.client = client
-        self.instance = instance
-        self.anonymous = anonymous
-        """Its name is a member id, for others have its client id too: it is not known again when it comes back."""
-        self.terms: list[Term] = []
-
-    def note(self, what: str, told: object) -> None:
-        """Put something down after what was told of the same before."""
-        before = self.__dict__.get(what)
-        if before is None:
-            self.__dict__[what] = [told]
-        else:
-            before.append(told)
-
-    @property
-    def starts(self) -> Sequence[Row]:
-        """When its process came up; of a library that does not say so, when it subscribed."""
-        return self.started or self.subscribes
-
-    @property
-    def logged(self) -> bool:
-        """Its own log is among what was read."""
-        return bool(self.said_ms)
-
-    def without_coordinator(self) -> list[Row]:
-        """When it lost its coordinator, but not by closing."""
-        return [
-            row
-            for row in self.coordinator_lost
-            if not within(self.leaves, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
-            and not within(self.closes, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
-        ]
-
-    def said_between(self, begin_ms: int, end_ms: int) -> bool:
-        """Its own log says something in between."""
-        return bisect_right(self.said_ms, end_ms) > bisect_left(self.said_ms, begin_ms)
-
-    @cached_property
-    def limit_ms(self) -> int | None:
-        """max.poll.interval.ms, as the client's log or its joins tell it."""
-        for row in self.overruns:
-            if limit := row.number("limit_ms"):
-                return limit
-        if limit := self._setting_ms("max.poll.interval.ms"):
-            return limit
-        return next((term.rebalance_timeout_ms for term in self.terms if term.rebalance_timeout_ms), None)
-
-    @cached_property
-    def session_ms(self) -> int | None:
-        """session.timeout.ms, as its log or its joins tell it."""
-        if session := self._setting_ms("session.timeout.ms"):
-            return session
-        return next((term.session_timeout_ms for term in self.terms if term.session_timeout_ms), None)
-
-    def _setting_ms(self, name: str) -> int | None:
-        value = self.settings.get(name, "")
-        return int(value) if value.isdigit() else None
-
-
-class Generation(NamedTuple):
-    """A generation that was formed (of a KIP-848 group: an epoch that was begun)."""
-
-    number: int
-    time_ms: int
-    members: int | None
-    row: Row
-
-
-class Absence(NamedTuple):
-    """A member went; and perhaps the same client came back."""
-
-    story: Story
-    term: Term
-    left_ms: int
-    back: Term | None
-    same_process: bool | None
-    overlapped: bool
-    """Its next id was asked for while this one was still a member."""
-
-    @property
-    def end(self) -> End:
-        """How the term ended."""
-        return self.term.end or _GONE
-
-    @property
-    def back_ms(self) -> int | None:
-        """When the client came back."""
-        return None if self.back is None else self.back.joined_ms
-
-    @property
-    def away_ms(self) -> int | None:
-        """For how long it was away."""
-        return None if self.back is None else max(0, self.back.joined_ms - self.left_ms)
-
-    @property
-    def evidence(self) -> Row | None:
-        """The line that tells of it."""
-        return self.term.ended
-
-
 _EMPTY: Final = GroupState.EMPTY
 _STARTED: Final = Kind.REBALANCE_STARTED
 _SETTING: Final = FactKind.CLIENT_SETTING
@@ -219,6 +91,15 @@ _HEARD: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
 """By kind: what a client's row may be, and where it is then put down in its story."""
 
 
+class Generation(NamedTuple):
+    """A generation that was formed (of a KIP-848 group: an epoch that was begun)."""
+
+    number: int
+    time_ms: int
+    members: int | None
+    row: Row
+
+
 class GroupHistory:
     """A group's rows, and what follows from them."""
 
@@ -226,8 +107,7 @@ class GroupHistory:
         self.group = group
         steady, set_back = steadied(list(rows))
         ordered = in_order(steady)
-        members, logs = _shared_logs(ordered)
-        self.rows: list[Row] = _by_log(ordered, members, logs)
+        self.rows, members = by_log(ordered)
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, kind in enumerate(map(KIND, self.rows)):
             self._places[kind].append(place)
@@ -364,10 +244,9 @@ class GroupHistory:
     def topics_read(self) -> frozenset[str]:
         """The topics that its members subscribed to, or were assigned."""
         subscribed = {topic for story in self.stories.values() for _, topics in story.topics for topic in topics}
-        told = self.of(
-            Kind.PARTITIONS_ASSIGNED, Kind.PARTITIONS_REVOKED, Kind.PARTITIONS_LOST, FactKind.MEMBER_RECORDED
-        )
-        assigned = {name.rpartition("-")[0] for row in told for name in row.names("partitions")}
+        assigned = {
+            name.rpartition("-")[0] for row in self.each(*_TELL_PARTITIONS) for name in row.told("partitions") or ()
+        }
         return frozenset(subscribed | assigned)
 
     @cached_property
@@ -577,76 +456,6 @@ class GroupHistory:
         story.settings = {**story.settings, name: value}
         if name == "partition.assignment.strategy":
             story.note("assignors", (row.time_ms, signals.assignors(value)))
-
-
-_Log = tuple[str, str]
-
-
-def _log_of(row: Row) -> _Log | None:
-    """The folder and the label of the log that a row stands in; rotated files of one log have both in common."""
-    if row.source not in CLIENT_SIDE or row.file is None or row.label is None:
-        return None
-    return row.file.rpartition("/")[0], row.label
-
-
-def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
-    """Of members that share a client id: the name of each member's log, and the names of these logs."""
-    told: dict[str, dict[_Log, set[str]]] = {}
-    if CLIENT_SIDE.isdisjoint(map(SOURCE, rows)):
-        return {}, {}
-    spans: dict[tuple[str, _Log], tuple[int, int]] = {}
-    by_file: dict[tuple[str, str | None], list[Row]] = {}
-    for row in rows:
-        if row.client and row.source in CLIENT_SIDE:
-            by_file.setdefault((row.client, row.file), []).append(row)
-    for (client, _), own in by_file.items():
-        log = _log_of(own[0])
-        if log is None:
-            continue
-        first, last = spans.get((client, log), (own[0].time_ms, own[-1].time_ms))
-        spans[client, log] = min(first, own[0].time_ms), max(last, own[-1].time_ms)
-        ids = {row.member for row in own if row.member and signals.tells_own_id(row)}
-        if ids:
-            told.setdefault(client, {}).setdefault(log, set()).update(ids)
-    members: dict[str, str] = {}
-    logs: dict[_Log, str] = {}
-    for client, by_log in told.items():
-        if len(by_log) > 1 and _at_once(by_log, [spans[client, log] for log in by_log]):
-            named = _log_names(by_log)
-            logs |= named
-            members |= {member: named[log] for log, ids in by_log.items() for member in ids}
-    return members, logs
-
-
-def _at_once(own: Mapping[_Log, set[str]], spans: Iterable[tuple[int, int]]) -> bool:
-    """Logs of several processes that ran at the same time: not one process's next log, nor a second copy of one."""
-    members = [member for ids in own.values() for member in ids]
-    if len(set(members)) < len(members):
-        return False
-    return any(after[0] < before[1] for before, after in pairwise(sorted(spans)))
-
-
-def _log_names(logs: Iterable[_Log]) -> dict[_Log, str]:
-    """Logs by their own names; logs that are called alike by their folders'."""
-    labels = Counter(label for _, label in logs)
-    return {
-        (folder, label): label if labels[label] == 1 else folder.rpartition("/")[2] or label for folder, label in logs
-    }
-
-
-def _by_log(rows: list[Row], members: Mapping[str, str], logs: Mapping[_Log, str]) -> list[Row]:
-    """Rows in which members that share a client id have their logs' names instead."""
-    if not members:
-        return rows
-    shared = {signals.made_of(member) for member in members}
-    found = []
-    for row in rows:
-        name = members.get(row.member or "")
-        log = _log_of(row)
-        if name is None and log is not None and row.client in shared:
-            name = logs.get(log)
-        found.append(row if name is None or row.instance else row._replace(client=name))
-    return found
 
 
 def _of_client(term: Term) -> bool:

@@ -10,7 +10,8 @@ Rules kept here
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from slackwater.doctor.history import GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.stories import Story
 from slackwater.doctor.terms import End, Term
 
 MOST_LANES: Final = 200

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from slackwater.doctor import signals
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
-from slackwater.doctor.history import NEAR_MS, GroupHistory
+from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import BROKER_SIDE, Row
+from slackwater.doctor.stories import NEAR_MS
 from slackwater.group.events import Kind, Trigger
 
 EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS

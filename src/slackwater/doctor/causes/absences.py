@@ -25,8 +25,9 @@ from slackwater.doctor import signals
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE
 from slackwater.doctor.cluster_history import Outage
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
-from slackwater.doctor.history import NEAR_MS, Absence, GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import within
+from slackwater.doctor.stories import NEAR_MS, Absence, Story
 from slackwater.doctor.terms import End
 
 POLL_MARGIN: Final = 0.5

@@ -19,8 +19,9 @@ from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, Why, because, recurs
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.history import GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row
+from slackwater.doctor.stories import Story
 from slackwater.group.events import Kind
 
 _TURNS: Final = 2

@@ -31,8 +31,9 @@ from slackwater.doctor.causes.finding import (
 from slackwater.doctor.cluster_history import TopicChange
 from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
 from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row, within
+from slackwater.doctor.stories import NEAR_MS, Story
 from slackwater.group.events import Kind, Trigger
 
 CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"

@@ -15,7 +15,8 @@ from typing import Final
 
 from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Evidence, Finding, evidence, shown
-from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.stories import NEAR_MS, Story
 from slackwater.doctor.terms import End
 
 SUBSCRIPTIONS: Final = (

@@ -12,8 +12,9 @@ from operator import itemgetter
 
 from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Finding, evidence, shown, unique
-from slackwater.doctor.history import GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import Row
+from slackwater.doctor.stories import Story
 
 CLIENT_LOG = "whether it was stopped or died: ask for the client's log"
 

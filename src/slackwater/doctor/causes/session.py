@@ -23,7 +23,8 @@ from slackwater.doctor.causes.finding import (
     evidence,
     shown,
 )
-from slackwater.doctor.history import NEAR_MS, GroupHistory, Story
+from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.stories import NEAR_MS, Story
 
 CLIENT_LOG = "what the process did meanwhile (pause, crash, slow handler): ask for the client's log"
 
