@@ -132,6 +132,8 @@ class GroupHistory:
         found = self._of.get(kinds)
         if found is None:
             every = [self._places[kind] for kind in kinds if kind in self._places]
+            if not every:
+                return []
             places = every[0] if len(every) == 1 else sorted(chain.from_iterable(every))
             found = self._of[kinds] = [self.rows[place] for place in places]
         return found

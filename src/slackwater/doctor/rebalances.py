@@ -17,6 +17,7 @@ from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.rows import BROKER_SIDE, Row
 from slackwater.doctor.stories import NEAR_MS
+from slackwater.doctor.travelling import travelling
 from slackwater.group.events import Kind, Trigger
 
 EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
@@ -73,6 +74,7 @@ class Rebalance(NamedTuple):
         return self.ended_ms - self.began_ms
 
 
+@travelling
 @dataclass(frozen=True, slots=True)
 class Episode:
     """Rebalances that belong together in time."""
@@ -85,11 +87,6 @@ class Episode:
     stopped_ms: int
     """For how long rounds were under way: in an eager group nobody works meanwhile."""
     triggers: tuple[tuple[str, int], ...]
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # A storm has episodes by the thousand: what a dataclass does to be pickled takes longer than making one.
-        told = (self.kind, self.began_ms, self.ended_ms, self.rebalances, self.changes, self.stopped_ms, self.triggers)
-        return Episode, told
 
 
 def rebalances(history: GroupHistory) -> list[Rebalance]:

@@ -21,6 +21,7 @@ from slackwater.doctor.lanes import Lane, lanes
 from slackwater.doctor.pauses import Lag, Minute, lag_of, minutes
 from slackwater.doctor.prescriptions import Prescription, prescribe
 from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
+from slackwater.doctor.travelling import travelling
 from slackwater.group.events import Kind
 
 HEALTHY: Final = "healthy"
@@ -49,6 +50,7 @@ _BLIND: Final = (
 )
 
 
+@travelling
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What there is to say about one group."""

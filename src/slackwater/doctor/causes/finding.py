@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from slackwater.doctor.rows import Row
+from slackwater.doctor.travelling import travelling
 
 SURE: Final = 0.8
 CERTAIN: Final = 0.95
@@ -21,6 +22,7 @@ UNSURE: Final = 0.4
 _SHOWN: Final = 3
 
 
+@travelling
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One line that decides."""
@@ -33,6 +35,7 @@ class Evidence:
     """The line itself, as it was read."""
 
 
+@travelling
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A cause that a rule recognised."""

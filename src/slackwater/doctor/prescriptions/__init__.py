@@ -14,11 +14,13 @@ from typing import Final
 from slackwater.doctor.prescriptions import numbers
 from slackwater.doctor.prescriptions.libraries import properties
 from slackwater.doctor.prescriptions.remedies import REMEDIES, Remedy
+from slackwater.doctor.travelling import travelling
 
 _HOLE: Final = re.compile(r"\{(\w+)\}")
 _COOLDOWN_SWINGS: Final = 4
 
 
+@travelling
 @dataclass(frozen=True, slots=True)
 class Prescription:
     """One thing to do, with this group's numbers."""
