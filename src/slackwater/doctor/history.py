@@ -178,6 +178,13 @@ class GroupHistory:
         return Source.OFFSETS_TOPIC in self.sources
 
     @property
+    def told_from(self) -> str:
+        """The best of what was read, by its name."""
+        if self.has_broker:
+            return "the broker's log"
+        return "__consumer_offsets" if self.has_records else "the clients' logs"
+
+    @property
     def began_ms(self) -> int:
         """The first row's time."""
         return self.rows[0].time_ms if self.rows else 0

@@ -14,8 +14,8 @@ from typing import Any, Final
 from slackwater.doctor.alerts import firing, measure
 from slackwater.doctor.causes.absences import read_absences
 from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Evidence, Finding
-from slackwater.doctor.causes.rules import CAUSES, RULES
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding
+from slackwater.doctor.causes.rules import BROKER, CAUSES, CLIENTS, RECORDS, RULES
 from slackwater.doctor.history import GroupHistory
 from slackwater.doctor.lanes import Lane, lanes
 from slackwater.doctor.pauses import Lag, Minute, lag_of, minutes
@@ -117,7 +117,7 @@ def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Ve
         evidence=chosen.evidence,
         secondary=chosen.secondary,
         also=also,
-        missing=(*chosen.missing, *history.clocks),
+        missing=(*_missing(history, chosen), *history.clocks),
         alternatives=chosen.alternatives,
         sources=tuple(sorted(history.sources)),
         began_ms=history.began_ms,
@@ -161,6 +161,16 @@ def _without_doubles(findings: Sequence[Finding]) -> list[Finding]:
     """What nobody tells is not asked again where another finding explains it well enough."""
     explained = {time for one in findings if one.cause != UNKNOWN and one.confidence >= LIKELY for time in one.times}
     return [one for one in findings if one.cause != UNKNOWN or not explained.issuperset(one.times)]
+
+
+def _missing(history: GroupHistory, chosen: Finding) -> tuple[str, ...]:
+    """What the finding itself says would decide it; else, of an unsure one, the sources that show such a cause."""
+    if chosen.missing or chosen.confidence >= SURE:
+        return chosen.missing
+    read = history.has_broker, history.has_clients, history.has_records
+    unread = [source for source, known in zip((BROKER, CLIENTS, RECORDS), read, strict=True) if not known]
+    wanted = [source for source in CAUSES[chosen.cause].told_by if source in unread]
+    return (f"could not tell for certain from {history.told_from}: ask for {' or '.join(wanted)}",) if wanted else ()
 
 
 def _healthy(history: GroupHistory) -> Finding:

@@ -46,16 +46,22 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
     assert all(line.line for line in shown)
 
 
-def test_the_offsets_topic_alone_never_contradicts_with_confidence(spark: "SparkSession") -> None:
+@pytest.mark.parametrize(
+    ("files", "source"),
+    [("broker.log", "broker_log"), ("clients/*", "client_log"), ("consumer_offsets.jsonl", "offsets_topic")],
+)
+def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession", files: str, source: str) -> None:
     from slackwater.spark.doctor import examine
 
     _need_corpus()
-    found = examine(spark, Patient(paths=[f"{CORPUS}/*/consumer_offsets.jsonl"], below=str(CORPUS)))
-    assert {one.sources for one in found.verdicts} == {("offsets_topic",)}
+    found = examine(spark, Patient(paths=[f"{CORPUS}/*/{files}"], below=str(CORPUS)))
+    assert {one.sources for one in found.verdicts} == {(source,)}
     labels = {(incident, name): label for incident in incidents() for name, label in truth(incident)["groups"].items()}
     sure = {(one.cluster, one.group): one.cause for one in found.verdicts if one.confidence >= SURE}
     known = {key: label["cause"] for key, label in labels.items() if key in sure}
+    assert len(known) > 1
     assert {key: sure[key] for key in known} == known
+    assert all(one.missing for one in found.verdicts if one.confidence < SURE)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 Rules kept here
 - A rule is a row: its name is the cause's (as in an incident's label), its check finds it in a group's history.
-- `told_by` says which sources can show it at all; a verdict without them says so.
+- `told_by` says which sources can show it at all; an unsure verdict asks for those that were not read.
 - Faults need somebody to act; changes are what a group is expected to do.
 """
 
@@ -26,8 +26,8 @@ from slackwater.doctor.causes.untold import untold
 from slackwater.doctor.history import GroupHistory
 
 Check = Callable[[GroupHistory, Sequence[Reading]], Finding | None]
-BROKER: Final = "broker log"
-CLIENTS: Final = "client logs"
+BROKER: Final = "the broker's log"
+CLIENTS: Final = "the clients' logs"
 RECORDS: Final = "__consumer_offsets"
 
 

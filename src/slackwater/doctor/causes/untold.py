@@ -87,5 +87,4 @@ def _stay(formed: Sequence[int], reading: Reading) -> int | None:
 
 
 def _ask(history: GroupHistory, names: Sequence[str]) -> tuple[str, ...]:
-    read = "the broker's log" if history.has_broker else "__consumer_offsets" if history.has_records else "this log"
-    return (f"could not tell from {read}: ask for the client's log of {', '.join(names[:3])}",)
+    return (f"could not tell from {history.told_from}: ask for the client's log of {', '.join(names[:3])}",)
