@@ -45,6 +45,7 @@ _UNASKED: Final = (
 _REBALANCING: Final = "REBALANCE_IN_PROGRESS"
 """A heartbeat's refusal that says nothing: every member gets it in every round."""
 _LIFELESS: Final = frozenset({Kind.GROUP_LOADED, Kind.GROUP_UNLOADED, Kind.GROUP_DELETED, Kind.PROGRESS})
+_PARTED_BY: Final = ("cluster", "group")
 _BATCH_MS: Final = 1_000
 """Partitions of one topic that are created or deleted within this are told as one."""
 VERDICTS: Final = "verdicts binary"
@@ -93,7 +94,8 @@ def whole_groups(batches: Iterable["pa.RecordBatch"], choice: Choice = ALL) -> I
         found, firsts = np.unique(key[order], return_index=True)
         ends = [*firsts[1:].tolist(), len(asked)]
         names = [(clusters.names[one % len(clusters.names)], groups.names[one // len(clusters.names)]) for one in found]
-        rows = every.take(pa.array(asked[order]))
+        told = every.select([name for name in every.column_names if name not in _PARTED_BY])
+        rows = told.take(pa.array(asked[order]))
         yield Bucket(tuple(zip(names, firsts.tolist(), ends, strict=True)), rows)
 
 
