@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from slackwater.group.errors import BrokerError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.room import consumer, poll_until, wait_for
@@ -102,6 +103,23 @@ def test_an_expired_member_is_told(side: Side, caplog: pytest.LogCaptureFixture)
             rf".*\] Lost previously assigned partitions {topic}-0",
         ],
     )
+
+
+def test_a_join_that_no_other_try_would_help_is_an_error(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group, client_id="a", partition_assignment_strategy="range") as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        with (
+            caplog.at_level(logging.INFO, "slackwater.client"),
+            consumer(side, group, client_id="b", partition_assignment_strategy="roundrobin") as other,
+        ):
+            other.subscribe([topic])
+            with pytest.raises(BrokerError, match="incompatible"):
+                poll_until(other, lambda: other.assignment)
+    said = rf"[Consumer clientId=b, groupId={group}] JoinGroup failed due to fatal error: The group member's supported"
+    told = [record.levelname for record in caplog.records if record.getMessage().startswith(said)]
+    assert told == ["ERROR"]
 
 
 def test_a_lost_coordinator_is_told(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,6 +25,13 @@ POLL_TIMEOUT: Final = (
     "messages. You can address this either by increasing max.poll.interval.ms or by reducing the maximum size of "
     "batches returned in poll() with max.poll.records."
 )
+_FATAL_JOINS: Final = (
+    Error.INCONSISTENT_GROUP_PROTOCOL,
+    Error.INVALID_SESSION_TIMEOUT,
+    Error.INVALID_GROUP_ID,
+    Error.GROUP_AUTHORIZATION_FAILED,
+    Error.GROUP_MAX_SIZE_REACHED,
+)
 Line = tuple[int, str]
 
 
@@ -52,35 +59,33 @@ class LogLines:
     def said(self, request: MemberRequest, response: MemberResponse | None) -> None:
         """Log a request when it is sent, and again when it is answered."""
         if log.isEnabledFor(logging.INFO):
-            for line in self._said(request, response):
-                log.info("%s%s", self._prefix, line)
+            for level, line in self._said(request, response):
+                log.log(level, "%s%s", self._prefix, line)
 
-    def _said(self, request: MemberRequest, response: MemberResponse | None) -> Iterator[str]:
+    def _said(self, request: MemberRequest, response: MemberResponse | None) -> Iterator[Line]:
         match request, response:
             case JoinGroup(), None:
-                yield "(Re-)joining group"
+                yield logging.INFO, "(Re-)joining group"
             case JoinGroup(), JoinGroupResponse(error=Error.NONE) as joined:
                 generation = _generation(joined.generation_id, joined.member_id, joined.protocol_name)
-                yield f"Successfully joined group with generation {generation}"
+                yield logging.INFO, f"Successfully joined group with generation {generation}"
             case JoinGroup(), JoinGroupResponse() as joined if joined.error is not Error.MEMBER_ID_REQUIRED:
-                sent = _generation(-1, request.member_id, None)
-                said = java_message(joined.error)
-                yield f"JoinGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+                yield _join_failed(request, joined.error)
             case SyncGroup(), None if request.assignments:
-                yield f"Finished assignment for group at generation {request.generation_id}: {_members(request)}"
+                finished = f"Finished assignment for group at generation {request.generation_id}"
+                yield logging.INFO, f"{finished}: {_members(request)}"
             case SyncGroup(), SyncGroupResponse() as synced:
                 sent = _generation(request.generation_id, request.member_id, request.protocol_name)
                 if synced.error is Error.NONE:
-                    yield f"Successfully synced group in generation {sent}"
+                    yield logging.INFO, f"Successfully synced group in generation {sent}"
                 else:
                     said = java_message(synced.error)
-                    yield f"SyncGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+                    failed = f"SyncGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+                    yield logging.INFO, failed
             case LeaveGroup(), None:
                 for leaver in request.members:
-                    yield (
-                        f"Member {leaver.member_id} sending LeaveGroup request to coordinator {self._coordinator} due "
-                        f"to {leaver.reason}"
-                    )
+                    leaving = f"Member {leaver.member_id} sending LeaveGroup request to coordinator"
+                    yield logging.INFO, f"{leaving} {self._coordinator} due to {leaver.reason}"
             case _:
                 pass
 
@@ -151,6 +156,17 @@ def _what(event: GroupEvent) -> str:
 
 def _listed(partitions: tuple[TopicPartition, ...]) -> str:
     return ", ".join(map(str, partitions))
+
+
+def _join_failed(request: JoinGroup, error: Error) -> Line:
+    sent = _generation(-1, request.member_id, None)
+    if error in _FATAL_JOINS:
+        return logging.ERROR, f"JoinGroup failed due to fatal error: {java_message(error)}"
+    if error is Error.FENCED_INSTANCE_ID:
+        fenced = f"The group instance id Optional[{request.group_instance_id}] has been fenced by another instance."
+        return logging.ERROR, f"JoinGroup failed: {fenced} Sent generation was {sent}"
+    said = java_message(error)
+    return logging.INFO, f"JoinGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
 
 
 def _generation(generation_id: int, member_id: str, protocol: str | None) -> str:
