@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from slackwater.spark.history.keywords import BITS, TRIPLE, Keywords, bits, ends, keywords, pool
+from slackwater.spark.history.keywords import BITS, Keywords, bits, ends, keywords, pool
 from slackwater.spark.history.patterns import compiled
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _sieve_tables(sieve: Sieve) -> "SieveTables":
         np.frombuffer(sieve.dated.encode(), np.uint8),
         (*ends(sieve.other_loggers),),
         pool(sieve.indented),
-        (words.heads, words.following, words.begins, words.shifts, words.numbers, words.pool),
+        (words.stride, words.heads, words.following, words.begins, words.shifts, words.numbers, words.pool),
         masks([sieve.dated_words, sieve.words, sieve.wrapped_words]),
         masks(sieve.wrapped_pairs),
     )
@@ -173,10 +173,9 @@ class Compiled:
 
     def kept(self, data: NDArray[np.uint8], begin: int, end: int, sieve: Sieve) -> Texts:
         """The lines of `data[begin:end]` that a sieve keeps, without the blanks at their ends."""
-        most = (end - begin) // (TRIPLE + 1) + 1  # no line that is kept is shorter
-        starts, stops = np.empty(most, np.int32), np.empty(most, np.int32)
-        eights = data[: len(data) // 8 * 8].view(np.uint64)
-        count = self._loops.kept(data, eights, begin, end, _sieve_tables(sieve), starts, stops)
+        most = (end - begin + 1) // 2  # a line that is not empty, and its end
+        starts, stops, hows = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.uint8)
+        count = self._loops.kept(data, begin, end, _sieve_tables(sieve), starts, stops, hows)
         return Texts(data, starts[:count].copy(), stops[:count].copy())
 
     def sort(self, texts: Texts, shelves: Shelves) -> Ints:
@@ -187,6 +186,7 @@ class Compiled:
         self._loops.contained(
             *texts,
             words.always,
+            words.stride,
             words.heads,
             words.following,
             words.begins,

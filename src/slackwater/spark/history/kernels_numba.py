@@ -10,9 +10,10 @@ Rules kept here
 - A text that takes more than `MOST` steps to match does not match: no text may hold up a history.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from slackwater.spark.history.keywords import END_SLOTS, FACTOR, HASH_BITS, TRIPLE
@@ -29,162 +30,185 @@ UNDO: Final = -1
 GIVE_BACK: Final = -2
 _TABLE: Final = "Array(uint8, 2, 'C', readonly=True)"
 _CODE: Final = "Array(int32, 2, 'C', readonly=True)"
-_LOWS: Final = np.uint64(0x0101_0101_0101_0101)
-_HIGHS: Final = np.uint64(0x8080_8080_8080_8080)
-_LINE_FEEDS: Final = np.uint64(0x0A0A_0A0A_0A0A_0A0A)
-_RETURNS: Final = np.uint64(0x0D0D_0D0D_0D0D_0D0D)
 DATED: Final = 0
 OTHER: Final = 1
 WRAPPED: Final = 2
-"""How a line begins, as a place in the sieve's table of words of which one is enough."""
+INDENTED: Final = 3
+KEPT: Final = 4
+GONE: Final = 5
+"""How a line begins: the first three are also places in the sieve's table of words of which one is enough. And then
+what becomes of it."""
+_HOWS: Final = "int32[::1], int32[::1], uint8[::1]"
 _ENDS: Final = f"Tuple([int16[::1], int32[::1], int32[::1], {DATA}, int64])"
 _POOL: Final = f"Tuple([int32[::1], {DATA}])"
-_WORDS: Final = f"Tuple([int16[::1], int32[::1], int32[::1], int32[::1], int32[::1], {DATA}])"
+_WORDS: Final = f"Tuple([int64, int16[::1], int32[::1], int32[::1], int32[::1], int32[::1], {DATA}])"
 _SIEVE: Final = f"Tuple([{DATA}, {_ENDS}, {_POOL}, {_WORDS}, uint64[::1], uint64[::1]])"
 EndTables = tuple[NDArray[np.int16], Ints, Ints, Bytes, int]
-WordTables = tuple[NDArray[np.int16], Ints, Ints, Ints, Ints, Bytes]
+WordTables = tuple[int, NDArray[np.int16], Ints, Ints, Ints, Ints, Bytes]
 SieveTables = tuple[Bytes, EndTables, tuple[Ints, Bytes], WordTables, Bits, Bits]
 
+memchr: Any = types.ExternalFunction("memchr", types.uintp(types.uintp, types.intc, types.uintp))
+"""The C library's, which looks at many bytes at a time."""
 
-@compiled(f"boolean({DATA}, int64, int64, {_ENDS})")
-def ends_with(data: Bytes, start: int, end: int, words: EndTables) -> bool:
-    """Whether what stands behind a text's last dot is one of some words (`Ends` describes the tables)."""
+
+@compiled(f"int64({DATA}, int64, int64, {DATA}, {_HOWS})")
+def split(data: Bytes, begin: int, end: int, dated: Bytes, starts: Ints, stops: Ints, hows: Bytes) -> int:
+    """Set where the lines of `data[begin:end]` start and stop, and how they begin; how many they are."""
+    base = np.uintp(data.ctypes.data)
+    count = 0
+    start = np.int64(begin)
+    feed = carriage = np.int64(begin - 1)
+    while start < end:
+        if feed < start:
+            found = memchr(base + np.uintp(start), 10, np.uintp(end - start))
+            feed = np.int64(found - base) if found else np.int64(end)
+        if carriage < start:
+            found = memchr(base + np.uintp(start), 13, np.uintp(end - start))
+            carriage = np.int64(found - base) if found else np.int64(end)
+        stop = min(feed, carriage)
+        if stop > start:
+            same = 0
+            while same < len(dated) and start + same < stop and data[start + same] == dated[same]:
+                same += 1
+            first = data[start]
+            how = DATED if same == len(dated) else INDENTED if first == 9 else WRAPPED if first == 123 else OTHER
+            starts[count] = start
+            stops[count] = stop
+            hows[count] = how
+            count += 1
+        start = stop + 1
+    return count
+
+
+@compiled(f"void({DATA}, int64, {_ENDS}, {_HOWS})")
+def drop_by_end(data: Bytes, count: int, words: EndTables, starts: Ints, stops: Ints, hows: Bytes) -> None:
+    """Drop the dated lines that have one of these words behind their last dot (`Ends` describes the tables)."""
     heads, following, begins, pool, longest = words
-    at = end - 1
-    last = max(start, end - 1 - longest)
-    while at >= last and data[np.uint64(at)] != 46:
-        at -= 1
-    if at < last or at + 1 >= end:
-        return False
-    first = at + 1
-    length = end - first
-    word = np.int64(heads[(length * 8 + np.int64(data[first])) % END_SLOTS])
-    while word >= 0:
-        begin = begins[word]
-        if begins[word + 1] - begin == length:
-            same = 0
-            while same < length and data[first + same] == pool[begin + same]:
-                same += 1
-            if same == length:
-                return True
-        word = np.int64(following[word])
-    return False
-
-
-@compiled(f"boolean({DATA}, int64, int64, {_POOL})")
-def indented(data: Bytes, start: int, end: int, words: tuple[Ints, Bytes]) -> bool:
-    """Whether the first thing in a text that is no white space is one of some words."""
-    begins, pool = words
-    at = start
-    while at < end and (data[at] == 32 or 9 <= data[at] <= 13):
-        at += 1
-    for word in range(len(begins) - 1):
-        begin = begins[word]
-        length = begins[word + 1] - begin
-        if length <= end - at:
-            same = 0
-            while same < length and data[at + same] == pool[begin + same]:
-                same += 1
-            if same == length:
-                return True
-    return False
-
-
-@compiled(f"boolean({DATA}, int64, int64, {_WORDS}, uint64, uint64[::1])")
-def has_words(data: Bytes, start: int, end: int, words: WordTables, once: np.uint64, pairs: Bits) -> bool:
-    """Whether a text has a word of which one is enough, or all words of a pair (`Keywords` describes the tables)."""
-    heads, following, begins, shifts, numbers, pool = words
-    if end - start < TRIPLE:
-        return False
-    found = np.uint64(0)
-    triple = np.uint32(data[start]) << np.uint32(8) | np.uint32(data[start + 1]) << np.uint32(16)
-    for at in range(start, end - TRIPLE + 1):
-        third = data[np.uint64(at + 2)]
-        triple = np.uint32(triple >> np.uint32(8)) | np.uint32(np.uint32(third) << np.uint32(16))
-        word = heads[np.uint32(np.uint32(triple) * np.uint32(FACTOR)) >> np.uint32(32 - HASH_BITS)]
+    for row in range(count):
+        if hows[row] != DATED:
+            continue
+        end = np.uint64(stops[row])
+        low = np.uint64(max(starts[row], stops[row] - longest - 1))
+        first = end
+        while first > low and data[first - np.uint64(1)] != 46:
+            first -= np.uint64(1)
+        length = end - first
+        if first == low or length == 0:
+            continue
+        word = heads[(length * np.uint64(8) + np.uint64(data[first])) % np.uint64(END_SLOTS)]
         while word >= 0:
+            begin = np.uint64(begins[word])
+            same = np.uint64(0)
+            if np.uint64(begins[word + 1]) - begin == length:
+                while same < length and data[first + same] == pool[begin + same]:
+                    same += np.uint64(1)
+            if same == length:
+                hows[row] = GONE
+                break
+            word = following[word]
+
+
+@compiled(f"void({DATA}, int64, {_POOL}, {_HOWS})")
+def keep_by_setting(data: Bytes, count: int, words: tuple[Ints, Bytes], starts: Ints, stops: Ints, hows: Bytes) -> None:
+    """Keep the indented lines in which the first thing that is no white space is one of these words."""
+    begins, pool = words
+    for row in range(count):
+        if hows[row] != INDENTED:
+            continue
+        hows[row] = GONE
+        at = starts[row]
+        end = stops[row]
+        while at < end and (data[at] == 32 or 9 <= data[at] <= 13):
+            at += 1
+        for word in range(len(begins) - 1):
             begin = begins[word]
             length = begins[word + 1] - begin
-            first = at - shifts[word]
-            if first >= start and length <= end - first:
+            if length <= end - at:
                 same = 0
-                while same < length and data[first + same] == pool[begin + same]:
+                while same < length and data[at + same] == pool[begin + same]:
                     same += 1
                 if same == length:
-                    found |= np.uint64(1) << np.uint64(numbers[word])
-                    if found & once:
-                        return True
-            word = following[word]
-    whole = False
-    for place in range(len(pairs)):
-        whole |= found & pairs[place] == pairs[place]
-    return whole
+                    hows[row] = KEPT
+                    break
 
 
-@compiled(f"boolean({DATA}, int64, int64, {DATA})")
-def begins_with(data: Bytes, start: int, end: int, word: Bytes) -> bool:
-    """Whether a text begins with a word."""
-    same = 0
-    while same < len(word) and same < end - start and data[start + same] == word[same]:
-        same += 1
-    return same == len(word)
+@compiled(f"void({DATA}, int64, {_WORDS}, uint64[::1], uint64[::1], {_HOWS})")
+def keep_by_words(
+    data: Bytes, count: int, words: WordTables, once: Bits, pairs: Bits, starts: Ints, stops: Ints, hows: Bytes
+) -> None:
+    """Keep the lines that have a word of which one is enough for lines that begin so; wrapped ones, all of a pair.
+
+    `Keywords` describes the tables.
+    """
+    stride, heads, following, begins, shifts, numbers, pool = words
+    for row in range(count):
+        how = hows[row]
+        if how > WRAPPED:
+            continue
+        enough = once[how]
+        start, end = np.int64(starts[row]), np.int64(stops[row])
+        found = np.uint64(0)
+        for at in range(start, end - TRIPLE + 1, stride):
+            triple = (
+                np.uint32(data[np.uint64(at)])
+                | np.uint32(data[np.uint64(at + 1)]) << np.uint32(8)
+                | np.uint32(data[np.uint64(at + 2)]) << np.uint32(16)
+            )
+            word = heads[np.uint32(np.uint32(triple) * np.uint32(FACTOR)) >> np.uint32(32 - HASH_BITS)]
+            while word >= 0:
+                begin = begins[np.uint64(word)]
+                length = begins[np.uint64(word + 1)] - begin
+                first = at - shifts[np.uint64(word)]
+                if first >= start and length <= end - first:
+                    same = 0
+                    while same < length and data[np.uint64(first + same)] == pool[np.uint64(begin + same)]:
+                        same += 1
+                    if same == length:
+                        found |= np.uint64(1) << np.uint64(numbers[np.uint64(word)])
+                word = np.int16(following[np.uint64(word)])
+            if found & enough:
+                break
+        matters = found & enough != 0
+        if how == WRAPPED:
+            for place in range(len(pairs)):
+                matters |= found & pairs[place] == pairs[place]
+        hows[row] = KEPT if matters else GONE
 
 
-@compiled(f"int64({DATA}, Array(uint64, 1, 'C', readonly=True), int64, int64, {_SIEVE}, int32[::1], int32[::1])")
-def kept(data: Bytes, eights: Bits, begin: int, end: int, sieve: SieveTables, starts: Ints, stops: Ints) -> int:
+@compiled(f"int64({DATA}, int64, int64, {_SIEVE}, {_HOWS})")
+def kept(data: Bytes, begin: int, end: int, sieve: SieveTables, starts: Ints, stops: Ints, hows: Bytes) -> int:
     """Set where the lines of `data[begin:end]` that a sieve keeps start and stop; how many they are.
 
-    `eights` are the same bytes, by eight: most of them end no line, which is seen at once. The sieve is taken apart
-    once: numba counts who holds its tables, and for every line that would take longer than most lines do.
+    All lines go through one part of the sieve after the other: numba counts who holds its tables, and for every line
+    that would take longer than most lines do.
     """
     dated, loggers, settings, words, once, pairs = sieve
-    no_pairs = pairs[:0]
+    lines = split(data, begin, end, dated, starts, stops, hows)
+    drop_by_end(data, lines, loggers, starts, stops, hows)
+    keep_by_setting(data, lines, settings, starts, stops, hows)
+    keep_by_words(data, lines, words, once, pairs, starts, stops, hows)
     count = 0
-    start = begin
-    at = begin
-    while at <= end:
-        if at & 7 == 0:
-            while at + 8 <= end:
-                eight = eights[np.uint64(at >> 3)]
-                feeds = eight ^ _LINE_FEEDS
-                returns = eight ^ _RETURNS
-                if ((feeds - _LOWS) & ~feeds | (returns - _LOWS) & ~returns) & _HIGHS:
-                    break
-                at += 8
-        if at == end or data[np.uint64(at)] == 10 or data[np.uint64(at)] == 13:
-            if at == start:
-                matters = False
-            elif begins_with(data, start, at, dated):
-                matters = not ends_with(data, start, at, loggers) and has_words(
-                    data, start, at, words, once[DATED], no_pairs
-                )
-            elif data[start] == 9:
-                matters = indented(data, start, at, settings)
-            elif data[start] == 123:
-                matters = has_words(data, start, at, words, once[WRAPPED], pairs)
-            else:
-                matters = has_words(data, start, at, words, once[OTHER], no_pairs)
-            if matters:
-                stop = at
-                while data[stop - 1] == 32:
-                    stop -= 1
-                starts[count] = start
-                stops[count] = stop
-                count += 1
-            start = at + 1
-        at += 1
+    for row in range(lines):
+        if hows[row] == KEPT:
+            stop = stops[row]
+            while data[stop - 1] == 32:
+                stop -= 1
+            starts[count] = starts[row]
+            stops[count] = stop
+            count += 1
     return count
 
 
 @compiled(
-    f"void({DATA}, int32[::1], int32[::1], uint64[::1], int16[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
-    f"{DATA}, uint64[:, ::1])"
+    f"void({DATA}, int32[::1], int32[::1], uint64[::1], int64, int16[::1], int32[::1], int32[::1], int32[::1],"
+    f"int32[::1], {DATA}, uint64[:, ::1])"
 )
 def contained(
     data: Bytes,
     starts: Ints,
     ends: Ints,
     always: Bits,
+    stride: int,
     heads: NDArray[np.int16],
     following: Ints,
     begins: Ints,
@@ -197,25 +221,26 @@ def contained(
     for row in range(len(starts)):
         found[row, :] = always
         end = ends[row]
-        if end - starts[row] < TRIPLE:
-            continue
-        triple = np.uint32(data[starts[row]]) << np.uint32(8) | np.uint32(data[starts[row] + 1]) << np.uint32(16)
-        for at in range(starts[row], end - TRIPLE + 1):
-            third = data[np.uint64(at + 2)]
-            triple = np.uint32(triple >> np.uint32(8)) | np.uint32(np.uint32(third) << np.uint32(16))
+        start = np.int64(starts[row])
+        for at in range(start, end - TRIPLE + 1, stride):
+            triple = (
+                np.uint32(data[np.uint64(at)])
+                | np.uint32(data[np.uint64(at + 1)]) << np.uint32(8)
+                | np.uint32(data[np.uint64(at + 2)]) << np.uint32(16)
+            )
             word = heads[np.uint32(np.uint32(triple) * np.uint32(FACTOR)) >> np.uint32(32 - HASH_BITS)]
             while word >= 0:
-                begin = begins[word]
-                length = begins[word + 1] - begin
-                first = at - shifts[word]
-                if first >= starts[row] and length <= end - first:
+                begin = begins[np.uint64(word)]
+                length = begins[np.uint64(word + 1)] - begin
+                first = at - shifts[np.uint64(word)]
+                if first >= start and length <= end - first:
                     same = 0
-                    while same < length and data[first + same] == pool[begin + same]:
+                    while same < length and data[np.uint64(first + same)] == pool[np.uint64(begin + same)]:
                         same += 1
                     if same == length:
-                        number = numbers[word]
+                        number = numbers[np.uint64(word)]
                         found[row, number >> 6] |= np.uint64(1) << np.uint64(number & 63)
-                word = following[word]
+                word = np.int16(following[np.uint64(word)])
 
 
 @compiled("void(uint64[:, ::1], uint64[:, ::1], int32[::1], int32[::1], int32[::1])")

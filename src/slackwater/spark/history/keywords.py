@@ -2,9 +2,11 @@
 
 Rules kept here
 - A word has a bit; the empty word is in every text.
-- At every place of a text three bytes are looked up. A word is found by the three of its bytes that are rarest in a
-  sample, and compared where they stand; so there is little to compare. (An automaton of all words waits for memory at
-  every byte, and takes four times as long.)
+- At places of a text three bytes are looked up. A word is found by three of its bytes that are rare in a sample, and
+  compared where they stand; so there is little to compare. (An automaton of all words waits for memory at every byte,
+  and takes four times as long.)
+- A word that is longer is known by several threes, one behind the other: then not every place need be looked at. The
+  shortest word tells how far apart the places may be (`stride`).
 """
 
 from collections import Counter
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 BITS: Final = 64
 TRIPLE: Final = 3
 HASH_BITS: Final = 13
+LONGEST_STRIDE: Final = 4
 FACTOR: Final = 0x9E3779B1
 
 
@@ -27,16 +30,17 @@ class Keywords:
 
     always: NDArray[np.uint64]
     """The bits of words that are in every text."""
+    stride: int
     heads: NDArray[np.int16]
     """By a triple's hash: a word that is looked up by it, as its place in these tables; -1 where there is none."""
     following: NDArray[np.int32]
-    """By word: the next one with the same hash, or -1."""
+    """By place: the next word with the same hash, or -1."""
     begins: NDArray[np.int32]
-    """By word: where it begins in the pool; one further tells where the last ends."""
+    """By place: where the word begins in the pool; one further tells where the last ends."""
     shifts: NDArray[np.int32]
-    """By word: where its three bytes stand in it."""
+    """By place: where the three bytes stand in the word."""
     numbers: NDArray[np.int32]
-    """By word: its number."""
+    """By place: the word's number."""
     pool: NDArray[np.uint8]
 
     @property
@@ -59,27 +63,33 @@ def keywords(words: Sequence[str], sample: str) -> Keywords:
     short = [word for word in encoded.values() if len(word) < TRIPLE]
     if short:
         raise ValueError(f"A word has at least {TRIPLE} bytes, and these are shorter: {short}.")
+    stride = min([LONGEST_STRIDE, *(len(word) - TRIPLE + 1 for word in encoded.values())])
     often = Counter(_triples(sample.encode()))
-    shifts = [
-        min(range(len(word) - TRIPLE + 1), key=[often[one] for one in _triples(word)].__getitem__)
-        for word in encoded.values()
-    ]
-    begins, joined = pool(list(encoded.values()))
+    known = [(number, word, shift) for number, word in encoded.items() for shift in _shifts(word, often, stride)]
+    begins, joined = pool([word for _, word, _ in known])
     heads = np.full(1 << HASH_BITS, -1, np.int16)
-    following = np.full(max(1, len(encoded)), -1, np.int32)
-    for place, (word, shift) in enumerate(zip(encoded.values(), shifts, strict=True)):
+    following = np.full(max(1, len(known)), -1, np.int32)
+    for place, (_, word, shift) in enumerate(known):
         hashed = _hash(word[shift:])
         following[place] = heads[hashed]
         heads[hashed] = place
     return Keywords(
         bits([number for number, word in enumerate(words) if not word], len(words)),
+        stride,
         heads,
         following,
         begins,
-        np.array([*shifts, 0], np.int32),
-        np.array([*encoded, 0], np.int32),
+        np.array([*(shift for _, _, shift in known), 0], np.int32),
+        np.array([*(number for number, _, _ in known), 0], np.int32),
         joined,
     )
+
+
+def _shifts(word: bytes, often: Counter[bytes], stride: int) -> range:
+    """So many places in a word, one behind the other, whose three bytes are together the rarest."""
+    counts = [often[one] for one in _triples(word)]
+    first = min(range(len(counts) - stride + 1), key=lambda at: sum(counts[at : at + stride]))
+    return range(first, first + stride)
 
 
 def _triples(text: bytes) -> list[bytes]:
