@@ -112,6 +112,9 @@ class Kernels(Protocol):
     def numbers(self, texts: Texts) -> tuple[NDArray[np.int64], Flags]:
         """Whole numbers, and whether there is one."""
 
+    def fields(self, texts: Texts, layout: str) -> tuple[NDArray[np.int64], Flags]:
+        """The numbers in texts that begin as a layout with zeros for digits, one row for each; and which texts do."""
+
 
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
@@ -223,6 +226,13 @@ class Compiled:
         self._loops.numbers(*texts, values, valid)
         return values, valid.view(np.bool_)
 
+    def fields(self, texts: Texts, layout: str) -> tuple[NDArray[np.int64], Flags]:
+        """The numbers in texts that begin as a layout with zeros for digits, one row for each; and which texts do."""
+        values = np.zeros((len(_ZEROS.findall(layout)), len(texts.starts)), np.int64)
+        found = np.empty(len(texts.starts), np.uint8)
+        self._loops.fields(*texts, np.frombuffer(layout.encode(), np.uint8), values, found)
+        return values, found.view(np.bool_)
+
 
 def column(kind: pa.DataType, valid: Flags, *buffers: NDArray[Any]) -> pa.Array:
     """An Arrow column of what lies in these buffers."""
@@ -270,7 +280,17 @@ class Plain:
         values = np.array([value or 0 for value in found], np.int64)
         return values, np.array([value is not None for value in found], np.bool_)
 
+    def fields(self, texts: Texts, layout: str) -> tuple[NDArray[np.int64], Flags]:
+        """The numbers in texts that begin as a layout with zeros for digits, one row for each; and which texts do."""
+        made = _regex(_ZEROS.sub(lambda zeros: f"(\\d{{{len(zeros[0])}}})", re.escape(layout)))
+        found = [made.match(text) for text in texts.bytes_of()]
+        nothing = (0,) * made.groups
+        values = [nothing if one is None else tuple(map(int, one.groups())) for one in found]
+        rows = np.array(values, np.int64).reshape(-1, made.groups)
+        return np.ascontiguousarray(rows.T), np.array([one is not None for one in found], np.bool_)
 
+
+_ZEROS: Final = re.compile("0+")
 _NUMBER: Final = re.compile(rb"-?\d{1,18}")
 _LINE: Final = re.compile(rb"[^\r\n]+")
 _PlainFamily = tuple[list[bytes], list[tuple[int, bytes]]]

@@ -25,6 +25,8 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
+U = np.uint64
+"""What makes a number an index."""
 MOST: Final = 1_000_000
 UNDO: Final = -1
 GIVE_BACK: Final = -2
@@ -275,71 +277,71 @@ def match(
     groups = places.shape[1]
     for row in range(len(starts)):
         for place in range(groups):
-            places[row, place] = -1
-        end = ends[row]
-        at = starts[row]
+            places[U(row), U(place)] = -1
+        end = np.int64(ends[row])
+        at = np.int64(starts[row])
         step = 0
         depth = 0
         steps = 0
         while True:
             steps += 1
-            what = code[step, 0]
-            one = code[step, 1]
+            what = code[U(step), 0]
+            one = code[U(step), 1]
             failed = False
             if what == LITERAL:
-                length = code[step, 2]
+                length = code[U(step), 2]
                 if end - at < length:
                     failed = True
                 else:
                     for letter in range(length):
-                        if data[at + letter] != pool[one + letter]:
+                        if data[U(at + letter)] != pool[U(one + letter)]:
                             failed = True
                             break
                     at += length
                     step += 1
             elif what == ONE_OF:
-                if at < end and sets[one, data[at]]:
+                if at < end and sets[U(one), data[U(at)]]:
                     at += 1
                     step += 1
                 else:
                     failed = True
             elif what == LAZY:
-                follow = code[step, 2]
-                while at < end and not sets[follow, data[at]] and sets[one, data[at]]:
+                follow = code[U(step), 2]
+                while at < end and not sets[U(follow), data[U(at)]] and sets[U(one), data[U(at)]]:
                     at += 1
                 if at < end:
-                    if sets[follow, data[at]]:
-                        if sets[one, data[at]]:
-                            stack[depth, 0] = step
-                            stack[depth, 1] = at + 1
+                    if sets[U(follow), data[U(at)]]:
+                        if sets[U(one), data[U(at)]]:
+                            stack[U(depth), 0] = step
+                            stack[U(depth), 1] = at + 1
                             depth += 1
                         step += 1
                     else:
                         failed = True
-                elif sets[follow, AT_END]:
+                elif sets[U(follow), AT_END]:
                     step += 1
                 else:
                     failed = True
             elif what == GREEDY:
                 least = at
-                while at < end and sets[one, data[at]]:
+                while at < end and sets[U(one), data[U(at)]]:
                     at += 1
-                if at > least and not code[step, 2]:
-                    stack[depth, 0] = GIVE_BACK - step
-                    stack[depth, 1] = at
-                    stack[depth, 2] = least
+                if at > least and not code[U(step), 2]:
+                    stack[U(depth), 0] = GIVE_BACK - step
+                    stack[U(depth), 1] = at
+                    stack[U(depth), 2] = least
                     depth += 1
                 step += 1
             elif what == SAVE:
-                stack[depth, 0] = UNDO
-                stack[depth, 1] = one
-                stack[depth, 2] = places[row, one]
+                stack[U(depth), 0] = UNDO
+                stack[U(depth), 1] = one
+                stack[U(depth), 2] = places[U(row), U(one)]
                 depth += 1
-                places[row, one] = at
+                places[U(row), U(one)] = at
                 step += 1
             elif what == SPLIT:
-                stack[depth, 0] = code[step, 2]
-                stack[depth, 1] = at
+                stack[U(depth), 0] = code[U(step), 2]
+                stack[U(depth), 1] = at
                 depth += 1
                 step = one
             elif what == JUMP:
@@ -357,19 +359,19 @@ def match(
             # Back to the last choice. What was saved since then is taken back.
             while depth > 0:
                 depth -= 1
-                if stack[depth, 0] == UNDO:
-                    places[row, stack[depth, 1]] = stack[depth, 2]
+                if stack[U(depth), 0] == UNDO:
+                    places[U(row), U(stack[U(depth), 1])] = stack[U(depth), 2]
                     continue
                 failed = False
-                if stack[depth, 0] <= GIVE_BACK:
-                    step = GIVE_BACK - stack[depth, 0] + 1
-                    at = stack[depth, 1] - 1
-                    if at > stack[depth, 2]:
-                        stack[depth, 1] = at
+                if stack[U(depth), 0] <= GIVE_BACK:
+                    step = GIVE_BACK - stack[U(depth), 0] + 1
+                    at = stack[U(depth), 1] - 1
+                    if at > stack[U(depth), 2]:
+                        stack[U(depth), 1] = at
                         depth += 1
                 else:
-                    step = stack[depth, 0]
-                    at = stack[depth, 1]
+                    step = stack[U(depth), 0]
+                    at = stack[U(depth), 1]
                 break
             if failed or steps > MOST:
                 found[row] = 0
@@ -412,3 +414,30 @@ def numbers(data: Bytes, starts: Ints, ends: Ints, values: Longs, valid: Bytes) 
         if good:
             values[row] = -value if negative else value
             valid[row] = 1
+
+
+@compiled(f"void({DATA}, int32[::1], int32[::1], {DATA}, int64[:, ::1], uint8[::1])")
+def fields(data: Bytes, starts: Ints, ends: Ints, layout: Bytes, values: Longs, found: Bytes) -> None:
+    """The numbers in texts that begin as the layout: a digit wherever it has a 0, and else the same bytes."""
+    for row in range(len(starts)):
+        found[row] = 0
+        start = np.int64(starts[row])
+        if start < 0 or ends[row] - start < len(layout):
+            continue
+        place = field = 0
+        value = np.int64(0)
+        while place < len(layout):
+            byte = data[U(start + place)]
+            if layout[U(place)] == 48:
+                if byte < 48 or byte > 57:
+                    break
+                value = value * 10 + np.int64(byte) - 48
+            elif byte != layout[U(place)]:
+                break
+            place += 1
+            if layout[U(place - 1)] == 48 and (place == len(layout) or layout[U(place)] != 48):
+                values[U(field), U(row)] = value
+                value = np.int64(0)
+                field += 1
+        if place == len(layout):
+            found[row] = 1

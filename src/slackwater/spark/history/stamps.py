@@ -3,6 +3,7 @@
 Rules kept here
 - A stamp with its zone is taken at its word. One without is in the zone that the caller gives for the file, or in UTC.
 - The first stamp of a line counts: the one before it, which a runtime put there, has its zone.
+- Nearly all heads begin as Kafka's own layout does, which has its numbers in fixed places: these are taken from there.
 - Times are reckoned for all lines at once; a zone is asked once for every quarter of an hour that occurs.
 - A clock that a change of zone skips is read as the zone was before; one that comes twice is the first of the two.
 
@@ -10,7 +11,7 @@ Layouts: `2026-11-15 19:21:51,435`, with `T`, `/`, `.`, `Z`, `+02:00`, `+0200` o
 librdkafka's `%4|1794770162.741|`; seconds, milliseconds, microseconds or nanoseconds since the epoch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache
 from typing import Final
@@ -24,6 +25,7 @@ from slackwater.spark.history.kernels import Kernels, Texts
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+_KAFKA: Final = "[0000-00-00 00:00:00,000]"
 _ANYWHERE: Final = r"^[\s\S]*?"
 _CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _ZONE: Final = r"(?: ?(Z|UTC|GMT)| ?([+-])(\d\d):?(\d\d))?"
@@ -41,7 +43,7 @@ def time_ms(heads: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple
     """Milliseconds since the epoch, and whether a head tells them; `zones` has the zone of each head's file."""
     times = np.zeros(len(heads.starts), np.int64)
     known = np.zeros(len(heads.starts), np.bool_)
-    for way in (_dated, _counted, _worded, _since):
+    for way in (_bracketed, _dated, _counted, _worded, _since):
         rows = np.flatnonzero(~known & (heads.starts >= 0))
         if not len(rows):
             break
@@ -82,9 +84,15 @@ class _Parts:
         return np.where(whole.starts >= 0, digits * _POWERS[3 - lengths], 0)
 
 
+def _bracketed(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    (*date, hour, minute, second, millis), found = kernels.fields(texts, _KAFKA)
+    times, good = _reckoned(found, date, (hour, minute, second), millis)
+    return _as_local(times, good, zones), good
+
+
 def _dated(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
     parts = _Parts(texts, _DATED, kernels)
-    return _stamped(parts, parts.number(1), parts.number(2), parts.number(3), zones)
+    return _stamped(parts, (parts.number(1), parts.number(2), parts.number(3)), zones)
 
 
 def _worded(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
@@ -93,7 +101,7 @@ def _worded(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple
         return np.zeros(len(texts.starts), np.int64), parts.found
     names = kernels.strings(parts.text(2)).to_pylist()
     months = np.array([_MONTHS.index(name) + 1 if name in _MONTHS else 0 for name in names], np.int64)
-    return _stamped(parts, parts.number(3), months, parts.number(1), zones)
+    return _stamped(parts, (parts.number(3), months, parts.number(1)), zones)
 
 
 def _counted(texts: Texts, _zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
@@ -112,22 +120,34 @@ def _filled(texts: Texts) -> Flags:
     return texts.ends > texts.starts
 
 
-def _stamped(parts: _Parts, year: Longs, month: Longs, day: Longs, zones: NDArray[np.object_]) -> tuple[Longs, Flags]:
-    hour, minute, second = (parts.number(group) for group in (4, 5, 6))
-    good = parts.found & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
-    months = np.where(good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
-    days = months.astype("datetime64[D]").astype(np.int64)
-    good &= day <= (months + 1).astype("datetime64[D]").astype(np.int64) - days
-    clock = ((hour * 60 + minute) * 60 + second) * 1000 + parts.millis(7)
-    times = (days + day - 1) * _DAY_MS + clock
+def _stamped(parts: _Parts, date: Sequence[Longs], zones: NDArray[np.object_]) -> tuple[Longs, Flags]:
+    times, good = _reckoned(parts.found, date, [parts.number(group) for group in (4, 5, 6)], parts.millis(7))
     signed = parts.there(9)
     if signed.any():
         times -= _apart(parts, signed)
-    local = np.flatnonzero(good & ~signed & ~parts.there(8) & (zones != "UTC"))
+    times = _as_local(times, good & ~signed & ~parts.there(8), zones)
+    return np.where(good, times, 0), good
+
+
+def _reckoned(found: Flags, date: Sequence[Longs], clock: Sequence[Longs], millis: Longs) -> tuple[Longs, Flags]:
+    """The times of a date and a clock in UTC, and which are any."""
+    year, month, day = date
+    hour, minute, second = clock
+    good = found & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
+    months = np.where(good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64)
+    good &= day <= (months + 1).astype("datetime64[D]").astype(np.int64) - days
+    times = (days + day - 1) * _DAY_MS + ((hour * 60 + minute) * 60 + second) * 1000 + millis
+    return np.where(good, times, 0), good
+
+
+def _as_local(times: Longs, which: Flags, zones: NDArray[np.object_]) -> Longs:
+    """Times of which some are by a clock of their zone."""
+    local = np.flatnonzero(which & (zones != "UTC"))
     for zone in set(zones[local].tolist()):
         rows = local[zones[local] == zone]
         times[rows] -= _offsets(times[rows], _zone(zone))
-    return np.where(good, times, 0), good
+    return times
 
 
 def _apart(parts: _Parts, signed: Flags) -> Longs:
