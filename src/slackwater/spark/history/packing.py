@@ -5,7 +5,8 @@ Rules kept here
   tell would change it. Whole rows are packed, in as many buckets as there are, each group in one of them; Spark moves
   pieces of bytes, and whoever wants rows unpacks them. All other rows stay loose, one by one, for Spark to complete.
 - A piece is a stream of Arrow with the columns that have a value in it and that rules ask for, and no others. The lines
-  themselves stay where they are: a few of them are shown in the end, and are read again then.
+  themselves stay where they are: a few of them are shown in the end, and are read again then. Its bytes are compressed:
+  Spark copies them a dozen times, which takes longer than that.
 - What a survey has to know of a file is told by the task that reads it (`SURVEY` in the place of a bucket).
 """
 
@@ -50,6 +51,7 @@ _NAMES: Final = ("cluster", "group", "client", "member", "instance")
 UUID: Final = r"^(.+)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _UUID: Final = UUID.replace("(.+)", "(?P<client>.+)")
 _LEFT_OUT: Final = frozenset({"line", *UNASKED})
+_AS_PACKED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _PACKED: Final = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
 
 
@@ -180,6 +182,7 @@ def _whole(rows: pa.Table) -> NDArray[np.bool_]:
 def _pieces(rows: pa.Table, buckets: int) -> pa.RecordBatch:
     """Rows in pieces, one for each bucket that any of them is in."""
     where = (_hashes(rows, "group") ^ _hashes(rows, "cluster")) % buckets
+    where = where.astype(np.min_scalar_type(buckets))  # small numbers are sorted in one pass
     order = np.argsort(where, kind="stable")
     found, firsts = np.unique(where[order], return_index=True)
     rows = rows.take(pa.array(order)).combine_chunks()
@@ -187,7 +190,7 @@ def _pieces(rows: pa.Table, buckets: int) -> pa.RecordBatch:
     offsets = [0]
     for begin, end in zip(firsts, [*firsts[1:], rows.num_rows], strict=True):
         piece = _dense(rows.slice(begin, end - begin))
-        with pa.ipc.new_stream(sink, piece.schema) as stream:
+        with pa.ipc.new_stream(sink, piece.schema, options=_AS_PACKED) as stream:
             stream.write_table(piece)
         offsets.append(sink.tell())
     buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), sink.getvalue()]

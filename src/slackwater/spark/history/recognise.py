@@ -155,7 +155,7 @@ def read(texts: Texts, made: Library, kernels: Kernels) -> Said:
     said = Said(texts.data, len(texts.starts), np.ones(len(texts.starts), np.bool_))
     if not said.rows:
         return said
-    where = kernels.sort(texts, made.shelves)
+    where = kernels.sort(texts, made.shelves).astype(np.int16)  # small numbers are sorted in one pass
     order = np.argsort(where, kind="stable")
     shelves, firsts = np.unique(where[order], return_index=True)
     for shelf, rows in zip(shelves.tolist(), np.split(order, firsts[1:]), strict=True):
