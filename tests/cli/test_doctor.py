@@ -1,6 +1,10 @@
 """`slackwater doctor`: what it prints, its exit codes, and what it says to wrong input. Spark is not needed here."""
 
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +12,10 @@ from typer.testing import CliRunner
 
 from slackwater import Admin
 from slackwater.cli.app import app
-from slackwater.cli.doctor import _named, _why, to_json
+from slackwater.cli.doctor import _files, _named, _why, to_json
+from slackwater.doctor.causes.finding import Evidence
 from slackwater.doctor.examination import Diagnosis, Patient, exit_code
+from slackwater.doctor.prescriptions import prescribe
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
@@ -106,6 +112,10 @@ def test_the_options_reach_the_job(examined: list[Patient], tmp_path: Path) -> N
         (("a.log", "--since", "yesterday"), "is no time"),
         (("a.log", "--since", "2026-01-02", "--until", "2026-01-01"), "is later than"),
         (("a.log", "--conf", "spark.x"), "is no NAME=VALUE"),
+        (("a.log", "--conf", "max.poll.records=1"), "is no setting of Spark's"),
+        (("a.log", ""), "is an empty text"),
+        (("a.log", "--group", ""), "is an empty text"),
+        (("a.log", "--zone", "+25:00"), "names no zone"),
         (("a.log", "--zone", "Mars/Olympus"), "names no zone"),
         (("a.log", "--zone", "eu/=Mars"), "names no zone"),
         (("a.log", "--html", "/nowhere/at/all/report.html"), "cannot be written"),
@@ -187,3 +197,83 @@ def test_why_spark_does_not_start_is_one_line_of_what_java_says() -> None:
 
 def test_verdicts_are_plain_values() -> None:
     json.dumps(to_json([stormy()]))
+
+
+def test_sub_directories_that_are_links_are_clusters_too(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "server.log").write_text("a line")
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "east").symlink_to(tmp_path / "logs")
+    (tmp_path / "clusters" / "round").symlink_to(tmp_path / "clusters")
+    assert [file.name for file in _files(tmp_path / "clusters")] == ["server.log"]
+
+
+def test_a_page_that_cannot_be_written_costs_nobody_the_verdict(examined: list[Patient]) -> None:
+    code, out, err = run("server.log", "--html", "/dev/full")
+    assert code == 3
+    assert "orders: poll_delay, by b" in out
+    assert "--html /dev/full cannot be written: No space left on device." in err
+
+
+def test_lines_that_were_not_understood_are_told_beside_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    unread = [(f"server-{at}.log", 2, "what is this") for at in range(5)]
+    found = Diagnosis([healthy()], unread)
+    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: found)
+    code, out, err = run("logs", "--json")
+    assert code == 0
+    assert list(json.loads(out)) == ["clusters"]
+    assert "server-2.log: 2 lines about groups not understood" in err
+    assert "4 lines in 2 more files about groups not understood" in err
+
+
+def test_settings_are_told_as_the_groups_library_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "2026-11-15 19:15:58,706 WARNING kafka.coordinator.base Consumer poll timeout has expired."
+    seen = Evidence(1, "client_log", "b polled late", "b.log:1", line)
+    cures = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
+    found = Diagnosis([replace(stormy(), evidence=(seen,), prescriptions=cures)])
+    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: found)
+    _, out, _ = run("logs")
+    assert "       max_poll_interval_ms=9000\n" in out
+    assert "beware: a longer max.poll.interval.ms is also a longer rebalance timeout" in out
+    assert "settings are under kafka-python's names" in out
+
+
+def test_what_calm_groups_were_not_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = replace(healthy(), missing=("ask for the clients' logs",))
+    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: Diagnosis([calm]))
+    _, out, _ = run("logs")
+    assert out == "healthy: calm\n  not certain of calm: ask for the clients' logs\n"
+
+
+def test_why_a_master_does_not_answer_is_told_and_not_what_came_of_it() -> None:
+    printed = """16:31:06 ERROR Backend: Application has been killed. Reason: All masters are unresponsive! Giving up.
+: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
+"""
+    assert _why(printed) == "All masters are unresponsive! Giving up."
+    printed = "Invalid maximum heap size: -Xmxbanana\nError: Could not create the Java Virtual Machine.\n"
+    assert _why(printed) == "Invalid maximum heap size: -Xmxbanana"
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_full_disk_is_one_sentence_and_a_reader_that_went_away_is_none(words: list[str]) -> None:
+    code = (
+        "import sys; from slackwater.cli import doctor, main; from slackwater.doctor.examination import Diagnosis; "
+        "from tests.doctor.scene import Scene; found = Diagnosis([Scene('calm').start('a', 'b').verdict()]); "
+        f"doctor._examined = lambda *_: found; sys.argv = ['slackwater', 'doctor', 'logs', *{words}]; main()"
+    )
+    root = Path(__file__).parents[2]
+
+    def told(out: int) -> tuple[int, str]:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=root, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+        return done.returncode, done.stderr
+
+    with Path("/dev/full").open("w") as full:
+        said = "slackwater: The verdict cannot be written to standard output: No space left on device.\n"
+        assert told(full.fileno()) == (3, said)
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert told(write) == (0, "")
+    finally:
+        os.close(write)

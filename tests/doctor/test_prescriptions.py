@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions import prescribe
-from slackwater.doctor.prescriptions.libraries import LIBRARIES, PROPERTIES
+from slackwater.doctor.prescriptions.libraries import LIBRARIES, PROPERTIES, library_of
 from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, round_up, seconds, with_room
 from slackwater.doctor.prescriptions.remedies import REMEDIES
 
@@ -70,3 +70,63 @@ def test_numbers() -> None:
     assert fewer_records(None, 1) is None
     assert fewer_records(10_000, 1_000_000) == 3
     assert [seconds(value) for value in (500, 45_000, 600_000)] == ["500 ms", "45 s", "10 min"]
+
+
+COMMENTS = {"sarama": "//", "kafkajs": "//"}
+
+
+@pytest.mark.parametrize("name", sorted(PROPERTIES))
+def test_what_is_no_setting_is_a_comment(name: str) -> None:
+    for library, text in PROPERTIES[name].items():
+        for line in text.split("\n"):
+            words = line.split("//")[0].split("#")[0]
+            assert line.startswith(COMMENTS.get(library, "#")) or "=" in words or ": " in words or "(" in words, line
+
+
+def test_the_cooperative_assignor_comes_in_two_deploys() -> None:
+    found = prescribe("scale_out", {})[0].properties
+    first, second = (line for line in found["java"] if not line.startswith("#"))
+    assert "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor" in first
+    assert second.endswith("=org.apache.kafka.clients.consumer.CooperativeStickyAssignor")
+    both = confluent_kafka_refuses("cooperative-sticky,range")
+    assert "not supported" in both
+    assert found["librdkafka"] == (found["librdkafka"][0], "partition.assignment.strategy=cooperative-sticky")
+    assert "stop all" in found["librdkafka"][0]
+
+
+def confluent_kafka_refuses(strategy: str) -> str:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "partition.assignment.strategy": strategy}
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        confluent_kafka.Consumer(settings)
+    return str(refused.value)
+
+
+def test_the_session_of_a_kip848_group_is_set_at_the_broker_by_the_pause_that_was_seen() -> None:
+    first = prescribe("kip848_session_expiry", {"session_ms": 45_000, "pause_ms": 30_000})[0]
+    assert first.settings == {"consumer.session.timeout.ms": "45000"}
+    assert first.properties["broker"][0].endswith("--add-config consumer.session.timeout.ms=45000")
+
+
+@pytest.mark.parametrize(
+    ("line", "library"),
+    [
+        (
+            "[2026-11-15 19:16:07,440] WARN [Consumer clientId=o-1, groupId=o] consumer poll timeout has expired.",
+            "java",
+        ),
+        ("%4|1794770162.741|MAXPOLL|o-1#consumer-1| [thrd:main]: Application maximum poll interval", "librdkafka"),
+        ("2026-11-15 19:15:58,706 WARNING kafka.coordinator.base Consumer poll timeout has expired.", "kafka-python"),
+        ("2026-11-15 19:15:58,706 INFO aiokafka.consumer.group_coordinator LeaveGroup request succeeded", "aiokafka"),
+        ('{"level":"ERROR","logger":"kafkajs","message":"[Consumer] Crash"}', "kafkajs"),
+        ("[sarama] 2026/11/15 19:25:20 client/coordinator coordinator for consumergroup g is #1", "sarama"),
+        ("something else", None),
+    ],
+)
+def test_a_library_is_known_by_the_lines_that_it_writes(line: str, library: str | None) -> None:
+    assert library_of([line, "a line that tells nothing"]) == library
+
+
+def test_no_library_is_named_where_members_have_several() -> None:
+    assert library_of(["[Consumer clientId=a, groupId=g] x", "%4|1.741|MAXPOLL|a#consumer-1| [thrd:main]: x"]) is None
+    assert library_of([], heartbeats_between_messages=True) == "kafkajs"

@@ -12,11 +12,12 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Final
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from slackwater.doctor.examination import Diagnosis, Patient
     from slackwater.doctor.pauses import Lag
+    from slackwater.doctor.prescriptions import Prescription
     from slackwater.doctor.verdict import Verdict
 
 COULD_NOT_TELL: Final = 2
@@ -39,10 +41,13 @@ BAD_INPUT: Final = 3
 NO_CLUSTER: Final = "cluster"
 _SURE: Final = 0.8
 _PRESCRIBED: Final = 3
+_UNREAD: Final = 3
 _ELSEWHERE: Final = re.compile(r"[a-zA-Z][\w+.-]+:|.*[*?\[{]")
-_BRIEF_BYTES: Final = 64_000_000
 """Paths of other file systems, and patterns: Spark knows what is there."""
+_BRIEF_BYTES: Final = 64_000_000
 _OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
+_PLAIN: Final = re.compile(r"^(?:.*Application has been killed\. Reason: (?=.)|(?=Invalid .* size))(.+)$", re.MULTILINE)
+"""What Spark and Java say of themselves before something else fails for it."""
 _LOOK_AGAIN_S: Final = 0.3
 _BAR: Final = 24
 
@@ -87,8 +92,6 @@ def doctor(
         if html is not None:
             _check_page(html)
         found = _examined(patient, spark_master, _settings(conf))
-        if html is not None:
-            _write(html, found)
     except UsageError as error:
         warn(str(error))
         raise typer.Exit(BAD_INPUT) from None
@@ -97,13 +100,33 @@ def doctor(
         raise typer.Exit(COULD_NOT_TELL) from None
     if not found.verdicts:
         _tell_nothing(patient)
-    if as_json:
-        typer.echo(json.dumps(to_json(found.verdicts), ensure_ascii=False))
-    else:
-        _tell(found)
+    raise typer.Exit(_told(found, html, as_json=as_json))
+
+
+def _told(found: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
+    """Print and write what was found; the exit code. A page that cannot be written costs nobody the verdict."""
     from slackwater.doctor.examination import exit_code
 
-    raise typer.Exit(exit_code(found.verdicts))
+    code = exit_code(found.verdicts)
+    try:
+        if as_json:
+            typer.echo(json.dumps(to_json(found.verdicts), ensure_ascii=False))
+        else:
+            _tell(found)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        warn(f"The verdict cannot be written to standard output: {error.strerror}.")
+        code = BAD_INPUT
+    _warn_of_unread(found)
+    try:
+        if html is not None:
+            _write(html, found)
+    except UsageError as error:
+        warn(str(error))
+        code = BAD_INPUT
+    return code
 
 
 def to_json(verdicts: "Sequence[Verdict]") -> dict[str, object]:
@@ -126,6 +149,8 @@ def _patient(
 ) -> "Patient":
     if not paths and bootstrap is None and clusters is None:
         raise UsageError("Nothing to read: name log files, --clusters DIR, or a cluster with --bootstrap.")
+    if not all((*(paths or ()), *(group or ()))):
+        raise UsageError("A path or a --group is an empty text. Is a variable of the shell not set?")
     if clusters is not None and not clusters.is_dir():
         raise UsageError(f"--clusters {clusters} is no directory; each cluster is a sub-directory of it.")
     since_ms = None if since is None else datetime_ms(since, "--since")
@@ -150,14 +175,17 @@ def _patient(
 
 def _zones(words: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The zone of all stamps that name none, and those of the files whose path has a part in it."""
+    from datetime import timedelta, timezone
     from zoneinfo import ZoneInfo
 
     default, zones = "UTC", {}
     for word in words:
         part, _, name = word.rpartition("=")
         try:
-            if not _OFFSET.fullmatch(name):
+            if _OFFSET.fullmatch(name) is None:
                 ZoneInfo(name)
+            else:
+                timezone(timedelta(hours=int(name[1:3]), minutes=int(name[-2:])))
         except (KeyError, ValueError, OSError):
             raise UsageError(
                 f"--zone {word} names no zone; write Europe/Berlin, +02:00, or eu/=Europe/Berlin."
@@ -181,7 +209,9 @@ def _settings(conf: Sequence[str] | None) -> dict[str, str]:
     for one in conf or ():
         name, equals, value = one.partition("=")
         if not equals or not name:
-            raise UsageError(f"--conf {one} is no NAME=VALUE.")
+            raise UsageError(f"--conf {one} is no NAME=VALUE; write --conf spark.executor.memory=4g.")
+        if not name.startswith("spark."):
+            raise UsageError(f"--conf {one} is no setting of Spark's: their names begin with spark.; was that meant?")
         found[name] = value
     return found
 
@@ -197,11 +227,30 @@ def _examined(patient: "Patient", master: str, conf: dict[str, str]) -> "Diagnos
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     with _said("starting Spark"):
         spark = _session(master, {"spark.ui.showConsoleProgress": "false"} | _brief(patient, master) | conf)
+    with _stopped(spark), _Progress(spark, "reading the history"):
+        return examine(spark, patient)
+
+
+@contextmanager
+def _stopped(spark: "SparkSession") -> Iterator[None]:
+    """Stop Spark at the end. Ctrl-C is no error of Spark's, and is not told as one."""
+
+    def interrupt(*_: object) -> None:
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
+
+    mine = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, interrupt) if mine else None
     try:
-        with _Progress(spark, "reading the history"):
-            return examine(spark, patient)
+        yield
     finally:
-        spark.stop()
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        if sys.exc_info()[0] is KeyboardInterrupt:
+            with suppress(Exception):
+                spark.stop()
+        else:
+            spark.stop()
 
 
 def _brief(patient: "Patient", master: str) -> dict[str, str]:
@@ -230,7 +279,18 @@ def _holds_something(path: Path) -> bool:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    return (file for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
+    """The file, or all files below the directory; a link leads where it leads, but not round in a circle."""
+    if path.is_file():
+        yield path
+        return
+    seen: set[str] = set()
+    for here, below, names in os.walk(path, followlinks=True):
+        real = os.path.realpath(here)
+        if real in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        yield from (file for name in names if (file := Path(here, name)).is_file())
 
 
 def _named(patient: "Patient") -> "Patient":
@@ -271,6 +331,8 @@ def _session(master: str, conf: dict[str, str]) -> "SparkSession":
 def _why(text: str) -> str:
     """The one line that tells, of an exception of Java's and all that it brings along."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if plain := _PLAIN.search(text):
+        return plain[1]
     told = next((line for line in lines if re.match(r"(?:Caused by|: )?.*(?:Exception|Error): ", line)), None)
     found = told or next(iter(lines), "Java does not say why")
     return re.sub(r"^.*?(?:Exception|Error): ", "", found)[:300]
@@ -334,6 +396,8 @@ class _Progress:
 def _check_page(path: Path) -> None:
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise UsageError(f"--html {path} cannot be written: its directory does not exist, or it is one itself.")
+    if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
+        raise UsageError(f"--html {path} cannot be written by this user. Name a file where you may write.")
 
 
 def _write(path: Path, found: "Diagnosis") -> None:
@@ -348,10 +412,12 @@ def _write(path: Path, found: "Diagnosis") -> None:
 
 def _tell_nothing(patient: "Patient") -> None:
     """Nothing was found, and nothing was wrong with the input but perhaps what was asked for."""
-    where = patient.bootstrap or ", ".join(patient.paths)
+    where = ", ".join(filter(None, (patient.bootstrap, *patient.paths)))
     if patient.groups:
-        names = ", ".join(patient.groups)
-        warn(f"Nothing at {where} is about the group {names}; `slackwater groups list` shows which there are.")
+        warn(
+            f"Nothing at {where} is about the group {', '.join(patient.groups)}, in the time that was asked for. "
+            "Without --group all groups are told that there are."
+        )
         raise typer.Exit(BAD_INPUT)
     warn(f"Nothing at {where} is about a consumer group, in the time that was asked for.")
 
@@ -362,11 +428,33 @@ def _tell(found: "Diagnosis") -> None:
         if verdict.cause != "healthy":
             _tell_verdict(verdict)
     if calm:
-        names = ", ".join(verdict.group for verdict in calm[:8])
-        more = f" and {len(calm) - 8} more" if len(calm) > 8 else ""
-        typer.echo(f"healthy: {names}{more}")
-    for file, lines, example in found.unread[:3]:
+        names = _few([verdict.group for verdict in calm], 8)
+        typer.echo(f"healthy: {names}")
+    for text, unsure in _unsure(calm).items():
+        typer.echo(f"  not certain of {_few(unsure, 3)}: {text}")
+
+
+def _unsure(calm: "Sequence[Verdict]") -> dict[str, list[str]]:
+    """What was not there to read, and of which calm groups it would have told more."""
+    found: dict[str, list[str]] = {}
+    for verdict in calm:
+        for text in verdict.missing:
+            found.setdefault(text, []).append(verdict.group)
+    return found
+
+
+def _warn_of_unread(found: "Diagnosis") -> None:
+    """Beside any output: what looked relevant and was not understood is in no verdict."""
+    for file, lines, example in found.unread[:_UNREAD]:
         warn(f"{file}: {count(lines, 'line')} about groups not understood, such as: {example[:160]}")
+    if others := found.unread[_UNREAD:]:
+        more = sum(one[1] for one in others)
+        warn(f"{count(more, 'line')} in {count(len(others), 'more file')} about groups not understood")
+
+
+def _few(names: Sequence[str], shown: int) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 def _tell_verdict(verdict: "Verdict") -> None:
@@ -382,6 +470,11 @@ def _tell_verdict(verdict: "Verdict") -> None:
         f"  {CAUSES[verdict.cause].says}{storm}; {count(verdict.rebalances, 'rebalance')}, "
         f"{count(verdict.changes, 'change')}; {_sureness(verdict.confidence)}"
     )
+    if verdict.secondary:
+        typer.echo(f"  overloaded by what they took over: {_few(verdict.secondary, 5)}")
+    for one in verdict.also:
+        by = f", by {_few(one.culprits, 5)}" if one.culprits else ""
+        typer.echo(f"  also: {one.cause}{by}")
     if verdict.lag is not None:
         typer.echo(f"  {_behind(verdict.lag)}")
     for line in verdict.evidence:
@@ -390,13 +483,35 @@ def _tell_verdict(verdict: "Verdict") -> None:
         typer.echo(f"  not certain: {text}")
     if verdict.alternatives:
         typer.echo(f"  it could also be: {', '.join(verdict.alternatives)}")
-    for prescription in verdict.prescriptions[:_PRESCRIBED]:
+    _tell_prescriptions(verdict)
+    typer.echo("")
+
+
+def _tell_prescriptions(verdict: "Verdict") -> None:
+    from slackwater.doctor.prescriptions.libraries import library_of
+
+    written = (line.line for line in verdict.evidence if line.line and line.source == "client_log")
+    library = library_of(written, heartbeats_between_messages="handler_blocks" in verdict.figures)
+    shown = verdict.prescriptions[:_PRESCRIBED]
+    for prescription in shown:
         typer.echo(f"  {prescription.order}. {prescription.what}")
-        for setting, value in prescription.settings.items():
-            typer.echo(f"       {setting}={value}")
+        for line in _to_paste(prescription, library):
+            typer.echo(f"       {line}")
         if prescription.price != "none":
             typer.echo(f"     price: {prescription.price}")
-    typer.echo("")
+        for fight in prescription.fights:
+            typer.echo(f"     beware: {fight}")
+    if left := len(verdict.prescriptions) - len(shown):
+        typer.echo(f"  {left} more with --html or --json")
+    if any(one.properties.keys() - {"broker"} for one in shown):
+        names = f"{library}'s" if library else "Kafka's own"
+        typer.echo(f"  settings are under {names} names; --html and --json have every library's")
+
+
+def _to_paste(prescription: "Prescription", library: str | None) -> Sequence[str]:
+    """The lines as this group's library has them, or else under Kafka's own names."""
+    known = prescription.properties.get(library or "") or prescription.properties.get("broker")
+    return known or [f"{setting}={value}" for setting, value in prescription.settings.items()]
 
 
 def _behind(lag: "Lag") -> str:

@@ -25,9 +25,12 @@ class Remedy:
     optional: bool = False
 
 
+ABOVE_THE_POLL_INTERVAL: Final = "session.timeout.ms longer than max.poll.interval.ms is refused by librdkafka"
+
 COOPERATIVE: Final = Remedy(
     "use the cooperative assignor: only what moves stops",
-    "a change takes two rounds instead of one; every member must offer it, so deploy twice (both, then this one alone)",
+    "a change takes two rounds instead of one; every member must offer it, so deploy twice (both, then this one alone)"
+    " or, with librdkafka, stop all members once",
     {"partition.assignment.strategy": "cooperative-sticky"},
     fights=("a single deploy that offers nothing but the new assignor is refused (inconsistent protocol)",),
     cites=("003 §5", "003 §7 row 5", "004 Minimizing Rebalance Impact"),
@@ -43,7 +46,7 @@ STATIC: Final = Remedy(
     "give each instance a group.instance.id of its own (a StatefulSet's ordinal, a host name)",
     "a member that really died is noticed only when its session ends: after {session} instead of at once",
     {"group.instance.id": "<unique per instance>", "session.timeout.ms": "{restart_session_ms}"},
-    fights=("session.timeout.ms longer than max.poll.interval.ms is refused by librdkafka",),
+    fights=(ABOVE_THE_POLL_INTERVAL,),
     cites=("003 §6", "003 §7 row 4", "004 Static Membership"),
 )
 LONGER_SESSION: Final = Remedy(
@@ -53,6 +56,7 @@ LONGER_SESSION: Final = Remedy(
     fights=(
         "a longer session makes a crash cost more: its partitions stand still until it ends",
         "session.timeout.ms above the broker's group.max.session.timeout.ms is refused",
+        ABOVE_THE_POLL_INTERVAL,
     ),
     cites=("003 §4 row 1", "003 §7 row 3", "004 Frequent Rebalances rows 2 and 3"),
 )
@@ -95,9 +99,11 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     ),
     "kip848_session_expiry": (
         Remedy(
-            "raise the group's session (group.consumer.session.timeout.ms, a group setting on the broker)",
-            "a dead member is noticed later",
+            "raise the group's session above the longest pause: it is a setting of the group, kept by the broker",
+            "a dead member is noticed after {session} instead of {session_now}",
+            {"consumer.session.timeout.ms": "{pause_session_ms}"},
             where="broker",
+            fights=("a session above the broker's group.consumer.max.session.timeout.ms (60 s) is refused",),
         ),
         Remedy("find the pause: GC log and heap of the process, its machine, its network", where="operations"),
     ),
