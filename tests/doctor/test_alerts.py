@@ -57,9 +57,16 @@ def test_slackwaters_rules_ask_for_metrics_that_its_page_has() -> None:
         "slackwater_groups",
         "slackwater_group_members",
         "slackwater_offset_commits_total",
+        "slackwater_topic_log_bytes",
     }
     asked = {word for word in _words(prometheus_rules()) if word.startswith("slackwater_")}
     assert asked <= page
+
+
+def test_a_group_that_has_nothing_to_do_is_not_called_stalled() -> None:
+    stalled = next(alert for alert in ALERTS if alert.name == "NoProgress")
+    assert "records_lag_max > 0" in stalled.expressions["kafka"]
+    assert "slackwater_topic_log_bytes" in stalled.expressions["slackwater"]
 
 
 def _words(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from slackwater.cli.printing import count, warn
+from slackwater.cli.printing import count, discard_output, warn
 from slackwater.cli.times import datetime_ms
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 
@@ -115,9 +115,10 @@ def _told(found: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
             _tell(found)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
     except OSError as error:
         warn(f"The verdict cannot be written to standard output: {error.strerror}.")
+        discard_output()
         code = BAD_INPUT
     _warn_of_unread(found)
     try:

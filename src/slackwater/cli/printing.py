@@ -8,6 +8,7 @@ Rules kept here
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -74,6 +75,13 @@ def heading(text: str) -> None:
 def warn(text: str) -> None:
     """A sentence beside what was asked for; it never mixes with the output."""
     typer.echo(f"slackwater: {text}", err=True)
+
+
+def discard_output() -> None:
+    """Let what is still to be printed go nowhere: nobody reads it any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def show(what: "RenderableType") -> None:

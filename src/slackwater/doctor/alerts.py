@@ -5,7 +5,9 @@ Rules kept here
   been above its limit for so long. `watching` measures a live cluster, `measure` a history, Prometheus an exporter.
 - MEMBER_ID_REQUIRED is no failed rebalance: every dynamic member is answered so once (KIP-394).
 - The expressions are given for slackwater's own metrics page and for Kafka's JMX metrics, under the names that the
-  Prometheus JMX exporter gives them when it is told nothing else. What an exporter does not have, it has no rule for.
+  Prometheus JMX exporter gives them when it is told nothing else; where the rules that come with it for Kafka name them
+  otherwise, under these too. What an exporter does not have, it has no rule for.
+- No rule fires on a group that has nothing to do: no commits are no trouble while nothing waits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +93,8 @@ ALERTS: Final = (
         for_s=60,
         expressions={
             SLACKWATER: 'slackwater_groups{state="PreparingRebalance"} > 0',
-            KAFKA: "kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance > 0",
+            KAFKA: 'kafka_coordinator_group_GroupMetadataManager_Value{name="NumGroupsPreparingRebalance"} > 0 '
+            "or kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance > 0",
         },
         severity="critical",
         first_action="find the member that does not answer, or remove it",
@@ -104,8 +107,10 @@ ALERTS: Final = (
         limit=0,
         for_s=300,
         expressions={
-            SLACKWATER: "increase(slackwater_offset_commits_total[5m]) == 0 and slackwater_group_members > 0",
-            KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_commit_total[5m]) == 0",
+            SLACKWATER: "increase(slackwater_offset_commits_total[5m]) == 0 and slackwater_group_members > 0 "
+            'and on (instance) sum by (instance) (delta(slackwater_topic_log_bytes{topic!~"__.*"}[5m])) > 0',
+            KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_commit_total[5m]) == 0 "
+            "and on (instance, client_id) kafka_consumer_consumer_fetch_manager_metrics_records_lag_max > 0",
         },
         severity="critical",
         first_action="is the group stable? then the handler hangs; else see why it rebalances",
