@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.doctor.causes.finding import Evidence
+from slackwater.doctor.causes.finding import Evidence, Finding
 from slackwater.doctor.lanes import Lane, Mark, Span
 from slackwater.doctor.pauses import Lag, Minute
 from slackwater.doctor.prescriptions import Prescription
@@ -90,6 +90,39 @@ def test_a_verdict_is_told_with_its_evidence_its_gaps_and_its_cure() -> None:
     page = report([ill()])
     for text in ("slow-1 left the group", "b.log:7", "ask for the client", "max.poll.interval.ms=600000", "95%"):
         assert text in page
+
+
+def test_the_lines_that_decide_are_shown_as_they_were_written() -> None:
+    line = "[2026-11-15 19:16:07,441] INFO [Group orders] Member <slow-1> has left group"
+    page = report([replace(ill(), evidence=(Evidence(BEGAN_MS, "broker_log", "slow-1 left", "b.log:7", line),))])
+    assert "Member &lt;slow-1&gt; has left group" in page
+
+
+def test_who_else_was_hit_and_what_else_it_could_be_is_told() -> None:
+    other = Finding("rolling_restart", ("other",), (BEGAN_MS,), 0.8)
+    verdict = replace(ill(), secondary=("other",), also=(other,), alternatives=("crash_loop",), alerts=("Rebalances",))
+    page = report([verdict])
+    assert "Overloaded by what they took over: other." in page
+    assert "Also: rolling restart (by other)." in page
+    assert "It could also be: crash loop." in page
+
+
+def test_a_change_that_needs_nobody_is_drawn_too() -> None:
+    page = report([replace(ill(), cause="scale_out", action_needed=False, storm=False)])
+    assert "1 group, all calm." in page
+    assert page.count('id="timeline-') == 1
+
+
+def test_what_could_not_be_told_is_not_called_calm() -> None:
+    unknown = replace(ill(), cause="unknown", action_needed=False, storm=False)
+    assert "2 groups; of 1 it could not be told." in report([unknown, calm("quiet")])
+    assert "1 of 2 groups needs somebody. Of 1 it could not be told." in report([unknown, ill("other")])
+
+
+def test_lines_that_were_not_understood_are_on_the_page() -> None:
+    page = report([calm("quiet")], unread=[("server.log", 1234, "Group <x> was frobnicated")])
+    assert "1,234" in page
+    assert "Group &lt;x&gt; was frobnicated" in page
 
 
 def test_how_much_of_the_lag_came_from_pauses_is_told_and_drawn_on_the_time_axis() -> None:

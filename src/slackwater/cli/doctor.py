@@ -405,7 +405,7 @@ def _write(path: Path, found: "Diagnosis") -> None:
     from slackwater.web.report import report
 
     try:
-        path.write_text(report(found.verdicts), encoding="utf-8")
+        path.write_text(report(found.verdicts, unread=found.unread), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--html {path} cannot be written: {error.strerror}.") from None
     warn(f"the report is in {path}")

@@ -3,7 +3,8 @@
 Rules kept here
 - The page stands alone: styles, script and data are in it, and it opens without a network.
 - Whatever came from a log is text: it is escaped, and data for the script cannot end the script.
-- Groups that need somebody come first, and calm ones are a line each.
+- Groups that need somebody come first, then those of which something is to be told; healthy ones are a line each.
+- What was not understood, and what would make a verdict surer, is on the page: nothing is left out in silence.
 """
 
 import json
@@ -33,14 +34,18 @@ _LEGEND: Final = (
 )
 
 
-def report(verdicts: Sequence[Verdict], title: str = "Rebalance report") -> str:
-    """The page."""
+def report(
+    verdicts: Sequence[Verdict], title: str = "Rebalance report", unread: Sequence[tuple[str, int, str]] = ()
+) -> str:
+    """The page; `unread` has, per file, how many lines about groups were not understood, and one of them."""
     ordered = sorted(verdicts, key=lambda one: (not one.action_needed, not one.storm, -one.rebalances, one.group))
-    ill = [one for one in ordered if one.action_needed or one.cause == "unknown"]
-    calm = [one for one in ordered if one not in ill]
+    ill = [one for one in ordered if one.cause != "healthy"]
+    calm = [one for one in ordered if one.cause == "healthy"]
     body = [_head(title, ordered), *(_group(one, at) for at, one in enumerate(ill))]
     if calm:
         body.append(_calm(calm))
+    if unread:
+        body.append(_unread(unread))
     scripts = "".join(
         f"timeline(document.getElementById('timeline-{at}'), {_data(_timeline(one))});\n" for at, one in enumerate(ill)
     )
@@ -70,7 +75,10 @@ def _data(value: object) -> str:
 def _head(title: str, verdicts: Sequence[Verdict]) -> str:
     needed = sum(one.action_needed for one in verdicts)
     count = f"{len(verdicts)} group{'s' if len(verdicts) != 1 else ''}"
+    untold = sum(one.cause == "unknown" for one in verdicts)
     said = f"{needed} of {count} need{'s' if needed == 1 else ''} somebody." if needed else f"{count}, all calm."
+    if untold:
+        said = f"{said} Of {untold} it could not be told." if needed else f"{count}; of {untold} it could not be told."
     times = [one.began_ms for one in verdicts if one.began_ms], [one.ended_ms for one in verdicts if one.ended_ms]
     when = f" From {_when(min(times[0]))} to {_when(max(times[1]))}." if all(times) else ""
     return f'<h1>{escape(title)}</h1><p class="faint">{escape(said + when)}</p>'
@@ -82,6 +90,7 @@ def _group(verdict: Verdict, at: int) -> str:
     parts = [
         f'<section class="group"><div class="heading"><h2>{escape(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
         culprits,
+        _beside(verdict),
         _figures(verdict),
         _evidence(verdict.evidence),
         _missing(verdict.missing),
@@ -94,9 +103,27 @@ def _group(verdict: Verdict, at: int) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def _beside(verdict: Verdict) -> str:
+    """Who else was hit, what else there was, and what else it could be."""
+    also = ", ".join(
+        _named(one.cause) + (f" (by {', '.join(one.culprits)})" if one.culprits else "") for one in verdict.also
+    )
+    shown = (
+        ("Overloaded by what they took over", ", ".join(verdict.secondary)),
+        ("Also", also),
+        ("It could also be", ", ".join(map(_named, verdict.alternatives))),
+        ("Alerts", ", ".join(verdict.alerts)),
+    )
+    return "".join(f'<p class="faint">{name}: {escape(text)}.</p>' for name, text in shown if text)
+
+
+def _named(cause: str) -> str:
+    return cause.replace("_", " ")
+
+
 def _badge(verdict: Verdict) -> str:
     tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" else "calm"
-    name = verdict.cause.replace("_", " ") + (" · storm" if verdict.storm else "")
+    name = _named(verdict.cause) + (" · storm" if verdict.storm else "")
     return f'<span class="badge {tone}">{escape(name)}</span>'
 
 
@@ -117,8 +144,8 @@ def _evidence(found: Sequence[Evidence]) -> str:
     if not found:
         return ""
     rows = "".join(
-        f'<li>{escape(one.what)}<span class="where">{escape(_when(one.time_ms))} · {escape(one.where or one.source)}'
-        "</span></li>"
+        f'<li><b>{escape(one.what)}</b><span class="where">{escape(_when(one.time_ms))} · '
+        f"{escape(one.where or one.source)}</span>{escape(one.line or '')}</li>"
         for one in found
     )
     return f'<h3>What decides it</h3><ul class="evidence">{rows}</ul>'
@@ -164,8 +191,11 @@ def _cure(one: Prescription) -> str:
         texts.append(f'<p class="faint">Its price: {escape(one.price)}</p>')
     texts += [f'<p class="faint">Fights with: {escape(fight)}</p>' for fight in one.fights]
     if one.properties:
-        blocks = ["\n".join((f"# {library}", *lines)) for library, lines in one.properties.items()]
-        texts.append(f"<pre>{escape(chr(10).join(blocks))}</pre>")
+        blocks = (
+            f"<dt>{escape(library)}</dt><dd><pre>{escape(chr(10).join(lines))}</pre></dd>"
+            for library, lines in one.properties.items()
+        )
+        texts.append(f'<dl class="paste">{"".join(blocks)}</dl>')
     return "".join(texts) + "</li>"
 
 
@@ -199,10 +229,20 @@ def _rounds(found: Sequence[Rebalance]) -> str:
 def _calm(verdicts: Sequence[Verdict]) -> str:
     rows = "".join(
         f"<tr><td>{escape(one.group)}</td><td>{escape(one.cluster)}</td><td>{_badge(one)}</td>"
-        f'<td class="number">{one.rebalances:,}</td><td>{escape(", ".join(one.culprits))}</td></tr>'
+        f'<td class="number">{one.rebalances:,}</td><td class="number">{one.confidence:.0%}</td>'
+        f'<td class="faint">{escape("; ".join(one.missing))}</td></tr>'
         for one in verdicts
     )
-    table = _table("Groups that need nobody", ("group", "cluster", "", "rebalances", "by"), rows)
+    table = _table("Healthy groups", ("group", "cluster", "", "rebalances", "sure", "not certain"), rows)
+    return f'<section class="group">{table}</section>'
+
+
+def _unread(found: Sequence[tuple[str, int, str]]) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(file)}</td><td class="number">{lines:,}</td><td><code>{escape(example)}</code></td></tr>'
+        for file, lines, example in found
+    )
+    table = _table("Lines about groups that were not understood", ("file", "lines", "such as"), rows)
     return f'<section class="group">{table}</section>'
 
 

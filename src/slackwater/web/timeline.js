@@ -22,7 +22,7 @@ const TRIGGER_HUES = {
 
 function timeline(element, data) {
   const NS = "http://www.w3.org/2000/svg";
-  const LEFT = 190, RIGHT = 16, LANE = 24, AXIS = 26, BAND = 20, GENERATIONS = 22;
+  const RIGHT = 16, LANE = 24, AXIS = 26, BAND = 20, GENERATIONS = 22;
   const often = (data.frequency || []).filter(one => one[2] > 0);
   const hasLag = data.lag && data.lag.length > 1;
   const OFTEN = often.length ? 40 : 0, LAG = hasLag ? 84 : 0;
@@ -30,6 +30,7 @@ function timeline(element, data) {
   const height = top + Math.max(1, data.lanes.length) * LANE + OFTEN + LAG + 10;
   const whole = [data.from_ms, Math.max(data.to_ms, data.from_ms + 1000)];
   let [from, to] = whole;
+  let LEFT = 190;
 
   element.classList.add("timeline");
   element.innerHTML = "";
@@ -46,7 +47,7 @@ function timeline(element, data) {
     return made;
   }
 
-  function width() { return Math.max(420, element.clientWidth); }
+  function width() { return Math.max(280, element.clientWidth); }
   function x(time) { return LEFT + (time - from) / (to - from) * (width() - LEFT - RIGHT); }
   function clamp(time) { return Math.min(Math.max(time, from), to); }
   function seen(one) { return one.to_ms >= from && one.from_ms <= to; }
@@ -81,13 +82,15 @@ function timeline(element, data) {
 
   function draw() {
     svg.setAttribute("width", width());
+    LEFT = Math.min(190, Math.round(width() * .34));
+    const letters = Math.floor((LEFT - 12) / 6.8);
     svg.replaceChildren();
     const [found, step] = ticks();
     for (const at of found) {
       svg.append(node("line", { x1: x(at), x2: x(at), y1: AXIS - 6, y2: height - 8, class: "grid" }));
       svg.append(node("text", { x: x(at), y: AXIS - 10, class: "tick" }, clock(at, step)));
     }
-    svg.append(node("text", { x: LEFT - 34, y: AXIS - 10, class: "day" }, new Date(from).toISOString().slice(0, 10) + " UTC"));
+    svg.append(node("text", { x: LEFT - 34, y: AXIS - 10, class: "day" }, new Date(from).toISOString().slice(0, 10) + (LEFT < 150 ? "" : " UTC")));
     let y = AXIS;
     if (data.episodes.length) {
       for (const one of data.episodes.filter(seen)) {
@@ -111,7 +114,7 @@ function timeline(element, data) {
     data.lanes.forEach((lane, index) => {
       const middle = top + index * LANE + LANE / 2;
       svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: middle, y2: middle, class: "lane" }));
-      const name = lane.name.length > 26 ? lane.name.slice(0, 25) + "…" : lane.name;
+      const name = lane.name.length > letters ? "…" + lane.name.slice(1 - letters) : lane.name;
       svg.append(told(node("text", { x: LEFT - 12, y: middle + 4, class: "name" + (lane.culprit ? " culprit" : "") }, name),
         lane.note ? lane.name + "\n" + lane.note : lane.name));
       for (const one of lane.spans.filter(seen)) svg.append(bar(one, middle - 5, 10, { class: "span " + one.kind }));
@@ -131,7 +134,7 @@ function timeline(element, data) {
       const h = Math.max(2, count / most * (OFTEN - 12));
       if (seen(one)) svg.append(bar(one, floor - h, h, { class: "often", rx: 1 }));
     }
-    svg.append(node("text", { x: LEFT - 12, y: y + OFTEN / 2 + 4, class: "name faint" }, "rebalances a minute, up to " + most));
+    svg.append(node("text", { x: LEFT - 12, y: y + OFTEN / 2 + 4, class: "name faint" }, (LEFT < 190 ? "a minute, ≤ " : "rebalances a minute, up to ") + most));
   }
 
   function lag(y) {
