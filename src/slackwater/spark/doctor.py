@@ -37,6 +37,9 @@ GROUP_EVENTS: Final = "__group_events"
 _DAMAGED: Final = ("Unexpected end of input stream", "EOFException", "not in gzip format", "invalid stored block")
 _OF_WORKER: Final = re.compile(r"^\w*Error: \[Errno \d+\] (?P<why>.*): ['\"](?P<path>.*)['\"]$", re.MULTILINE)
 """How a worker says that it could not read a file."""
+_OF_SPARK: Final = re.compile(r"while reading file (\S+?)\.?\s")
+"""How Spark names the file that it was at."""
+_RAISED: Final = re.compile(r"[A-Za-z_.]*(?:Error|Exception|Interrupt)\b")
 _SHARED: Final = {
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
@@ -106,14 +109,19 @@ def _sentence(text: str, patient: Patient) -> str:
     """What went wrong while reading, in one line."""
     where = ", ".join(patient.paths) or patient.bootstrap or ""
     if any(words in text for words in _DAMAGED):
-        return f"A compressed file in {where} is cut off or damaged. Fetch it again, or unpack what there is of it."
+        which = _OF_SPARK.search(text)
+        file = _bare(which[1]) if which else f"A compressed file in {where}"
+        return f"{file} is cut off or damaged. Fetch it again, or unpack what there is of it."
     if found := _OF_WORKER.search(text):
         return _unreadable(found["path"], found["why"])
     if "AUTHORIZATION_FAILED" in text or "not authorized" in text.lower():
         return (
             f"The cluster at {patient.bootstrap} does not let this user read {OFFSETS}. Ask for the right to read it."
         )
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    if any(line.startswith("Traceback") for line in lines):  # of a worker: what it came to stands last
+        raised = [line for line in lines if _RAISED.match(line)]
+        return f"{where} could not be read, which is a fault of slackwater's: {' '.join(raised[-1:])}"
     told = next((line for line in lines if "Exception: " in line), next(iter(lines), "Spark does not say why"))
     return f"{where} could not be read: {told}"
 
@@ -153,7 +161,12 @@ def _unread(history: History | None) -> list[tuple[str, int, str]]:
     if history is None or not history.has_unread:
         return []
     rows = history.unread.orderBy(F.desc("lines")).limit(20).collect()
-    return [(row.file, row.lines, row.examples[0]) for row in rows]
+    return [(_bare(row.file), row.lines, row.examples[0]) for row in rows]
+
+
+def _bare(file: str) -> str:
+    """A local file by its path, any other by its URI."""
+    return re.sub("^file:/+", "/", file)
 
 
 def _live(spark: SparkSession, patient: Patient) -> list[DataFrame]:
@@ -215,4 +228,4 @@ def _named(line: Evidence, lines: Mapping[tuple[str, int], Shown]) -> Evidence:
     shown = None if place is None else lines.get(place)
     if place is None or shown is None:
         return line
-    return replace(line, where=f"{re.sub('^file:/+', '/', place[0])}:{shown.number}", line=shown.text)
+    return replace(line, where=f"{_bare(place[0])}:{shown.number}", line=shown.text)
