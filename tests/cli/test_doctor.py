@@ -180,6 +180,13 @@ def test_what_is_found_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is about a consumer group" in err
 
 
+def test_a_group_that_is_nowhere_is_told_beside_those_that_are_there(examined: list[Patient]) -> None:
+    code, out, err = run("logs", "--group", "orders", "--group", "ordres")
+    assert code == 1
+    assert "orders: poll_delay" in out
+    assert "Nothing that was read is about the group ordres" in err
+
+
 def test_zones_are_given_for_all_files_or_by_a_part_of_their_path(examined: list[Patient]) -> None:
     run("a.log", "--zone", "Europe/Berlin", "--zone", "us-east/=America/New_York", "--zone", "b2.log=+02:00")
     assert examined[0].zone == "Europe/Berlin"

@@ -100,6 +100,8 @@ def doctor(
         raise typer.Exit(COULD_NOT_TELL) from None
     if not found.verdicts:
         _tell_nothing(patient)
+    elif absent := sorted(set(patient.groups) - {verdict.group for verdict in found.verdicts}):
+        warn(f"Nothing that was read is about the group {', '.join(absent)}, in the time that was asked for.")
     raise typer.Exit(_told(found, html, as_json=as_json))
 
 
