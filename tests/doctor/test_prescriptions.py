@@ -130,3 +130,35 @@ def test_a_library_is_known_by_the_lines_that_it_writes(line: str, library: str 
 def test_no_library_is_named_where_members_have_several() -> None:
     assert library_of(["[Consumer clientId=a, groupId=g] x", "%4|1.741|MAXPOLL|a#consumer-1| [thrd:main]: x"]) is None
     assert library_of([], heartbeats_between_messages=True) == "kafkajs"
+
+
+def test_a_start_that_took_one_round_needs_no_longer_delay() -> None:
+    covered = prescribe("startup_herd", {"spread_ms": 5_304, "rounds": 1})
+    assert not covered[0].settings
+    assert covered[0].what.startswith("nothing")
+    late = prescribe("startup_herd", {"spread_ms": 3_861, "rounds": 4})
+    assert late[0].settings == {"group.initial.rebalance.delay.ms": "6000"}
+
+
+def test_a_number_of_records_reckoned_from_the_default_says_so() -> None:
+    figures = {"limit_ms": 4_000, "longest_ms": 8_000}
+    assert "reckoned from the default, 500; if it is another, 33% of that" in prescribe("poll_delay", figures)[0].what
+    assert "reckoned" not in prescribe("poll_delay", figures | {"poll_records": 100})[0].what
+
+
+def test_nobody_is_told_to_run_two_processes_with_one_instance_id() -> None:
+    found = prescribe("static_restart_too_late", {"restart_ms": 4_416, "session_ms": 3_000})
+    assert any("fence each other" in text for one in found for text in one.fights)
+    assert not any("before the old one stops" in one.what for one in found)
+
+
+def test_a_static_members_price_is_that_it_leaves_no_more() -> None:
+    first = prescribe("rolling_restart", {"restart_ms": 10_843, "session_ms": 6_000})[0]
+    assert first.price.endswith("a dead member is noticed after 20 s instead of 6 s")
+    assert prescribe("rolling_restart", {})[0].price.endswith("a dead member is noticed later")
+
+
+def test_members_are_removed_with_a_command_that_exists() -> None:
+    told = [one.what for one in prescribe("stuck_rebalance", {})]
+    assert any("slackwater groups remove-members" in text for text in told)
+    assert not any("--delete-members" in text for text in told)

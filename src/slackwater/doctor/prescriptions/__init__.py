@@ -8,7 +8,7 @@ Rules kept here
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from slackwater.doctor.prescriptions import numbers
@@ -40,8 +40,21 @@ def prescribe(cause: str, figures: Mapping[str, int]) -> tuple[Prescription, ...
     """What to do about a cause, given what was measured."""
     if cause == "poll_delay" and figures.get("handler_blocks"):
         cause = "handler_blocks_heartbeats"
+    if cause == "startup_herd" and figures.get("rounds") == 1:
+        cause = "startup_in_one_round"
     values = _values(figures)
-    return tuple(_filled(at, remedy, values) for at, remedy in enumerate(REMEDIES.get(cause, ()), start=1))
+    found = tuple(_filled(at, remedy, values) for at, remedy in enumerate(REMEDIES.get(cause, ()), start=1))
+    return found if "poll_records" in figures else tuple(_by_default(one) for one in found)
+
+
+def _by_default(one: Prescription) -> Prescription:
+    """A number of records that was reckoned from the default says so."""
+    wanted = one.settings.get("max.poll.records")
+    if wanted is None:
+        return one
+    share = max(1, round(100 * int(wanted) / numbers.DEFAULT_POLL_RECORDS))
+    by = f"reckoned from the default, {numbers.DEFAULT_POLL_RECORDS}; if it is another, {share}% of that"
+    return replace(one, what=f"{one.what} ({by})")
 
 
 def _filled(order: int, remedy: Remedy, values: Mapping[str, str]) -> Prescription:
@@ -71,7 +84,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str | None:
 
 
 def _without_numbers(text: str) -> str:
-    return re.sub(r" after \{\w+\} instead of (?:\{\w+\}|at once)", " later", text).replace(
+    return re.sub(r" after \{\w+\} instead of \{\w+\}", " later", text).replace(
         "{herd_delay} later", "later"
     )
 
@@ -84,7 +97,9 @@ def _values(figures: Mapping[str, int]) -> dict[str, str]:
     if poll is not None and limit:
         values["poll_interval_ms"], values["poll"] = str(poll), numbers.seconds(poll)
         values["poll_now"] = numbers.seconds(limit)
-    if (fewer := numbers.fewer_records(limit, longest, figures.get("poll_records", 500))) is not None:
+    if (
+        fewer := numbers.fewer_records(limit, longest, figures.get("poll_records", numbers.DEFAULT_POLL_RECORDS))
+    ) is not None:
         values["poll_records"] = str(fewer)
     for name in ("pause", "restart", "handler"):
         session = numbers.with_room(figures.get(f"{name}_ms") or (longest if name == "handler" else None))

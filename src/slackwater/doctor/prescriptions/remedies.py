@@ -44,7 +44,8 @@ OFF_THE_POLL_THREAD: Final = Remedy(
 )
 STATIC: Final = Remedy(
     "give each instance a group.instance.id of its own (a StatefulSet's ordinal, a host name)",
-    "a member that really died is noticed only when its session ends: after {session} instead of at once",
+    "a member that closes leaves no more: its partitions stand still until it is back, or its session ends; "
+    "a dead member is noticed after {session} instead of {session_now}",
     {"group.instance.id": "<unique per instance>", "session.timeout.ms": "{restart_session_ms}"},
     fights=(ABOVE_THE_POLL_INTERVAL,),
     cites=("003 §6", "003 §7 row 4", "004 Static Membership"),
@@ -65,6 +66,7 @@ POLL_REMEDIES: Final = (
         "fetch fewer records per poll, so that a batch is done in time",
         "a little more overhead per record",
         {"max.poll.records": "{poll_records}"},
+        fights=("no help where a single record takes longer than max.poll.interval.ms",),
         cites=("003 §4 row 3", "003 §7 row 2"),
     ),
     Remedy(
@@ -146,7 +148,11 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             fights=LONGER_SESSION.fights,
             cites=("003 §6", "004 Static Membership"),
         ),
-        Remedy("make the restart shorter: start the new process before the old one stops", where="operations"),
+        Remedy(
+            "make the restart shorter: fetch the image and warm up what can be before the old process stops",
+            where="operations",
+            fights=("two processes with one group.instance.id at the same time fence each other: stop, then start",),
+        ),
     ),
     "instance_id_conflict": (
         Remedy(
@@ -190,6 +196,13 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             optional=True,
         ),
     ),
+    "startup_in_one_round": (
+        Remedy(
+            "nothing: group.initial.rebalance.delay.ms held the first round back until everybody was there",
+            optional=True,
+            where="broker",
+        ),
+    ),
     "partitions_added": (Remedy("nothing: it is expected; plan such changes", optional=True, where="operations"),),
     "new_topic_matched": (Remedy("narrow the subscription's pattern, if the topic was not meant", optional=True),),
     "topic_deleted": (Remedy("take the topic out of the subscription", optional=True, where="code"),),
@@ -203,7 +216,8 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             cites=("004 Stuck Rebalance",),
         ),
         Remedy(
-            "remove it: kafka-consumer-groups --bootstrap-server … --group … --delete-members --member …",
+            "remove it: slackwater groups remove-members GROUP --member ID --bootstrap HOST:PORT "
+            "(kafka-consumer-groups has no option for it)",
             "if it lives it rejoins",
             where="operations",
             cites=("004 Stuck Rebalance",),
