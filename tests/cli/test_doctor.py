@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from slackwater import Admin
 from slackwater.cli.app import app
-from slackwater.cli.doctor import _files, _named, _why, to_json
+from slackwater.cli.doctor import _files, _literal, _named, _why, to_json
 from slackwater.doctor.causes.finding import Evidence
 from slackwater.doctor.examination import Diagnosis, Patient, exit_code
 from slackwater.doctor.prescriptions import prescribe
@@ -284,3 +284,13 @@ def test_a_full_disk_is_one_sentence_and_a_reader_that_went_away_is_none(words: 
         assert told(write) == (0, "")
     finally:
         os.close(write)
+
+
+def test_a_path_that_is_there_is_no_pattern_and_no_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("b[1].log", "server:19.log"):
+        (tmp_path / name).write_text("a line")
+    assert _literal("b[1].log") == r"b\[1\].log"
+    assert _literal("server:19.log") == str(tmp_path / "server:19.log")
+    assert _literal("b*.log") == "b*.log"
+    assert _literal("hdfs://namenode/logs") == "hdfs://namenode/logs"

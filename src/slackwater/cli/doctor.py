@@ -44,6 +44,7 @@ _PRESCRIBED: Final = 3
 _UNREAD: Final = 3
 _ELSEWHERE: Final = re.compile(r"[a-zA-Z][\w+.-]+:|.*[*?\[{]")
 """Paths of other file systems, and patterns: Spark knows what is there."""
+_SPECIAL: Final = re.compile(r"([{}\[\]*?\\])")
 _BRIEF_BYTES: Final = 64_000_000
 _OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
 _PLAIN: Final = re.compile(r"^(?:.*Application has been killed\. Reason: (?=.)|(?=Invalid .* size))(.+)$", re.MULTILINE)
@@ -165,7 +166,7 @@ def _patient(
 
     below = None if clusters is None else str(clusters.resolve())
     return Patient(
-        paths=[*(paths or ()), *([below] if below is not None else ())],
+        paths=[*map(_literal, paths or ()), *([_literal(below)] if below is not None else ())],
         bootstrap=bootstrap,
         below=below,
         groups=group or (),
@@ -174,6 +175,13 @@ def _patient(
         zone=default,
         zones=zones,
     )
+
+
+def _literal(path: str) -> str:
+    """A path that is there as it is written is no pattern and no URI, whatever it looks like."""
+    if not os.path.exists(path):
+        return path
+    return _SPECIAL.sub(r"\\\1", os.path.abspath(path) if ":" in path else path)
 
 
 def _zones(words: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Final
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -26,6 +27,7 @@ from slackwater.doctor.verdict import Verdict
 from slackwater.group.errors import UsageError
 from slackwater.spark.diagnosis import Choice, clusters, verdicts
 from slackwater.spark.history import History, Source, as_told, buckets, pack
+from slackwater.spark.history.files import uri
 from slackwater.spark.history.group_events import own_events
 from slackwater.spark.history.offsets_topic import offsets_events
 from slackwater.spark.history.reading import Shown, shown_lines
@@ -88,6 +90,8 @@ def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
         told = [] if history is None or found else [_chosen(history.events, patient), *tables[1:]]
         if told and all(table.isEmpty() for table in told):
             raise UsageError(_nothing(patient, unread))
+        if patient.below is not None:
+            found = [replace(verdict, cluster=unquote(verdict.cluster)) for verdict in found]
         return Diagnosis(_shown(spark, patient.paths, found), unread)
     finally:
         if history is not None:
@@ -131,7 +135,9 @@ def _unreadable(path: str, why: str | None) -> str:
 
 
 def _source(patient: Patient) -> Source:
-    return Source(patient.paths, cluster=patient.cluster, below=patient.below, zones=patient.zones, zone=patient.zone)
+    """Files are called by their URIs, and so must be what they are below."""
+    below = None if patient.below is None else uri(patient.below)
+    return Source(patient.paths, cluster=patient.cluster, below=below, zones=patient.zones, zone=patient.zone)
 
 
 def _chosen(events: DataFrame, patient: Patient) -> DataFrame:
@@ -166,7 +172,7 @@ def _unread(history: History | None) -> list[tuple[str, int, str]]:
 
 def _bare(file: str) -> str:
     """A local file by its path, any other by its URI."""
-    return re.sub("^file:/+", "/", file)
+    return unquote(re.sub("^file:/+", "/", file)) if file.startswith("file:") else file
 
 
 def _live(spark: SparkSession, patient: Patient) -> list[DataFrame]:
