@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pytest
 
 from slackwater.group.errors import UsageError
@@ -291,3 +292,19 @@ def test_a_number_in_a_wrapper_stays_as_it_was_written() -> None:
 
 def test_the_words_behind_a_word_contain_it() -> None:
     assert all(word in closer for word, some in lines._KAFKA_LAYOUT.items() for closer in some)
+
+
+def test_both_ways_sift_alike_wherever_a_word_stands_and_whoever_logs() -> None:
+    head = "[2026-05-01 10:00:00,000] INFO "
+    loggers = [name.removesuffix(")") for name in SIEVE.other_loggers]
+    words = sorted({*SIEVE.dated_words, *SIEVE.words, *SIEVE.wrapped_words})
+    logged = [f"{head}of a group ({dots}{name})" for name in loggers for dots in ("kafka.", "", "a.b.x")]
+    placed = [f"{begin}{'-' * at}{word}" for begin in (head, "", "{") for word in words for at in range(3)]
+    settings = [f"\t {word}x" for word in SIEVE.indented]
+    every = [*logged, *placed, *settings]
+    pieces = [one for line in every for one in (line, line[:-1], f"{line}  ")]
+    data = np.frombuffer("\n".join(pieces).encode() + b"\r\n\r" + "\r\n".join(pieces).encode(), np.uint8)
+    compiled, plain = (made.kept(data, 3, len(data), SIEVE) for made in (Compiled(), Plain()))
+    assert compiled.bytes_of() == plain.bytes_of()
+    assert compiled.starts.tolist() == plain.starts.tolist()
+    assert len(every) < len(plain.starts) < 2 * len(pieces)

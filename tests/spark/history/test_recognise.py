@@ -9,7 +9,7 @@ import pytest
 from slackwater.doctor.reasons import REASONS as REASON_FAMILY
 from slackwater.doctor.templates import FAMILIES
 from slackwater.doctor.wording import Family, Recogniser, by_key
-from slackwater.spark.history.kernels import Compiled, Kernels, Plain, Texts
+from slackwater.spark.history.kernels import Compiled, Kernels, Plain, Shelves, Texts
 from slackwater.spark.history.patterns import UnknownPattern, compiled
 from slackwater.spark.history.recognise import LINES as TEMPLATES
 from slackwater.spark.history.recognise import WHY, Library, read, with_constants
@@ -73,6 +73,30 @@ def test_numbers_are_whole_and_of_a_size_that_fits(kernels: Kernels) -> None:
         10**18 - 1,
         None,
     ]
+
+
+def test_the_numbers_of_a_layout_stand_where_it_has_zeros(kernels: Kernels) -> None:
+    texts = as_texts(["<12:345>", "<00:001> and more", "<12:345", "<1a:345>", "(12:345>", ""])
+    values, found = kernels.fields(texts, "<00:000>")
+    assert found.tolist() == [True, True, False, False, False, False]
+    assert values[:, found].tolist() == [[12, 0], [345, 1]]
+
+
+@pytest.mark.parametrize("shortest", [3, 4, 5, 6, 9])
+def test_a_word_is_found_wherever_it_stands_whatever_the_shortest_one_is(shortest: int) -> None:
+    words = ["abcdefghijkl"[:shortest], "mnopqrstuvwx", "wxmnopqrst"]
+    shelves = Shelves([[""]], [words], "mno pqr")
+    lines = [
+        fill * before + word + fill * after
+        for word in words
+        for fill in "-a"
+        for before in range(9)
+        for after in (0, 3)
+    ]
+    cut = [line[:-1] for line in lines]
+    where = [Compiled().sort(as_texts([*lines, *cut]), shelves), Plain().sort(as_texts([*lines, *cut]), shelves)]
+    assert where[0].tolist() == where[1].tolist()
+    assert set(where[0][: len(lines)].tolist()) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, REASON_FAMILY], ids=[*(one.name for one in FAMILIES), "reason"])

@@ -11,7 +11,7 @@ Rules kept here
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -68,8 +68,11 @@ class History:
         self._read: Final = read.localCheckpoint(eager=False)
         pieces = self._read.filter(F.col("bucket") == SURVEY).select("packed").collect()
         self.survey: Final = survey(bytes(row.packed) for row in pieces)
-        self.loose: Final = attributed(self._loose.filter("kind IS NOT NULL"), self.survey, self._names())
+
+    @cached_property
+    def loose(self) -> DataFrame:
         """What logs tell, of all that is not packed: what brokers and topics did, and what was wanting something."""
+        return attributed(self._loose.filter("kind IS NOT NULL"), self.survey, self._names())
 
     @property
     def events(self) -> DataFrame:
