@@ -565,3 +565,19 @@ def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_mig
         scene.join(client, at + 3)
         scene.form(at + 3.5)
     assert scene.verdict().cause == "rolling_restart"
+
+
+def test_a_file_of_several_is_no_clients_name() -> None:
+    scene = group("a", "b")
+    for at in (30, 60, 90):
+        scene.log("b", Kind.POLL_OVERRUN, at, detail={"limit_ms": 5000}, file="/logs/all.log")
+        unnamed = scene.rows[-1]
+        scene.rows.append(unnamed._replace(client=None, member=None, position=7))
+        scene.leave("b", at + 0.1, "consumer poll timeout has expired.")
+        scene.form(at + 0.5)
+        scene.join("b", at + 3)
+        scene.form(at + 3.5)
+    verdict = scene.verdict()
+    assert verdict.cause == "poll_delay"
+    assert verdict.culprits == ("b",)
+    assert "all" not in scene.history().stories

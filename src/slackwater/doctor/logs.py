@@ -3,6 +3,8 @@
 Rules kept here
 - Every library has a default client id, so several members may have one in common. Where each of them has a log of its
   own, and these ran at the same time, a member is called by its log's name.
+- A file in which a broker or a named client is heard too is nobody's own: its name is not the name of a client that its
+  lines leave out.
 - Rotated files of one log have their folder and label in common, and are one log; so are a process's next log and a
   second copy of one.
 """
@@ -19,8 +21,25 @@ _Log = tuple[str, str]
 
 def by_log(rows: list[Row]) -> tuple[list[Row], dict[str, str]]:
     """Rows in which members that share a client id have their logs' names instead, and these members' names."""
+    if CLIENT_SIDE.isdisjoint(map(SOURCE, rows)):
+        return rows, {}
+    rows = _own_names(rows)
     members, logs = _shared_logs(rows)
     return _named(rows, members, logs), members
+
+
+def _own_names(rows: list[Row]) -> list[Row]:
+    """Rows of clients that nobody names, without the name of a file that is not theirs alone."""
+    nameless = {row.file for row in rows if row.source in CLIENT_SIDE and not row.client and not row.instance}
+    if not nameless:
+        return rows
+    shared = {row.file for row in rows if row.file in nameless and (row.client or row.source not in CLIENT_SIDE)}
+    return [
+        row._replace(evidence=row.where, file=None)
+        if row.file in shared and row.source in CLIENT_SIDE and not row.client and not row.instance
+        else row
+        for row in rows
+    ]
 
 
 def _log_of(row: Row) -> _Log | None:
@@ -33,8 +52,6 @@ def _log_of(row: Row) -> _Log | None:
 def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
     """Of members that share a client id: the name of each member's log, and the names of these logs."""
     told: dict[str, dict[_Log, set[str]]] = {}
-    if CLIENT_SIDE.isdisjoint(map(SOURCE, rows)):
-        return {}, {}
     spans: dict[tuple[str, _Log], tuple[int, int]] = {}
     by_file: dict[tuple[str, str | None], list[Row]] = {}
     for row in rows:

@@ -85,6 +85,8 @@ def whole_groups(batches: Iterable["pa.RecordBatch"], choice: Choice = ALL) -> I
     from slackwater.spark.history.packing import pieces
 
     for _, every in pieces(batches):
+        if "time_ms" not in every.column_names:
+            continue  # none of these rows has a time that could be read: they are told as unread
         asked = np.flatnonzero(_asked(every, choice).to_numpy(zero_copy_only=False))
         if not len(asked):
             continue

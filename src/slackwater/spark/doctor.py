@@ -77,11 +77,11 @@ def examine(spark: SparkSession, patient: Patient) -> Diagnosis:
 
 
 def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
-    history = History(spark, _source(patient)) if patient.paths else None
+    live = [as_told(events) for events in _live(spark, patient)] if patient.bootstrap is not None else []
+    history = History(spark, _source(patient), live) if patient.paths else None
     try:
         tables = [history.packed] if history is not None else []
-        if patient.bootstrap is not None:
-            tables += [pack(as_told(events), buckets(spark)) for events in _live(spark, patient)]
+        tables += [pack(events, buckets(spark)) for events in live]
         packed = reduce(DataFrame.unionByName, tables)
         surroundings = _surroundings(history, patient) if history is not None else {}
         choice = Choice(patient.groups, patient.since_ms, patient.until_ms, patient.drawn)
@@ -141,6 +141,7 @@ def _source(patient: Patient) -> Source:
 
 
 def _chosen(events: DataFrame, patient: Patient) -> DataFrame:
+    events = events.filter("time_ms IS NOT NULL")
     if patient.groups:
         wanted = F.col("group").isin(*patient.groups)
         events = events.filter(wanted | F.col("group").isNull())

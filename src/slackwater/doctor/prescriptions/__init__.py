@@ -84,9 +84,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str | None:
 
 
 def _without_numbers(text: str) -> str:
-    return re.sub(r" after \{\w+\} instead of \{\w+\}", " later", text).replace(
-        "{herd_delay} later", "later"
-    )
+    return re.sub(r" after \{\w+\} instead of \{\w+\}", " later", text).replace("{herd_delay} later", "later")
 
 
 def _values(figures: Mapping[str, int]) -> dict[str, str]:

@@ -40,6 +40,7 @@ _STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
 _NAMES: Final = ("cluster", "group", "client", "member", "instance")
 _TOLD: Final = (*COLUMNS, "detail", *EVIDENCE)
 _EXAMPLES: Final = 5
+_TIMELESS: Final = "(no date and time that could be read) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Source:
 class History:
     """What was read: `events`, and per file the lines that look relevant and were not understood, in `unread`."""
 
-    def __init__(self, spark: SparkSession, source: Source) -> None:
+    def __init__(self, spark: SparkSession, source: Source, beside: Sequence[DataFrame] = ()) -> None:
+        """`beside` is what else is told of the same cluster, with its detail as JSON: it may know who is who."""
+        self._beside: Final = beside
         self._buckets: Final = buckets(spark)
         self._undecodable: Final = spark.sparkContext.accumulator(0)
         self._lines: Final = Lines(spark, source.paths, skip_corrupt=source.skip_corrupt)
@@ -88,7 +91,7 @@ class History:
         """All of it, packed, and fences with their groups."""
         rest = self._others()
         if self.survey.any("loose"):
-            rest.append(self._placed(rest))
+            rest.append(self._placed())
         packed = self._packed
         for one in rest:
             packed = packed.unionByName(pack(one, self._buckets))
@@ -108,10 +111,13 @@ class History:
     def unread(self) -> DataFrame:
         """Per cluster and file: how many relevant lines no template reads, and the first few of them.
 
-        So it is with records of `__consumer_offsets` that cannot be decoded.
+        So it is with lines whose time cannot be read, and with records of `__consumer_offsets` that cannot be decoded.
         """
         first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, _EXAMPLES)
-        lines = self._loose.filter("template IS NULL").select("cluster", "file", "position", "text")
+        timeless = F.expr("kind IS NOT NULL AND time_ms IS NULL")
+        text = F.when(timeless, F.concat(F.lit(_TIMELESS), "text")).otherwise(F.col("text"))
+        lines = self._loose.filter(F.col("template").isNull() | timeless)
+        lines = lines.select("cluster", "file", "position", text.alias("text"))
         if self.survey.any("records"):
             lines = lines.unionByName(undecoded(self._records))
         return lines.groupBy("cluster", "file").agg(
@@ -135,15 +141,14 @@ class History:
         return self._read.filter("bucket >= 0").select("bucket", "packed")
 
     def _names(self) -> DataFrame:
-        return self._packed.mapInArrow(unpack_names, NAMES).unionByName(self._loose.select(*_NAMES))
-
-    def _placed(self, others: Sequence[DataFrame]) -> DataFrame:
-        if not self.survey.any("fences"):
-            return self.loose
-        names = self._names()
-        for one in others:
+        """Who is in which group, by all that is told."""
+        names = self._packed.mapInArrow(unpack_names, NAMES).unionByName(self._loose.select(*_NAMES))
+        for one in (*self._others(), *self._beside):
             names = names.unionByName(one.select(*_NAMES))
-        return placed(self.loose, names)
+        return names
+
+    def _placed(self) -> DataFrame:
+        return placed(self.loose, self._names()) if self.survey.any("fences") else self.loose
 
     def _others(self) -> list[DataFrame]:
         """What is told by no log, with its detail as JSON."""

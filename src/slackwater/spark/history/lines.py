@@ -5,7 +5,7 @@ Rules kept here
   before anything else is done with them. Of the rest, those stay that contain one of a few words.
 - One statement of the words, two forms: SQL, for what Spark reads (`relevant`), and a sieve over bytes, for the files
   that workers read themselves (`SIEVE`, `unwrapped`; blocks.py). Both keep the same lines and make the same of them.
-- A JSON line of a container runtime or a log shipper holds the line that was logged (`log`, `message` or `msg`), and
+- A JSON line of a container runtime or a log shipper holds the line that was logged (`log`, `message` or the like), and
   its own time. Lines that are JSON because their library writes JSON (kafkajs), records of `__consumer_offsets` and
   events of `__group_events` stay as they are.
 - A wrapped text of several lines is kept whole: the reader of templates takes it apart.
@@ -30,8 +30,9 @@ kept as they are, under these names (`what`, and then in the place of a template
 _IN_RECORDS: Final = ('"partition"', '"key"')
 _IN_EVENTS: Final = ('"time_ms":', '"kind":')
 _OF_LIBRARY: Final = '"logger":"kafkajs"'
-_LOGGED: Final = ("message", "msg", "log")
-_STAMPS: Final = ("time", "@timestamp", "timestamp", "ts")
+_LOGGED: Final = ("message", "msg", "log", "textPayload")
+_STAMPS: Final = ("time", "@timestamp", "timestamp", "ts", "timeMillis", "instant")
+"""As Docker, Logstash, ECS, Google's logging, zap and log4j2 name them."""
 _DATED: Final = "[20"
 """As lines of Kafka's own layout begin."""
 

@@ -57,7 +57,7 @@ Row = dict[str, Any]
 
 
 def dumped_records(lines: DataFrame) -> DataFrame:
-    """The records in lines of JSON, with their bytes in base 64."""
+    """The records in lines of JSON, with their bytes in base 64; of what is not in base 64, no bytes are left."""
     record = lines.withColumn("record", F.from_json("text", _DUMPED))
     return record.select(
         "cluster",
@@ -66,9 +66,12 @@ def dumped_records(lines: DataFrame) -> DataFrame:
         "record.partition",
         "record.offset",
         "record.timestamp",
-        F.unbase64("record.key").alias("key"),
-        F.unbase64("record.value").alias("value"),
+        *(F.expr(_bytes(f"record.{name}")).alias(name) for name in ("key", "value")),
     )
+
+
+def _bytes(text: str) -> str:
+    return f"coalesce(try_to_binary({text}, 'base64'), CASE WHEN {text} IS NOT NULL THEN X'' END)"
 
 
 def offsets_events(records: DataFrame, undecodable: Accumulator[int] | None = None) -> DataFrame:
@@ -101,22 +104,24 @@ def _with_gap(rows: DataFrame) -> DataFrame:
 
 def _progress(commits: DataFrame) -> DataFrame:
     """Per group and minute: how many commits, of how many partitions, and by how much they went on."""
-    minute = commits.withColumn("time_ms", F.expr(f"timestamp div {MINUTE_MS} * {MINUTE_MS}"))
-    each = minute.groupBy("cluster", "group", "topic", "topic_partition", "time_ms").agg(
+    minute = commits.withColumn("minute", F.expr(f"timestamp div {MINUTE_MS}"))
+    each = minute.groupBy("cluster", "group", "topic", "topic_partition", "minute").agg(
+        F.min("timestamp").alias("first_ms"),
         F.min("committed").alias("lowest"),
         F.max("committed").alias("highest"),
         F.collect_set("timestamp").alias("stamps"),
         F.max_by(F.struct("file", "position", "partition", "offset"), "offset").alias("last"),
     )
-    order = Window.partitionBy("cluster", "group", "topic", "topic_partition").orderBy("time_ms")
+    order = Window.partitionBy("cluster", "group", "topic", "topic_partition").orderBy("minute")
     advance = F.col("highest") - F.coalesce(F.lag("highest").over(order), F.col("lowest"))
-    total = each.withColumn("advance", advance).groupBy("cluster", "group", "time_ms")
+    total = each.withColumn("advance", advance).groupBy("cluster", "group", "minute")
     return total.agg(
+        F.min("first_ms").alias("timestamp"),
         F.size(F.array_distinct(F.flatten(F.collect_list("stamps")))).alias("commits"),
         F.sum("advance").alias("offsets_advanced"),
         F.count(F.lit(1)).alias("count"),
         F.max("last").alias("last"),
-    ).select("*", "last.*", F.lit(Kind.PROGRESS.value).alias("kind"), F.col("time_ms").alias("timestamp"))
+    ).select("*", "last.*", F.lit(Kind.PROGRESS.value).alias("kind"))
 
 
 def _select(rows: DataFrame) -> DataFrame:

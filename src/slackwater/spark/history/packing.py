@@ -237,7 +237,7 @@ def _survey_piece(rows: pa.Table, whole: NDArray[np.bool_]) -> pa.RecordBatch:
     counts = {
         "loose": kind & ~whole,
         "around": _among(rows, "kind", AROUND),
-        "unread": ~_has(rows, "template"),
+        "unread": ~_has(rows, "template") | (kind & ~_has(rows, "time_ms")),
         "records": _is(rows, "template", RECORD),
         "own": _is(rows, "template", EVENT),
         "nameless": by_client & (groupless | ~_has(rows, "client")),

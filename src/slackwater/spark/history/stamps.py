@@ -8,7 +8,8 @@ Rules kept here
 - A clock that a change of zone skips is read as the zone was before; one that comes twice is the first of the two.
 
 Layouts: `2026-11-15 19:21:51,435`, with `T`, `/`, `.`, `Z`, `+02:00`, `+0200` or `UTC`; `15 Nov 2026 19:21:51,435`;
-librdkafka's `%4|1794770162.741|`; seconds, milliseconds, microseconds or nanoseconds since the epoch.
+`26/11/15 19:21:51`, as Spark's own log has it; librdkafka's `%4|1794770162.741|`; seconds, milliseconds, microseconds
+or nanoseconds since the epoch, and log4j2's `{"epochSecond":1794770162,"nanoOfSecond":741000000}`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ _KAFKA: Final = "[0000-00-00 00:00:00,000]"
 _ANYWHERE: Final = r"^[\s\S]*?"
 _CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _ZONE: Final = r"(?: ?(Z|UTC|GMT)| ?([+-])(\d\d):?(\d\d))?"
+_SHORT: Final = r"^\W?(\d\d)/(\d\d)/(\d\d) " + _CLOCK + _ZONE
+_INSTANT: Final = r'^\{"epochSecond": ?(\d{10}),"nanoOfSecond": ?(\d{1,9})\}'
 _DATED: Final = _ANYWHERE + r"(\d{4})[-/](\d\d)[-/](\d\d)[T ]" + _CLOCK + _ZONE
 _WORDED: Final = _ANYWHERE + r"(\d\d)[-/ ]([A-Z][a-z][a-z])[-/ ](\d{4})[ :]" + _CLOCK + _ZONE
 _COUNTED: Final = _ANYWHERE + r"%\d\|(\d+)\.(\d{3})\|"
@@ -43,7 +46,7 @@ def time_ms(heads: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple
     """Milliseconds since the epoch, and whether a head tells them; `zones` has the zone of each head's file."""
     times = np.zeros(len(heads.starts), np.int64)
     known = np.zeros(len(heads.starts), np.bool_)
-    for way in (_bracketed, _dated, _counted, _worded, _since):
+    for way in (_bracketed, _dated, _counted, _worded, _short, _since, _instant):
         rows = np.flatnonzero(~known & (heads.starts >= 0))
         if not len(rows):
             break
@@ -102,6 +105,16 @@ def _worded(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple
     names = kernels.strings(parts.text(2)).to_pylist()
     months = np.array([_MONTHS.index(name) + 1 if name in _MONTHS else 0 for name in names], np.int64)
     return _stamped(parts, (parts.number(3), months, parts.number(1)), zones)
+
+
+def _short(texts: Texts, zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    parts = _Parts(texts, _SHORT, kernels)
+    return _stamped(parts, (2000 + parts.number(1), parts.number(2), parts.number(3)), zones)
+
+
+def _instant(texts: Texts, _zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:
+    parts = _Parts(texts, _INSTANT, kernels)
+    return np.where(parts.found, parts.number(1) * 1000 + parts.number(2) // 1_000_000, 0), parts.found
 
 
 def _counted(texts: Texts, _zones: NDArray[np.object_], kernels: Kernels) -> tuple[Longs, Flags]:

@@ -1,0 +1,127 @@
+"""Logs of other layouts, logs without times, damaged dumps: read, or counted and shown; never dropped in silence."""
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slackwater.doctor.examination import Patient
+from slackwater.group.errors import UsageError
+from slackwater.wire.offsets_topic import OffsetKey, OffsetValue, encode_key, encode_offset_value
+from tests.doctor.corpus import CORPUS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEGAN_MS = 1_777_629_600_000
+CONSUMER = "[Consumer clientId=app-1, groupId=g] "
+OVERRUN = "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer"
+SAID = (
+    (1, "Successfully joined group with generation Generation{generationId=1, memberId='app-1-x', protocol='range'}"),
+    (9, OVERRUN),
+)
+BROKER = (
+    "[2026-05-01 10:00:02,000] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=0] "
+    "Stabilized group g generation 1 with 1 members. (x)\n"
+)
+
+
+def _spark(at: int, text: str) -> str:
+    return f"26/05/01 10:00:0{at} INFO ConsumerCoordinator: {CONSUMER}{text}"
+
+
+def _log4j2(at: int, text: str) -> str:
+    instant = {"epochSecond": BEGAN_MS // 1000 + at, "nanoOfSecond": 0}
+    return json.dumps({"instant": instant, "level": "INFO", "loggerName": "o.a.k", "message": CONSUMER + text})
+
+
+def _log4j2_old(at: int, text: str) -> str:
+    return json.dumps({"timeMillis": BEGAN_MS + at * 1000, "level": "INFO", "message": CONSUMER + text})
+
+
+def _google(at: int, text: str) -> str:
+    return json.dumps({"timestamp": f"2026-05-01T10:00:0{at}Z", "textPayload": CONSUMER + text})
+
+
+def _timeless(at: int, text: str) -> str:
+    return f"10:00:0{at}.000 [main] INFO o.a.k.c.c.i.ConsumerCoordinator - {CONSUMER}{text}"
+
+
+def _log(layout: Callable[[int, str], str]) -> str:
+    return "".join(layout(at, text) + "\n" for at, text in SAID)
+
+
+@pytest.mark.parametrize("layout", [_spark, _log4j2, _log4j2_old, _google])
+def test_a_layout_is_read_with_its_times(
+    spark: "SparkSession", tmp_path: Path, layout: Callable[[int, str], str]
+) -> None:
+    from slackwater.spark.doctor import examine
+
+    (tmp_path / "client.log").write_text(_log(layout))
+    (verdict,) = examine(spark, Patient(paths=[str(tmp_path)])).verdicts
+    assert (verdict.began_ms, verdict.ended_ms) == (BEGAN_MS + 1_000, BEGAN_MS + 9_000)
+    assert (verdict.cause, verdict.culprits) == ("poll_delay", ("app-1",))
+
+
+def test_lines_without_a_time_are_shown_where_there_are_no_others(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor import examine
+
+    (tmp_path / "client.log").write_text(_log(_timeless))
+    with pytest.raises(UsageError, match=r"client\.log has 2 .*no date and time that could be read"):
+        examine(spark, Patient(paths=[str(tmp_path)]))
+
+
+def test_lines_without_a_time_are_counted_beside_others(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor import examine
+
+    (tmp_path / "server.log").write_text(BROKER)
+    (tmp_path / "client.log").write_text(_log(_timeless))
+    found = examine(spark, Patient(paths=[str(tmp_path)]))
+    assert [one.sources for one in found.verdicts] == [("broker_log",)]
+    ((file, lines, example),) = found.unread
+    assert file.endswith("/client.log")
+    assert lines == len(SAID)
+    assert example.startswith("(no date and time that could be read) 10:00:01.000 ")
+
+
+def _dumped(time_ms: int, key: str, value: str) -> str:
+    return json.dumps({"partition": 0, "offset": time_ms, "timestamp": time_ms, "key": key, "value": value}) + "\n"
+
+
+def test_a_record_that_is_not_in_base_64_costs_only_itself(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor import examine
+
+    (tmp_path / "server.log").write_text(BROKER)
+    (tmp_path / "consumer_offsets.jsonl").write_text(_dumped(BEGAN_MS, "AAIA=WcAA", "AAAA="))
+    found = examine(spark, Patient(paths=[str(tmp_path)]))
+    assert [one.group for one in found.verdicts] == ["g"]
+    ((file, lines, _),) = found.unread
+    assert (file.rpartition("/")[2], lines) == ("consumer_offsets.jsonl", 1)
+
+
+def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor import examine
+
+    key = base64.b64encode(encode_key(OffsetKey("g", "t", 0))).decode()
+    value = base64.b64encode(encode_offset_value(OffsetValue(7, -1, "", BEGAN_MS))).decode()
+    (tmp_path / "server.log").write_text(BROKER)
+    (tmp_path / "consumer_offsets.jsonl").write_text(
+        "".join(_dumped(BEGAN_MS - after, key, value) for after in (17_000, 5_000))
+    )
+    (verdict,) = examine(spark, Patient(paths=[str(tmp_path)])).verdicts
+    assert verdict.began_ms == BEGAN_MS - 17_000
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason=f"the labelled incidents are not at {CORPUS}")
+def test_a_log_of_librdkafka_has_its_group_from_the_offsets_topic(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor import examine
+
+    shutil.copytree(CORPUS / "r301" / "clients", tmp_path / "clients")
+    shutil.copy(CORPUS / "r301" / "consumer_offsets.jsonl", tmp_path)
+    found = {one.group: one for one in examine(spark, Patient(paths=[str(tmp_path)])).verdicts}
+    assert "client_log" in found["orders-301"].sources
+    assert found["orders-301"].cause == "poll_delay"
