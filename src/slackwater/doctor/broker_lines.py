@@ -572,7 +572,7 @@ _CHATTER: Final = (
     Template("tombstones", "4.0+", "Generated ", "Generated <*> records <*>", None),
     Template("events closing", "4.0+", "vent processor", "<*>vent processor<*>.", None),
     Template("starting", "1.0+", "tart", "Start[[ing up]][[up complete]].", None),
-    Template("stopping", "1.0+", "hut", "Shut[[ting down]][[down complete]].", None),
+    Template("stopping", "1.0+", "Shut", "Shut[[ting down]][[down complete]].", None),
     Template("runtime closing", "4.0+", "oordinator runtime", "Clos<*>oordinator runtime.", None),
     Template("runtime closed", "4.0+", "oordinator runtime", "Coordinator runtime closed.", None),
     Template("offsets removed", "2.0-3.9", "Removed ", "Removed <*> offsets associated with <*>", None),

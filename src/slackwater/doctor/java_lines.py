@@ -500,7 +500,7 @@ def _settings(name: str, source: Source, names: tuple[str, ...], kind: FactKind)
         prefix_slots=("setting",),
         words=(),
         suffix=r"\s*$",
-        templates=(Template(name, "1.0+", " = ", " = <value>", kind),),
+        templates=(Template(name, "1.0+", "", " = <value>", kind),),
     )
 
 
