@@ -41,6 +41,7 @@ WRAPPERS = [
     {"partition": 3, "offset": 1, "timestamp": 2, "key": "a", "value": None},
     {"time_ms": 1, "kind": "x", "message": "of a group"},
 ]
+KUBERNETES = "2026-05-01T10:00:00.123456789Z stdout F "
 ODD = [
     '{"logger":"kafkajs","message":"[Consumer] of a group"}',
     '{"time_ms":1,"kind":"x"} ',
@@ -84,6 +85,9 @@ def _made_up() -> dict[str, bytes]:
     return {
         "mixed.log": "\n".join(mixed).encode(),
         "json.log": "\n".join([*wrapped, *ODD]).encode(),
+        "container.log": "\n".join(
+            [*(f"{KUBERNETES}{line}" for line in (*wrapped, *ODD, FORMED)), "x stderr P {", "stdout F {of a group}"]
+        ).encode(),
         "crlf.log": "\r\n".join([*several, ""]).encode(),
         "cr.log": "\r".join([*several, "", "", *several]).encode(),
         "ends.log": f"{FORMED}\n\r{FORMED}\r\r\n{FORMED}\n\n{FORMED}".encode(),

@@ -47,6 +47,10 @@ def _google(at: int, text: str) -> str:
     return json.dumps({"timestamp": f"2026-05-01T10:00:0{at}Z", "textPayload": CONSUMER + text})
 
 
+def _kubernetes(at: int, text: str) -> str:
+    return f"2026-05-01T10:00:0{at}.000000000Z stdout F " + json.dumps({"level": "INFO", "message": CONSUMER + text})
+
+
 def _timeless(at: int, text: str) -> str:
     return f"10:00:0{at}.000 [main] INFO o.a.k.c.c.i.ConsumerCoordinator - {CONSUMER}{text}"
 
@@ -55,7 +59,7 @@ def _log(layout: Callable[[int, str], str]) -> str:
     return "".join(layout(at, text) + "\n" for at, text in SAID)
 
 
-@pytest.mark.parametrize("layout", [_spark, _log4j2, _log4j2_old, _google])
+@pytest.mark.parametrize("layout", [_spark, _log4j2, _log4j2_old, _google, _kubernetes])
 def test_a_layout_is_read_with_its_times(
     spark: "SparkSession", tmp_path: Path, layout: Callable[[int, str], str]
 ) -> None:

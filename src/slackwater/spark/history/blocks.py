@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from slackwater.spark.history.files import LocalFile
 from slackwater.spark.history.kernels import Kernels, Plain, Texts, kernels_for
-from slackwater.spark.history.lines import SIEVE, unwrapped
+from slackwater.spark.history.lines import OF_CONTAINER, SIEVE, unwrapped
 from slackwater.spark.history.workers import keep_loaded
 
 Batches = Iterable[pa.RecordBatch]
@@ -46,6 +46,7 @@ SAID: Final = 300
 """Of a line that is shown, so many characters."""
 _MARK: Final = b"\xef\xbb\xbf"
 _BRACE: Final = ord("{")
+_DIGITS: Final = np.isin(np.arange(256), np.frombuffer(b"0123456789", np.uint8))
 _LINE_FEED: Final = ord("\n")
 _BEYOND_ASCII: Final = 128
 
@@ -110,7 +111,11 @@ def _batch(name: str, position: int, texts: Texts, kernels: Kernels) -> pa.Recor
         "stamp": pa.nulls(count, pa.string()),
         "what": pa.nulls(count, pa.string()),
     }
-    wrapped = texts.data[texts.starts] == _BRACE
+    first = texts.data[texts.starts]
+    wrapped = first == _BRACE
+    if _DIGITS[first].any():
+        contained = pc.match_substring_regex(columns["text"], OF_CONTAINER)
+        wrapped |= np.asarray(contained.to_numpy(zero_copy_only=False), np.bool_)
     return pa.record_batch(columns | _unwrapped(columns["text"], wrapped) if wrapped.any() else columns)
 
 

@@ -8,6 +8,8 @@ Rules kept here
 - A JSON line of a container runtime or a log shipper holds the line that was logged (`log`, `message` or the like), and
   its own time. Lines that are JSON because their library writes JSON (kafkajs), records of `__consumer_offsets` and
   events of `__group_events` stay as they are.
+- What Kubernetes puts before each line of a container (its time, the stream, `F` or `P`) is part of a line's head.
+  Before a line that is JSON it is taken off, and its time counts where the wrapper has none.
 - A wrapped text of several lines is kept whole: the reader of templates takes it apart.
 """
 
@@ -33,6 +35,8 @@ _OF_LIBRARY: Final = '"logger":"kafkajs"'
 _LOGGED: Final = ("message", "msg", "log", "textPayload")
 _STAMPS: Final = ("time", "@timestamp", "timestamp", "ts", "timeMillis", "instant")
 """As Docker, Logstash, ECS, Google's logging, zap and log4j2 name them."""
+OF_CONTAINER: Final = r"^\S+ std(?:out|err) [FP] \{"
+"""A line that is JSON, as Kubernetes writes it down. No look-ahead: RE2 has none."""
 _DATED: Final = "[20"
 """As lines of Kafka's own layout begin."""
 
@@ -109,6 +113,7 @@ def _is(parts: Sequence[str]) -> str:
 
 _IS_RECORD: Final = _is(_IN_RECORDS)
 _IS_EVENT: Final = _is(_IN_EVENTS)
+_IN_CONTAINER: Final = f"text RLIKE {literal(OF_CONTAINER)}"
 _OWN: Final = f"(contains(text, {literal(_OF_LIBRARY)}) OR {_IS_RECORD} OR {_IS_EVENT})"
 
 
@@ -144,12 +149,22 @@ def _closely(words: Mapping[str, Sequence[str]]) -> str:
 
 def _unwrapped(raw: DataFrame) -> DataFrame:
     what = F.expr(f"CASE WHEN {_IS_RECORD} THEN '{RECORD}' WHEN {_IS_EVENT} THEN '{EVENT}' END")
-    stamp = F.expr(_inner(_STAMPS))
-    return raw.select("file", "position", logged().alias("text"), stamp.alias("stamp"), what.alias("what"))
+    outer = F.expr(f"CASE WHEN {_IN_CONTAINER} THEN substring_index(text, ' ', 1) END")
+    raw = raw.select("file", "position", _bare().alias("text"), outer.alias("outer"))
+    stamp = F.coalesce(F.expr(_inner(_STAMPS)), "outer")
+    return raw.select("file", "position", _logged().alias("text"), stamp.alias("stamp"), what.alias("what"))
 
 
-def logged() -> Column:
-    """What was logged, of a raw line `text`."""
+def logged(raw: DataFrame) -> DataFrame:
+    """Raw lines with what was logged in the place of their `text`."""
+    return raw.withColumn("text", _bare()).withColumn("text", _logged())
+
+
+def _bare() -> Column:
+    return F.expr(f"CASE WHEN {_IN_CONTAINER} THEN substring(text, locate('{{', text)) ELSE text END")
+
+
+def _logged() -> Column:
     return F.expr(f"rtrim(coalesce({_inner(_LOGGED)}, text))")
 
 
@@ -176,6 +191,10 @@ class Line(NamedTuple):
 
 def unwrapped(text: str) -> Line:
     """A line that may be a wrapper, without it: what the SQL of `relevant` makes of a line."""
+    if _CONTAINERS.match(text):
+        head, brace, rest = text.partition("{")
+        line = unwrapped(brace + rest)
+        return line._replace(stamp=line.stamp or head.split(" ", 1)[0])
     if not text.startswith("{"):
         return Line(text.rstrip(" "))
     for what, parts in ((RECORD, _IN_RECORDS), (EVENT, _IN_EVENTS)):
@@ -184,6 +203,9 @@ def unwrapped(text: str) -> Line:
     fields = {} if _OF_LIBRARY in text else _fields(text)
     logged, stamp = _first(fields, _LOGGED), _first(fields, _STAMPS)
     return Line((text if logged is None else logged).rstrip(" "), stamp)
+
+
+_CONTAINERS: Final = re.compile(OF_CONTAINER)
 
 
 class _Written(float):

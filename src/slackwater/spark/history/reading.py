@@ -123,12 +123,12 @@ def shown_of_lines(raw: DataFrame, places: Collection[Place]) -> dict[Place, Sho
     wanted = F.expr(f"position IN ({positions}) AND concat(file, ':', position) IN ({exactly})")
     names = ", ".join(literal(file) for file in sorted({file for file, _ in places}))
     counted = (
-        raw.filter(f"file IN ({names})")
+        logged(raw.filter(f"file IN ({names})"))
         .groupBy("file", F.expr(f"position div {ROWS}").alias("block"))
         .agg(
             F.min("position").alias("first"),
             F.count(F.lit(1)).alias("lines"),
-            F.collect_list(F.when(wanted, F.struct("position", F.substring(logged(), 1, SAID).alias("text")))).alias(
+            F.collect_list(F.when(wanted, F.struct("position", F.substring("text", 1, SAID).alias("text")))).alias(
                 "shown"
             ),
         )
