@@ -170,9 +170,18 @@ class Watch:
 
     def until_stable(self, group_id: str, members: int, since: int = 0) -> None:
         """Wait until a group of this size is stable, and everybody in it has partitions."""
-        self.until(
-            f"group {group_id} with {members} working members", lambda: self.is_settled(group_id, members, since)
-        )
+        try:
+            self.until(
+                f"group {group_id} with {members} working members", lambda: self.is_settled(group_id, members, since)
+            )
+        except NotSeen as missed:
+            raise NotSeen(f"{missed}; it is {_described(self.group(group_id))}") from None
+
+
+def _described(group: Group) -> str:
+    """A group in a few words."""
+    members = "; ".join(f"{one.name} with {count(len(one.partitions), 'partition')}" for one in group.members)
+    return f"{group.state} in generation {group.generation}, {members or 'without members'}"
 
 
 def _shown(group: GroupDescription, generation: int) -> Group:
