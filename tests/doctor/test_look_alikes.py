@@ -581,3 +581,19 @@ def test_a_file_of_several_is_no_clients_name() -> None:
     assert verdict.cause == "poll_delay"
     assert verdict.culprits == ("b",)
     assert "all" not in scene.history().stories
+
+
+def test_members_that_only_rejoin_were_there_before_anything_was_read() -> None:
+    scene = group("a", "b", "c", logged=False)
+    for at in (30, 60, 90):
+        scene.leave("c", at, "consumer poll timeout has expired.")
+        for client in ("a", "b"):
+            member = scene.ids[client]
+            scene.broker(Kind.MEMBER_REJOINED, at + 0.2, member=member, client=client)
+        scene.form(at + 0.5)
+        scene.join("c", at + 3)
+        scene.form(at + 3.5)
+    scene.rows = [row for row in scene.rows if row.time_ms >= 29_000]
+    verdict = scene.verdict()
+    assert (verdict.cause, verdict.culprits) == ("poll_delay", ("c",))
+    assert "scale_out" not in {one.cause for one in verdict.also}

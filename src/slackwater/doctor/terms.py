@@ -40,6 +40,8 @@ _ENDS: Final[dict[str, End]] = {
 _STARTED: Final = Kind.REBALANCE_STARTED
 _LEFT: Final = Kind.MEMBER_LEFT
 _REPLACED: Final = Kind.MEMBER_REPLACED
+_REJOINED: Final = Kind.MEMBER_REJOINED
+"""Told of who was a member before, perhaps before anything was read."""
 _NEVER_JOINED: Final = Kind.PENDING_MEMBER_EXPIRED
 _JOIN: Final = Trigger.MEMBER_JOIN
 _REMOVAL: Final = Trigger.ADMIN_REMOVAL
@@ -171,7 +173,8 @@ class _Book:
             self._adopt(member)
         term = self._open.get(member)
         if term is None:
-            term = self._open[member] = self._new(Term(member, row.time_ms, began=row))
+            new = Term(member, row.time_ms, began=row, seen_joining=row.kind != _REJOINED)
+            term = self._open[member] = self._new(new)
         if row.member is not None or row.kind != _STARTED:  # else it tells neither names nor settings
             self.tell(term, row)
         return term
