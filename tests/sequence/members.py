@@ -2,8 +2,8 @@
 
 Rules kept here
 - A record is processed when the oracle has heard of it; a commit comes after.
-- A member that is killed does not say goodbye: its connections are cut, its heartbeats stop, and what it had polled and
-  not processed is gone.
+- A member that is killed does not say goodbye and commits nothing more: its connections are cut, its heartbeats stop,
+  and what it had polled and not processed is gone.
 - What a consumer raises because its place or its broker is gone is lived with. Anything else ends the run.
 """
 
@@ -110,6 +110,8 @@ class Member(RebalanceListener):
     def _step(self) -> None:
         records = self._consumer.poll(POLL_S)
         self.process(records)
+        if self._killed:
+            return  # perhaps in the middle of these records: what it commits from here on, the dead do not
         if records or self._uncommitted:
             self.commit(is_idle=not records)
 
