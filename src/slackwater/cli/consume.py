@@ -7,7 +7,6 @@ Rules kept here
 - Ctrl-C and SIGTERM commit and leave the group; exit codes 130 and 143.
 """
 
-import os
 import signal
 import sys
 import time
@@ -19,6 +18,7 @@ import typer
 
 from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, Settings, administrator, aloud, client_settings
 from slackwater.cli.lines import Format, to_json
+from slackwater.cli.printing import discard_output
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 
@@ -124,7 +124,7 @@ def _run(consumer: "Consumer", reader: "_Reader", timeout: float | None, stop: "
         except Wakeup:
             code = stop.code
         except BrokenPipeError:  # whoever read this has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
         if consumer.subscription:
             reader.commit()
     finally:

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from slackwater.cli.checked import BAD_INPUT, COULD_NOT_TELL
 from slackwater.cli.printing import count, discard_output, warn
 from slackwater.cli.times import datetime_ms
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from slackwater.doctor.prescriptions import Prescription
     from slackwater.doctor.verdict import Verdict
 
-COULD_NOT_TELL: Final = 2
-BAD_INPUT: Final = 3
 NO_CLUSTER: Final = "cluster"
 _SURE: Final = 0.8
 _PRESCRIBED: Final = 3

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from slackwater.cli.checked import BAD_INPUT, COULD_NOT_TELL
 from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, administrator, client_settings
 from slackwater.cli.groups.shown import member_name, total_lag
 from slackwater.cli.printing import count, emit, warn
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 CALM: Final = 0
 FIRED: Final = 1
-COULD_NOT_TELL: Final = 2
-BAD_INPUT: Final = 3
 HISTORY_MS: Final = 3_600_000
 SHORTEST_MS: Final = 100
 _TONES: Final = {"critical": "red", "warning": "yellow", "info": "cyan"}

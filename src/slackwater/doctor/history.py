@@ -63,7 +63,6 @@ _TELL_PARTITIONS: Final = (
     Kind.PARTITIONS_LOST,
     FactKind.MEMBER_RECORDED,
 )
-_CONSUMER: Final = "consumer"
 _CLASSIC: Final = (Kind.REBALANCE_STARTED, Kind.MEMBER_ID_ISSUED, Kind.PROGRESS)
 """What is never told of a KIP-848 group, or does not say that it is one."""
 _FIRST_JOINS: Final = (
@@ -198,7 +197,7 @@ class GroupHistory:
     def is_consumer_protocol(self) -> bool:
         """A KIP-848 group."""
         asked = self.each(*(kind for kind in self._places if kind not in _CLASSIC))
-        told = (row for row in asked if row.detail["group_protocol"][row.place] == _CONSUMER)
+        told = (row for row in asked if row.detail["group_protocol"][row.place] == signals.CONSUMER)
         return any(map(signals.is_consumer_protocol, told))
 
     # ---- generations

@@ -30,16 +30,17 @@ def by_log(rows: list[Row]) -> tuple[list[Row], dict[str, str]]:
 
 def _own_names(rows: list[Row]) -> list[Row]:
     """Rows of clients that nobody names, without the name of a file that is not theirs alone."""
-    nameless = {row.file for row in rows if row.source in CLIENT_SIDE and not row.client and not row.instance}
+    nameless = {row.file for row in rows if _is_nameless(row)}
     if not nameless:
         return rows
     shared = {row.file for row in rows if row.file in nameless and (row.client or row.source not in CLIENT_SIDE)}
     return [
-        row._replace(evidence=row.where, file=None)
-        if row.file in shared and row.source in CLIENT_SIDE and not row.client and not row.instance
-        else row
-        for row in rows
+        row._replace(evidence=row.where, file=None) if row.file in shared and _is_nameless(row) else row for row in rows
     ]
+
+
+def _is_nameless(row: Row) -> bool:
+    return row.source in CLIENT_SIDE and not row.client and not row.instance
 
 
 def _log_of(row: Row) -> _Log | None:

@@ -13,6 +13,8 @@ from slackwater.doctor.event_table import FactKind
 from slackwater.doctor.rows import BROKER_SIDE, CLIENT_SIDE, Row
 from slackwater.group.events import GroupState, Kind
 
+CONSUMER: Final = "consumer"
+"""The protocol of KIP-848's groups."""
 CREATED: Final = "created"
 DELETED: Final = "deleted"
 GREW: Final = "grew"
@@ -157,7 +159,7 @@ def size_of(row: Row) -> int | None:
 
 def is_consumer_protocol(row: Row) -> bool:
     """Told of a KIP-848 group."""
-    return bool(row.told("group_protocol") == "consumer") and row.kind != _CONVERTED
+    return bool(row.told("group_protocol") == CONSUMER) and row.kind != _CONVERTED
 
 
 def is_first_join(row: Row) -> bool:
