@@ -50,8 +50,8 @@ def scan(spark: "SparkSession", path: str) -> int:
 
 def rows(spark: "SparkSession", path: str) -> int:
     """How many rows of all groups reach the workers that judge."""
-    from slackwater.spark.diagnosis import by_group
-    from slackwater.spark.history import read_history
+    from slackwater.spark.doctor.diagnosis import by_group
+    from slackwater.spark.doctor.history import read_history
 
     with read_history(spark, [path]) as history:
         return sum(row.found for row in by_group(history.packed).mapInArrow(_count, COUNTED).collect())
@@ -59,8 +59,8 @@ def rows(spark: "SparkSession", path: str) -> int:
 
 def doctor(spark: "SparkSession", path: str) -> int:
     """How many groups are judged."""
-    from slackwater.doctor.examination import Patient
-    from slackwater.spark.doctor import examine
+    from slackwater.doctor.diagnosis import Patient
+    from slackwater.spark.doctor.job import examine
 
     return len(examine(spark, Patient(paths=[path], drawn=False)).verdicts)
 
@@ -68,7 +68,7 @@ def doctor(spark: "SparkSession", path: str) -> int:
 def _count(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
-    from slackwater.spark.diagnosis import whole_groups
+    from slackwater.spark.doctor.diagnosis import whole_groups
 
     buckets = whole_groups(batches)
     found = [{"group": group, "found": end - begin} for one in buckets for (_, group), begin, end in one.groups]
@@ -124,7 +124,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    from slackwater.spark.doctor import session
+    from slackwater.spark.doctor.job import session
 
     spark = session("local[2]", {"spark.driver.memory": "6g", "spark.ui.showConsoleProgress": "false"})
     try:

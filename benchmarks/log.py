@@ -12,12 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.records import to_varint
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
-from slackwater.wire.record_batch import HEADER, HEADER_BYTES, RecordBatch
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.records import to_varint
+from slackwater.broker.storage.log.validation import Refused
+from slackwater.wire.records.batch import HEADER, HEADER_BYTES, RecordBatch
 
 NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 100

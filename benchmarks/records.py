@@ -19,11 +19,11 @@ from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
-from slackwater.wire.arrow import read_arrow
-from slackwater.wire.compression import Codec
-from slackwater.wire.records import BatchBuilder, Record
-from slackwater.wire.records_bulk import read_records
-from slackwater.wire.records_scan import NumpyScanner, compiled_scanner
+from slackwater.wire.records.arrow import read_arrow
+from slackwater.wire.records.bulk import read_records
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import BatchBuilder, Record
+from slackwater.wire.records.scan import NumpyScanner, compiled_scanner
 
 ROUNDS = 5
 RECORDS = 50_000

@@ -8,7 +8,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from slackwater.spark.columns import Constants, arrow_schema, ddl
+from slackwater.spark.source.columns import Constants, arrow_schema, ddl
 
 BATCH_ROWS: Final = 65_536
 

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, ask, run, slackwater
 from benchmarks.records import SHAPES, Shape, records
 
-from slackwater.wire.compression import Codec
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -37,7 +36,8 @@ from slackwater.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from slackwater.wire.records import BatchBuilder, Record
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import BatchBuilder, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def session() -> Iterator["SparkSession"]:
     from benchmarks.spark_ceiling import CeilingSource
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.source import SlackwaterSource
+    from slackwater.spark.source.source import SlackwaterSource
 
     jars = sorted(map(str, JARS.glob("*.jar")))
     if not jars:

@@ -37,9 +37,9 @@ from benchmarks.spark_read import (
     tree_cpu_seconds,
 )
 
-from slackwater.wire.compression import Codec
 from slackwater.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from slackwater.wire.records import Record, encode_batch
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import Record, encode_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,7 +187,7 @@ def throughput(spark: "SparkSession", server: Server, wanted: int, rounds: int) 
 def main() -> None:
     """Start the broker and Spark, and measure both."""
     from slackwater.spark import register
-    from slackwater.spark.stream import LOG_LEVEL
+    from slackwater.spark.source.stream import LOG_LEVEL
 
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=5)

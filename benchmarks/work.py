@@ -10,10 +10,10 @@ import sys
 import time
 from typing import NamedTuple
 
-from slackwater.group.member.work import WorkScheduler
-from slackwater.group.member.work_config import Order, WorkConfig
-from slackwater.group.member.work_effects import Start, WorkEffect
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.work.config import Order, WorkConfig
+from slackwater.group.work.effects import Start, WorkEffect
+from slackwater.group.work.scheduler import WorkScheduler
 
 PARTITIONS = 12
 POLL = 500

@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT))
 from tests.doctor.corpus import incidents, read_incident, truth  # noqa: E402
 
 from slackwater.doctor.causes.finding import SURE  # noqa: E402
-from slackwater.doctor.cluster_history import ClusterHistory  # noqa: E402
-from slackwater.doctor.history import GroupHistory  # noqa: E402
+from slackwater.doctor.timeline.cluster_history import ClusterHistory  # noqa: E402
+from slackwater.doctor.timeline.group_history import GroupHistory  # noqa: E402
 from slackwater.doctor.verdict import Verdict, judge  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "doctor-corpus.md"

@@ -17,8 +17,8 @@ from slackwater.group.coordinator.states import MOVES, OUTCOMES
 from slackwater.group.coordinator.states import Act as GroupAct
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import TABLE, Action, Input, MemberState
-from slackwater.spark.options import OPTIONS as SPARK_OPTIONS
-from slackwater.spark.options import PREFIX, REFUSED
+from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
+from slackwater.spark.source.options import PREFIX, REFUSED
 
 DOCS = Path(__file__).parent.parent / "docs"
 MOST_LABELS = 6

@@ -8,7 +8,7 @@ from slackwater.version import __version__
 if TYPE_CHECKING:
     from slackwater.broker.embedded import Broker
     from slackwater.client.admin import Admin
-    from slackwater.client.consumer import Consumer
+    from slackwater.client.consumer.consumer import Consumer
     from slackwater.client.producer import Producer
 
 __all__ = ["Admin", "Broker", "Consumer", "Producer", "__version__"]
@@ -17,7 +17,7 @@ __all__ = ["Admin", "Broker", "Consumer", "Producer", "__version__"]
 _HOMES = {
     "Admin": "slackwater.client.admin",
     "Broker": "slackwater.broker.embedded",
-    "Consumer": "slackwater.client.consumer",
+    "Consumer": "slackwater.client.consumer.consumer",
     "Producer": "slackwater.client.producer",
 }
 

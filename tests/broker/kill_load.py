@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from slackwater.group.errors import Error
-from slackwater.wire.record_batch import NO_PRODUCER_ID
-from slackwater.wire.records import Record, encode_batch
+from slackwater.wire.records.batch import NO_PRODUCER_ID
+from slackwater.wire.records.record import Record, encode_batch
 
 from .raw_client import Membership, RawClient
 

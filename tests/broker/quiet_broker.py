@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar
 
 from scripts import kafka_wire
 
+from slackwater.broker.broker import Node
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import Connection
-from slackwater.broker.node import Node
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.wire.envelope import decode_response, encode_request

@@ -45,8 +45,8 @@ from slackwater.wire.messages.produce import (
     TopicProduceData,
 )
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from slackwater.wire.record_batch import iter_batches
-from slackwater.wire.records import Record, decode_records, encode_batch
+from slackwater.wire.records.batch import iter_batches
+from slackwater.wire.records.record import Record, decode_records, encode_batch
 from slackwater.wire.schema import Response
 
 from .server_room import Client

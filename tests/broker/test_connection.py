@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from slackwater.broker.connection import Call, Connection
+from slackwater.broker.fetching.idle_sockets import IdleSockets
 from slackwater.broker.handlers import Handler
-from slackwater.broker.idle_sockets import IdleSockets
 from slackwater.broker.repeats import Repeats, Run
 from slackwater.wire.envelope import RequestHeader, decode_response, encode_request
 from slackwater.wire.errors import WireError

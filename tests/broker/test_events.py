@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker import events as module
 from slackwater.broker.config import Settings
-from slackwater.broker.events import AT_ONCE, WRITTEN_TOGETHER, Events
-from slackwater.broker.topics import EVENTS_TOPIC, Topics
+from slackwater.broker.groups import events as module
+from slackwater.broker.groups.events import AT_ONCE, WRITTEN_TOGETHER, Events
+from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import GroupEvent, Kind, Source
-from slackwater.wire.records_read import iter_records
+from slackwater.wire.records.readable import iter_records
 
 
 class House:

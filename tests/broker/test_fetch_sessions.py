@@ -1,6 +1,6 @@
 """Fetch sessions: epochs, what is told, who goes when there are too many."""
 
-from slackwater.broker.fetch_sessions import EVICTABLE_AFTER_MS, Fetch, FetchSessions, Wanted, next_epoch
+from slackwater.broker.fetching.sessions import EVICTABLE_AFTER_MS, Fetch, FetchSessions, Wanted, next_epoch
 from slackwater.group.errors import Error
 from slackwater.wire.messages.fetch import PartitionData
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.fetch_waits import FetchWaits
-from slackwater.broker.topics import Partition, Topic
+from slackwater.broker.fetching.waits import FetchWaits
+from slackwater.broker.storage.topics import Partition, Topic
 
 from .log.batches import opened
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slackwater.group.errors import Error
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from slackwater.wire.records import Record, encode_batch
+from slackwater.wire.records.record import Record, encode_batch
 
 from .broker_process import BrokerProcess
 from .raw_client import RawClient, closing

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from slackwater.broker.groups import MOST_GATHERED, Groups, KeyValue
+from slackwater.broker.groups.coordinator_shell import MOST_GATHERED, Groups, KeyValue
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import Error

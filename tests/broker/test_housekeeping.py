@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.housekeeping import Housekeeping
+from slackwater.broker.maintenance import Housekeeping
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
-from slackwater.wire.records import Record, encode_batch
+from slackwater.wire.records.record import Record, encode_batch
 
 from .raw_client import RawClient, closing
 from .server_room import DEADLINE_S, with_server

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import pytest
 
 from slackwater.broker.connection import LENT_AFTER, Connection
+from slackwater.broker.fetching.idle_fetches import IdleFetch
 from slackwater.broker.handlers import Handler
-from slackwater.broker.idle_fetches import IdleFetch
 from slackwater.broker.server import Server
-from slackwater.broker.topics import Topic
+from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.wire.apis import FETCH
 from slackwater.wire.envelope import encode_request
@@ -365,7 +365,7 @@ def test_what_does_not_go_at_once_goes_later_and_in_order(tmp_path: Path, monkey
             await consumer.ask_again()
             if consumer.is_lent:
                 with monkeypatch.context() as patched:
-                    patched.setattr("slackwater.broker.idle_fetches.os.write", _partly(sent))
+                    patched.setattr("slackwater.broker.fetching.idle_fetches.os.write", _partly(sent))
                     time_is_up(server)
                 assert not consumer.is_lent
             else:

@@ -1,6 +1,6 @@
 """The broker's log has Kafka 4.x's lines."""
 
-from slackwater.broker.log_lines import LogLines
+from slackwater.broker.groups.log_lines import LogLines
 from slackwater.group.errors import Error
 
 from ..conformance.room import Room, offering

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.offsets_topic import from_bytes, to_bytes
+from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     GroupMetadata,
@@ -16,7 +16,13 @@ from slackwater.group.coordinator.records import (
     StoredOffset,
 )
 from slackwater.wire.errors import WireError
-from slackwater.wire.offsets_topic import GroupKey, GroupMember, GroupValue, encode_group_value, encode_key
+from slackwater.wire.internal_topics.consumer_offsets import (
+    GroupKey,
+    GroupMember,
+    GroupValue,
+    encode_group_value,
+    encode_key,
+)
 
 SAMPLE = Path(__file__).parent.parent / "data" / "consumer_offsets_sample.jsonl"
 MEMBER = StoredMember("c-1", "i", "c", "/10.0.0.1", 45_000, 300_000, b"sub", b"ass")

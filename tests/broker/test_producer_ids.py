@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.producer_ids import BLOCK, FILE, ProducerIds
+from slackwater.broker.storage.producer_ids import BLOCK, FILE, ProducerIds
 from slackwater.group.errors import UsageError
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.config import Settings
-from slackwater.broker.durability import Durability
-from slackwater.broker.groups import Groups
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.offsets_log import OffsetsLog
-from slackwater.broker.topics import FILE, OFFSETS_TOPIC, Topic, Topics
+from slackwater.broker.groups.coordinator_shell import Groups
+from slackwater.broker.groups.offsets_store import OffsetsLog
+from slackwater.broker.storage.durability import Durability
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.topics import FILE, OFFSETS_TOPIC, Topic, Topics
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error, UsageError

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slackwater.group.errors import Error
-from slackwater.wire.record_batch import HEADER_BYTES, iter_batches
-from slackwater.wire.records import decode_records
+from slackwater.wire.records.batch import HEADER_BYTES, iter_batches
+from slackwater.wire.records.record import decode_records
 
 from .broker_process import BrokerProcess
 from .raw_client import RawClient, closing

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.wire.records import Record, encode_batch
+from slackwater.wire.records.record import Record, encode_batch
 
 DEADLINE_S = 60.0
 PROGRAM = [sys.executable, "-m", "slackwater", "broker"]

@@ -14,7 +14,7 @@ from slackwater import Admin
 from slackwater.cli.app import app
 from slackwater.cli.doctor import _files, _literal, _named, _why, to_json
 from slackwater.doctor.causes.finding import Evidence
-from slackwater.doctor.examination import Diagnosis, Patient, exit_code
+from slackwater.doctor.diagnosis import Diagnosis, Patient, exit_code
 from slackwater.doctor.prescriptions import prescribe
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.topic_partition import TopicPartition
@@ -264,7 +264,7 @@ def test_why_a_master_does_not_answer_is_told_and_not_what_came_of_it() -> None:
 @pytest.mark.parametrize("words", [[], ["--json"]])
 def test_a_full_disk_is_one_sentence_and_a_reader_that_went_away_is_none(words: list[str]) -> None:
     code = (
-        "import sys; from slackwater.cli import doctor, main; from slackwater.doctor.examination import Diagnosis; "
+        "import sys; from slackwater.cli import doctor, main; from slackwater.doctor.diagnosis import Diagnosis; "
         "from tests.doctor.scene import Scene; found = Diagnosis([Scene('calm').start('a', 'b').verdict()]); "
         f"doctor._examined = lambda *_: found; sys.argv = ['slackwater', 'doctor', 'logs', *{words}]; main()"
     )

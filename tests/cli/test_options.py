@@ -56,7 +56,7 @@ def test_typer_has_the_help_and_the_complaints() -> None:
 def test_a_broker_starts_without_what_takes_long_to_load() -> None:
     """A broker listens after a fifth of a second, of which numpy or Typer alone would take more than half."""
     code = (
-        "import sys; from slackwater.cli import main; import slackwater.cli.broker, slackwater.broker.running; "
+        "import sys; from slackwater.cli import main; import slackwater.cli.broker, slackwater.broker.process; "
         "print([name for name in ('numpy', 'typer', 'rich', 'crc32c', 'cramjam', 'prometheus_client') "
         "if name in sys.modules])"
     )

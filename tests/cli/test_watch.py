@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from slackwater import Admin, Broker, Producer
-from slackwater.doctor.alerts import prometheus_rules
+from slackwater.doctor.alerts.rules import prometheus_rules
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.crowd import Crowd

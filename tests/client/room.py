@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from slackwater import Consumer, Producer
-from slackwater.client.records import ConsumerRecord
+from slackwater.client.consumer.records import ConsumerRecord
 from tests.waiting import wait_until
 
 PATIENCE_S = 60.0

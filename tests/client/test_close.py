@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.client.records import ConsumerRecord
+from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.group.events import Kind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

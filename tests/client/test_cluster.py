@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from slackwater.client.cluster import Cluster, ClusterConfig
-from slackwater.client.connection import BrokerConnection
 from slackwater.client.errors import ConnectionFailed
-from slackwater.client.network import Network
+from slackwater.client.network.cluster import Cluster, ClusterConfig
+from slackwater.client.network.connection import BrokerConnection
+from slackwater.client.network.thread import Network
 
 HOST, PORT = "broker", 9092
 CALLERS = 50

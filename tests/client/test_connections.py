@@ -12,7 +12,7 @@ import weakref
 import pytest
 
 from slackwater import Admin, Broker, Consumer, Producer
-from slackwater.client.cluster import COORDINATOR, DATA
+from slackwater.client.network.cluster import COORDINATOR, DATA
 from slackwater.group.events import Kind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

@@ -3,8 +3,8 @@
 import pytest
 
 from slackwater import Consumer
-from slackwater.client.cluster import COORDINATOR
-from slackwater.client.connection import BrokerConnection
+from slackwater.client.network.cluster import COORDINATOR
+from slackwater.client.network.connection import BrokerConnection
 from slackwater.group.events import Kind
 from slackwater.group.topic_partition import TopicPartition
 from tests.client.room import consumer, poll_until
@@ -24,7 +24,7 @@ def coordinators(one: Consumer) -> list[BrokerConnection]:
 def test_a_connection_lost_while_nothing_was_asked_makes_the_member_look_for_its_coordinator(
     side: Side, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "slackwater.client.consumer")
+    caplog.set_level("INFO", "slackwater.client.consumer.consumer")
     topic = side.topic()
     told: list[Kind] = []
     # No heartbeat falls into the test: it is the loss alone that is heard.

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-import slackwater.client.event_publisher as publishing
+import slackwater.client.consumer.event_publisher as publishing
 from slackwater.group.events import GroupEvent, Kind, Source
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from slackwater import Consumer
-from slackwater.client.consumer import RebalanceListener
+from slackwater.client.consumer.consumer import RebalanceListener
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import ListenerFailed, Wakeup
 from slackwater.group.topic_partition import TopicPartition

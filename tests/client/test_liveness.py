@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from slackwater import Consumer
-from slackwater.client.consumer import RebalanceListener
+from slackwater.client.consumer.consumer import RebalanceListener
 from slackwater.group.events import GroupEvent, Kind, Left
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

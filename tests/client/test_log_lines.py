@@ -13,7 +13,7 @@ from tests.client.sides import Side
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "slackwater.client.consumer"]
+    return [record.getMessage() for record in caplog.records if record.name == "slackwater.client.consumer.consumer"]
 
 
 def in_order(found: list[str], patterns: list[str]) -> None:

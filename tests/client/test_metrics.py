@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slackwater.client.metrics import FETCH_GROUP, MetricName, export
+from slackwater.client.consumer.metrics import FETCH_GROUP, MetricName, export
 from slackwater.group.member import METRIC_GROUPS
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

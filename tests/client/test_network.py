@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from slackwater.client.cluster import Cluster, ClusterConfig
 from slackwater.client.errors import ConnectionFailed
-from slackwater.client.network import Network
+from slackwater.client.network.cluster import Cluster, ClusterConfig
+from slackwater.client.network.thread import Network
 
 
 def test_what_begins_something_while_it_is_ended_does_not_keep_the_loop() -> None:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import pytest
 
 from slackwater import Producer
-from slackwater.client.records import ConsumerRecord
+from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.group.errors import PeerError, UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.record_batch import TimestampType
+from slackwater.wire.records.batch import TimestampType
 from tests.client.room import PATIENCE_S, consumer, fill, numbers, poll_until, read, wait_for
 from tests.client.sides import Side
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.client.consumer import OffsetAndMetadata
+from slackwater.client.consumer.consumer import OffsetAndMetadata
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from tests.client.room import consumer, fill, numbers, poll_until, read

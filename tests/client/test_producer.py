@@ -7,9 +7,9 @@ from concurrent.futures import wait
 import pytest
 
 from slackwater import Producer
+from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.errors import Closed, TimedOut
 from slackwater.client.producer import RecordMetadata, UnknownTopic
-from slackwater.client.records import ConsumerRecord
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

@@ -14,9 +14,9 @@ from slackwater.client.producer.delivery import Delivery, Outcome, RecordMetadat
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner, murmur2, partition_for_key
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.compression import Codec
-from slackwater.wire.record_batch import RecordBatch
-from slackwater.wire.records import NO_HEADERS, PackedRecord, decode_records
+from slackwater.wire.records.batch import RecordBatch
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import NO_HEADERS, PackedRecord, decode_records
 
 P0 = TopicPartition("t", 0)
 PATIENCE_S = 60.0

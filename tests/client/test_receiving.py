@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from slackwater.client.receiving import FrameReceiver
+from slackwater.client.network.receiving import FrameReceiver
 from slackwater.wire.errors import WireError
 
 MOST = 1 << 26

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from slackwater import Consumer
-from slackwater.client.records import ConsumerRecord
-from slackwater.client.runner import DeadLetterRefused, HandlerFailed
+from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.client.consumer.runner import DeadLetterRefused, HandlerFailed
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka

@@ -5,14 +5,14 @@ import logging
 import pytest
 
 from slackwater import Consumer, Producer
-from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS, given
+from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS, parse_settings
 from slackwater.group.errors import UsageError
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 def test_the_defaults_are_kafkas() -> None:
-    values = given({}, CONSUMER_SETTINGS, ignored=print)
+    values = parse_settings({}, CONSUMER_SETTINGS, ignored=print)
     assert values["session.timeout.ms"] == 45_000
     assert values["heartbeat.interval.ms"] == 3_000
     assert values["max.poll.interval.ms"] == 300_000
@@ -31,7 +31,7 @@ def test_the_defaults_are_kafkas() -> None:
 def test_settings_of_other_roles_and_clients_are_ignored_and_named(table: object, foreign: list[str]) -> None:
     assert isinstance(table, dict)
     ignored: list[str] = []
-    given(dict.fromkeys(foreign, "1"), table, ignored=ignored.append)
+    parse_settings(dict.fromkeys(foreign, "1"), table, ignored=ignored.append)
     assert ignored == foreign
 
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from slackwater import Consumer, Producer
+from slackwater.client.consumer.fetcher import NoOffsetForPartition, OffsetOutOfRange
 from slackwater.client.errors import Closed, TimedOut
-from slackwater.client.fetcher import NoOffsetForPartition, OffsetOutOfRange
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from tests.client.room import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for

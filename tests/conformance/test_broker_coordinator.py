@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
-from slackwater.wire.record_batch import iter_batches
-from slackwater.wire.records import decode_records
+from slackwater.wire.records.batch import iter_batches
+from slackwater.wire.records.record import decode_records
 from tests.broker.handlers.members import GROUP, commit, settle
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.offsets_topic import from_bytes, to_bytes
+from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
 from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata, StoredGroup, StoredOffset
-from slackwater.wire.offsets_topic import decode_key
+from slackwater.wire.internal_topics.consumer_offsets import decode_key
 
 SAMPLE = Path(__file__).parent.parent / "data" / "consumer_offsets_sample.jsonl"
 

@@ -14,15 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from slackwater.doctor.event_table import DETAIL, FLAG, LIST, LONG, FactKind
-from slackwater.doctor.reasons import CLIENT_REASONS, REASONS
-from slackwater.doctor.rows import Row, read_row
-from slackwater.doctor.templates import FAMILIES
-from slackwater.doctor.wording import Recogniser
+from slackwater.doctor.events.rows import Row, read_row
+from slackwater.doctor.events.table import DETAIL, FLAG, LIST, LONG, FactKind
+from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
+from slackwater.doctor.templates.registry import FAMILIES
+from slackwater.doctor.templates.wording import Recogniser
 from slackwater.group.assignors.consumer_protocol import decode_assignment, decode_subscription
 from slackwater.group.events import Kind, Source
 from slackwater.wire.fields import Reader
-from slackwater.wire.offsets_topic import GroupKey, decode_group_value, decode_key
+from slackwater.wire.internal_topics.consumer_offsets import GroupKey, decode_group_value, decode_key
 
 CORPUS: Final = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "open"
 _STAMPS: Final = (

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from slackwater.doctor.cluster_history import ClusterHistory
-from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Alone, Row
+from slackwater.doctor.events.rows import Alone, Row
+from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.timeline.cluster_history import ClusterHistory
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import GroupState, Kind, Source, Trigger
 

@@ -1,7 +1,7 @@
 """Alerts: what fires, and the same rules for Prometheus."""
 
-from slackwater.doctor.alerts import ALERTS, firing, measure, prometheus_rules
-from slackwater.doctor.rebalances import Rebalance
+from slackwater.doctor.alerts.rules import ALERTS, firing, measure, prometheus_rules
+from slackwater.doctor.timeline.rebalances import Rebalance
 
 HOUR = 3_600_000
 

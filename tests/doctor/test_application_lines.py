@@ -2,8 +2,8 @@
 
 import pytest
 
-from slackwater.doctor.templates import FAMILIES
-from slackwater.doctor.wording import Recogniser
+from slackwater.doctor.templates.registry import FAMILIES
+from slackwater.doctor.templates.wording import Recogniser
 from slackwater.group.events import Kind, Source
 
 RECOGNISER = Recogniser(FAMILIES)

@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.causes.rules import CAUSES, RULES
-from slackwater.doctor.event_table import FactKind
+from slackwater.doctor.events.table import FactKind
 from slackwater.group.events import Kind, Trigger
 from tests.doctor.scene import Scene
 

@@ -1,8 +1,8 @@
 """Clocks that were set back, and brokers and clients in different zones."""
 
-from slackwater.doctor.clocks import apart, steadied
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.timeline.clocks import apart, steadied
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import judge
 from slackwater.group.events import Kind, Source
 from tests.doctor.scene import Scene

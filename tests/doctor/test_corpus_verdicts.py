@@ -5,10 +5,10 @@ from functools import cache
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.cluster_history import ClusterHistory
-from slackwater.doctor.event_table import DETAIL
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Alone, Row
+from slackwater.doctor.events.rows import Alone, Row
+from slackwater.doctor.events.table import DETAIL
+from slackwater.doctor.timeline.cluster_history import ClusterHistory
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from tests.doctor.corpus import CORPUS, incidents, read_incident, truth
 

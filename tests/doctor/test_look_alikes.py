@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.event_table import DETAIL, FactKind
-from slackwater.doctor.rows import Alone
+from slackwater.doctor.events.rows import Alone
+from slackwater.doctor.events.table import DETAIL, FactKind
 from slackwater.group.events import Kind
 from tests.doctor.scene import Scene
 

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from slackwater import Broker, Consumer
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row, row_of
+from slackwater.doctor.events.rows import Row, row_of
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import Kind
 from tests.client.room import consumer, fill, numbers, poll_until, wait_for

@@ -1,9 +1,9 @@
 """Rebalances, changes and episodes; what pauses cost, minute by minute."""
 
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.pauses import MINUTE_MS, lag_of, minutes
-from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
-from slackwater.doctor.rows import Alone, Row
+from slackwater.doctor.events.rows import Alone, Row
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.pauses import MINUTE_MS, lag_of, minutes
+from slackwater.doctor.timeline.rebalances import Episode, Rebalance, episodes, rebalances
 from slackwater.group.events import Kind, Source, Trigger
 from tests.doctor.scene import Scene
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slackwater import doctor
-from slackwater.doctor.event_table import UNASKED
-from slackwater.doctor.rows import Row, in_order
+from slackwater.doctor.events.rows import Row, in_order
+from slackwater.doctor.events.table import UNASKED
 from slackwater.group.events import Source
 
 

@@ -1,6 +1,6 @@
 """Every row of the source texts has a rule, and every citation a row."""
 
-from slackwater.doctor.alerts import ALERTS
+from slackwater.doctor.alerts.rules import ALERTS
 from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions.remedies import REMEDIES
 from slackwater.doctor.seed_rules import SEED_ROWS

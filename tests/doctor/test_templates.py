@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from slackwater.doctor.event_table import COLUMNS, DETAIL, FactKind
-from slackwater.doctor.reasons import REASONS as REASON_FAMILY
-from slackwater.doctor.templates import FAMILIES
-from slackwater.doctor.wording import SLOTS, Family, Recogniser, by_key
+from slackwater.doctor.events.table import COLUMNS, DETAIL, FactKind
+from slackwater.doctor.templates.reasons import REASONS as REASON_FAMILY
+from slackwater.doctor.templates.registry import FAMILIES
+from slackwater.doctor.templates.wording import SLOTS, Family, Recogniser, by_key
 from slackwater.group.events import Kind, Trigger
 from tests.doctor.lines import LINES, REASONS, M
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from slackwater.doctor.alerts import ALERTS, adapted
-from slackwater.doctor.watching import Generation, GroupSeen, Look, MemberSeen, Notice, Told, Turn, Watch
+from slackwater.doctor.alerts.monitor import Generation, GroupSeen, Look, MemberSeen, Notice, Told, Turn, Watch
+from slackwater.doctor.alerts.rules import ALERTS, adapted
 from slackwater.group.errors import UsageError
 from slackwater.group.events import (
     Completed,

@@ -17,8 +17,8 @@ import pytest
 from scripts.apache_kafka import KAFKA, OLD_KAFKA, Cluster, apache_kafka, missing
 
 from slackwater import Admin, Consumer, Producer
-from slackwater.client.cluster import TopicMetadata
-from slackwater.client.records import ConsumerRecord
+from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.client.network.cluster import TopicMetadata
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.events import Kind
 from slackwater.group.topic_partition import TopicPartition

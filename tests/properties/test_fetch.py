@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.broker.server import Server
-from slackwater.broker.topics import Topic
+from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.wire.messages.fetch import FetchResponse
 from tests.broker.handlers.data_requests import fetch_request, records_of, rows, send

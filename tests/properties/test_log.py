@@ -17,14 +17,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slackwater.broker.log import cleaner
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.files import LOG
-from slackwater.broker.log.partition_log import MAX_TIMESTAMP, PartitionLog, TimestampOffset
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
+from slackwater.broker.storage.log import cleaner
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.files import LOG
+from slackwater.broker.storage.log.partition_log import MAX_TIMESTAMP, PartitionLog, TimestampOffset
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
-from slackwater.wire.compression import Codec
+from slackwater.wire.records.compression import Codec
 from tests.broker.log.batches import NOW_MS, Read, Sent, batch, contents, read_records
 
 RETENTION_MS = 10_000

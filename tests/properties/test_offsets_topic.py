@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.broker.offsets_topic import from_bytes, to_bytes
+from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     GroupMetadata,
@@ -16,7 +16,7 @@ from slackwater.group.coordinator.records import (
     StoredOffset,
 )
 from slackwater.wire.errors import WireError
-from slackwater.wire.offsets_topic import (
+from slackwater.wire.internal_topics.consumer_offsets import (
     GroupMember,
     GroupValue,
     OffsetValue,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.wire.arrow import read_arrow
-from slackwater.wire.compression import Codec, decompress
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import RecordBatch, check, iter_batches
-from slackwater.wire.records import Record, decode_records, encode_batch
-from slackwater.wire.records_read import iter_records
-from slackwater.wire.records_scan import NumpyScanner, Scanner, compiled_scanner
+from slackwater.wire.records.arrow import read_arrow
+from slackwater.wire.records.batch import RecordBatch, check, iter_batches
+from slackwater.wire.records.compression import Codec, decompress
+from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.record import Record, decode_records, encode_batch
+from slackwater.wire.records.scan import NumpyScanner, Scanner, compiled_scanner
 
 maybe_bytes = st.none() | st.binary(max_size=200)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

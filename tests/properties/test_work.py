@@ -15,9 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slackwater.group.member.work import WorkScheduler
-from slackwater.group.member.work_config import Order, RevokeMode, WorkConfig
-from slackwater.group.member.work_effects import (
+from slackwater.group.messages import OffsetToCommit
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.work.config import Order, RevokeMode, WorkConfig
+from slackwater.group.work.effects import (
     Abandon,
     Commit,
     DeadLetter,
@@ -28,8 +29,7 @@ from slackwater.group.member.work_effects import (
     Start,
     WorkEffect,
 )
-from slackwater.group.messages import OffsetToCommit
-from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.work.scheduler import WorkScheduler
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
 BROKEN = ValueError("broken")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from slackwater import Consumer
-from slackwater.client.consumer import RebalanceListener
+from slackwater.client.consumer.consumer import RebalanceListener
+from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.errors import Closed
-from slackwater.client.records import ConsumerRecord
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition

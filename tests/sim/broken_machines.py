@@ -22,7 +22,7 @@ from slackwater.group.coordinator.turn import Desk, Turn
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.member.core import Core
-from slackwater.group.member.preparation import Preparation
+from slackwater.group.member.join_preparation import Preparation
 from slackwater.group.messages import Heartbeat, HeartbeatResponse, OffsetCommit
 
 Break = Callable[[pytest.MonkeyPatch], None]

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from slackwater.group.member.batch_config import Handover
+from slackwater.group.batches.config import Handover
 from tests.spark.broken_batches import BROKEN
 from tests.spark.schedules import play, report
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from slackwater.group.member import batches as machine
-from slackwater.group.member.batch_commits import Owed, Why
-from slackwater.group.member.batch_config import Handover
-from slackwater.group.member.batch_replay import Replay, Replayed, decide
-from slackwater.group.member.batches import Batches
-from slackwater.group.member.marks import Mark
-from slackwater.group.member.resuming import Start, after_nothing
+from slackwater.group.batches import machine
+from slackwater.group.batches.commit_marker import Mark
+from slackwater.group.batches.commits import Owed, Why
+from slackwater.group.batches.config import Handover
+from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.replay import Replay, Replayed, decide
+from slackwater.group.batches.start_positions import Start, after_nothing
 from slackwater.group.topic_partition import TopicPartition
 
 Break = Callable[[pytest.MonkeyPatch], None]

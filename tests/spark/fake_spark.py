@@ -16,6 +16,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slackwater.group.assignors import TopicInfo
+from slackwater.group.batches.admission import Limits
+from slackwater.group.batches.config import BatchesConfig
+from slackwater.group.batches.effects import BatchEffect, Commit, Fetch, Happened, Hold, Release
+from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.member import (
     Callback,
@@ -29,11 +34,6 @@ from slackwater.group.member import (
     RefreshMetadata,
     Send,
 )
-from slackwater.group.member.admission import Limits
-from slackwater.group.member.batch_config import BatchesConfig
-from slackwater.group.member.batch_effects import BatchEffect, Commit, Fetch, Happened, Hold, Release
-from slackwater.group.member.batch_offset import BatchOffset
-from slackwater.group.member.batches import Batches
 from slackwater.group.offset_range import Range
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.agenda import Agenda

@@ -20,13 +20,13 @@ from enum import StrEnum
 from typing import Final
 
 from slackwater.group.assignors import assignor
+from slackwater.group.batches.commit_marker import Mark
+from slackwater.group.batches.config import BatchesConfig, Handover
+from slackwater.group.batches.effects import Happened, What
 from slackwater.group.coordinator import Append, CommittedOffset, CoordinatorConfig
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import Driver, MemberConfig, MemberState, OffsetAndMetadata
-from slackwater.group.member.batch_config import BatchesConfig, Handover
-from slackwater.group.member.batch_effects import Happened, What
-from slackwater.group.member.marks import Mark
 from slackwater.group.messages import OffsetCommit, OffsetToCommit
 from slackwater.group.offset_range import Range
 from slackwater.group.topic_partition import TopicPartition

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
+from slackwater.group.batches.admission import Limits, shared
+from slackwater.group.batches.commit_marker import Mark
+from slackwater.group.batches.config import BatchesConfig, DataLost, Handover, OffsetResetRefused
+from slackwater.group.batches.effects import BatchEffect, Commit, Fetch, Happened, Hold, Release, What
+from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.member.admission import Limits, shared
-from slackwater.group.member.batch_config import BatchesConfig, DataLost, Handover, OffsetResetRefused
-from slackwater.group.member.batch_effects import BatchEffect, Commit, Fetch, Happened, Hold, Release, What
-from slackwater.group.member.batch_offset import BatchOffset
-from slackwater.group.member.batches import Batches
 from slackwater.group.member.effects import OffsetAndMetadata
 from slackwater.group.member.errors import RebalanceInProgress
-from slackwater.group.member.marks import Mark
 from slackwater.group.offset_range import Range
 from slackwater.group.topic_partition import TopicPartition
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from slackwater.spark.control import ControlRoom
-from slackwater.spark.listener import QueryListener, keeps_state, token_of
+from slackwater.spark.member.control import ControlRoom
+from slackwater.spark.member.listener import QueryListener, keeps_state, token_of
 from tests.waiting import wait_until
 
 DEADLINE_S = 30.0

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slackwater.doctor.examination import Patient
+from slackwater.doctor.diagnosis import Patient
 from tests.doctor.lines import java
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ PATIENT = Patient(paths=["/logs"])
 
 
 def sentence(said: str) -> str:
-    from slackwater.spark.doctor import _sentence
+    from slackwater.spark.doctor.job import _sentence
 
     return _sentence(said, PATIENT)
 
@@ -43,7 +43,7 @@ KeyError: 'Field "time_ms" does not exist in schema'
 
 
 def test_clusters_are_told_apart_whatever_their_directories_are_called(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     root = tmp_path / "my incidents ü 100%"
     for name in ("east 1", "west[2]", "süd"):

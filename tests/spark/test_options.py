@@ -7,7 +7,7 @@ import pytest
 
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.options import OPTIONS, SourceOptions, Where
+from slackwater.spark.source.options import OPTIONS, SourceOptions, Where
 
 LEAST = {"kafka.bootstrap.servers": "here:9092", "subscribe": "orders"}
 OFFSETS = '{"orders":{"0":23,"1":-2}}'

@@ -15,15 +15,15 @@ from slackwater.client.errors import TimedOut
 from slackwater.group.errors import BrokerError, PeerError, UsageError
 from slackwater.group.offset_range import Range
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark import connections
-from slackwater.spark.batch import BatchReader, planned
-from slackwater.spark.columns import arrow_schema, ddl
-from slackwater.spark.connections import close_links, link
-from slackwater.spark.fetching import DataLoss, FetchSettings, Piece, RangeFetcher
-from slackwater.spark.options import SourceOptions
-from slackwater.spark.reading import ReadSettings, read
-from slackwater.spark.split import ReadTask
-from slackwater.spark.topics import TopicWatch
+from slackwater.spark.source import connections
+from slackwater.spark.source.batch import BatchReader, planned
+from slackwater.spark.source.columns import arrow_schema, ddl
+from slackwater.spark.source.connections import close_links, link
+from slackwater.spark.source.fetching import DataLoss, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.source.reading import ReadSettings, read
+from slackwater.spark.source.split import ReadTask
+from slackwater.spark.source.topics import TopicWatch
 from slackwater.testing.kafka import Kafka
 from slackwater.wire.messages.delete_records import (
     DeleteRecordsPartition,

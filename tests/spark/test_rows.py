@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from slackwater.doctor.event_table import DETAIL, UNASKED
-from slackwater.doctor.rows import read_row
-from slackwater.spark.rows import AT_ONCE, rows_of
+from slackwater.doctor.events.rows import read_row
+from slackwater.doctor.events.table import DETAIL, UNASKED
+from slackwater.spark.doctor.rows import AT_ONCE, rows_of
 
 _TEXTS = ("group", "cluster", "trigger", "member", "instance", "client", "host", "assignor", "state_before")
 _EVIDENCE = ("evidence", "text", "file")

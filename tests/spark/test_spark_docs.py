@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from slackwater.spark.columns import COLUMNS, HEADERS
+from slackwater.spark.source.columns import COLUMNS, HEADERS
 from slackwater.testing.kafka import Kafka
 from tests.client.room import fill, numbers
 

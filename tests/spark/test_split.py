@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
 from slackwater.group.offset_range import Range
-from slackwater.spark.split import ReadTask, split
+from slackwater.spark.source.split import ReadTask, split
 
 LENGTHS = st.lists(st.integers(0, 1_000), min_size=1, max_size=6)
 

@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from slackwater import Admin, Broker, Consumer, Producer
+from slackwater.group.batches.config import DataLost, OffsetResetRefused
 from slackwater.group.errors import SlackwaterError, UsageError
-from slackwater.group.member.batch_config import DataLost, OffsetResetRefused
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark import run as runs
-from slackwater.spark.control import Address, ControlRoom
-from slackwater.spark.options import SourceOptions
-from slackwater.spark.split import ReadTask
-from slackwater.spark.stream import StreamReader
+from slackwater.spark.member import run as runs
+from slackwater.spark.member.control import Address, ControlRoom
+from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.source.split import ReadTask
+from slackwater.spark.source.stream import StreamReader
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.waiting import wait_until
 

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 from scripts.apache_kafka import KAFKA
 
-from slackwater.spark.batch import planned
-from slackwater.spark.connections import close_links, link
-from slackwater.spark.fetching import FetchSettings, RangeFetcher
-from slackwater.spark.options import SourceOptions
-from slackwater.spark.reading import ReadSettings, read
-from slackwater.spark.topics import TopicWatch
+from slackwater.spark.source.batch import planned
+from slackwater.spark.source.connections import close_links, link
+from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
+from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.source.reading import ReadSettings, read
+from slackwater.spark.source.topics import TopicWatch
 from tests.client.sides import Side, side_of
 
 pytestmark = pytest.mark.java

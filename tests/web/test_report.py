@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from slackwater.doctor.causes.finding import Evidence, Finding
-from slackwater.doctor.lanes import Lane, Mark, Span
-from slackwater.doctor.pauses import Lag, Minute
 from slackwater.doctor.prescriptions import Prescription
-from slackwater.doctor.rebalances import Episode, Rebalance
+from slackwater.doctor.timeline.member_timelines import Lane, Mark, Span
+from slackwater.doctor.timeline.pauses import Lag, Minute
+from slackwater.doctor.timeline.rebalances import Episode, Rebalance
 from slackwater.doctor.verdict import Verdict
 from slackwater.web.report import report
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from slackwater.wire.records import Record
+from slackwater.wire.records.record import Record
 
 NAMES = ("trace", "ключ", "", "x" * 200)
 

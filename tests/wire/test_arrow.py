@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from slackwater.wire.arrow import arrow_batches, read_arrow, schema
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.records import Record, encode_batch
-from slackwater.wire.records_read import ReadableBatches, iter_records
-from slackwater.wire.records_scan import NumpyScanner, Scanner, compiled_scanner
+from slackwater.wire.records.arrow import arrow_batches, read_arrow, schema
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.readable import ReadableBatches, iter_records
+from slackwater.wire.records.record import Record, encode_batch
+from slackwater.wire.records.scan import NumpyScanner, Scanner, compiled_scanner
 
 from .random_records import random_records
 
@@ -199,7 +199,7 @@ def test_damaged_bytes_are_refused_or_read_alike_in_both_ways() -> None:
 
 def test_the_compiled_way_looks_at_no_byte_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Python runs it, an index outside is an error."""
-    records_numba = pytest.importorskip("slackwater.wire.records_numba")
+    records_numba = pytest.importorskip("slackwater.wire.records.scan_numba")
     monkeypatch.setattr(records_numba, "gather", records_numba.gather.py_func)
     random = Random(12)
     for seed in range(60):

@@ -7,8 +7,8 @@ from random import Random
 import cramjam
 import pytest
 
-from slackwater.wire.compression import Codec, compress, decompress, decompress_into
 from slackwater.wire.errors import WireError
+from slackwater.wire.records.compression import Codec, compress, decompress, decompress_into
 
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 DATA = {

@@ -2,14 +2,14 @@
 
 import pytest
 
-from slackwater.wire.consumer_group_records import (
+from slackwater.wire.errors import WireError
+from slackwater.wire.internal_topics.consumer_groups import (
     ConsumerGroupKey,
     ConsumerGroupMember,
     decode_consumer_group_key,
     decode_epoch,
     decode_member,
 )
-from slackwater.wire.errors import WireError
 
 GROUP = b"\x00\x03\x00\rrecommend-121"
 MEMBER = b"\x00\x05\x00\rrecommend-121\x00\x16lVRBSjFSSKe10P5PVTDmBQ"

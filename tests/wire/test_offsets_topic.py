@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.wire import offsets_topic
 from slackwater.wire.errors import WireError
-from slackwater.wire.offsets_topic import (
+from slackwater.wire.internal_topics import consumer_offsets as offsets_topic
+from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
     GroupMember,
     GroupValue,

@@ -4,9 +4,8 @@ import struct
 
 import pytest
 
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import (
+from slackwater.wire.records.batch import (
     HEADER_BYTES,
     BatchHeader,
     RecordBatch,
@@ -16,7 +15,8 @@ from slackwater.wire.record_batch import (
     iter_batches,
     whole_batches,
 )
-from slackwater.wire.records import BatchBuilder, Record, decode_records, encode_batch
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import BatchBuilder, Record, decode_records, encode_batch
 
 RECORDS = [Record(b"k", b"v" * size, (), 1_700_000_000_000 + size) for size in (0, 3, 200)]
 

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from slackwater.wire import records as records_module
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import HEADER_BYTES, RecordBatch, check
-from slackwater.wire.records import (
+from slackwater.wire.records import record as records_module
+from slackwater.wire.records.batch import HEADER_BYTES, RecordBatch, check
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import (
     NO_HEADERS,
     BatchBuilder,
     ControlType,

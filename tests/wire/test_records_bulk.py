@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.records import Record, encode_batch
-from slackwater.wire.records_bulk import BULK_PAYS_FROM_BYTES, read_pieces, read_records
-from slackwater.wire.records_read import iter_records
-from slackwater.wire.records_scan import NumpyScanner, compiled_scanner
+from slackwater.wire.records.bulk import BULK_PAYS_FROM_BYTES, read_pieces, read_records
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.record import Record, encode_batch
+from slackwater.wire.records.scan import NumpyScanner, compiled_scanner
 
 from .random_records import random_records
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from slackwater.wire.arrow import read_arrow
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import RecordBatch, TimestampType, check, iter_batches
-from slackwater.wire.records import BatchBuilder, ControlType, Record, control_type, decode_records, encode_batch
-from slackwater.wire.records import end_transaction_marker as marker
+from slackwater.wire.records.arrow import read_arrow
+from slackwater.wire.records.batch import RecordBatch, TimestampType, check, iter_batches
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import BatchBuilder, ControlType, Record, control_type, decode_records, encode_batch
+from slackwater.wire.records.record import end_transaction_marker as marker
 from tests.java import java, require_jars
 
 from .random_records import random_records

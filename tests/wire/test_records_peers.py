@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from slackwater.wire.arrow import read_arrow
-from slackwater.wire.compression import Codec
-from slackwater.wire.record_batch import RecordBatch, check
-from slackwater.wire.records import Record, decode_records, encode_batch
+from slackwater.wire.records.arrow import read_arrow
+from slackwater.wire.records.batch import RecordBatch, check
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import Record, decode_records, encode_batch
 
 from .random_records import random_records
 

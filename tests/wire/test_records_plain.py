@@ -5,13 +5,13 @@ from random import Random
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from slackwater.wire.arrow import chunk_batch, read_arrow
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.records import ControlType, Record, encode_batch, end_transaction_marker
-from slackwater.wire.records_plain import plain_chunk
-from slackwater.wire.records_read import NO_LIMIT
-from slackwater.wire.records_scan import scan
+from slackwater.wire.records.arrow import chunk_batch, read_arrow
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.plain import plain_chunk
+from slackwater.wire.records.readable import NO_LIMIT
+from slackwater.wire.records.record import ControlType, Record, encode_batch, end_transaction_marker
+from slackwater.wire.records.scan import scan
 
 from .random_records import random_records
 

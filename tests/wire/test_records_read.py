@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from slackwater.wire.arrow import read_arrow
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.records import ControlType, Record, encode_batch, end_transaction_marker
-from slackwater.wire.records_read import NO_LIMIT, AbortedTransaction, ReadableBatches, iter_records
+from slackwater.wire.records.arrow import read_arrow
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.readable import NO_LIMIT, AbortedTransaction, ReadableBatches, iter_records
+from slackwater.wire.records.record import ControlType, Record, encode_batch, end_transaction_marker
 
 ALICE, BOB = 1, 2
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slackwater.wire import records_scan
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import RecordBatch, iter_batches
-from slackwater.wire.records import Record, decode_records, encode_batch
-from slackwater.wire.records_scan import (
+from slackwater.wire.records import scan as records_scan
+from slackwater.wire.records.batch import RecordBatch, iter_batches
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import Record, decode_records, encode_batch
+from slackwater.wire.records.scan import (
     NO_FAULT,
     Chunk,
     NumpyScanner,
@@ -35,7 +35,7 @@ class Interpreted:
     """The functions that numba compiles, as Python runs them, so that coverage sees them."""
 
     def __init__(self) -> None:
-        from slackwater.wire import records_numba
+        from slackwater.wire.records import scan_numba as records_numba
 
         self.scan = records_numba.scan.py_func  # type: ignore[attr-defined]
         self.scan_headers = records_numba.scan_headers.py_func  # type: ignore[attr-defined]
@@ -278,7 +278,7 @@ def test_without_numba_or_with_its_compiler_switched_off_there_is_no_compiled_sc
 
 
 def test_where_no_cache_can_be_written_the_functions_compile_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from slackwater.wire import compiling
+    from slackwater.wire.records import compiling
 
     asked = []
 

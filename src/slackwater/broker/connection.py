@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, cast
 
-from slackwater.broker.idle_sockets import IdleSockets
+from slackwater.broker.fetching.idle_sockets import IdleSockets
 from slackwater.broker.repeats import FEWEST, MOST_WASTED, Remembered, Repeats, Run
 from slackwater.wire.apis import FETCH, HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from slackwater.wire.envelope import RequestHeader, RequestReader, encode_response, response_pieces
@@ -32,8 +32,8 @@ from slackwater.wire.schema import Request, Response
 from slackwater.wire.writing import Piece
 
 if TYPE_CHECKING:
+    from slackwater.broker.fetching.idle_fetches import IdleFetch
     from slackwater.broker.handlers import Handler
-    from slackwater.broker.idle_fetches import IdleFetch
 
 MOST_READY_BYTES: Final = 1024 * 1024  # answers that are not sent yet; the next request waits for them to leave
 MOST_QUEUED_BYTES: Final = 1024 * 1024  # requests that have not begun; the socket is not read meanwhile

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from slackwater.wire.envelope import FixedAnswer
 
 if TYPE_CHECKING:
+    from slackwater.broker.broker import Node
     from slackwater.broker.connection import Connection
-    from slackwater.broker.node import Node
 
 FEWEST: Final = 2
 MOST_WASTED: Final = 16

@@ -22,14 +22,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import Call, Connection
+from slackwater.broker.fetching.idle_sockets import idle_sockets
 from slackwater.broker.handlers import ANSWERED, Handler, load
-from slackwater.broker.housekeeping import Housekeeping
-from slackwater.broker.idle_sockets import idle_sockets
-from slackwater.broker.log.directory import DataDirectory
-from slackwater.broker.node import Node
+from slackwater.broker.maintenance import Housekeeping
 from slackwater.broker.repeats import Repeats, Run
+from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock
 from slackwater.group.errors import Error, UsageError
 from slackwater.wire.envelope import RequestHeader

@@ -19,7 +19,7 @@ from slackwater.cli.options import option
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
-    from slackwater.broker.running import Plan
+    from slackwater.broker.process import Plan
     from slackwater.broker.server import Server
 
 LINE = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
@@ -53,7 +53,7 @@ def broker(
     once.
     """
     from slackwater.broker.config import Settings, read_properties
-    from slackwater.broker.running import Plan, parse_address
+    from slackwater.broker.process import Plan, parse_address
 
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
@@ -85,7 +85,7 @@ def run(main: Coroutine[None, None, None]) -> None:
 
 
 async def _serve(plan: "Plan", *, until_eof: bool) -> None:
-    from slackwater.broker.running import show_address, start
+    from slackwater.broker.process import show_address, start
 
     running = await start(plan)
     _look_less_often_for_cycles()

@@ -23,8 +23,8 @@ from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from slackwater.client.consumer import Consumer
-    from slackwater.client.records import ConsumerRecord
+    from slackwater.client.consumer.consumer import Consumer
+    from slackwater.client.consumer.records import ConsumerRecord
 
 COMMIT_EVERY_S: Final = 5.0
 POLL_S: Final = 0.5
@@ -86,7 +86,7 @@ def consume(
         settings["group.id"] = group
     if from_beginning:
         settings["auto.offset.reset"] = "earliest"
-    from slackwater.client.consumer import Consumer
+    from slackwater.client.consumer.consumer import Consumer
 
     with administrator(bootstrap, config) as admin:
         there = [TopicPartition(one.name, row.index) for one in admin.describe_topics(topic) for row in one.partitions]

@@ -32,9 +32,9 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.doctor.examination import Diagnosis, Patient
-    from slackwater.doctor.pauses import Lag
+    from slackwater.doctor.diagnosis import Diagnosis, Patient
     from slackwater.doctor.prescriptions import Prescription
+    from slackwater.doctor.timeline.pauses import Lag
     from slackwater.doctor.verdict import Verdict
 
 NO_CLUSTER: Final = "cluster"
@@ -107,7 +107,7 @@ def doctor(
 
 def _told(found: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
     """Print and write what was found; the exit code. A page that cannot be written costs nobody the verdict."""
-    from slackwater.doctor.examination import exit_code
+    from slackwater.doctor.diagnosis import exit_code
 
     code = exit_code(found.verdicts)
     try:
@@ -161,7 +161,7 @@ def _patient(
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         raise UsageError(f"--since {since} is later than --until {until}.")
     default, zones = _zones(zone)
-    from slackwater.doctor.examination import Patient
+    from slackwater.doctor.diagnosis import Patient
 
     below = None if clusters is None else str(clusters.resolve())
     return Patient(
@@ -232,7 +232,7 @@ def _examined(patient: "Patient", master: str, conf: dict[str, str]) -> "Diagnos
     if patient.bootstrap is not None:
         with _said(f"looking at {patient.bootstrap}"):
             patient = _named(patient)
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     with _said("starting Spark"):
@@ -326,7 +326,7 @@ def _session(master: str, conf: dict[str, str]) -> "SparkSession":
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from slackwater.spark.doctor import session
+    from slackwater.spark.doctor.job import session
 
     with tempfile.TemporaryFile() as printed:
         try:

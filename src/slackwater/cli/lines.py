@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
-    from slackwater.client.records import ConsumerRecord
+    from slackwater.client.consumer.records import ConsumerRecord
 
 Headers = tuple[tuple[str, bytes | None], ...]
 _KNOWN: Final = frozenset(

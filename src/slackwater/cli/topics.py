@@ -21,7 +21,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, ConfigEntry
-    from slackwater.client.cluster import TopicMetadata
+    from slackwater.client.network.cluster import TopicMetadata
 
 topics = typer.Typer(
     no_args_is_help=True,

@@ -32,8 +32,8 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupOffset
     from slackwater.client.admin.following import Written
-    from slackwater.doctor.alerts import Alert
-    from slackwater.doctor.watching import Generation, GroupSeen, Look, Notice
+    from slackwater.doctor.alerts.monitor import Generation, GroupSeen, Look, Notice
+    from slackwater.doctor.alerts.rules import Alert
 
 CALM: Final = 0
 FIRED: Final = 1
@@ -92,7 +92,7 @@ class _Plan:
 
 
 def _plan(groups: Sequence[str] | None, length: str | None, once: bool, interval: str, rules: Path | None) -> _Plan:
-    from slackwater.doctor.alerts import ALERTS, adapted
+    from slackwater.doctor.alerts.rules import ALERTS, adapted
 
     if once and length is not None:
         raise UsageError("--once is one look, and --for many; use one of them.")
@@ -117,7 +117,7 @@ def _toml(path: Path) -> dict[str, object]:
 def _print_rules(plan: _Plan) -> None:
     if plan.adapted:
         raise UsageError("--prometheus prints the rules as they are; change the file that it prints, not --rules.")
-    from slackwater.doctor.alerts import prometheus_rules
+    from slackwater.doctor.alerts.rules import prometheus_rules
 
     typer.echo(prometheus_rules(), nl=False)
 
@@ -157,7 +157,7 @@ class _Watcher:
 
     def __init__(self, admin: "Admin", where: str, plan: _Plan, *, as_json: bool) -> None:
         from slackwater.client.admin.following import GroupFollower
-        from slackwater.doctor.watching import Watch
+        from slackwater.doctor.alerts.monitor import Watch
 
         self._admin = admin
         self._where = where
@@ -210,7 +210,7 @@ class _Watcher:
 
     def _seen(self) -> "Look":
         from slackwater.client.admin.evidence import EVENTS_TOPIC, OFFSETS_TOPIC
-        from slackwater.doctor.watching import Look
+        from slackwater.doctor.alerts.monitor import Look
 
         names = self._plan.groups or self._listed()
         described = self._described(names)
@@ -387,7 +387,7 @@ def _now_ms() -> int:
 
 def _group_seen(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "GroupSeen":
     from slackwater.client.admin.descriptions import GenerationSource
-    from slackwater.doctor.watching import GroupSeen, MemberSeen
+    from slackwater.doctor.alerts.monitor import GroupSeen, MemberSeen
 
     names = {one.member_id: member_name(one, group.members) for one in group.members}
     return GroupSeen(
@@ -408,7 +408,7 @@ def _lag(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> int | N
 
 
 def _generations(written: "Written", groups: Sequence[str]) -> "list[Generation]":
-    from slackwater.doctor.watching import Generation
+    from slackwater.doctor.alerts.monitor import Generation
 
     return [
         Generation(
@@ -443,7 +443,7 @@ def _json(notice: "Notice") -> dict[str, object]:
 
 
 def _line(notice: "Notice") -> str:
-    from slackwater.doctor.watching import Turn
+    from slackwater.doctor.alerts.monitor import Turn
 
     rule = notice.alert
     word = {Turn.BEGAN: "ALERT", Turn.ENDED: "over", Turn.PENDING: "soon"}[notice.turn]

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from slackwater.doctor.alerts import firing, measure
+from slackwater.doctor.alerts.rules import firing, measure
 from slackwater.doctor.causes.absences import read_absences
 from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding
 from slackwater.doctor.causes.rules import BROKER, CAUSES, CLIENTS, RECORDS, RULES
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.lanes import Lane, lanes
-from slackwater.doctor.pauses import Lag, Minute, lag_of, minutes
+from slackwater.doctor.events.serialization import travelling
 from slackwater.doctor.prescriptions import Prescription, prescribe
-from slackwater.doctor.rebalances import Episode, Rebalance, episodes, rebalances
-from slackwater.doctor.travelling import travelling
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.member_timelines import Lane, lanes
+from slackwater.doctor.timeline.pauses import Lag, Minute, lag_of, minutes
+from slackwater.doctor.timeline.rebalances import Episode, Rebalance, episodes, rebalances
 from slackwater.group.events import Kind
 
 HEALTHY: Final = "healthy"

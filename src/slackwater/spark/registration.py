@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slackwater.spark.source import SlackwaterSource
+from slackwater.spark.source.source import SlackwaterSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.control import ControlRoom
+    from slackwater.spark.member.control import ControlRoom
 
 log = logging.getLogger("slackwater.spark")
 PYTHON: Final = "PYSPARK_PYTHON"
@@ -48,8 +48,8 @@ def _room(spark: Any) -> "ControlRoom | None":
     """The application's control room; None under Spark Connect."""
     if not hasattr(spark, "_jsparkSession"):
         return None
-    from slackwater.spark.control import ControlRoom
-    from slackwater.spark.listener import QueryListener, QueryWatch
+    from slackwater.spark.member.control import ControlRoom
+    from slackwater.spark.member.listener import QueryListener, QueryWatch
 
     _check_python(spark)
     application = str(spark.sparkContext.applicationId)

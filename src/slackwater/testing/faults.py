@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
 from slackwater.broker.handlers import Handler
-from slackwater.broker.node import Node
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import RequestHeader, encode_response, response_pieces

@@ -18,7 +18,7 @@ from slackwater.broker.config import Value
 from slackwater.broker.embedded import Broker
 from slackwater.broker.embedded.thread import ThreadSeat
 from slackwater.broker.handlers import ANSWERED
-from slackwater.broker.running import Address, Plan
+from slackwater.broker.process import Address, Plan
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator.group import Member

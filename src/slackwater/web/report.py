@@ -15,10 +15,10 @@ from importlib.resources import files
 from typing import Any, Final
 
 from slackwater.doctor.causes.finding import Evidence
-from slackwater.doctor.lanes import Lane
-from slackwater.doctor.pauses import MINUTE_MS, Minute
 from slackwater.doctor.prescriptions import Prescription
-from slackwater.doctor.rebalances import Episode, Rebalance
+from slackwater.doctor.timeline.member_timelines import Lane
+from slackwater.doctor.timeline.pauses import MINUTE_MS, Minute
+from slackwater.doctor.timeline.rebalances import Episode, Rebalance
 from slackwater.doctor.verdict import Verdict
 from slackwater.version import __version__
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final, TypeVar, cast
 
 from slackwater.wire.apis import Api
-from slackwater.wire.faults import write_fault
+from slackwater.wire.decode_errors import write_fault
 from slackwater.wire.reading import Read, reader
 from slackwater.wire.schema import Message, Request, Response, layout
 from slackwater.wire.writing import Piece, Write, writer

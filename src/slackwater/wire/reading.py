@@ -39,7 +39,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from slackwater.wire.faults import read_fault
+from slackwater.wire.decode_errors import read_fault
 from slackwater.wire.schema import (
     ARRAY,
     MAX_STRING_BYTES,

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from slackwater.wire.faults import write_fault
+from slackwater.wire.decode_errors import write_fault
 from slackwater.wire.schema import ARRAY, MAX_STRING_BYTES, STRING, STRUCT, UUID, Layout, Message, Shape, Slot, layout
 
 Piece: TypeAlias = bytes | memoryview

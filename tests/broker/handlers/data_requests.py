@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from slackwater.broker.topics import Topic
+from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.wire.messages.fetch import (
     FetchPartition,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.server import Server
-from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.messages.create_topics import (
     CreatableReplicaAssignment,

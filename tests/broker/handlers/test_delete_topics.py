@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from slackwater.broker.server import Server
-from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.group.messages import (
     GroupToFetch,

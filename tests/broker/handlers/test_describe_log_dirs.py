@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from slackwater.broker.log.partition_log import Origin
 from slackwater.broker.server import Server
+from slackwater.broker.storage.log.partition_log import Origin
 from slackwater.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from slackwater.wire.records import Record, encode_batch
+from slackwater.wire.records.record import Record, encode_batch
 
 from ..server_room import Client, with_server
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.handlers.find_coordinator import NO_TRANSACTIONS
-from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker.quiet_broker import LISTENER, QuietBroker, QuietClient

@@ -94,7 +94,7 @@ def test_settings_of_kafka_that_mean_nothing_here_are_taken_and_ignored(tmp_path
 
 
 def test_a_logger_takes_a_level_and_gives_it_back(tmp_path: Path) -> None:
-    name = "slackwater.broker.housekeeping"
+    name = "slackwater.broker.maintenance"
 
     async def story(server: Server) -> None:
         assert await alter(server, BROKER_LOGGER, "1", (name, SET, "TRACE")) == (0, None)

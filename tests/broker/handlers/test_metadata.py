@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from slackwater.broker.server import Server
-from slackwater.broker.topics import EVENTS_TOPIC, OFFSETS_TOPIC
+from slackwater.broker.storage.topics import EVENTS_TOPIC, OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

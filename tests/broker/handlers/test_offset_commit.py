@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.topics import Partition
+from slackwater.broker.storage.topics import Partition
 from slackwater.group.coordinator import StoredOffset
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import decode_response, encode_request
@@ -14,7 +14,7 @@ from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from slackwater.wire.record_batch import iter_batches
+from slackwater.wire.records.batch import iter_batches
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, settle

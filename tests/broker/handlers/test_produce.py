@@ -8,13 +8,13 @@ import pytest
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.wire.apis import PRODUCE
-from slackwater.wire.compression import Codec
 from slackwater.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
 from ..log.batches import NOW_MS, Sent, batch, contents

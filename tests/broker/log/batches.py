@@ -7,13 +7,13 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.records import records, timestamp_of, to_varint, unpacked
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
-from slackwater.wire.compression import Codec, compress
-from slackwater.wire.record_batch import HEADER, HEADER_BYTES, check, whole_batches
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.records import records, timestamp_of, to_varint, unpacked
+from slackwater.broker.storage.log.validation import Refused
+from slackwater.wire.records.batch import HEADER, HEADER_BYTES, check, whole_batches
+from slackwater.wire.records.compression import Codec, compress
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)

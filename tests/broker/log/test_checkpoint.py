@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.checkpoint import FILE, Checkpoint
+from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from slackwater.broker.log import cleaner
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.files import LOG, with_suffix
-from slackwater.broker.log.partition_log import Origin, PartitionLog
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
-from slackwater.wire.compression import Codec
+from slackwater.broker.storage.log import cleaner
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.files import LOG, with_suffix
+from slackwater.broker.storage.log.partition_log import Origin, PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import CONTROL_BIT, RecordBatch, whole_batches
+from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, whole_batches
+from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, appended, batch, contents, fill, opened, reopen, values
 
@@ -226,7 +226,7 @@ def test_nothing_is_put_in_place_that_a_start_would_take_for_damage(
     planned = cleaner.plan(log, NOW_MS)
     assert planned is not None
     cleaned = cleaner.clean(planned)
-    monkeypatch.setattr("slackwater.broker.log.checkpoint.replace_file", _no_room)
+    monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _no_room)
     with pytest.raises(OSError, match="No space"):
         cleaner.install(log, cleaned, NOW_MS)
     assert not list(tmp_path.glob("*.cleaned"))

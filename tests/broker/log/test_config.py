@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from slackwater.broker.log.config import LONG_MAX, LogConfig, name
+from slackwater.broker.storage.log.config import LONG_MAX, LogConfig, name
 from slackwater.group.errors import UsageError
-from slackwater.wire.record_batch import TimestampType
+from slackwater.wire.records.batch import TimestampType
 
 
 def test_defaults_are_kafkas() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.directory import (
+from slackwater.broker.storage.directory import (
     META,
     DataDirectory,
     directory_name,
@@ -34,7 +34,7 @@ def test_one_broker_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is in use by another broker"):
         DataDirectory.open(tmp_path, "c", 1)
     program = (
-        "import sys; from pathlib import Path; from slackwater.broker.log.directory import DataDirectory\n"
+        "import sys; from pathlib import Path; from slackwater.broker.storage.directory import DataDirectory\n"
         "try: DataDirectory.open(Path(sys.argv[1]), 'c', 1)\n"
         "except Exception as error: print(type(error).__name__)"
     )

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log import cleaner
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, with_suffix
-from slackwater.broker.log.partition_log import Origin, PartitionLog
-from slackwater.broker.offsets_topic import to_bytes
+from slackwater.broker.groups.offsets_records import to_bytes
+from slackwater.broker.storage.log import cleaner
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, with_suffix
+from slackwater.broker.storage.log.partition_log import Origin, PartitionLog
 from slackwater.group.assignors.consumer_protocol import (
     Assignment,
     Subscription,
@@ -29,8 +29,8 @@ from slackwater.group.coordinator.records import (
     StoredOffset,
 )
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.compression import Codec
-from slackwater.wire.record_batch import TimestampType
+from slackwater.wire.records.batch import TimestampType
+from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, batch, contents, opened, reopen
 

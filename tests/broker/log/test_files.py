@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log import files
+from slackwater.broker.storage.log import files
 
 
 def test_names_carry_twenty_digits() -> None:

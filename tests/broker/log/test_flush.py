@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log import flush as flush_module
-from slackwater.broker.log.checkpoint import Checkpoint
-from slackwater.broker.log.flush import Flushes
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.validation import Refused
+from slackwater.broker.storage.log import flush as flush_module
+from slackwater.broker.storage.log.checkpoint import Checkpoint
+from slackwater.broker.storage.log.flush import Flushes
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
 
 from .batches import NOW_MS, appended, batch, fill, opened

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
 
 from .batches import NOW_MS, SMALL, appended, batch, contents, fill, opened, reopen, sized
@@ -131,8 +131,8 @@ import resource, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from tests.broker.log.batches import NOW_MS, SMALL, contents, sized
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.partition_log import Appended, PartitionLog
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.partition_log import Appended, PartitionLog
 log = PartitionLog.open(Path(sys.argv[1]), LogConfig(), NOW_MS)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_050, hard))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
 
 
 def test_entries_are_kafkas_eight_and_twelve_bytes(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.turn import Appended
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
 
 from .batches import NOW_MS, Sent, batch, contents
 
@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from tests.broker.log.batches import NOW_MS, Sent, batch
 from tests.broker.log.test_kill import CONFIG
-from slackwater.broker.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.partition_log import PartitionLog
 log = PartitionLog.open(Path(sys.argv[1]), CONFIG, NOW_MS)
 sequence = int(sys.argv[2])
 while True:

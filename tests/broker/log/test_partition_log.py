@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.partition_log import (
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.partition_log import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -15,11 +15,11 @@ from slackwater.broker.log.partition_log import (
     PartitionLog,
     TimestampOffset,
 )
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
-from slackwater.wire.compression import Codec
-from slackwater.wire.record_batch import TimestampType, whole_batches
+from slackwater.wire.records.batch import TimestampType, whole_batches
+from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, read_records, reopen, values
 
@@ -61,7 +61,7 @@ def test_a_turn_is_one_write_and_each_is_answered_for_itself(tmp_path: Path, mon
         writes.append(buffers)
         real(buffers)
 
-    monkeypatch.setattr("slackwater.broker.log.segment.Segment.append", append)
+    monkeypatch.setattr("slackwater.broker.storage.log.segment.Segment.append", append)
     answers = log.append_many([batch(), b"wrong", batch(Sent(), Sent())], NOW_MS)
     assert len(writes) == 1
     assert [answer[0] for answer in answers] == [0, Error.CORRUPT_MESSAGE, 1]
@@ -220,7 +220,7 @@ def test_delete_records_is_refused_beyond_the_end_and_on_compacted_topics(tmp_pa
 def test_delete_records_that_cannot_be_remembered_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     fill(log, 5)
-    monkeypatch.setattr("slackwater.broker.log.checkpoint.replace_file", _no_room)
+    monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _no_room)
     answer = log.delete_records(3)
     assert isinstance(answer, Refused)
     assert answer.error is Error.KAFKA_STORAGE_ERROR

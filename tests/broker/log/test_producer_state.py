@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.files import SNAPSHOT, file_name, with_suffix
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.producer_state import ProducerState, SequencedBatch, last_sequence, remove_snapshots
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.files import SNAPSHOT, file_name, with_suffix
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.producer_state import ProducerState, SequencedBatch, last_sequence, remove_snapshots
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
-from slackwater.wire.record_batch import TimestampType
+from slackwater.wire.records.batch import TimestampType
 
 from .batches import NOW_MS, SMALL, Sent, batch, opened, reopen
 

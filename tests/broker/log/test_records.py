@@ -2,10 +2,18 @@
 
 import pytest
 
-from slackwater.broker.log.records import check_lengths, emptied, first_from, rebuilt, records, to_varint, unpacked
-from slackwater.wire.compression import Codec
+from slackwater.broker.storage.log.records import (
+    check_lengths,
+    emptied,
+    first_from,
+    rebuilt,
+    records,
+    to_varint,
+    unpacked,
+)
 from slackwater.wire.errors import WireError
-from slackwater.wire.record_batch import LOG_APPEND_TIME_BIT, RecordBatch, TimestampType, check
+from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, RecordBatch, TimestampType, check
+from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, batch, read_records
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.checkpoint import FILE, Checkpoint
-from slackwater.broker.log.files import LOG, SNAPSHOT, with_suffix
-from slackwater.broker.log.partition_log import PartitionLog
-from slackwater.broker.log.recovery import Cut
-from slackwater.broker.log.turn import Appended
-from slackwater.wire.record_batch import RecordBatch
+from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
+from slackwater.broker.storage.log.files import LOG, SNAPSHOT, with_suffix
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.recovery import Cut
+from slackwater.wire.records.batch import RecordBatch
 
 from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, reopen
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.files import OFFSET_INDEX, TIME_INDEX
-from slackwater.broker.log.recovery import scan
-from slackwater.broker.log.segment import Segment
-from slackwater.wire.record_batch import RecordBatch
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.files import OFFSET_INDEX, TIME_INDEX
+from slackwater.broker.storage.log.recovery import scan
+from slackwater.broker.storage.log.segment import Segment
+from slackwater.wire.records.batch import RecordBatch
 
 from .batches import NOW_MS, SMALL, sized
 
@@ -119,7 +119,7 @@ def test_entries_are_written_behind_and_a_full_disk_leaves_them_in_memory(
         put(segment, number, 100, NOW_MS + number)
     assert segment.path(OFFSET_INDEX).stat().st_size == 64 * 8
     with monkeypatch.context() as full:
-        full.setattr("slackwater.broker.log.index.write_at", _no_room)
+        full.setattr("slackwater.broker.storage.log.index.write_at", _no_room)
         for number in range(80, 200):
             put(segment, number, 100, NOW_MS + number)
     assert segment.path(OFFSET_INDEX).stat().st_size == 64 * 8

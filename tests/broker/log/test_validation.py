@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.log.config import LogConfig
-from slackwater.broker.log.partition_log import Origin
-from slackwater.broker.log.records import unpacked
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
+from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.partition_log import Origin
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.records import unpacked
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
-from slackwater.wire.compression import Codec
-from slackwater.wire.record_batch import (
+from slackwater.wire.records.batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
@@ -20,6 +19,7 @@ from slackwater.wire.record_batch import (
     TimestampType,
     whole_batches,
 )
+from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, batch, opened, sized
 

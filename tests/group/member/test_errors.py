@@ -4,8 +4,8 @@ import pytest
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.member import CommitFailed, Driver, FencedInstanceId, ListenerFailed, MemberConfig
-from slackwater.group.member.answers import join_cause, refusal, sync_cause
 from slackwater.group.member.effects import Node
+from slackwater.group.member.error_causes import join_cause, refusal, sync_cause
 from slackwater.group.member.errors import java_message, java_name
 from slackwater.group.member.states import Input
 

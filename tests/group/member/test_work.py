@@ -2,8 +2,8 @@
 
 import pytest
 
-from slackwater.group.member.work_config import Order, RevokeMode, WhenExhausted, WorkConfig
-from slackwater.group.member.work_effects import Abandon, Commit, DeadLetter, Drained, Fail, Pause, Resume, Start
+from slackwater.group.work.config import Order, RevokeMode, WhenExhausted, WorkConfig
+from slackwater.group.work.effects import Abandon, Commit, DeadLetter, Drained, Fail, Pause, Resume, Start
 
 from .workshop import BROKEN, P0, P1, P2, Record, Workshop, at, records
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import UsageError
-from slackwater.group.member.work_config import WorkConfig
+from slackwater.group.work.config import WorkConfig
 
 
 @pytest.mark.parametrize(

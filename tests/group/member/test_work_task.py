@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from slackwater.group.member.work_task import MOVES, TaskInput, TaskState
+from slackwater.group.work.task import MOVES, TaskInput, TaskState
 
 ENDS = {TaskState.DONE, TaskState.DROPPED}
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from slackwater.group.member.work import WorkScheduler
-from slackwater.group.member.work_config import RevokeMode, WorkConfig
-from slackwater.group.member.work_effects import (
+from slackwater.group.messages import OffsetToCommit
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.work.config import RevokeMode, WorkConfig
+from slackwater.group.work.effects import (
     Abandon,
     Commit,
     DeadLetter,
@@ -16,8 +17,7 @@ from slackwater.group.member.work_effects import (
     Start,
     WorkEffect,
 )
-from slackwater.group.messages import OffsetToCommit
-from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.work.scheduler import WorkScheduler
 
 
 class Record(NamedTuple):

@@ -6,7 +6,7 @@ It hosts members of groups and nothing else: topics and records are made by the 
 from collections.abc import Iterable, Mapping, Sequence
 
 from slackwater import Consumer
-from slackwater.client.consumer import OffsetAndMetadata, RebalanceListener
+from slackwater.client.consumer.consumer import OffsetAndMetadata, RebalanceListener
 from slackwater.group.errors import BrokerError
 from slackwater.group.topic_partition import TopicPartition
 from tests.interop.drivers.line import (

@@ -18,8 +18,8 @@ from typing import Any, Final
 from scripts.apache_kafka import jars
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.cluster_history import ClusterHistory
-from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.timeline.cluster_history import ClusterHistory
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from tests.doctor.corpus import read_incident
 from tests.interop_heavy.lab.incidents import KINDS, beside

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from slackwater.group.errors import UsageError
-from slackwater.spark.history import blocks, lines, reading
-from slackwater.spark.history.blocks import Range, lines_of, planned
-from slackwater.spark.history.files import LocalFile, files, local_path, uri
-from slackwater.spark.history.kernels import Compiled, Kernels, Plain
-from slackwater.spark.history.lines import SIEVE, unwrapped
+from slackwater.spark.doctor.history import blocks, lines, reading
+from slackwater.spark.doctor.history.blocks import Range, lines_of, planned
+from slackwater.spark.doctor.history.files import LocalFile, files, local_path, uri
+from slackwater.spark.doctor.history.kernels import Compiled, Kernels, Plain
+from slackwater.spark.doctor.history.lines import SIEVE, unwrapped
 from tests.doctor.corpus import CORPUS, incidents
 from tests.doctor.lines import LINES, consumer, java, rdkafka
 

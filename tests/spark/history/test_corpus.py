@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.history import History
+    from slackwater.spark.doctor.history import History
 
 OPEN = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "open"
 
@@ -19,7 +19,7 @@ OPEN = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "open"
 @pytest.fixture(scope="module")
 def history(spark: "SparkSession") -> "Iterator[History]":
     """The history of every incident, each as a cluster of its own."""
-    from slackwater.spark.history import read_history
+    from slackwater.spark.doctor.history import read_history
 
     if not OPEN.is_dir():
         reason = f"The corpus of incidents is not at {OPEN}."

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def test_what_coordinator_and_members_tell_of_a_group_is_of_one_cluster(spark: "SparkSession") -> None:
-    from slackwater.spark.history.group_events import own_events
+    from slackwater.spark.doctor.history.group_events import own_events
 
     told = [
         GroupEvent(time_ms=1, cluster="Xyz", group="g", kind=Kind.GENERATION_FORMED, source=Source.COORDINATOR),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from slackwater.spark.diagnosis import Choice, whole_groups
-from slackwater.spark.history.packing import packing_rows, unpack_names
+from slackwater.spark.doctor.diagnosis import Choice, whole_groups
+from slackwater.spark.doctor.history.packing import packing_rows, unpack_names
 
 ROWS = [
     (1, None, "a", "member_joined", None),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from slackwater.doctor.event_table import COLUMNS, DETAIL, EVIDENCE
+from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import UsageError
 from slackwater.group.events import Formed, GroupEvent, Kind, Partitions, Source
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.offsets_topic import (
+from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
     GroupMember,
     GroupValue,
@@ -50,7 +50,7 @@ class Read(NamedTuple):
 
 @pytest.fixture(scope="module")
 def read(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Read]":
-    from slackwater.spark.history import read_history
+    from slackwater.spark.doctor.history import read_history
 
     root = tmp_path_factory.mktemp("scenes")
     for path, content in _scenes().items():
@@ -168,7 +168,7 @@ def test_a_wrapped_message_of_several_lines_is_taken_apart(read: Read) -> None:
 def test_a_line_that_spark_reads_has_a_place_in_its_file_whichever_task_reads_it_and_its_number_is_found(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    from slackwater.spark.history.reading import raw_lines, shown_of_lines
+    from slackwater.spark.doctor.history.reading import raw_lines, shown_of_lines
 
     (tmp_path / "server.log").write_text("".join(f"line {number}\n" for number in range(1, 5001)))
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
@@ -189,7 +189,7 @@ def test_a_line_that_spark_reads_has_a_place_in_its_file_whichever_task_reads_it
 
 
 def test_a_line_has_its_number_also_where_one_task_reads_several_files(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.history.reading import raw_lines, shown_lines
+    from slackwater.spark.doctor.history.reading import raw_lines, shown_lines
 
     for name, count in (("a", 300), ("b", 200), ("c", 100)):
         lines = "".join(f"{name} {number}\n" for number in range(1, count + 1))
@@ -200,8 +200,8 @@ def test_a_line_has_its_number_also_where_one_task_reads_several_files(spark: "S
 
 
 def test_the_lines_of_compressed_and_of_plain_files_are_found_together(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.history import read_history
-    from slackwater.spark.history.reading import shown_lines
+    from slackwater.spark.doctor.history import read_history
+    from slackwater.spark.doctor.history.reading import shown_lines
 
     told = [java(f"Stabilized group g generation {number} with 2 members.") for number in range(1, 4)]
     log = ("\n".join(["of other things", *told[:2], "more", told[2]]) + "\n").encode()
@@ -273,7 +273,7 @@ def test_files_without_a_kafka_line_give_no_event(read: Read) -> None:
 
 
 def test_without_a_cluster_lines_find_their_group_all_the_same(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.history import read_history
+    from slackwater.spark.doctor.history import read_history
 
     (tmp_path / "app.log").write_text(OVERRUN)
     (tmp_path / "server.log").write_text(java(f"Member {M} in group g has failed, removing it from the group."))
@@ -283,7 +283,7 @@ def test_without_a_cluster_lines_find_their_group_all_the_same(spark: "SparkSess
 
 
 def test_a_path_that_is_not_there_is_told_in_a_sentence(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.history import read_history
+    from slackwater.spark.doctor.history import read_history
 
     with pytest.raises(UsageError, match=r"Nothing is at .*nowhere\. Name a file"):
         read_history(spark, [str(tmp_path / "nowhere")])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slackwater.doctor.examination import Patient
+from slackwater.doctor.diagnosis import Patient
 from slackwater.group.errors import UsageError
-from slackwater.wire.offsets_topic import OffsetKey, OffsetValue, encode_key, encode_offset_value
+from slackwater.wire.internal_topics.consumer_offsets import OffsetKey, OffsetValue, encode_key, encode_offset_value
 from tests.doctor.corpus import CORPUS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _log(layout: Callable[[int, str], str]) -> str:
 def test_a_layout_is_read_with_its_times(
     spark: "SparkSession", tmp_path: Path, layout: Callable[[int, str], str]
 ) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     (tmp_path / "client.log").write_text(_log(layout))
     (verdict,) = examine(spark, Patient(paths=[str(tmp_path)])).verdicts
@@ -72,7 +72,7 @@ def test_a_layout_is_read_with_its_times(
 
 
 def test_lines_without_a_time_are_shown_where_there_are_no_others(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     (tmp_path / "client.log").write_text(_log(_timeless))
     with pytest.raises(UsageError, match=r"client\.log has 2 .*no date and time that could be read"):
@@ -80,7 +80,7 @@ def test_lines_without_a_time_are_shown_where_there_are_no_others(spark: "SparkS
 
 
 def test_lines_without_a_time_are_counted_beside_others(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     (tmp_path / "server.log").write_text(BROKER)
     (tmp_path / "client.log").write_text(_log(_timeless))
@@ -97,7 +97,7 @@ def _dumped(time_ms: int, key: str, value: str) -> str:
 
 
 def test_a_record_that_is_not_in_base_64_costs_only_itself(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     (tmp_path / "server.log").write_text(BROKER)
     (tmp_path / "consumer_offsets.jsonl").write_text(_dumped(BEGAN_MS, "AAIA=WcAA", "AAAA="))
@@ -108,7 +108,7 @@ def test_a_record_that_is_not_in_base_64_costs_only_itself(spark: "SparkSession"
 
 
 def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     key = base64.b64encode(encode_key(OffsetKey("g", "t", 0))).decode()
     value = base64.b64encode(encode_offset_value(OffsetValue(7, -1, "", BEGAN_MS))).decode()
@@ -122,7 +122,7 @@ def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSe
 
 @pytest.mark.skipif(not CORPUS.exists(), reason=f"the labelled incidents are not at {CORPUS}")
 def test_a_log_of_librdkafka_has_its_group_from_the_offsets_topic(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     shutil.copytree(CORPUS / "r301" / "clients", tmp_path / "clients")
     shutil.copy(CORPUS / "r301" / "consumer_offsets.jsonl", tmp_path)

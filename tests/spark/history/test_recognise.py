@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from slackwater.doctor.reasons import REASONS as REASON_FAMILY
-from slackwater.doctor.templates import FAMILIES
-from slackwater.doctor.wording import Family, Recogniser, by_key
-from slackwater.spark.history.kernels import Compiled, Kernels, Plain, Shelves, Texts
-from slackwater.spark.history.patterns import UnknownPattern, compiled
-from slackwater.spark.history.recognise import LINES as TEMPLATES
-from slackwater.spark.history.recognise import WHY, Library, read, with_constants
+from slackwater.doctor.templates.reasons import REASONS as REASON_FAMILY
+from slackwater.doctor.templates.registry import FAMILIES
+from slackwater.doctor.templates.wording import Family, Recogniser, by_key
+from slackwater.spark.doctor.history.kernels import Compiled, Kernels, Plain, Shelves, Texts
+from slackwater.spark.doctor.history.patterns import UnknownPattern, compiled
+from slackwater.spark.doctor.history.recognise import LINES as TEMPLATES
+from slackwater.spark.doctor.history.recognise import WHY, Library, read, with_constants
 from tests.doctor.lines import LINES, REASONS, consumer, java
 
 OTHERS = [

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from slackwater.spark.history.kernels import Compiled, Kernels, Plain
-from slackwater.spark.history.log_events import Reader
-from slackwater.spark.history.stamps import time_ms, zone_of
+from slackwater.spark.doctor.history.kernels import Compiled, Kernels, Plain
+from slackwater.spark.doctor.history.log_events import Reader
+from slackwater.spark.doctor.history.stamps import time_ms, zone_of
 from tests.doctor.lines import consumer
 from tests.spark.history.test_recognise import as_texts
 

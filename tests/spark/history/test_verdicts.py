@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.examination import Patient
+from slackwater.doctor.diagnosis import Patient
 from slackwater.group.errors import UsageError
-from slackwater.wire.offsets_topic import GroupKey, GroupMember, GroupValue, encode_group_value, encode_key
+from slackwater.wire.internal_topics.consumer_offsets import (
+    GroupKey,
+    GroupMember,
+    GroupValue,
+    encode_group_value,
+    encode_key,
+)
 from tests.doctor.corpus import CORPUS, incidents, truth
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ def _need_corpus() -> None:
 
 
 def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     _need_corpus()
     found = examine(spark, Patient(paths=[str(CORPUS)], below=str(CORPUS)))
@@ -51,7 +57,7 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
     [("broker.log", "broker_log"), ("clients/*", "client_log"), ("consumer_offsets.jsonl", "offsets_topic")],
 )
 def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession", files: str, source: str) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     _need_corpus()
     found = examine(spark, Patient(paths=[f"{CORPUS}/*/{files}"], below=str(CORPUS)))
@@ -70,7 +76,7 @@ def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession
 def test_what_is_no_kafka_log_is_told_in_a_sentence(
     spark: "SparkSession", tmp_path: Path, name: str, content: bytes
 ) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     path = tmp_path / name
     path.write_bytes(content)
@@ -81,7 +87,7 @@ def test_what_is_no_kafka_log_is_told_in_a_sentence(
 def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     members = {name: f"{name}-0f3b1c9a-1111-4222-8333-444455556666" for name in ("a", "b")}
     joined = (
@@ -124,7 +130,7 @@ def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
 
 
 def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     path = tmp_path / "server.log.gz"
     whole = gzip.compress(b"[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: nothing (x)\n" * 5000)
@@ -136,9 +142,9 @@ def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp
 def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from slackwater.spark.doctor import examine
-    from slackwater.spark.history import reading
-    from slackwater.spark.history.files import Files, LocalFile
+    from slackwater.spark.doctor.history import reading
+    from slackwater.spark.doctor.history.files import Files, LocalFile
+    from slackwater.spark.doctor.job import examine
 
     gone = str(tmp_path / "server.log")
     monkeypatch.setattr(reading, "files", lambda *_: Files([LocalFile(gone, f"file://{gone}", 1000)], [], []))
@@ -147,7 +153,7 @@ def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
 
 
 def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor import examine
+    from slackwater.spark.doctor.job import examine
 
     group, member = GroupKey("g"), GroupMember("m", None, "c", "/h", 10_000, 10_000, b"", b"")
     whole = encode_group_value(GroupValue("consumer", 1, "range", "m", 1_000, (member,)))

@@ -12,7 +12,7 @@ from typing import Final
 
 from slackwater.broker.config.broker import BROKER_SETTINGS
 from slackwater.broker.config.store import Settings, lookup
-from slackwater.broker.log.files import replace_file
+from slackwater.broker.storage.log.files import replace_file
 from slackwater.group.errors import UsageError
 from slackwater.settings import Value, show
 

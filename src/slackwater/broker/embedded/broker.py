@@ -23,7 +23,7 @@ from slackwater.broker.embedded.description import GroupDescription
 from slackwater.broker.embedded.process import ProcessSeat
 from slackwater.broker.embedded.seat import Seat
 from slackwater.broker.embedded.thread import Hear, ThreadSeat
-from slackwater.broker.running import Address, Plan, parse_address, show_address
+from slackwater.broker.process import Address, Plan, parse_address, show_address
 from slackwater.group.errors import UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.topic_partition import TopicPartition

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from slackwater.broker.embedded.seat import MAX_READ_BYTES
-from slackwater.broker.running import Address, show_address
-from slackwater.broker.topics import EVENTS_TOPIC
+from slackwater.broker.process import Address, show_address
+from slackwater.broker.storage.topics import EVENTS_TOPIC
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import DescribedGroup, DescribedMember
@@ -35,7 +35,7 @@ from slackwater.wire.messages.create_topics import (
 from slackwater.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from slackwater.wire.records_read import iter_records
+from slackwater.wire.records.readable import iter_records
 from slackwater.wire.schema import Request, Response
 
 START_S: Final = 60.0

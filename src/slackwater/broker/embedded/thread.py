@@ -18,10 +18,10 @@ from typing import TypeVar
 import uvloop
 
 from slackwater.broker.embedded.seat import MAX_READ_BYTES
-from slackwater.broker.log.validation import Refused
-from slackwater.broker.running import Plan, Running, start
+from slackwater.broker.process import Plan, Running, start
 from slackwater.broker.server import Server
-from slackwater.broker.topics import EVENTS_TOPIC
+from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.topics import EVENTS_TOPIC
 from slackwater.group.errors import BrokerError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import (
@@ -33,7 +33,7 @@ from slackwater.group.messages import (
     OffsetFetchResponse,
 )
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.records_read import iter_records
+from slackwater.wire.records.readable import iter_records
 
 _T = TypeVar("_T")
 Hear = Callable[[GroupEvent], None]

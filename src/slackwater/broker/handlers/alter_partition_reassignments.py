@@ -3,9 +3,9 @@
 v1   whether the number of replicas may change; with one broker it cannot
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.placement import check_replicas
+from slackwater.broker.storage.placement import check_replicas
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

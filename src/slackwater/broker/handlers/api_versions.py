@@ -11,8 +11,8 @@ shown from v0 on, although v3 is the oldest that is read: librdkafka looks for t
 import re
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.apis import API_VERSIONS, PRODUCE, Api
 from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

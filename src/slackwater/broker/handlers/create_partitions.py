@@ -6,10 +6,10 @@ shards, and groups would be looked for in the wrong one.
 
 from collections import Counter
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.placement import check_replicas, misplaced
-from slackwater.broker.topics import MAX_PARTITIONS, OFFSETS_TOPIC, Topic
+from slackwater.broker.storage.placement import check_replicas, misplaced
+from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.create_partitions import (
     CreatePartitionsRequest,

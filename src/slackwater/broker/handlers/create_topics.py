@@ -10,12 +10,12 @@ There is one broker, so there can be one replica. A topic that is named twice in
 from collections import Counter
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.placement import check_assignment
-from slackwater.broker.topics import MAX_PARTITIONS, OFFSETS_TOPIC
+from slackwater.broker.storage.placement import check_assignment
+from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,

@@ -3,8 +3,8 @@
 v2  flexible
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import DeleteGroups
 from slackwater.group.messages import DeleteGroupsResponse as Deleted

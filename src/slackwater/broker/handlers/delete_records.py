@@ -6,9 +6,9 @@ Offset -1 is the high watermark. Kafka's refusals: OFFSET_OUT_OF_RANGE beyond it
 compacted, INVALID_TOPIC_EXCEPTION for the broker's own topics.
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.log.validation import Refused
-from slackwater.broker.node import Node
+from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
 from slackwater.wire.messages.delete_records import (
     DeleteRecordsPartition,

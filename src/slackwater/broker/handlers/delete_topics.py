@@ -11,9 +11,9 @@ group would lose its members and its offsets.
 from collections import Counter
 from collections.abc import Iterable
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.topics import OFFSETS_TOPIC, Topic
+from slackwater.broker.storage.topics import OFFSETS_TOPIC, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.delete_topics import (
     DeletableTopicResult,

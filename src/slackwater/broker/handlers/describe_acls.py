@@ -1,7 +1,7 @@
 """DescribeAcls, v1 to v3: SECURITY_DISABLED, as Kafka answers without an authorizer."""
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 

@@ -5,8 +5,8 @@ A filter that cannot be is refused as Kafka refuses it, so that a tool's mistake
 
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.describe_client_quotas import (
     ComponentData,

@@ -6,8 +6,8 @@ v2   fenced brokers, of which there are none
 
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import (

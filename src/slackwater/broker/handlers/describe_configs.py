@@ -9,13 +9,13 @@ client metrics have no settings here, which is no error.
 from collections.abc import Iterable
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.config import loggers
+from slackwater.broker.config.changes import check_broker_name
 from slackwater.broker.config.describe import Described, describe_broker, describe_default, describe_topic
 from slackwater.broker.config.resources import ResourceType
-from slackwater.broker.config_changes import check_broker_name
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.topics import is_legal_name
+from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -9,8 +9,8 @@ v6  a group that does not exist is GROUP_ID_NOT_FOUND, with a message; before, i
 
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import DescribedGroup as Group
 from slackwater.group.messages import DescribeGroups

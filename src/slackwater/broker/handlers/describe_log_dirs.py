@@ -7,9 +7,9 @@ v5   whether the directory is cordoned, which it never is
 
 import os
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.topics import Topic
+from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

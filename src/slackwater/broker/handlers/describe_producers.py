@@ -3,9 +3,9 @@
 Without transactions nobody has a coordinator epoch or the start of one: both are -1.
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.topics import is_legal_name
+from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_producers import (
     DescribeProducersRequest,

@@ -4,10 +4,10 @@ Topics come in the order of their names, unknown ones among them; none asked for
 partitions as the client or `max.request.partition.size.limit` allows, and its cursor says where the next begins.
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.broker.operations import TOPIC_OPERATIONS
-from slackwater.broker.topics import INTERNAL, Topic, is_legal_name
+from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -1,7 +1,7 @@
 """DescribeTransactions, v0: no transactional id is known."""
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,

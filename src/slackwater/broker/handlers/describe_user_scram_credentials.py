@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,

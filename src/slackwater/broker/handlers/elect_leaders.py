@@ -6,8 +6,8 @@ v1   election type: preferred (0) or unclean (1); an error for the whole answer 
 
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.elect_leaders import (
     ElectLeadersRequest,

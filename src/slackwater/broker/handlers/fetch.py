@@ -20,14 +20,14 @@ last stable offset is the high watermark, and read_committed reads the same.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.fetch_sessions import Fetch, Key, Session, Wanted
-from slackwater.broker.idle_fetches import IdleFetch
-from slackwater.broker.log.segment import Segment
-from slackwater.broker.log.validation import Refused
-from slackwater.broker.node import Node
+from slackwater.broker.fetching.idle_fetches import IdleFetch
+from slackwater.broker.fetching.sessions import Fetch, Key, Session, Wanted
 from slackwater.broker.repeats import MOST_WASTED
-from slackwater.broker.topics import Partition, Topic, Topics
+from slackwater.broker.storage.log.segment import Segment
+from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import FixedAnswer
 from slackwater.wire.messages.fetch import (

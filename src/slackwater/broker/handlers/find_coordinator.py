@@ -11,9 +11,9 @@ One node coordinates everything, as soon as there is an offsets topic: whoever a
 
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.topics import OFFSETS_TOPIC
+from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -21,8 +21,8 @@ from slackwater.wire.envelope import RequestHeader
 from slackwater.wire.schema import Response
 
 if TYPE_CHECKING:
+    from slackwater.broker.broker import Node
     from slackwater.broker.connection import Call
-    from slackwater.broker.node import Node
     from slackwater.broker.repeats import Repeats
 
 

@@ -10,8 +10,8 @@ long as its generation lasts, which is read once.
 
 from functools import cache
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.broker.repeats import Cut, Run
 from slackwater.group.errors import Error
 from slackwater.group.messages import Heartbeat

@@ -3,9 +3,9 @@
 No version differs in what the broker does.
 """
 
-from slackwater.broker.config_changes import Change, Target, alter_all
+from slackwater.broker.broker import Node
+from slackwater.broker.config.changes import Change, Target, alter_all
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,

@@ -10,8 +10,8 @@ error again until its own time is up. The log says what is the matter.
 
 import logging
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -15,8 +15,8 @@ v9  skip_assignment in the answer: a static leader that returns keeps the lead (
 from dataclasses import replace
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.broker.uuids import random_uuid
 from slackwater.group.errors import Error
 from slackwater.group.messages import NO_MEMBER, JoinGroup, Protocol

@@ -7,8 +7,8 @@ v4  flexible
 v5  a reason for each
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import LeaveGroup, Leaver
 from slackwater.group.messages import LeaveGroupResponse as Left

@@ -4,9 +4,9 @@ v0   client metrics only, of which there are none
 v1   resource types; none means all (KIP-1142)
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.config.resources import ResourceType
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_config_resources import (
     ConfigResource,

@@ -6,8 +6,8 @@ v4  a filter by state, and the state in the answer (AD-03)
 v5  a filter by type, and the type in the answer
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import ListGroups
 from slackwater.group.messages import ListGroupsResponse as Listed

@@ -16,9 +16,9 @@ request is INVALID_REQUEST.
 from collections import Counter
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
-from slackwater.broker.node import Node
+from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -1,7 +1,7 @@
 """ListPartitionReassignments, v0: there are none, ever."""
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -7,8 +7,8 @@ v2   filter by a pattern for the transactional id (KIP-1152)
 import re
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

@@ -11,10 +11,10 @@ An unknown topic that is created is answered as it is from then on: there is no 
 order asked for, each once.
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from slackwater.broker.topics import INTERNAL, Topic, is_legal_name
+from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.metadata import (
     MetadataRequest,

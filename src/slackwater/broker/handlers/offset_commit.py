@@ -25,10 +25,10 @@ from functools import lru_cache, partial
 from itertools import islice, repeat
 from typing import Any, Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.broker.repeats import Cut, Run
-from slackwater.broker.topics import Topic
+from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.group.messages import OffsetCommit, OffsetToCommit
 from slackwater.group.messages import OffsetCommitResponse as Committed

@@ -6,8 +6,8 @@ first, then the others in the order asked, joined under one topic if something w
 
 from itertools import islice
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import OffsetDelete
 from slackwater.group.messages import OffsetDeleteResponse as Deleted

@@ -20,9 +20,9 @@ from collections.abc import Iterable
 from itertools import groupby, islice
 from operator import attrgetter
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
-from slackwater.broker.topics import Topics
+from slackwater.broker.storage.topics import Topics
 from slackwater.group.errors import Error
 from slackwater.group.messages import NO_OFFSET, FetchedGroup, FetchedOffset, GroupToFetch, OffsetFetch
 from slackwater.group.messages import OffsetFetchResponse as Fetched

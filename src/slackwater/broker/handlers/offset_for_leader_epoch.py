@@ -6,8 +6,8 @@ v4  flexible
 There is one leader and one epoch, which ends where the log ends. Of any other epoch nothing is known: -1 and -1.
 """
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

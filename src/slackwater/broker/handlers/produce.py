@@ -15,13 +15,12 @@ INVALID_RECORD. The broker's own topics take nothing from clients: INVALID_TOPIC
 from collections.abc import Callable
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.log.turn import Appended
-from slackwater.broker.log.validation import Refused
-from slackwater.broker.node import Node
-from slackwater.broker.topics import EVENTS_TOPIC, Partition, Topic
+from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.topics import EVENTS_TOPIC, Partition, Topic
 from slackwater.group.errors import Error
-from slackwater.wire.compression import Buffer, Codec
 from slackwater.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -31,7 +30,8 @@ from slackwater.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from slackwater.wire.record_batch import ATTRIBUTES_AT, CODEC_MASK, LENGTH_ENDS_AT, MAGIC, MAGIC_ENDS_AT
+from slackwater.wire.records.batch import ATTRIBUTES_AT, CODEC_MASK, LENGTH_ENDS_AT, MAGIC, MAGIC_ENDS_AT
+from slackwater.wire.records.compression import Buffer, Codec
 
 _IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7

@@ -8,8 +8,8 @@ v5  protocol type and name, both required (SG-02); both in the answer
 
 from typing import Final
 
+from slackwater.broker.broker import Node
 from slackwater.broker.connection import Call
-from slackwater.broker.node import Node
 from slackwater.group.errors import Error
 from slackwater.group.messages import SyncGroup
 from slackwater.group.messages import SyncGroupResponse as Synced

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from slackwater.cli.demo.application import say, session
-from slackwater.doctor.examination import Patient
-from slackwater.spark.doctor import examine
+from slackwater.doctor.diagnosis import Patient
+from slackwater.spark.doctor.job import examine
 from slackwater.web.report import report
 
 

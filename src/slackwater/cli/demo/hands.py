@@ -46,7 +46,7 @@ def _acknowledged(topic: str, more: int) -> int:
 
 def consume(config: dict[str, Any], stop: threading.Event) -> None:
     """Be a member."""
-    from slackwater.client.consumer import Consumer
+    from slackwater.client.consumer.consumer import Consumer
 
     settings = {
         "bootstrap.servers": config["bootstrap"],

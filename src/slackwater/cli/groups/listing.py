@@ -10,7 +10,7 @@ from slackwater.cli.printing import emit, table, warn
 
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupListing, GroupOffset
-    from slackwater.client.cluster import Broker
+    from slackwater.client.network.cluster import Broker
     from slackwater.group.errors import SlackwaterError
 
 

@@ -8,7 +8,7 @@ from slackwater.cli.times import clock
 
 if TYPE_CHECKING:
     from slackwater.client.admin import GroupDescription, GroupOffset, MemberDescription
-    from slackwater.client.cluster import Broker
+    from slackwater.client.network.cluster import Broker
     from slackwater.group.topic_partition import TopicPartition
 
 STATES: Final = {"Stable": "green", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow", "Empty": "dim"}

@@ -24,10 +24,10 @@ from slackwater.client.admin.descriptions import (
 )
 from slackwater.client.admin.following import GroupFollower, Written
 from slackwater.client.admin.reset import ResetTo
-from slackwater.client.cluster import Broker, Cluster, TopicMetadata
-from slackwater.client.config import ADMIN_SETTINGS, cluster_config, given
-from slackwater.client.network import Network
-from slackwater.client.offsets import OffsetAndTimestamp, list_offsets
+from slackwater.client.config import ADMIN_SETTINGS, cluster_config, parse_settings
+from slackwater.client.consumer.offsets import OffsetAndTimestamp, list_offsets
+from slackwater.client.network.cluster import Broker, Cluster, TopicMetadata
+from slackwater.client.network.thread import Network
 from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
@@ -43,7 +43,7 @@ class Admin:
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
         settings = dict(config or {}) | {name.replace("_", "."): value for name, value in more.items()}
         ignored: list[str] = []
-        values = given(settings, ADMIN_SETTINGS, ignored=ignored.append)
+        values = parse_settings(settings, ADMIN_SETTINGS, ignored=ignored.append)
         if ignored:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self.client_id = str(values["client.id"]) or f"adminclient-{next(_numbers)}"

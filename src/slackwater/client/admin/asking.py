@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container
 from typing import Final, TypeVar
 
-from slackwater.client.cluster import Cluster
 from slackwater.client.errors import ConnectionFailed
+from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import BrokerError, Error
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from slackwater.client.cluster import Broker
+from slackwater.client.network.cluster import Broker
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 

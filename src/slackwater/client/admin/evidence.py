@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 from slackwater.client.admin.descriptions import GenerationSource, GroupDescription
 from slackwater.client.admin.tail import newest_first
-from slackwater.client.cluster import Cluster
+from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.events import GroupEvent, Kind, Source, Waiting
 from slackwater.group.java_order import string_hash
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.errors import WireError
-from slackwater.wire.offsets_topic import GroupKey, GroupValue, decode_group_value, decode_key
+from slackwater.wire.internal_topics.consumer_offsets import GroupKey, GroupValue, decode_group_value, decode_key
 
 EVENTS_TOPIC: Final = "__group_events"
 OFFSETS_TOPIC: Final = "__consumer_offsets"

@@ -16,15 +16,15 @@ from typing import Final, NamedTuple
 from slackwater.client.admin.asking import reach
 from slackwater.client.admin.evidence import EVENTS_TOPIC, MOST_RECORDS, OFFSETS_TOPIC, partition_of
 from slackwater.client.admin.tail import between, newest_first
-from slackwater.client.cluster import Cluster
-from slackwater.client.offsets import EARLIEST, LATEST, list_offsets
+from slackwater.client.consumer.offsets import EARLIEST, LATEST, list_offsets
+from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.consumer_group_records import GROUP_EPOCH_KEY, decode_consumer_group_key, decode_epoch
 from slackwater.wire.errors import WireError
-from slackwater.wire.offsets_topic import GroupKey, UnknownKey, decode_group_value, decode_key
-from slackwater.wire.records import Record
+from slackwater.wire.internal_topics.consumer_groups import GROUP_EPOCH_KEY, decode_consumer_group_key, decode_epoch
+from slackwater.wire.internal_topics.consumer_offsets import GroupKey, UnknownKey, decode_group_value, decode_key
+from slackwater.wire.records.record import Record
 
 _REFUSED: Final = frozenset({Error.TOPIC_AUTHORIZATION_FAILED, Error.CLUSTER_AUTHORIZATION_FAILED})
 

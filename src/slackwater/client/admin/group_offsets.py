@@ -12,14 +12,14 @@ from typing import Final
 
 from slackwater.client.admin.asking import reach
 from slackwater.client.admin.descriptions import GroupDescription, GroupOffset, OffsetChange
+from slackwater.client.admin.group_requests import with_coordinator
 from slackwater.client.admin.groups import describe_groups, each, no_such_group
 from slackwater.client.admin.reset import Bounds, ResetTo, Where, changes
 from slackwater.client.admin.topics import describe_topics
-from slackwater.client.cluster import Cluster
-from slackwater.client.connection import BrokerConnection
-from slackwater.client.group_apis import api_of, from_wire, to_wire, version_of
-from slackwater.client.groups import with_coordinator
-from slackwater.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from slackwater.client.consumer.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.connection import BrokerConnection
+from slackwater.client.network.group_apis import api_of, from_wire, to_wire, version_of
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.messages import (

@@ -21,9 +21,9 @@ from slackwater.client.admin.descriptions import (
     RemovedMember,
 )
 from slackwater.client.admin.evidence import evidence as find_evidence
-from slackwater.client.cluster import Broker, Cluster
-from slackwater.client.connection import BrokerConnection
-from slackwater.client.groups import coordinator_of, remove_members, with_coordinator
+from slackwater.client.admin.group_requests import coordinator_of, remove_members, with_coordinator
+from slackwater.client.network.cluster import Broker, Cluster
+from slackwater.client.network.connection import BrokerConnection
 from slackwater.group.assignors.consumer_protocol import (
     PROTOCOL_TYPE,
     MalformedMetadata,

@@ -8,14 +8,14 @@ Rules kept here
 from collections.abc import AsyncIterator
 from typing import Final
 
-from slackwater.client.cluster import Cluster
-from slackwater.client.offsets import EARLIEST, LATEST, list_offsets
+from slackwater.client.consumer.offsets import EARLIEST, LATEST, list_offsets
+from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import FETCH
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from slackwater.wire.records import Record
-from slackwater.wire.records_bulk import read_records
+from slackwater.wire.records.bulk import read_records
+from slackwater.wire.records.record import Record
 from slackwater.wire.schema import NO_UUID
 
 STEP: Final = 2_000  # records; most questions are answered by the last few

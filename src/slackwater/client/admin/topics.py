@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from slackwater.client.admin.asking import reach, read, write
 from slackwater.client.admin.descriptions import ConfigEntry
-from slackwater.client.cluster import Cluster, TopicMetadata
+from slackwater.client.network.cluster import Cluster, TopicMetadata
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.wire.messages.create_partitions import (
     CreatePartitionsRequest,

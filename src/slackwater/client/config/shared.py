@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from slackwater.client.cluster import ClusterConfig, parse_bootstrap
+from slackwater.client.network.cluster import ClusterConfig, parse_bootstrap
 from slackwater.settings import Value
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from slackwater.client.producer.delivery import Delivery, OnDelivery, Outcome
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.compression import Codec
-from slackwater.wire.record_batch import HEADER_BYTES
-from slackwater.wire.records import BatchBuilder, PackedRecord
+from slackwater.wire.records.batch import HEADER_BYTES
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import BatchBuilder, PackedRecord
 
 NO_SEQUENCE: Final = -1
 NO_PRODUCER: Final = (-1, -1)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.record_batch import NO_TIMESTAMP
+from slackwater.wire.records.batch import NO_TIMESTAMP
 
 log = logging.getLogger("slackwater.client.producer")
 NO_OFFSET: Final = -1

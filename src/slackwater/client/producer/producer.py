@@ -16,11 +16,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from slackwater.client.cluster import Cluster, TopicMetadata
-from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, given, named, number
+from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, named, number, parse_settings
 from slackwater.client.errors import Closed, ConnectionFailed, TimedOut
-from slackwater.client.housekeeping import keep_house
-from slackwater.client.network import Network
+from slackwater.client.network.cluster import Cluster, TopicMetadata
+from slackwater.client.network.maintenance import keep_house
+from slackwater.client.network.thread import Network
 from slackwater.client.producer.accumulator import Accumulator
 from slackwater.client.producer.delivery import OnDelivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner
@@ -28,9 +28,9 @@ from slackwater.client.producer.sender import Sender, SenderConfig
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
-from slackwater.wire.compression import Codec
 from slackwater.wire.errors import WireError
-from slackwater.wire.records import NO_HEADERS, Header, pack_headers
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import NO_HEADERS, Header, pack_headers
 
 log = logging.getLogger("slackwater.client.producer")
 _numbers = itertools.count(1)
@@ -54,7 +54,7 @@ class Producer:
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
         settings = named(config, more)
         ignored: list[str] = []
-        values = given(settings, PRODUCER_SETTINGS, ignored=ignored.append)
+        values = parse_settings(settings, PRODUCER_SETTINGS, ignored=ignored.append)
         self.client_id = str(values["client.id"]) or f"producer-{next(_numbers)}"
         sender = _sender_config(values, settings)
         self._max_block_s = number(values, "max.block.ms") / 1000

@@ -25,16 +25,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from slackwater.client.cluster import Cluster
 from slackwater.client.errors import ConnectionFailed, TimedOut
-from slackwater.client.housekeeping import MetadataWish
-from slackwater.client.network import Network
+from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.maintenance import MetadataWish
+from slackwater.client.network.thread import Network
 from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, Batch, Queue
 from slackwater.client.producer.delivery import Outcome
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import PRODUCE
-from slackwater.wire.compression import Codec
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from slackwater.wire.messages.produce import (
     PartitionProduceData,
@@ -43,6 +42,7 @@ from slackwater.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
 log = logging.getLogger("slackwater.client.producer")

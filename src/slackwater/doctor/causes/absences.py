@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from slackwater.doctor import signals
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE
-from slackwater.doctor.cluster_history import Outage
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import within
-from slackwater.doctor.stories import NEAR_MS, Absence, Story
-from slackwater.doctor.terms import End
+from slackwater.doctor.events import signals
+from slackwater.doctor.events.rows import within
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, Absence, Story
+from slackwater.doctor.timeline.cluster_history import Outage
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.membership_intervals import End
 
 POLL_MARGIN: Final = 0.5
 """A leave within this part of the limit is no poll timer's, even where a library sends another rebalance timeout."""

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, Why, because, recurs
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
-from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row
-from slackwater.doctor.stories import Story
+from slackwater.doctor.events import signals
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.timeline.client_timeline import Story
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import Kind
 
 _TURNS: Final = 2

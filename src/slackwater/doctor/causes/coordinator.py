@@ -8,13 +8,13 @@ Rules kept here
 
 from collections.abc import Sequence
 
-from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import FAILOVER_ROUNDS, Reading
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Finding, evidence, shown, unique
-from slackwater.doctor.cluster_history import Outage
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row
+from slackwater.doctor.events import signals
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.timeline.cluster_history import Outage
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import Kind
 
 BROKER_LOG = "whether the broker restarted or could not be reached: ask for the broker's log"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from slackwater.doctor.causes.finding import SURE, Finding
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rebalances import Protocol, Rebalance
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.rebalances import Protocol, Rebalance
 
 STOP_THE_WORLD: Final = "eager_stop_the_world"
 _EAGER: Final = Protocol.EAGER

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from slackwater.doctor.rows import Row
-from slackwater.doctor.travelling import travelling
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.events.serialization import travelling
 
 SURE: Final = 0.8
 CERTAIN: Final = 0.95

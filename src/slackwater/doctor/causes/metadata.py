@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor import signals
 from slackwater.doctor.causes.absences import Reading, outage_of
 from slackwater.doctor.causes.finding import (
     CERTAIN,
@@ -28,12 +27,13 @@ from slackwater.doctor.causes.finding import (
     shown,
     unique,
 )
-from slackwater.doctor.cluster_history import TopicChange
 from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
-from slackwater.doctor.event_table import FactKind
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row, within
-from slackwater.doctor.stories import NEAR_MS, Story
+from slackwater.doctor.events import signals
+from slackwater.doctor.events.rows import Row, within
+from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, Story
+from slackwater.doctor.timeline.cluster_history import TopicChange
+from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import Kind, Trigger
 
 CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"

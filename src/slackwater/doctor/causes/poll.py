@@ -15,9 +15,9 @@ from typing import Final
 
 from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Evidence, Finding, evidence, shown
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.stories import NEAR_MS, Story
-from slackwater.doctor.terms import End
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, Story
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.membership_intervals import End
 
 SUBSCRIPTIONS: Final = (
     "whether all members read the same topics (a group id shared by two services): "

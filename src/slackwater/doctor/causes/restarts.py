@@ -13,8 +13,8 @@ from typing import Final
 from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.stories import Story
+from slackwater.doctor.timeline.client_timeline import Story
+from slackwater.doctor.timeline.group_history import GroupHistory
 
 BROKER_LOG = "whether they left, or were static members that kept their places: ask for the broker's log"
 ASSIGNORS = "whether the assignor was changed: ask for the clients' logs or __consumer_offsets"

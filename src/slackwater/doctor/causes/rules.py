@@ -22,8 +22,8 @@ from slackwater.doctor.causes.scaling import flapping, scale_in, scale_out
 from slackwater.doctor.causes.session import crash, crash_loop, session_expiry
 from slackwater.doctor.causes.startup import startup_herd
 from slackwater.doctor.causes.stuck import never_converges, stuck_rebalance
-from slackwater.doctor.causes.untold import untold
-from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.causes.unknown_reason import untold
+from slackwater.doctor.timeline.group_history import GroupHistory
 
 Check = Callable[[GroupHistory, Sequence[Reading]], Finding | None]
 BROKER: Final = "the broker's log"

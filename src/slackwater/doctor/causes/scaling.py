@@ -12,9 +12,9 @@ from operator import itemgetter
 
 from slackwater.doctor.causes.absences import Reading, Why, because, by_story
 from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Finding, evidence, shown, unique
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rows import Row
-from slackwater.doctor.stories import Story
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.timeline.client_timeline import Story
+from slackwater.doctor.timeline.group_history import GroupHistory
 
 CLIENT_LOG = "whether it was stopped or died: ask for the client's log"
 

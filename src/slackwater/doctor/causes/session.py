@@ -23,8 +23,8 @@ from slackwater.doctor.causes.finding import (
     evidence,
     shown,
 )
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.stories import NEAR_MS, Story
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, Story
+from slackwater.doctor.timeline.group_history import GroupHistory
 
 CLIENT_LOG = "what the process did meanwhile (pause, crash, slow handler): ask for the client's log"
 

@@ -17,7 +17,7 @@ from typing import Final
 from slackwater.doctor.causes.absences import Reading
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
 from slackwater.doctor.defaults import INITIAL_DELAY_MS
-from slackwater.doctor.history import GroupHistory
+from slackwater.doctor.timeline.group_history import GroupHistory
 
 HERD: Final = 7
 """Half a dozen members or fewer cost no more than a handful of short rounds, however they start."""

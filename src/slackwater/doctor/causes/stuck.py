@@ -15,9 +15,9 @@ from typing import Final
 from slackwater.doctor.causes.absences import Reading
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
-from slackwater.doctor.history import GroupHistory
-from slackwater.doctor.rebalances import ROUNDS
-from slackwater.doctor.rows import Row
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.rebalances import ROUNDS
 from slackwater.group.events import Kind, Trigger
 
 LONG_MS: Final = 60_000

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from slackwater.doctor.events.serialization import travelling
 from slackwater.doctor.prescriptions import numbers
 from slackwater.doctor.prescriptions.libraries import properties
 from slackwater.doctor.prescriptions.remedies import REMEDIES, Remedy
-from slackwater.doctor.travelling import travelling
 
 _HOLE: Final = re.compile(r"\{(\w+)\}")
 _COOLDOWN_SWINGS: Final = 4

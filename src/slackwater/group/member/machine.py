@@ -33,9 +33,9 @@ from slackwater.group.member.commits import Commits
 from slackwater.group.member.committed import CommittedOffsets
 from slackwater.group.member.config import MemberConfig
 from slackwater.group.member.core import UNAVAILABLE, Core, Pending
-from slackwater.group.member.departure import Departure
 from slackwater.group.member.effects import Effect, MemberResponse, Node, OffsetAndMetadata
 from slackwater.group.member.heartbeat import NEVER_SENT
+from slackwater.group.member.leave_sequence import Departure
 from slackwater.group.member.listener import Listener
 from slackwater.group.member.liveness import POLL_OVER, Liveness
 from slackwater.group.member.rebalance import Rebalance

@@ -24,14 +24,14 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.errors import Error, PeerError, SlackwaterError
 from slackwater.group.events import Trigger
-from slackwater.group.member.answers import join_cause, refusal, sync_cause
 from slackwater.group.member.commits import Commits
 from slackwater.group.member.core import MAX_REASON_CHARS, Core, Generation, Pending
 from slackwater.group.member.effects import Callback
+from slackwater.group.member.error_causes import join_cause, refusal, sync_cause
 from slackwater.group.member.errors import Wakeup, java_message, java_name
+from slackwater.group.member.join_preparation import Preparation, raise_listener
 from slackwater.group.member.leader import MetadataSnapshot, assign, read_members, snapshot
 from slackwater.group.member.listener import Listener
-from slackwater.group.member.preparation import Preparation, raise_listener
 from slackwater.group.member.states import Action, Input, MemberState
 from slackwater.group.member.subscription import Mode
 from slackwater.group.messages import (

@@ -1,0 +1,187 @@
+"""One broker's parts, put together: what a handler has to work with.
+
+Rules kept here
+- A part is made here, once, and knows only what it is given.
+- Nothing here listens or blocks: `server` owns the sockets, the loop's timers and the thread.
+- Two clocks: `clock` stamps records and times the log; `group_clock` drives the timers of groups, and a test may hold
+  it still and move it by hand.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from slackwater.broker.config import Settings, remembered
+from slackwater.broker.config.listeners import advertised_address
+from slackwater.broker.connection import Call, Connection
+from slackwater.broker.fetching.sessions import FetchSessions
+from slackwater.broker.fetching.waits import FetchWaits
+from slackwater.broker.groups.coordinator_shell import Groups
+from slackwater.broker.groups.events import EVENTS_RETENTION_MS, Events
+from slackwater.broker.groups.offsets_store import OffsetsLog
+from slackwater.broker.handlers import ANSWERED
+from slackwater.broker.metrics import Metrics
+from slackwater.broker.storage.appends import Appends
+from slackwater.broker.storage.directory import DataDirectory
+from slackwater.broker.storage.durability import Durability, InThread
+from slackwater.broker.storage.producer_ids import ProducerIds
+from slackwater.broker.storage.topics import (
+    EVENTS_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Topic,
+    Topics,
+    remove_directories,
+)
+from slackwater.clock import Clock
+from slackwater.group.coordinator import CoordinatorConfig
+from slackwater.group.errors import BrokerError, Error
+
+_MINUTE_MS: Final = 60_000
+
+
+class Node:
+    """A broker, as its handlers see it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: DataDirectory,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        group_clock: Clock,
+        in_thread: InThread,
+        turn_begins: Callable[[], None],
+        wake_groups_at: Callable[[int], None],
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.loop = loop
+        self.clock = clock
+        self.in_thread = in_thread
+        self.node_id = directory.node_id
+        self.cluster_id = directory.cluster_id
+        self.advertised = advertised or advertised_address(settings.text("advertised.listeners"))
+        self.apis = ANSWERED
+        self.metrics = Metrics()
+        self.topics = Topics(
+            directory.path,
+            settings,
+            now_ms=clock.now_ms,
+            new_id=partial(secrets.token_bytes, 16),
+            remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
+        )
+        self.durability = Durability(always=settings.text("flush") == "always", in_thread=in_thread)
+        self.appends = Appends(self.durability, now_ms=clock.now_ms, turn_begins=turn_begins)
+        self.producer_ids = ProducerIds(directory.path)
+        self.fetch_sessions = FetchSessions(
+            settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
+        )
+        self.fetch_waits = FetchWaits(loop, self.metrics.answered_together)
+        self.fetch_max_bytes = settings.number("fetch.max.bytes")
+        self.events = Events(
+            self.topics,
+            node_id=self.node_id,
+            shard_of=lambda group_id: self.groups.coordinator.shard_of(group_id),
+            publish=settings.flag("group.events.enable"),
+            later=loop.call_later,
+        )
+        self.groups = Groups(
+            coordinator_config(settings, directory.cluster_id),
+            OffsetsLog(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
+            now_ms=group_clock.now_ms,
+            wake_at=wake_groups_at,
+            tell=self.events.tell,
+            turn_begins=turn_begins,
+            write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
+        )
+        self.events.subscribe(self.metrics.hear)
+
+    def load(self) -> None:
+        """Open what the last run left."""
+        remembered.load(self.directory.path, self.settings)
+        self._configure_groups()
+        self.settings.watch(self.topics.configure)
+        self.topics.load(clean_shutdown=self.directory.clean_shutdown)
+        if (offsets := self.topics.get(OFFSETS_TOPIC)) is not None:  # it keeps the partitions it was made with
+            shards = len(offsets.partitions)
+            self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=shards))
+        self.groups.load()
+        self.settings.watch(self._configure_groups)
+
+    def end_turn(self) -> None:
+        """Write what this turn gathered, and what came of that."""
+        self._write_gathered()
+        while self.groups.in_turn:
+            self._write_gathered()
+
+    def _write_gathered(self) -> None:
+        self.appends.end_turn()
+        self.groups.end_turn()
+        self.events.end_turn()
+        self.durability.end_turn()
+
+    def address(self, call: Call) -> tuple[str, int]:
+        """Where a client reaches this broker: what it was told to advertise, or the address the client came to."""
+        return self.advertised or call.connection.listener
+
+    def create_offsets_topic(self, own: Mapping[str, str] | None = None) -> Topic:
+        """Make `__consumer_offsets`, with the settings it needs under those that are given."""
+        settings = self.settings
+        return self.topics.create(
+            OFFSETS_TOPIC,
+            settings.number("offsets.topic.num.partitions"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.number("offsets.topic.segment.bytes")),
+            }
+            | dict(own or {}),
+        )
+
+    def auto_create(self, name: str) -> Topic:
+        """Make a topic because a client asked for it."""
+        if name == OFFSETS_TOPIC:
+            return self.create_offsets_topic()
+        if name == TRANSACTIONS_TOPIC:
+            raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This broker has no transactions.")
+        own = {"retention.ms": str(EVENTS_RETENTION_MS)} if name == EVENTS_TOPIC else {}
+        return self.topics.create(name, 1 if own else self.settings.number("num.partitions"), own)
+
+    def closed(self, connection: Connection) -> None:
+        """A client has gone."""
+        self.fetch_waits.drop(connection)
+        connection.forget_idle()
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of everything; `clean=False` leaves what a kill leaves."""
+        if clean:
+            self.events.write()
+        self.topics.close(clean=clean)
+        self.directory.close(clean=clean)
+
+    def _configure_groups(self) -> None:
+        """Settings were altered; the number of shards stays."""
+        shards = self.groups.config.offsets_topic_num_partitions
+        config = coordinator_config(self.settings, self.cluster_id)
+        self.groups.reconfigure(replace(config, offsets_topic_num_partitions=shards))
+
+
+def coordinator_config(settings: Settings, cluster_id: str) -> CoordinatorConfig:
+    """The coordinator's part of the settings."""
+    return CoordinatorConfig(
+        group_min_session_timeout_ms=settings.number("group.min.session.timeout.ms"),
+        group_max_session_timeout_ms=settings.number("group.max.session.timeout.ms"),
+        group_initial_rebalance_delay_ms=settings.number("group.initial.rebalance.delay.ms"),
+        group_max_size=settings.number("group.max.size"),
+        offsets_topic_num_partitions=settings.number("offsets.topic.num.partitions"),
+        offsets_retention_ms=settings.number("offsets.retention.minutes") * _MINUTE_MS,
+        offsets_retention_check_interval_ms=settings.number("offsets.retention.check.interval.ms"),
+        offset_metadata_max_bytes=settings.number("offset.metadata.max.bytes"),
+        cluster=cluster_id,
+    )

@@ -1,0 +1,140 @@
+"""What the broker does for itself from time to time: retention, compaction, flushing, idle connections.
+
+Rules kept here
+- Nothing here is urgent, and nothing blocks the loop for long: what reads or writes whole segments runs in the thread.
+- Compaction cleans one log at a time, the dirtiest first in line at each round.
+- A log that is damaged is logged once and not cleaned until the next start. One that the disk refuses to clean waits
+  for the next round, when there may be room; one that was deleted meanwhile is dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Final
+
+from slackwater.broker.broker import Node
+from slackwater.broker.connection import Connection
+from slackwater.broker.storage.log import cleaner
+from slackwater.broker.storage.log.partition_log import PartitionLog
+
+log = logging.getLogger("slackwater.broker.maintenance")
+FLUSH_ROLLED_S: Final = 10.0
+IDLE_CHECK_S: Final = 5.0
+
+
+class Housekeeping:
+    """The recurring work of one broker."""
+
+    def __init__(self, node: Node, connections: set[Connection]) -> None:
+        self._node = node
+        self._connections = connections
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._cleaning = False
+        self._damaged: set[PartitionLog] = set()
+        self._put_off: set[PartitionLog] = set()  # until the next round
+
+    def start(self) -> None:
+        """Begin; every kind of work at its own interval."""
+        settings = self._node.settings
+        self._every("retention", lambda: settings.number("log.retention.check.interval.ms") / 1000, self.retain)
+        self._every("flush", lambda: FLUSH_ROLLED_S, self._node.durability.flush_rolled)
+        self._every("cleaner", lambda: max(settings.number("log.cleaner.backoff.ms") / 1000, 0.1), self.compact)
+        self._every(
+            "idle", lambda: min(IDLE_CHECK_S, settings.number("connections.max.idle.ms") / 2000), self.close_idle
+        )
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def retain(self) -> None:
+        """Delete what has expired."""
+        now_ms = self._node.clock.now_ms()
+        for partition_log in self._logs():
+            deleted = partition_log.retain(now_ms)
+            if deleted:
+                log.info("Deleted segments %s of %s.", deleted, partition_log.directory.name)
+
+    def compact(self) -> None:
+        """Clean every log that is worth it, one after another."""
+        self._put_off.clear()
+        self._compact_next()
+
+    def _compact_next(self) -> None:
+        if self._cleaning or not self._node.settings.flag("log.cleaner.enable"):
+            return
+        now_ms = self._node.clock.now_ms()
+        for partition_log in self._logs():
+            partition_log.sweep(now_ms)
+            if partition_log in self._damaged or partition_log in self._put_off:
+                continue
+            plan = cleaner.plan(partition_log, now_ms)
+            if plan is not None:
+                self._clean(partition_log, plan)
+                return
+
+    def close_idle(self) -> None:
+        """Cut connections that have been silent for too long and wait for nothing, or do not take what they get."""
+        limit = monotonic() - self._node.settings.number("connections.max.idle.ms") / 1000
+        for connection in [one for one in self._connections if one.last_heard < limit]:
+            if connection.is_stuck or not connection.waiting:
+                connection.abort()
+
+    def _clean(self, partition_log: PartitionLog, plan: cleaner.Plan) -> None:
+        outcome: list[cleaner.Cleaned | Exception] = []
+
+        def work() -> None:
+            try:
+                outcome.append(cleaner.clean(plan))
+            except Exception as error:
+                outcome.append(error)
+
+        def done() -> None:
+            self._cleaning = False
+            (cleaned,) = outcome
+            if self._timers:
+                self._cleaned(partition_log, cleaned)
+                self._compact_next()
+
+        self._cleaning = True
+        self._node.in_thread(work, done)
+
+    def _cleaned(self, partition_log: PartitionLog, cleaned: cleaner.Cleaned | Exception) -> None:
+        """Put in place what was cleaned, unless the log is gone or something went wrong."""
+        name = partition_log.directory.name
+        if partition_log not in set(self._logs()):
+            # Its directory may be another log's by now: nothing of this one may go there.
+            if isinstance(cleaned, cleaner.Cleaned):
+                cleaner.discard(cleaned)
+            return
+        try:
+            if isinstance(cleaned, Exception):
+                raise cleaned
+            if cleaner.install(partition_log, cleaned, self._node.clock.now_ms()):
+                log.info("Compacted %s up to offset %d.", name, cleaned.clean_up_to)
+            else:
+                self._put_off.add(partition_log)
+        except OSError as error:
+            self._put_off.add(partition_log)
+            log.warning("%s was not compacted: %s.", name, error.strerror or error)
+        except Exception as error:
+            self._damaged.add(partition_log)
+            log.warning("%s is not compacted any more: %s", name, error)
+
+    def _logs(self) -> Iterator[PartitionLog]:
+        for topic in list(self._node.topics):
+            for partition in topic.partitions:
+                yield partition.log
+
+    def _every(self, name: str, seconds: Callable[[], float], work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception:
+                log.exception("The %s work failed.", name)
+            self._timers[name] = self._node.loop.call_later(seconds(), run)
+
+        self._timers[name] = self._node.loop.call_later(seconds(), run)

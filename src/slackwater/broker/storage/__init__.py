@@ -1,0 +1,1 @@
+"""Topics and partition logs on disk."""

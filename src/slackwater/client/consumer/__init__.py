@@ -1,0 +1,1 @@
+"""The consumer: Kafka's thick client for one application thread."""

@@ -1,0 +1,187 @@
+"""The consumer's log: the Java client's own lines, rendered from what its member says, hears and tells.
+
+Rules kept here
+- Every runbook, grep and dashboard query that people have for the Java consumer (3.2 and newer) works on these lines.
+- One more line for every event, in plain words: who did what, and why.
+- A line stands in the log in the order in which it happened.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from slackwater.group.errors import Error
+from slackwater.group.events import CoordinatorNode, GroupEvent, JoinRequested, Kind, Partitions, PollOverrun, Refusal
+from slackwater.group.member.core import UNAVAILABLE
+from slackwater.group.member.effects import MemberRequest, MemberResponse
+from slackwater.group.member.errors import java_message
+from slackwater.group.messages import JoinGroup, JoinGroupResponse, LeaveGroup, SyncGroup, SyncGroupResponse
+from slackwater.group.topic_partition import TopicPartition
+
+log = logging.getLogger("slackwater.client.consumer.consumer")
+POLL_TIMEOUT: Final = (
+    "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer than the "
+    "configured max.poll.interval.ms, which typically implies that the poll loop is spending too much time processing "
+    "messages. You can address this either by increasing max.poll.interval.ms or by reducing the maximum size of "
+    "batches returned in poll() with max.poll.records."
+)
+_FATAL_JOINS: Final = (
+    Error.INCONSISTENT_GROUP_PROTOCOL,
+    Error.INVALID_SESSION_TIMEOUT,
+    Error.INVALID_GROUP_ID,
+    Error.GROUP_AUTHORIZATION_FAILED,
+    Error.GROUP_MAX_SIZE_REACHED,
+)
+Line = tuple[int, str]
+
+
+def consumer_prefix(client_id: str, group_id: str, instance_id: str | None = None) -> str:
+    """What every line of a consumer begins with."""
+    instance = f"instanceId={instance_id}, " if instance_id else ""
+    return f"[Consumer {instance}clientId={client_id}, groupId={group_id or 'null'}] "
+
+
+class LogLines:
+    """Renders the lines of one member."""
+
+    def __init__(self, client_id: str, group_id: str, instance_id: str | None) -> None:
+        self._prefix = consumer_prefix(client_id, group_id, instance_id)
+        self._coordinator = ""
+
+    def event(self, event: GroupEvent) -> None:
+        """Log an event."""
+        if not log.isEnabledFor(logging.WARNING):
+            return
+        for level, line in self._lines(event):
+            log.log(level, "%s%s", self._prefix, line)
+        log.info("%s%s", self._prefix, self._who(event))
+
+    def said(self, request: MemberRequest, response: MemberResponse | None) -> None:
+        """Log a request when it is sent, and again when it is answered."""
+        if log.isEnabledFor(logging.INFO):
+            for level, line in self._said(request, response):
+                log.log(level, "%s%s", self._prefix, line)
+
+    def _said(self, request: MemberRequest, response: MemberResponse | None) -> Iterator[Line]:
+        match request, response:
+            case JoinGroup(), None:
+                yield logging.INFO, "(Re-)joining group"
+            case JoinGroup(), JoinGroupResponse(error=Error.NONE) as joined:
+                generation = _generation(joined.generation_id, joined.member_id, joined.protocol_name)
+                yield logging.INFO, f"Successfully joined group with generation {generation}"
+            case JoinGroup(), JoinGroupResponse() as joined if joined.error is not Error.MEMBER_ID_REQUIRED:
+                yield _join_failed(request, joined.error)
+            case SyncGroup(), None if request.assignments:
+                finished = f"Finished assignment for group at generation {request.generation_id}"
+                yield logging.INFO, f"{finished}: {_members(request)}"
+            case SyncGroup(), SyncGroupResponse() as synced:
+                sent = _generation(request.generation_id, request.member_id, request.protocol_name)
+                if synced.error is Error.NONE:
+                    yield logging.INFO, f"Successfully synced group in generation {sent}"
+                else:
+                    said = java_message(synced.error)
+                    failed = f"SyncGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+                    yield logging.INFO, failed
+            case LeaveGroup(), None:
+                for leaver in request.members:
+                    leaving = f"Member {leaver.member_id} sending LeaveGroup request to coordinator"
+                    yield logging.INFO, f"{leaving} {self._coordinator} due to {leaver.reason}"
+            case _:
+                pass
+
+    def _lines(self, event: GroupEvent) -> Iterator[Line]:
+        match event.kind, event.detail:
+            case Kind.COORDINATOR_FOUND, CoordinatorNode() as found:
+                self._coordinator = found.node or ""
+                yield logging.INFO, f"Discovered group coordinator {found.node}"
+            case Kind.COORDINATOR_LOST, CoordinatorNode() as lost:
+                disconnected = "true" if lost.why in ("null", UNAVAILABLE) else "false"
+                line = (
+                    f"Group coordinator {lost.node} is unavailable or invalid due to cause: {lost.why}. "
+                    f"isDisconnected: {disconnected}. Rediscovery will be attempted."
+                )
+                yield logging.INFO, line
+            case Kind.JOIN_REQUESTED, JoinRequested() as asked:
+                if asked.reason.startswith(("encountered ", "consumer pro-actively")):
+                    what = "generation" if "ILLEGAL_GENERATION" in asked.reason else "generation and member id"
+                    yield logging.INFO, f"Resetting {what} due to: {asked.reason}"
+                yield logging.INFO, f"Request joining group due to: {asked.reason}"
+            case Kind.PARTITIONS_ASSIGNED, Partitions() as given:
+                yield logging.INFO, f"Adding newly assigned partitions: {_listed(given.partitions)}"
+            case Kind.PARTITIONS_REVOKED, Partitions() as taken:
+                yield logging.INFO, f"Revoke previously assigned partitions {_listed(taken.partitions)}"
+            case Kind.PARTITIONS_LOST, Partitions() as gone:
+                yield logging.INFO, f"Lost previously assigned partitions {_listed(gone.partitions)}"
+            case Kind.POLL_OVERRUN, _:
+                yield logging.WARNING, POLL_TIMEOUT
+            case Kind.HEARTBEAT_REFUSED, Refusal() as refused:
+                generation = _generation(refused.generation or -1, event.member or "", event.assignor)
+                instance = f"Optional[{event.instance}]" if event.instance else "Optional.empty"
+                line = (
+                    f"Attempt to heartbeat with {generation} and group instance id {instance} failed due to "
+                    f"{refused.error}, resetting generation"
+                )
+                yield logging.INFO, line
+            case _:
+                pass
+
+    def _who(self, event: GroupEvent) -> str:
+        """Who did what, and why."""
+        who = event.instance or event.member or event.client or "this member"
+        where = f" in generation {event.generation}" if event.generation is not None else ""
+        trigger = f" (trigger: {event.trigger.value})" if event.trigger is not None else ""
+        return f"{event.kind.value}: {who} of group {event.group}{where}: {_what(event)}{trigger}"
+
+
+def _what(event: GroupEvent) -> str:
+    match event.detail:
+        case Partitions() as moved:
+            took = f", the listener took {moved.callback_ms} ms" if moved.callback_ms is not None else ""
+            count = len(moved.partitions)
+            return f"{count} partition{'s' if count != 1 else ''} [{_listed(moved.partitions)}]{took}"
+        case JoinRequested() as asked:
+            return f"wants a rebalance because {asked.reason}"
+        case PollOverrun() as overrun:
+            return (
+                f"no poll for {overrun.limit_ms + overrun.over_ms} ms, where max.poll.interval.ms allows "
+                f"{overrun.limit_ms}; it leaves the group, and rejoins at its next poll"
+            )
+        case Refusal() as refused:
+            return f"the coordinator, or the lack of it, said {refused.error}"
+        case CoordinatorNode() as node:
+            return f"{node.node}" + (f", because of {node.why}" if node.why and node.why != "null" else "")
+        case _:
+            return "no more is known"
+
+
+def _listed(partitions: tuple[TopicPartition, ...]) -> str:
+    return ", ".join(map(str, partitions))
+
+
+def _join_failed(request: JoinGroup, error: Error) -> Line:
+    sent = _generation(-1, request.member_id, None)
+    if error in _FATAL_JOINS:
+        return logging.ERROR, f"JoinGroup failed due to fatal error: {java_message(error)}"
+    if error is Error.FENCED_INSTANCE_ID:
+        fenced = f"The group instance id Optional[{request.group_instance_id}] has been fenced by another instance."
+        return logging.ERROR, f"JoinGroup failed: {fenced} Sent generation was {sent}"
+    said = java_message(error)
+    return logging.INFO, f"JoinGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+
+
+def _generation(generation_id: int, member_id: str, protocol: str | None) -> str:
+    name = "null" if protocol is None else f"'{protocol}'"
+    return f"Generation{{generationId={generation_id}, memberId='{member_id}', protocol={name}}}"
+
+
+def _members(request: SyncGroup) -> str:
+    from slackwater.group.assignors.consumer_protocol import MalformedMetadata, decode_assignment
+
+    words = []
+    for member_id, data in request.assignments:
+        try:
+            partitions = _listed(tuple(decode_assignment(data).partitions))
+        except MalformedMetadata:
+            partitions = "?"
+        words.append(f"{member_id}=Assignment(partitions=[{partitions}])")
+    return "{" + ", ".join(words) + "}"

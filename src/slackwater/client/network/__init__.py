@@ -1,0 +1,1 @@
+"""Connections to a cluster, its metadata, and the network thread."""

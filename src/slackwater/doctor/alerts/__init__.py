@@ -1,0 +1,1 @@
+"""Alert rules, and their evaluation on a live cluster."""

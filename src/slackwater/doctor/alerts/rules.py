@@ -1,0 +1,198 @@
+"""Alerts: the rules that a group's metrics and events are held against, and the same as a Prometheus rules file.
+
+Rules kept here
+- A rule is a row: what is measured, what is too much, for how long, what to do first. It fires when the measure has
+  been above its limit for so long. `watching` measures a live cluster, `measure` a history, Prometheus an exporter.
+- MEMBER_ID_REQUIRED is no failed rebalance: every dynamic member is answered so once (KIP-394).
+- The expressions are given for slackwater's own metrics page and for Kafka's JMX metrics, under the names that the
+  Prometheus JMX exporter gives them when it is told nothing else; where the rules that come with it for Kafka name them
+  otherwise, under these too. What an exporter does not have, it has no rule for.
+- No rule fires on a group that has nothing to do: no commits are no trouble while nothing waits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Final
+
+from slackwater.doctor.timeline.rebalances import Rebalance
+from slackwater.group.errors import UsageError
+
+HOUR_MS: Final = 3_600_000
+RECENT_MS: Final = 600_000
+"""For how long a rebalance that failed, or took too long, is told."""
+SLACKWATER: Final = "slackwater"
+KAFKA: Final = "kafka"
+NO_FAILURE: Final = frozenset({"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One rule."""
+
+    name: str
+    says: str
+    measure: str
+    limit: float
+    for_s: int
+    expressions: Mapping[str, str]
+    severity: str
+    first_action: str
+    cites: tuple[str, ...] = ()
+
+
+ALERTS: Final = (
+    Alert(
+        name="RebalancesTooOften",
+        says="more than one rebalance an hour",
+        measure="rebalances_per_hour",
+        limit=1,
+        for_s=0,
+        expressions={
+            SLACKWATER: "sum(increase(slackwater_rebalances_total[1h])) > 1",
+            KAFKA: "kafka_consumer_consumer_coordinator_metrics_rebalance_rate_per_hour > 1",
+        },
+        severity="warning",
+        first_action="slackwater doctor: who started them, and why",
+        cites=("004 Alerting row 1",),
+    ),
+    Alert(
+        name="RebalancesFail",
+        says="failed rebalances",
+        measure="failed_rebalances",
+        limit=0,
+        for_s=0,
+        expressions={
+            SLACKWATER: "increase(slackwater_rebalances_failed_total[10m]) > 0",
+            KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_failed_rebalance_total[10m]) > 0",
+        },
+        severity="warning",
+        first_action="look at the members' logs for the error",
+        cites=("004 Alerting row 2",),
+    ),
+    Alert(
+        name="RebalanceTooLong",
+        says="a rebalance took longer than 60 s",
+        measure="longest_rebalance_s",
+        limit=60,
+        for_s=0,
+        expressions={
+            SLACKWATER: "increase(slackwater_rebalance_seconds_sum[10m]) "
+            "/ increase(slackwater_rebalance_seconds_count[10m]) > 60",
+            KAFKA: "kafka_consumer_consumer_coordinator_metrics_rebalance_latency_max > 60000",
+        },
+        severity="warning",
+        first_action="find the member that rejoins last; its poll loop is held up",
+        cites=("004 Alerting row 3",),
+    ),
+    Alert(
+        name="RebalanceStuck",
+        says="the group stays in PreparingRebalance",
+        measure="preparing",
+        limit=0,
+        for_s=60,
+        expressions={
+            SLACKWATER: 'slackwater_groups{state="PreparingRebalance"} > 0',
+            KAFKA: 'kafka_coordinator_group_GroupMetadataManager_Value{name="NumGroupsPreparingRebalance"} > 0 '
+            "or kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance > 0",
+        },
+        severity="critical",
+        first_action="find the member that does not answer, or remove it",
+        cites=("004 Stuck Rebalance",),
+    ),
+    Alert(
+        name="NoProgress",
+        says="no offsets were committed while there is lag",
+        measure="stalled",
+        limit=0,
+        for_s=300,
+        expressions={
+            SLACKWATER: "increase(slackwater_offset_commits_total[5m]) == 0 and slackwater_group_members > 0 "
+            'and on (instance) sum by (instance) (delta(slackwater_topic_log_bytes{topic!~"__.*"}[5m])) > 0',
+            KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_commit_total[5m]) == 0 "
+            "and on (instance, client_id) kafka_consumer_consumer_fetch_manager_metrics_records_lag_max > 0",
+        },
+        severity="critical",
+        first_action="is the group stable? then the handler hangs; else see why it rebalances",
+        cites=("004 Stuck Rebalance",),
+    ),
+    Alert(
+        name="IdleMembers",
+        says="members without partitions",
+        measure="idle_members",
+        limit=0,
+        for_s=600,
+        expressions={KAFKA: "kafka_consumer_consumer_coordinator_metrics_assigned_partitions == 0"},
+        severity="info",
+        first_action="more members than partitions: add partitions, or take members away",
+    ),
+)
+
+
+def adapted(changes: Mapping[str, object], where: str) -> tuple[Alert, ...]:
+    """The rules with what somebody wants otherwise: per name `limit`, `for_s`, or `off = true`."""
+    known = {alert.name: alert for alert in ALERTS}
+    for name, wanted in changes.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+            raise UsageError(f"{where} names a rule {name}, which does not exist; {hint}")
+        if not isinstance(wanted, Mapping):
+            raise UsageError(f"{where} says {name} = {wanted}; write a table [{name}] with limit, for_s or off.")
+        known[name] = _adapted(known[name], wanted, where)
+        if wanted.get("off", False):
+            del known[name]
+    return tuple(known.values())
+
+
+def _adapted(alert: Alert, wanted: Mapping[str, object], where: str) -> Alert:
+    limit, for_s, off = wanted.get("limit", alert.limit), wanted.get("for_s", alert.for_s), wanted.get("off", False)
+    if unknown := sorted(set(wanted) - {"limit", "for_s", "off"}):
+        raise UsageError(f"{where} sets {unknown[0]} of {alert.name}; a rule has limit, for_s and off.")
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0:
+        raise UsageError(f"{where} sets limit = {limit} of {alert.name}; use a number from 0 on.")
+    if isinstance(for_s, bool) or not isinstance(for_s, int) or for_s < 0:
+        raise UsageError(f"{where} sets for_s = {for_s} of {alert.name}; use whole seconds from 0 on.")
+    if not isinstance(off, bool):
+        raise UsageError(f"{where} sets off = {off} of {alert.name}; use true or false.")
+    return replace(alert, limit=limit, for_s=for_s)
+
+
+def firing(measured: Mapping[str, float]) -> list[Alert]:
+    """The rules that what was measured breaks; what was not measured breaks none."""
+    return [alert for alert in ALERTS if measured.get(alert.measure, alert.limit) > alert.limit]
+
+
+def measure(found: Sequence[Rebalance], began_ms: int, ended_ms: int, errors: Sequence[str] = ()) -> dict[str, float]:
+    """What a history tells of the measures: rates over its own length, but of an hour at least."""
+    hours = max(ended_ms - began_ms, HOUR_MS) / HOUR_MS
+    changes = sum(1 for one in found if not one.follow_up)
+    return {
+        "rebalances_per_hour": changes / hours,
+        "failed_rebalances": float(sum(1 for error in errors if error not in NO_FAILURE)),
+        "longest_rebalance_s": max((one.duration_ms for one in found), default=0) / 1000,
+    }
+
+
+def prometheus_rules() -> str:
+    """All rules as a Prometheus rules file, a group of rules per exporter."""
+    lines = ["groups:"]
+    for exporter in (SLACKWATER, KAFKA):
+        lines += [f"  - name: {exporter}-consumer-groups", "    rules:"]
+        for alert in ALERTS:
+            if exporter in alert.expressions:
+                lines += _rule(alert, alert.expressions[exporter])
+    return "\n".join(lines) + "\n"
+
+
+def _rule(alert: Alert, expression: str) -> list[str]:
+    return [
+        f"      - alert: {alert.name}",
+        f"        expr: {expression}",
+        f"        for: {alert.for_s}s",
+        "        labels:",
+        f"          severity: {alert.severity}",
+        "        annotations:",
+        f'          summary: "{alert.says}"',
+        f'          description: "{alert.first_action}"',
+    ]

@@ -1,0 +1,1 @@
+"""Log-line templates, one module per client library and one for brokers."""

@@ -1,0 +1,52 @@
+"""What applications print of an error that their library hands them and does not log itself.
+
+A join that is refused for want of a common assignor leaves no line on the broker. librdkafka (without debug) and sarama
+return it to the application, in their own words; how it is printed is the application's choice, so those words alone
+are looked for, anywhere in a line.
+"""
+
+from typing import Final
+
+from slackwater.doctor.templates.wording import Family, Template
+from slackwater.group.events import Kind, Source
+
+_REFUSED: Final = {"error": "INCONSISTENT_GROUP_PROTOCOL"}
+
+APPLICATIONS: Final = Family(
+    name="applications",
+    source=Source.CLIENT_LOG,
+    markers=(
+        "Inconsistent group protocol",
+        "INCONSISTENT_GROUP_PROTOCOL",
+        "group protocol type is incompatible with the other members",
+    ),
+    prefix=r"^(.*?)",
+    prefix_slots=("head",),
+    words=(),
+    templates=(
+        Template(
+            "librdkafka's error",
+            "all",
+            "Inconsistent group protocol",
+            "Broker: Inconsistent group protocol[[<*>]]",
+            Kind.JOIN_REFUSED,
+            _REFUSED,
+        ),
+        Template(
+            "librdkafka's code",
+            "all",
+            "INCONSISTENT_GROUP_PROTOCOL",
+            "INCONSISTENT_GROUP_PROTOCOL[[<*>]]",
+            Kind.JOIN_REFUSED,
+            _REFUSED,
+        ),
+        Template(
+            "sarama's error",
+            "all",
+            "group protocol type is incompatible with the other members",
+            "kafka server: The provider group protocol type is incompatible with the other members[[<*>]]",
+            Kind.JOIN_REFUSED,
+            _REFUSED,
+        ),
+    ),
+)

@@ -1,0 +1,33 @@
+"""Every line template, in the order in which a line is tried.
+
+Rules kept here
+- The first family with a marker in the line has it; so the families that most lines of a log belong to come first.
+"""
+
+from typing import Final
+
+from slackwater.doctor.templates.application import APPLICATIONS
+from slackwater.doctor.templates.broker import COORDINATOR, GROUP_METADATA, SURROUNDINGS
+from slackwater.doctor.templates.java import BROKER_PRINTED, JAVA_CONSUMER, JAVA_PROCESS, JAVA_SETTINGS
+from slackwater.doctor.templates.kafkajs import KAFKAJS
+from slackwater.doctor.templates.librdkafka import LIBRDKAFKA
+from slackwater.doctor.templates.python import ANY_CLIENT, PYTHON, PYTHON_ERRORS
+from slackwater.doctor.templates.sarama import SARAMA
+from slackwater.doctor.templates.wording import Family
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    COORDINATOR,
+    JAVA_CONSUMER,
+    LIBRDKAFKA,
+    GROUP_METADATA,
+    SURROUNDINGS,
+    PYTHON,
+    KAFKAJS,
+    SARAMA,
+    JAVA_PROCESS,
+    JAVA_SETTINGS,
+    BROKER_PRINTED,
+    PYTHON_ERRORS,
+    APPLICATIONS,
+    ANY_CLIENT,
+)

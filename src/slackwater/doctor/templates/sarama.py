@@ -1,0 +1,87 @@
+"""What sarama logs."""
+
+from typing import Final
+
+from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.templates.wording import Family, Template
+from slackwater.group.events import Kind, Source
+
+SARAMA: Final = Family(
+    name="sarama",
+    source=Source.CLIENT_LOG,
+    markers=("consumergroup/", "client/coordinator ", "Initializing new client", "Closing Client"),
+    prefix=r"^(.*?)",
+    prefix_slots=("head",),
+    words=("consumergroup/",),
+    templates=(
+        Template(
+            "session ended",
+            "1.20+",
+            " heartbeat loop stopped",
+            "consumergroup/session/<member>/<generation> heartbeat loop stopped",
+            None,
+        ),
+        Template(
+            "session released",
+            "1.20+",
+            " released",
+            "consumergroup/session/<member>/<generation> released",
+            Kind.PARTITIONS_REVOKED,
+        ),
+        Template(
+            "partition count changed",
+            "1.27+",
+            " changed from ",
+            "consumergroup/<group> loop check partition number goroutine find partitions in topics [<topics>] changed "
+            "from <*> to <count>",
+            Kind.JOIN_REQUESTED,
+            {"trigger": "partitions_added", "reason": "partition count changed"},
+        ),
+        Template(
+            "session over",
+            "1.27+",
+            "goroutine will exit",
+            "consumergroup/<group> loop check partition number goroutine will exit, topics [<topics>]",
+            FactKind.CLIENT_SUBSCRIBED,
+        ),
+        Template(
+            "ownership lost",
+            "1.43+",
+            ": lost ownership of ",
+            "consumergroup/<group>: lost ownership of <partitions> due to <why>",
+            Kind.PARTITIONS_LOST,
+        ),
+        Template(
+            "fenced",
+            "1.32+",
+            "has been fenced",
+            "JoinGroup failed: group instance id <instance> has been fenced",
+            Kind.MEMBER_FENCED,
+            {"operation": "join-group", "error": "FENCED_INSTANCE_ID"},
+        ),
+        Template(
+            "coordinator found",
+            "1.20+",
+            "coordinator for ",
+            "client/coordinator coordinator for <group> is #<*> (<node>)",
+            Kind.COORDINATOR_FOUND,
+        ),
+        Template(
+            "coordinator unavailable",
+            "1.20+",
+            "is not available",
+            "client/coordinator coordinator for <group> is not available",
+            Kind.COORDINATOR_LOST,
+        ),
+        Template("coordinator asked for", "1.20+", "client/coordinator ", "client/coordinator <*>", None),
+        Template(
+            "user data",
+            "1.50+",
+            "falling back to static user data",
+            "consumergroup/<group>: falling back to static user data <*>",
+            None,
+        ),
+        Template("started", "1.0+", "Initializing new client", "Initializing new client", FactKind.CLIENT_STARTED),
+        Template("closed", "1.0+", "Closing Client", "Closing Client", FactKind.CLIENT_CLOSED),
+    ),
+)

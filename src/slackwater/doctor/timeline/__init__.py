@@ -1,0 +1,1 @@
+"""A group's history: membership intervals, rebalances, episodes, lag."""

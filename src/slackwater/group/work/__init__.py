@@ -1,0 +1,1 @@
+"""The work scheduler behind Consumer.run, as a state machine without I/O."""

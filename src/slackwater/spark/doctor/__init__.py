@@ -1,0 +1,1 @@
+"""The doctor's Spark job: from log files to verdicts."""

@@ -1,0 +1,45 @@
+"""Our own `__group_events` to rows of the event table.
+
+Rules kept here
+- The JSON is that of `GroupEvent.to_json`; the coordinator's word and the member's are taken as they are.
+- A detail's partitions are printed `topic-0`, as everywhere in the table.
+- The cluster is the reader's: members do not know its id, and a group's events must not fall apart by who told them.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE
+
+_RENAMED: Final = ("members", "partitions", "assignment", "count")
+_DETAIL: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items() if name not in _RENAMED)
+_SCHEMA: Final = (
+    ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
+    + f", source STRING, evidence STRING, detail STRUCT<{_DETAIL.replace('` ', '`: ')}, "
+    "`partitions`: STRING, `count`: BIGINT, `members`: STRING>"
+)
+_DERIVED: Final[dict[str, str]] = {
+    "partitions": "transform(from_json(e.detail.partitions, 'array<array<string>>'), x -> concat_ws('-', x))",
+    "assignment": f"CAST(NULL AS {DETAIL['assignment']})",
+}
+
+
+def own_events(lines: DataFrame) -> DataFrame:
+    """The events in lines of JSON, of the cluster that the lines are of."""
+    rows = lines.withColumn("e", F.from_json("text", _SCHEMA)).filter("e.kind IS NOT NULL")
+    columns = {"cluster": "cluster"}
+    evidence = {
+        "evidence": "coalesce(e.evidence, concat(file, ':', position))",
+        "file": "file",
+        "position": "position",
+        "template": "CAST(NULL AS string)",
+        "text": "text",
+    }
+    detail = ", ".join(f"'{name}', {_DERIVED.get(name, f'e.detail.`{name}`')}" for name in DETAIL)
+    return rows.select(
+        *(F.expr(columns.get(name, f"e.`{name}`")).alias(name) for name in COLUMNS),
+        F.expr(f"named_struct({detail})").alias("detail"),
+        *(F.expr(evidence.get(name, f"e.`{name}`")).alias(name) for name in EVIDENCE),
+    )

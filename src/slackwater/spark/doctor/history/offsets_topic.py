@@ -1,0 +1,275 @@
+"""Records of `__consumer_offsets` to events: generations, who was in them, and how far the group got.
+
+Rules kept here
+- The input is (cluster, file, position, partition, offset, timestamp, key, value): a dump, or the topic as a source
+  reads it. Bytes are decoded in batches by the project's own codecs (wire/), and none twice.
+- The topic is compacted: a generation that is not there is not missing, it was passed over. `gap` counts those between
+  two that are there; it is null for the first one seen, from which on the history is complete.
+- A KIP-848 group's epoch is its generation; its members' records tell which client a member id stands for.
+- Commits are told per group and minute, never one by one.
+- A record that cannot be decoded tells nothing, and is counted while the others are decoded; who finds that there are
+  some asks `undecoded` for them.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.accumulators import Accumulator
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE, FactKind
+from slackwater.group.assignors.consumer_protocol import MalformedMetadata, decode_assignment, decode_subscription
+from slackwater.group.events import Kind, Source
+from slackwater.wire.errors import WireError
+from slackwater.wire.internal_topics.consumer_groups import (
+    GROUP_EPOCH_KEY,
+    MEMBER_KEY,
+    ConsumerGroupKey,
+    decode_consumer_group_key,
+    decode_epoch,
+    decode_member,
+)
+from slackwater.wire.internal_topics.consumer_offsets import (
+    GroupKey,
+    GroupMember,
+    GroupValue,
+    OffsetKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+
+MINUTE_MS: Final = 60_000
+UNREAD: Final = "unread"
+COMMIT: Final = "commit"
+_DUMPED: Final = "partition INT, offset BIGINT, timestamp BIGINT, key STRING, value STRING"
+_KEPT: Final = "cluster STRING, file STRING, position BIGINT, partition INT, offset BIGINT, timestamp BIGINT"
+_DECODED: Final = (
+    "kind STRING, group STRING, topic STRING, topic_partition INT, committed BIGINT, generation BIGINT, "
+    "protocol_type STRING, protocol STRING, leader STRING, members BIGINT, member_ids ARRAY<STRING>, "
+    f"assignment {DETAIL['assignment']}, member STRING, client STRING, host STRING, instance STRING, "
+    "session_timeout_ms BIGINT, rebalance_timeout_ms BIGINT, topics ARRAY<STRING>, partitions ARRAY<STRING>, "
+    "group_protocol STRING, error STRING"
+)
+Row = dict[str, Any]
+
+
+def dumped_records(lines: DataFrame) -> DataFrame:
+    """The records in lines of JSON, with their bytes in base 64; of what is not in base 64, no bytes are left."""
+    record = lines.withColumn("record", F.from_json("text", _DUMPED))
+    return record.select(
+        "cluster",
+        "file",
+        "position",
+        "record.partition",
+        "record.offset",
+        "record.timestamp",
+        *(F.expr(_bytes(f"record.{name}")).alias(name) for name in ("key", "value")),
+    )
+
+
+def _bytes(text: str) -> str:
+    return f"coalesce(try_to_binary({text}, 'base64'), CASE WHEN {text} IS NOT NULL THEN X'' END)"
+
+
+def offsets_events(records: DataFrame, undecodable: Accumulator[int] | None = None) -> DataFrame:
+    """The events that records tell; records that cannot be decoded are counted in `undecodable`."""
+    # Commits are told from the rest by the first bytes of their keys, so that and none twice.
+    commit = F.hex(F.substring("key", 1, 2)).isin("0000", "0001")
+    told = _decoded(records.filter(~commit), undecodable).filter(F.col("kind") != UNREAD)
+    commits = _decoded(records.filter(commit), undecodable).filter(F.col("kind") == COMMIT)
+    return _select(_with_gap(told)).unionByName(_select(_progress(commits)))
+
+
+def undecoded(records: DataFrame) -> DataFrame:
+    """The records that cannot be decoded, as (cluster, file, position, text); the text says why."""
+    text = F.concat(F.lit("__consumer_offsets-"), "partition", F.lit("@"), "offset", F.lit(": "), "error")
+    found = _decoded(records, None).filter(F.col("kind") == UNREAD)
+    return found.select("cluster", "file", "position", text.alias("text"))
+
+
+def _decoded(records: DataFrame, undecodable: Accumulator[int] | None) -> DataFrame:
+    return records.mapInArrow(_decoding(undecodable), f"{_KEPT}, {_DECODED}")
+
+
+def _with_gap(rows: DataFrame) -> DataFrame:
+    recorded = F.col("kind") == Kind.GENERATION_RECORDED
+    order = Window.partitionBy("cluster", "group", "kind").orderBy("partition", "offset")
+    before = F.lag("generation").over(order)
+    passed = F.greatest(F.col("generation") - before - 1, F.lit(0))
+    return rows.withColumn("gap", F.when(recorded & before.isNotNull(), passed))
+
+
+def _progress(commits: DataFrame) -> DataFrame:
+    """Per group and minute: how many commits, of how many partitions, and by how much they went on."""
+    minute = commits.withColumn("minute", F.expr(f"timestamp div {MINUTE_MS}"))
+    each = minute.groupBy("cluster", "group", "topic", "topic_partition", "minute").agg(
+        F.min("timestamp").alias("first_ms"),
+        F.min("committed").alias("lowest"),
+        F.max("committed").alias("highest"),
+        F.collect_set("timestamp").alias("stamps"),
+        F.max_by(F.struct("file", "position", "partition", "offset"), "offset").alias("last"),
+    )
+    order = Window.partitionBy("cluster", "group", "topic", "topic_partition").orderBy("minute")
+    advance = F.col("highest") - F.coalesce(F.lag("highest").over(order), F.col("lowest"))
+    total = each.withColumn("advance", advance).groupBy("cluster", "group", "minute")
+    return total.agg(
+        F.min("first_ms").alias("timestamp"),
+        F.size(F.array_distinct(F.flatten(F.collect_list("stamps")))).alias("commits"),
+        F.sum("advance").alias("offsets_advanced"),
+        F.count(F.lit(1)).alias("count"),
+        F.max("last").alias("last"),
+    ).select("*", "last.*", F.lit(Kind.PROGRESS.value).alias("kind"))
+
+
+def _select(rows: DataFrame) -> DataFrame:
+    has = set(rows.columns)
+    columns = {"time_ms": "timestamp"}
+    fixed = {
+        "source": f"'{Source.OFFSETS_TOPIC}'",
+        "evidence": "concat('__consumer_offsets-', partition, '@', offset)",
+        "template": "CAST(NULL AS string)",
+        "text": "CAST(NULL AS string)",
+    }
+    detail = ", ".join(f"'{name}', {_typed(name, DETAIL[name], has - {'partition'})}" for name in DETAIL)
+    return rows.select(
+        *(F.expr(_typed(columns.get(name, name), kind, has)).alias(name) for name, kind in COLUMNS.items()),
+        F.expr(f"named_struct({detail})").alias("detail"),
+        *(F.expr(fixed.get(name, name)).alias(name) for name in EVIDENCE),
+    )
+
+
+def _typed(name: str, kind: str, has: set[str]) -> str:
+    return f"CAST(`{name}` AS {kind})" if name in has else f"CAST(NULL AS {kind})"
+
+
+def _decoding(
+    undecodable: Accumulator[int] | None,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows: list[Row] = []
+            for record in batch.to_pylist():
+                kept = {name: record[name] for name in _NAMES}
+                rows.extend({**kept, **told} for told in decode(record["key"], record["value"]))
+            if undecodable is not None:
+                undecodable.add(sum(row["kind"] == UNREAD for row in rows))
+            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+    return decode_batches
+
+
+def decode(key: bytes | None, value: bytes | None) -> list[Row]:
+    """What one record tells; a record of another kind tells nothing."""
+    if key is None:
+        return []
+    try:
+        classic = decode_key(key)
+        if isinstance(classic, OffsetKey):
+            return _commit(classic, value)
+        if isinstance(classic, GroupKey):
+            return _group(classic, value)
+        consumer = decode_consumer_group_key(key)
+        return [] if consumer is None else _consumer_group(consumer, value)
+    except WireError as error:
+        return [{"kind": UNREAD, "error": str(error)}]
+
+
+def _commit(key: OffsetKey, value: bytes | None) -> list[Row]:
+    if value is None:
+        return []
+    committed = decode_offset_value(value).offset
+    topic = {"topic": key.topic, "topic_partition": key.partition, "committed": committed}
+    return [{"kind": COMMIT, "group": key.group, **topic}]
+
+
+def _group(key: GroupKey, value: bytes | None) -> list[Row]:
+    if value is None:
+        return [{"kind": Kind.GROUP_DELETED, "group": key.group}]
+    recorded = decode_group_value(value)
+    owned = {member.member_id: _assigned(member) for member in recorded.members}
+    generation = {
+        "kind": Kind.GENERATION_RECORDED,
+        "group": key.group,
+        "generation": recorded.generation,
+        "protocol_type": recorded.protocol_type,
+        "protocol": recorded.protocol,
+        "leader": recorded.leader,
+        "members": len(recorded.members),
+        "member_ids": list(owned),
+        "assignment": [{"member": member, "partitions": some} for member, some in owned.items()],
+        "group_protocol": "classic",
+    }
+    return [generation, *(_member(key.group, recorded, one, owned[one.member_id]) for one in recorded.members)]
+
+
+def _member(group: str, recorded: GroupValue, member: GroupMember, partitions: list[str]) -> Row:
+    return {
+        "kind": FactKind.MEMBER_RECORDED,
+        "group": group,
+        "generation": recorded.generation,
+        "protocol": recorded.protocol,
+        "member": member.member_id,
+        "client": member.client_id,
+        "host": member.client_host,
+        "instance": member.group_instance_id,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": None if member.rebalance_timeout_ms < 0 else member.rebalance_timeout_ms,
+        "topics": _subscribed(member),
+        "partitions": partitions,
+        "group_protocol": "classic",
+    }
+
+
+def _assigned(member: GroupMember) -> list[str]:
+    try:
+        return [str(one) for one in decode_assignment(member.assignment).partitions] if member.assignment else []
+    except MalformedMetadata:
+        return []
+
+
+def _subscribed(member: GroupMember) -> list[str] | None:
+    try:
+        return sorted(decode_subscription(member.subscription).topics)
+    except MalformedMetadata:
+        return None
+
+
+def _consumer_group(key: ConsumerGroupKey, value: bytes | None) -> list[Row]:
+    row: Row = {"group": key.group, "member": key.member_id, "group_protocol": "consumer"}
+    if key.version == GROUP_EPOCH_KEY:
+        if value is None:
+            return [{**row, "kind": Kind.GROUP_DELETED}]
+        return [{**row, "kind": Kind.GENERATION_RECORDED, "generation": decode_epoch(value)}]
+    if key.version != MEMBER_KEY:
+        return []
+    if value is None:
+        return [{**row, "kind": FactKind.MEMBER_GONE}]
+    member = decode_member(value)
+    told = {
+        "client": member.client_id,
+        "host": member.client_host,
+        "instance": member.group_instance_id,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "topics": list(member.subscribed_topics),
+    }
+    return [{**row, "kind": FactKind.MEMBER_RECORDED, **told}]
+
+
+_TEXTS: Final = pa.list_(pa.string())
+_PAIR: Final = pa.struct([("member", pa.string()), ("partitions", _TEXTS)])
+_ARROW: Final = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "ARRAY<STRING>": _TEXTS}
+_NAMES: Final = tuple(part.split()[0] for part in _KEPT.split(", "))
+
+
+def _arrow_schema() -> pa.Schema:
+    fields = []
+    for part in f"{_KEPT}, {_DECODED}".replace(DETAIL["assignment"], "PAIRS").split(", "):
+        name, kind = part.split(" ", 1)
+        fields.append(pa.field(name, pa.list_(_PAIR) if kind == "PAIRS" else _ARROW[kind]))
+    return pa.schema(fields)
+
+
+_SCHEMA: Final = _arrow_schema()

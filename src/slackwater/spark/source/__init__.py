@@ -1,0 +1,1 @@
+"""The data source `slackwater`: options, columns, planning, and reading on executors."""

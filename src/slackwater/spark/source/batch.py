@@ -1,0 +1,52 @@
+"""`spark.read.format("slackwater")`: the records between two places, each once.
+
+Rules kept here
+- Planning resolves both places, in the driver, once. A task then reads what it was given, whatever is written
+  meanwhile.
+- The constructor does nothing: Spark makes a reader also where nothing is read.
+- A batch is in no group: it commits nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from slackwater.group.offset_range import Range
+from slackwater.spark.source.connections import link
+from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.source.reading import ReadSettings, read
+from slackwater.spark.source.split import ReadTask, split
+from slackwater.spark.source.topics import TopicWatch
+from slackwater.spark.user_errors import in_a_sentence
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+
+class BatchReader(DataSourceReader):
+    """Plans a batch, and reads its parts."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.settings = ReadSettings.of(options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks."""
+        with in_a_sentence():
+            home = link(self.options.kafka)
+            ranges = planned(TopicWatch(home.network, home.cluster, self.options), self.options)
+        return split(ranges, self.options.min_partitions, self.options.max_records_per_partition)
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The records of a task; Spark makes up a task without a range where there is none."""
+        if isinstance(partition, ReadTask):
+            yield from read(partition.range, self.settings)
+
+
+def planned(watch: TopicWatch, options: SourceOptions) -> list[Range]:
+    """What is there to read now."""
+    partitions = watch.partitions()
+    starts = watch.resolve(options.starting, partitions)
+    ends = watch.resolve(options.ending, partitions)
+    return [Range(*one, starts[one], ends[one]) for one in partitions]

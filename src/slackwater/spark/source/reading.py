@@ -1,0 +1,99 @@
+"""What a task does: it reads one range of a partition into Arrow, on an executor.
+
+Rules kept here
+- The connections are those of the process (`connections`), the range's bytes come ahead (`fetching`), and a piece
+  becomes columns without a Python object per record (`wire.arrow`).
+- A batch has ten thousand rows or more wherever a piece has so many: below that it costs Spark more than it carries. A
+  piece has 8 MiB, unless `kafka.max.partition.fetch.bytes` says otherwise.
+- Checksums are checked unless `kafka.check.crcs` is false. Damaged bytes end the task with the partition's name.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Self
+
+from slackwater.client.config import CONSUMER_SETTINGS, number, parse_settings
+from slackwater.group.errors import PeerError
+from slackwater.group.offset_range import Range
+from slackwater.spark.source.columns import Constants, arrow_schema, nullable_headers
+from slackwater.spark.source.connections import link
+from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.user_errors import in_a_sentence
+from slackwater.wire.errors import WireError
+from slackwater.wire.records.arrow import arrow_batches, chunk_batch
+from slackwater.wire.records.plain import plain_chunk
+from slackwater.wire.records.readable import ReadableBatches
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+PIECE: Final = "max.partition.fetch.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """What all tasks of a query share."""
+
+    kafka: Mapping[str, str]
+    fetch: FetchSettings
+    include_headers: bool
+    check_crcs: bool
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> Self:
+        """What the user's options mean for tasks."""
+        values = parse_settings(options.kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
+        asked = PIECE in options.kafka
+        fetch = FetchSettings(
+            piece_bytes=number(values, PIECE) if asked else PIECE_BYTES,
+            fetch_max_wait_ms=number(values, "fetch.max.wait.ms"),
+            client_rack=str(values["client.rack"]),
+            read_committed=options.read_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_ms=options.poll_timeout_ms,
+        )
+        return cls(options.kafka, fetch, options.include_headers, bool(values["check.crcs"]))
+
+
+def read(wanted: Range, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+    """The records of a range."""
+    constants = _constants(wanted.topic, wanted.partition)
+    with in_a_sentence():
+        home = link(settings.kafka)
+        for piece in RangeFetcher(home.network, home.cluster, wanted, settings.fetch):
+            try:
+                yield from _batches(piece, wanted, settings, constants)
+            except WireError as error:
+                raise PeerError(f"{wanted.of} cannot be read from offset {piece.from_offset} on: {error}") from error
+
+
+def _batches(piece: Piece, wanted: Range, settings: ReadSettings, constants: Constants) -> Iterator["pa.RecordBatch"]:
+    import pyarrow as pa
+
+    schema = arrow_schema(headers=settings.include_headers)
+    for batch in _decoded(piece, wanted, settings):
+        offset, timestamp, timestamp_type, key, value, *more = batch.columns
+        topic, partition = constants.of(batch.num_rows)
+        more = [nullable_headers(one) for one in more]
+        columns = [key, value, topic, partition, offset, timestamp, timestamp_type, *more]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _decoded(piece: Piece, wanted: Range, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+    """The records of a piece, in the columns of `wire.arrow`."""
+    headers = settings.include_headers
+    bounds = piece.from_offset, wanted.until_offset
+    committed_only = piece.aborted is not None
+    chunk = plain_chunk(piece.data, *bounds, check_crcs=settings.check_crcs, committed_only=committed_only)
+    if chunk is not None:
+        batch = chunk_batch(chunk, *bounds, headers=headers)
+        return iter(() if batch is None else (batch,))
+    readable = ReadableBatches(piece.data, *bounds, aborted=piece.aborted, check_crcs=settings.check_crcs)
+    return arrow_batches(readable, headers=headers)
+
+
+@lru_cache(maxsize=64)
+def _constants(topic: str, partition: int) -> Constants:
+    return Constants(topic, partition)

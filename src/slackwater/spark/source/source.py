@@ -1,0 +1,52 @@
+"""The data source `slackwater`, as Spark finds it.
+
+Rules kept here
+- Options are looked at when the schema is asked for, so that a mistake is told where the user made it.
+- Nothing is connected here: readers do that when they are first used.
+"""
+
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from slackwater.spark.member.control import Address
+from slackwater.spark.source.columns import ddl
+from slackwater.spark.source.options import SourceOptions, check, wants_headers
+from slackwater.spark.user_errors import in_a_sentence
+
+
+class SlackwaterSource(DataSource):
+    """`format("slackwater")`; `control` is where the user's process can be heard, if it listens."""
+
+    control: ClassVar[Address | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The word in `format`."""
+        return "slackwater"
+
+    @classmethod
+    def heard_at(cls, control: Address) -> type["SlackwaterSource"]:
+        """The same source for one application: its queries' members call there."""
+        return type(cls.__name__, (cls,), {"control": control, "__doc__": cls.__doc__})
+
+    def schema(self) -> str:
+        """The columns of Spark's own Kafka source."""
+        with in_a_sentence():
+            check(self.options)
+            return ddl(headers=wants_headers(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        from slackwater.spark.source.batch import BatchReader
+
+        with in_a_sentence():
+            return BatchReader(SourceOptions.parse(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        from slackwater.spark.source.stream import StreamReader
+
+        with in_a_sentence():
+            return StreamReader(SourceOptions.parse(self.options, streaming=True), self.control)

@@ -1,0 +1,1 @@
+"""Record formats of Kafka's internal topics."""

@@ -1,0 +1,1 @@
+"""Record batches: encoding, decoding, compression, checksums, and bulk decoding to Arrow."""
