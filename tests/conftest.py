@@ -1,19 +1,22 @@
-"""Which facts of the behaviour catalogue a test run has proven.
+"""Settings for all tests: behaviour numbers, skipped tests, Hypothesis, Ctrl-C.
 
-Every test marked `@pytest.mark.proves("JG-41", …)` carries those numbers in its reports, also from a worker of
-pytest-xdist. If the environment variable SLACKWATER_PROVEN names a file, the numbers of all tests that passed are
-written there when the run ends: a JSON object, number -> tests, for `scripts/conformance.py --from`.
+A test marked `@pytest.mark.proves("JG-41", …)` proves that fact of docs/kafka-behaviours.md. If the environment
+variable SLACKWATER_PROVEN names a file, the numbers of all tests that passed are written there when the run ends: a
+JSON object, number -> tests, for `scripts/conformance.py --from`.
 
-Hypothesis judges no test by its time: a machine may be busy.
+With CI=true a skipped test is a failure. Otherwise the run ends with the reasons of all skipped tests; each names the
+command that installs what is missing.
 
-A shell that runs tests in the background has them ignore Ctrl-C, and so would every program that a test starts and then
-interrupts. Here it counts again.
+Hypothesis has no deadline per example, because the machine may be busy.
 """
 
 import json
 import os
 import signal
+from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,26 +26,73 @@ VARIABLE = "SLACKWATER_PROVEN"
 settings.register_profile("busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+# A shell that starts the tests in the background makes them, and every program they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+IS_CI = os.environ.get("CI") == "true"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect in the process that sees every report, if it was asked for."""
+    """Register the collector of behaviour numbers in the process that receives every report."""
     path = os.environ.get(VARIABLE)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ProvenToFile(Path(path)), "slackwater-proven")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test's numbers to its reports."""
+    """Attach each test's behaviour numbers to its reports."""
     for item in items:
         numbers = {number for marker in item.iter_markers("proves") for number in marker.args}
         item.user_properties += [("proves", number) for number in sorted(numbers)]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With CI=true, turn a skipped test into a failed one."""
+    report = yield
+    return _fail_if_skipped(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """With CI=true, turn a module that skips itself into a failed one."""
+    report = yield
+    return _fail_if_skipped(report)
+
+
+_Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
+
+
+def _fail_if_skipped(report: _Report) -> _Report:
+    if IS_CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which CI=true does not allow: {_reason(report)}"
+    return report
+
+
+def _reason(report: object) -> str:
+    longrepr = getattr(report, "longrepr", None)
+    reason = str(longrepr[2] if isinstance(longrepr, tuple) else longrepr)
+    return reason.removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was skipped, and the command that adds it."""
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if reasons:
+        terminalreporter.section("not tested on this machine")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} {'test' if count == 1 else 'tests'}: {reason}")
+
+
 class ProvenToFile:
-    """Keeps the numbers of the tests that passed, and writes them down at the end."""
+    """Collects the behaviour numbers of the tests that passed, and writes them to a file at the end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -23,8 +23,9 @@ from slackwater.group.assignors.consumer_protocol import decode_assignment, deco
 from slackwater.group.events import Kind, Source
 from slackwater.wire.fields import Reader
 from slackwater.wire.internal_topics.consumer_offsets import GroupKey, decode_group_value, decode_key
+from tests.incidents import incidents_directory
 
-CORPUS: Final = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "open"
+CORPUS: Final = incidents_directory()
 _STAMPS: Final = (
     re.compile(r"^\[?(?P<day>\d{4}[-/]\d\d[-/]\d\d)[ T](?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
     re.compile(r"^\[sarama\] (?P<day>\d{4}/\d\d/\d\d) (?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),

@@ -10,10 +10,9 @@ from slackwater.doctor.events.table import DETAIL
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
-from tests.doctor.corpus import CORPUS, incidents, read_incident, truth
+from tests.doctor.corpus import incidents, read_incident, truth
 
-pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"the labelled incidents are not at {CORPUS}")
-INCIDENTS = incidents() if CORPUS.exists() else []
+INCIDENTS = incidents()
 
 
 @cache

@@ -86,13 +86,15 @@ def running(bootstrap: str, programs: dict[str, Driver]) -> Start:
     return start
 
 
-@pytest.fixture(
-    params=[pytest.param(one, marks=[pytest.mark.java] if one is JAVA else [], id=str(one)) for one in CLIENTS]
-)
-def client(request: pytest.FixtureRequest) -> Client:
-    """Every client in turn."""
-    chosen: Client = request.param
-    return chosen
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `client` once per client library that has the calls its `needs_call` marker names."""
+    has_own_clients = any("client" in marker.args[0] for marker in metafunc.definition.iter_markers("parametrize"))
+    if "client" in metafunc.fixturenames and not has_own_clients:
+        calls = {call for marker in metafunc.definition.iter_markers("needs_call") for call in marker.args}
+        clients = [client for client in CLIENTS if not calls & set(client.cannot)]
+        java = {client: [pytest.mark.java] if client is JAVA else [] for client in clients}
+        params = [pytest.param(client, marks=java[client], id=str(client)) for client in clients]
+        metafunc.parametrize("client", params)
 
 
 @pytest.fixture

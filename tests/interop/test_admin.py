@@ -76,9 +76,8 @@ def test_a_group_is_listed_and_described_with_its_members_and_offsets(driver: Dr
     wait_until(lambda: driver.ask("group", group=group)["state"] == "Empty", lambda: driver.ask("group", group=group))
 
 
-def test_an_empty_groups_offsets_are_set_and_deleted_and_then_the_group(driver: Driver, name: Name) -> None:
-    if not driver.can("set_group_offsets"):
-        pytest.skip(f"{driver.client} has no calls for this")
+@pytest.mark.needs_call("set_group_offsets")
+def test_empty_group_offsets_are_set_and_deleted(driver: Driver, name: Name) -> None:
     topic = driver.create_topic(name("moved"), 2)
     zero, one = f"{topic}-0", f"{topic}-1"
     group = name("moved-group")

@@ -60,11 +60,8 @@ def test_an_eager_group_shares_its_partitions_and_loses_no_record_when_a_member_
     a.close()
 
 
-def test_in_a_cooperative_group_only_what_moves_is_revoked_and_the_rest_is_read_on_without_a_commit(
-    driver: Driver, name: Name
-) -> None:
-    if not driver.can("cooperative-sticky"):
-        pytest.skip(f"{driver.client} has no cooperative assignor")
+@pytest.mark.needs_call("cooperative-sticky")
+def test_cooperative_rebalance_revokes_only_moved_partitions(driver: Driver, name: Name) -> None:
     topic = driver.create_topic(name("cooperative"), 6)
     everything = partitions(topic, 6)
     group = name("cooperative-group")

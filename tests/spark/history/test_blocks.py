@@ -129,11 +129,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (found / path).write_bytes(content)
     (found / "linked").symlink_to(found / "below")
     (found / "broken link.log").symlink_to(found / "nowhere")
-    if CORPUS.is_dir():
-        for name in incidents()[::EVERY]:
-            shutil.copytree(CORPUS / name, found / name)
-    elif os.environ.get("CI") == "true":
-        pytest.fail(f"CI=true: nothing may be left out here: the corpus of incidents is not at {CORPUS}.")
+    for name in incidents()[::EVERY]:
+        shutil.copytree(CORPUS / name, found / name)
     return found
 
 

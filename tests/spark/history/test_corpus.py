@@ -1,19 +1,19 @@
 """The labelled incidents, all of them in one run: as many rebalances as there were, and no line left unread."""
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.incidents import incidents_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from slackwater.spark.doctor.history import History
 
-OPEN = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "open"
+OPEN = incidents_directory()
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +21,6 @@ def history(spark: "SparkSession") -> "Iterator[History]":
     """The history of every incident, each as a cluster of its own."""
     from slackwater.spark.doctor.history import read_history
 
-    if not OPEN.is_dir():
-        reason = f"The corpus of incidents is not at {OPEN}."
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI=true: nothing may be left out here: {reason}")
-        pytest.skip(reason)
     with read_history(spark, [str(OPEN)], below=str(OPEN)) as found:
         yield found
 

@@ -120,7 +120,6 @@ def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSe
     assert verdict.began_ms == BEGAN_MS - 17_000
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason=f"the labelled incidents are not at {CORPUS}")
 def test_a_log_of_librdkafka_has_its_group_from_the_offsets_topic(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import examine
 

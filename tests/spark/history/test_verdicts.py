@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,18 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _need_corpus() -> None:
-    if not CORPUS.is_dir():
-        reason = f"The corpus of incidents is not at {CORPUS}."
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI=true: nothing may be left out here: {reason}")
-        pytest.skip(reason)
-
-
 def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
     from slackwater.spark.doctor.job import examine
 
-    _need_corpus()
     found = examine(spark, Patient(paths=[str(CORPUS)], below=str(CORPUS)))
     said = {
         (one.cluster, one.group): (one.cause, frozenset(one.culprits), one.rebalances, one.storm)
@@ -59,7 +49,6 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
 def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession", files: str, source: str) -> None:
     from slackwater.spark.doctor.job import examine
 
-    _need_corpus()
     found = examine(spark, Patient(paths=[f"{CORPUS}/*/{files}"], below=str(CORPUS)))
     assert {one.sources for one in found.verdicts} == {(source,)}
     labels = {(incident, name): label for incident in incidents() for name, label in truth(incident)["groups"].items()}
