@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from slackwater.broker.handlers import ANSWERED
+from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.wire.apis import ALTER_CONFIGS, CREATE_PARTITIONS, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS, Api
 from slackwater.wire.codec import request_type
 from slackwater.wire.envelope import decode_request, encode_request
@@ -46,7 +46,7 @@ class Samples:
         self._topic_ids = topic_ids
         self.frames = [
             self._frame(api, version)
-            for api in ANSWERED
+            for api in SUPPORTED_APIS
             for version in range(api.min_version, api.latest_stable + 1)
             for _ in range(SAMPLES_PER_VERSION)
         ]

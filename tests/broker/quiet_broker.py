@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from scripts import kafka_wire
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import Connection
 from slackwater.broker.server import Server
@@ -156,15 +156,15 @@ class QuietBroker:
         self._runner = asyncio.Runner()
         self.server = self._runner.run(self._start(directory, {name: str(value) for name, value in given.items()}))
         for name, partitions in topics.items():
-            self.node.topics.create(name, partitions)
+            self.broker.topics.create(name, partitions)
 
     async def _start(self, directory: Path, given: dict[str, str]) -> Server:
         return Server(directory, Settings(given), clock=self.clock, group_clock=self.clock)
 
     @property
-    def node(self) -> Node:
+    def broker(self) -> Broker:
         """The broker's parts."""
-        return self.server.node
+        return self.server.broker
 
     def __enter__(self) -> Self:
         return self
@@ -182,7 +182,7 @@ class QuietBroker:
     def hold_flushes(self) -> HeldFlushes:
         """With `flush=always`: let no write come to the disk until it is released."""
         held = HeldFlushes(self)
-        self.node.durability._in_thread = held
+        self.broker.durability._in_thread = held
         return held
 
     def turn(self) -> None:

@@ -135,7 +135,7 @@ def test_a_frame_of_an_impossible_size_ends_its_connection_before_anything_is_ke
         client.send_bytes(struct.pack(">i", size) + b"x" * 100)
         assert await client.is_closed()
         await other.groups()
-        assert server.node.metrics.malformed == 1
+        assert server.broker.metrics.malformed == 1
 
     with_server(tmp_path, story)
 
@@ -278,7 +278,7 @@ def test_a_wall_clock_that_jumps_expires_nobody(tmp_path: Path, monkeypatch: pyt
         silent = await (await RawClient.connect(server)).join_alone("silent", session_timeout_ms=500)
         idle = await RawClient.connect(server)
         events: list[GroupEvent] = []
-        server.node.events.subscribe(events.append)
+        server.broker.events.subscribe(events.append)
         for jumped_s in (86_400.0, -86_400.0, 3.0e8, 0.0):
             jump_s = jumped_s
             assert await lively.heartbeat() is Error.NONE

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from slackwater.broker.connection import Call, Connection
+from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.fetching.idle_sockets import IdleSockets
 from slackwater.broker.handlers import Handler
 from slackwater.broker.repeats import Repeats, Run
@@ -29,7 +29,7 @@ class FakeDesk:
         self.full = full
         self.handlers: dict[int, Handler] = {}
         self.idle_sockets: IdleSockets | None = None
-        self.calls: list[tuple[Call, Request]] = []
+        self.calls: list[tuple[RequestContext, Request]] = []
         self.errors: list[WireError] = []
         self.gone = 0
         self.sent = 0
@@ -42,8 +42,8 @@ class FakeDesk:
         self.gone += 1
         self.changed.set()
 
-    def handle(self, call: Call, request: Request) -> None:
-        self.calls.append((call, request))
+    def handle(self, context: RequestContext, request: Request) -> None:
+        self.calls.append((context, request))
         self.changed.set()
 
     def repeats(self, header: RequestHeader, request: Request, frame: bytes) -> None:
@@ -55,7 +55,7 @@ class FakeDesk:
     def flush_later(self, connection: Connection) -> None:
         asyncio.get_running_loop().call_soon(connection.flush)
 
-    def answered(self, calls: Sequence[Call | Run]) -> None:
+    def answered(self, calls: Sequence[RequestContext | Run]) -> None:
         self.sent += len(calls)
 
     def malformed(self, connection: Connection, error: WireError) -> None:
@@ -104,8 +104,8 @@ def test_answers_leave_in_the_order_of_the_requests_whatever_order_they_are_made
     async def story(desk: FakeDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(_request(1) + _request(2) + _request(3))
         await desk.until(lambda: len(desk.calls) == 3)
-        for call, _ in reversed(desk.calls):
-            call.answer(HeartbeatResponse())
+        for context, _ in reversed(desk.calls):
+            context.respond(HeartbeatResponse())
         assert [await _answer(reader) for _ in range(3)] == [1, 2, 3]
 
     _with_server({}, story)
@@ -117,7 +117,7 @@ def test_a_frame_may_come_byte_by_byte() -> None:
             writer.write(bytes([byte]))
             await writer.drain()
         await desk.until(lambda: len(desk.calls) == 1)
-        desk.calls[0][0].answer(HeartbeatResponse())
+        desk.calls[0][0].respond(HeartbeatResponse())
         assert await _answer(reader) == 9
 
     _with_server({}, story)
@@ -127,8 +127,8 @@ def test_a_request_that_wants_no_answer_does_not_hold_up_the_next() -> None:
     async def story(desk: FakeDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(_request(1) + _request(2))
         await desk.until(lambda: len(desk.calls) == 2)
-        desk.calls[0][0].no_answer()
-        desk.calls[1][0].answer(HeartbeatResponse())
+        desk.calls[0][0].skip_response()
+        desk.calls[1][0].respond(HeartbeatResponse())
         assert await _answer(reader) == 2
 
     _with_server({}, story)
@@ -142,14 +142,14 @@ def test_garbage_ends_the_connection_after_the_answers_that_are_owed(garbage: by
     async def story(desk: FakeDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(_request(1))
         await desk.until(lambda: len(desk.calls) == 1)
-        desk.calls[0][0].answer(HeartbeatResponse())
+        desk.calls[0][0].respond(HeartbeatResponse())
         writer.write(garbage)
         assert await _answer(reader) == 1
         async with asyncio.timeout(DEADLINE_S):
             assert await reader.read() == b""
         await desk.until(lambda: desk.gone == 1)
         assert len(desk.errors) == 1
-        desk.calls[0][0].answer(HeartbeatResponse())  # too late, and nobody minds
+        desk.calls[0][0].respond(HeartbeatResponse())  # too late, and nobody minds
 
     _with_server({}, story)
 
@@ -160,12 +160,12 @@ def test_a_client_with_too_many_requests_under_way_is_not_read_until_some_are_an
         await desk.until(lambda: len(desk.calls) == 2)
         writer.write(_request(2))
         await writer.drain()
-        desk.calls[0][0].answer(HeartbeatResponse())
+        desk.calls[0][0].respond(HeartbeatResponse())
         assert await _answer(reader) == 0
         await desk.until(lambda: len(desk.calls) == 3)
         assert desk.calls[0][0].connection.waiting == 2
-        for call, _ in desk.calls[1:]:  # a connection that is not read does not see that its client has gone
-            call.answer(HeartbeatResponse())
+        for context, _ in desk.calls[1:]:  # a connection that is not read does not see that its client has gone
+            context.respond(HeartbeatResponse())
 
     _with_server({"max_waiting": 2}, story)
 
@@ -188,12 +188,12 @@ def test_a_request_begins_when_the_one_before_it_has_its_answer() -> None:
     async def story(desk: FakeDesk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(_list_groups(1) + _list_groups(2) + _request(3) + _request(4))
         await desk.until(lambda: len(desk.calls) == 1)
-        desk.calls[0][0].answer(ListGroupsResponse())
+        desk.calls[0][0].respond(ListGroupsResponse())
         await desk.until(lambda: len(desk.calls) == 2)
-        desk.calls[1][0].answer(ListGroupsResponse())
+        desk.calls[1][0].respond(ListGroupsResponse())
         await desk.until(lambda: len(desk.calls) == 4)  # heartbeats may run beside each other
-        desk.calls[3][0].answer(HeartbeatResponse())
-        desk.calls[2][0].answer(HeartbeatResponse())
+        desk.calls[3][0].respond(HeartbeatResponse())
+        desk.calls[2][0].respond(HeartbeatResponse())
         async with asyncio.timeout(DEADLINE_S):
             for _ in range(2):
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -209,7 +209,7 @@ def test_garbage_behind_a_request_that_waits_is_met_when_its_turn_comes() -> Non
         writer.write(_list_groups(1) + _request(2) + struct.pack(">i", -5))
         await desk.until(lambda: len(desk.calls) == 1)
         assert not desk.errors
-        desk.calls[0][0].answer(ListGroupsResponse())
+        desk.calls[0][0].respond(ListGroupsResponse())
         await desk.until(lambda: len(desk.errors) == 1)
         async with asyncio.timeout(DEADLINE_S):
             (size,) = struct.unpack(">i", await reader.readexactly(4))

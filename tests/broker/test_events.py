@@ -32,7 +32,7 @@ class House:
     def tell(self, count: int) -> None:
         told = [GroupEvent(time_ms=1, group="g", kind=Kind.GROUP_CREATED, source=Source.COORDINATOR)] * count
         self.events.tell(told)
-        self.events.end_turn()
+        self.events.flush_pending()
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -81,7 +81,7 @@ def test_a_burst_waits_for_a_moment_in_which_the_broker_has_nothing_else_to_do(
     house.tell(AT_ONCE + 1)
     for _ in range(5):
         house.pass_time(0.05)
-        house.events.end_turn()  # nothing was told, but something was done
+        house.events.flush_pending()  # nothing was told, but something was done
         house.pass_time(0.05)
         assert house.written == 0
     house.pass_time(0.11)

@@ -58,14 +58,14 @@ class House:
             now_ms=self.clock.now_ms,
             wake_at=self._wake_at,
             tell=self.events.extend,
-            turn_begins=self._turn_begins,
+            schedule_flush=self._schedule_flush,
         )
         self.groups.load()
 
     def _wake_at(self, due_ms: int) -> None:
         self.due_ms = due_ms
 
-    def _turn_begins(self) -> None:
+    def _schedule_flush(self) -> None:
         self.turns += 1
 
 
@@ -77,10 +77,10 @@ def test_everything_of_one_turn_is_written_at_once_and_answered_after_it() -> No
     store = Memory()
     house, answers = House(store), list[OffsetCommitResponse]()
     for offset in range(5):
-        house.groups.ask(_commit(offset), answers.append)
+        house.groups.submit(_commit(offset), answers.append)
     assert (store.writes, answers, house.turns) == (0, [], 1)
 
-    house.groups.end_turn()
+    house.groups.flush_pending()
 
     assert store.writes == 1
     assert [answer.partitions[0].error for answer in answers] == [Error.NONE] * 5
@@ -90,8 +90,8 @@ def test_a_refused_write_is_told_to_whoever_waits_for_it() -> None:
     store = Memory()
     house, answers = House(store), list[OffsetCommitResponse]()
     store.error = Error.KAFKA_STORAGE_ERROR
-    house.groups.ask(_commit(1), answers.append)
-    house.groups.end_turn()
+    house.groups.submit(_commit(1), answers.append)
+    house.groups.flush_pending()
 
     assert [answer.partitions[0].error for answer in answers] == [Error.NOT_COORDINATOR]
 
@@ -111,14 +111,14 @@ def _settle(house: House) -> str:
         "u1",
         requires_known_member_id=False,
     )
-    house.groups.ask(join, joined.append)
-    house.groups.end_turn()
+    house.groups.submit(join, joined.append)
+    house.groups.flush_pending()
     assert house.due_ms == house.clock.now_ms()
     house.groups.tick()
     (answer,) = joined
     sync = SyncGroup("g", answer.member_id, None, answer.generation_id, assignments=((answer.member_id, b"a"),))
-    house.groups.ask(sync, synced.append)
-    house.groups.end_turn()
+    house.groups.submit(sync, synced.append)
+    house.groups.flush_pending()
     assert [answer.assignment for answer in synced] == [b"a"]
     return answer.member_id
 
@@ -127,12 +127,12 @@ def test_a_restart_brings_groups_and_offsets_back_without_a_rebalance() -> None:
     store = Memory()
     before = House(store)
     member_id = _settle(before)
-    before.groups.ask(_commit(7, member_id=member_id, generation_id=1), lambda _answer: None)
-    before.groups.end_turn()
+    before.groups.submit(_commit(7, member_id=member_id, generation_id=1), lambda _answer: None)
+    before.groups.flush_pending()
 
     after, beats, offsets = House(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
-    after.groups.ask(Heartbeat("g", member_id, None, 1), beats.append)
-    after.groups.ask(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
+    after.groups.submit(Heartbeat("g", member_id, None, 1), beats.append)
+    after.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
     assert beats == [HeartbeatResponse(Error.NONE)]
     assert [offset.offset for offset in offsets[0].groups[0].offsets] == [7]
@@ -147,24 +147,24 @@ def _join(member_id: str = "", uuid: str = "u") -> JoinGroup:
 def test_an_initial_delay_of_nothing_is_over_before_the_next_of_a_crowd_joins() -> None:
     house, issued, joined = House(Memory()), list[JoinGroupResponse](), list[JoinGroupResponse]()
     for number in range(3):
-        house.groups.ask(_join(uuid=str(number)), issued.append)
-    house.groups.end_turn()
+        house.groups.submit(_join(uuid=str(number)), issued.append)
+    house.groups.flush_pending()
     first, second, third = sorted(answer.member_id for answer in issued)
 
-    house.groups.ask(_join(first), joined.append)
+    house.groups.submit(_join(first), joined.append)
     assert [(answer.error, answer.generation_id) for answer in joined] == [(Error.NONE, 1)]
 
     for member_id in (second, third, first):
         assert len(joined) == 1
-        house.groups.ask(_join(member_id), joined.append)
+        house.groups.submit(_join(member_id), joined.append)
     assert [(answer.error, answer.generation_id) for answer in joined] == [(Error.NONE, 1), *[(Error.NONE, 2)] * 3]
 
 
 def test_a_group_that_is_not_written_yet_has_no_generation() -> None:
     house, joined = House(Memory()), list[JoinGroupResponse]()
-    house.groups.ask(replace(_join(), requires_known_member_id=False), joined.append)
+    house.groups.submit(replace(_join(), requires_known_member_id=False), joined.append)
     assert joined == []
-    house.groups.end_turn()
+    house.groups.flush_pending()
     house.groups.tick()
     assert [answer.error for answer in joined] == [Error.NONE]
 
@@ -174,7 +174,7 @@ def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
     _settle(house)
     house.clock.pass_ms(10_000)
     house.groups.tick()
-    house.groups.end_turn()
+    house.groups.flush_pending()
 
     assert Kind.MEMBER_EXPIRED in [event.kind for event in house.events]
     assert house.due_ms is not None
@@ -183,11 +183,11 @@ def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
 
 def test_offsets_of_deleted_topics_go_with_them() -> None:
     house, offsets = House(Memory()), list[OffsetFetchResponse]()
-    house.groups.ask(_commit(3), lambda _answer: None)
-    house.groups.end_turn()
+    house.groups.submit(_commit(3), lambda _answer: None)
+    house.groups.flush_pending()
     house.groups.topics_deleted(["t"])
-    house.groups.end_turn()
-    house.groups.ask(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
+    house.groups.flush_pending()
+    house.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
     assert offsets[0].groups[0].offsets == ()
 
@@ -196,10 +196,10 @@ def test_many_appends_do_not_wait_for_the_end_of_the_turn() -> None:
     store = Memory()
     house, answers = House(store), list[OffsetCommitResponse]()
     for offset in range(MOST_GATHERED + 1):
-        house.groups.ask(_commit(offset), answers.append)
+        house.groups.submit(_commit(offset), answers.append)
     assert (store.writes, len(answers)) == (1, MOST_GATHERED)
 
-    house.groups.end_turn()
+    house.groups.flush_pending()
 
     assert (store.writes, len(answers)) == (2, MOST_GATHERED + 1)
 
@@ -207,13 +207,13 @@ def test_many_appends_do_not_wait_for_the_end_of_the_turn() -> None:
 def test_a_parked_join_alone_has_its_timer_planned() -> None:
     house = House(Memory())
     house.groups.reconfigure(replace(house.groups.config, group_initial_rebalance_delay_ms=3_000))
-    house.groups.end_turn()
+    house.groups.flush_pending()
     turns = house.turns
     join = JoinGroup("g", "", "i", "consumer", (Protocol("range", b""),), 10_000, 60_000, uuid="u1")
-    house.groups.ask(join, lambda _answer: None)
+    house.groups.submit(join, lambda _answer: None)
     assert house.turns == turns + 1
 
-    house.groups.end_turn()
+    house.groups.flush_pending()
 
     assert house.due_ms is not None
     assert house.due_ms - house.clock.now_ms() <= 3_000
@@ -234,8 +234,8 @@ def test_a_write_that_takes_too_long_is_given_up_by_who_waits_and_its_outcome_st
     store = Slow()
     house, answers = House(store), list[OffsetCommitResponse]()
     for offset in (1, 2):
-        house.groups.ask(_commit(offset), answers.append)
-        house.groups.end_turn()
+        house.groups.submit(_commit(offset), answers.append)
+        house.groups.flush_pending()
         house.clock.pass_ms(3_000)
     assert house.groups.next_due_ms() == house.clock.now_ms() - 1_000
     house.groups.tick()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.maintenance import Housekeeping
+from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.wire.records.record import Record, encode_batch
@@ -31,7 +31,7 @@ async def _newest(client: RawClient, topic: str) -> dict[bytes | None, bytes | N
     return {record.key: record.value for record in await client.records(topic, 0)}
 
 
-async def _until_cleaned(server: Server, house: Housekeeping, client: RawClient, topic: str, most: int) -> None:
+async def _until_cleaned(server: Server, house: Maintenance, client: RawClient, topic: str, most: int) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while len(await client.records(topic, 0)) > most:
             house.compact()
@@ -41,7 +41,7 @@ async def _until_cleaned(server: Server, house: Housekeeping, client: RawClient,
 async def _disk_is_idle(server: Server) -> None:
     """Wait until all work that was given to the thread is done, and heard of."""
     done = asyncio.Event()
-    server.node.in_thread(lambda: None, done.set)
+    server.broker.in_thread(lambda: None, done.set)
     await done.wait()
 
 
@@ -53,7 +53,7 @@ def test_compaction_that_a_full_disk_refused_is_done_when_there_is_room(
 
     @closing
     async def story(server: Server) -> None:
-        house = Housekeeping(server.node, set())
+        house = Maintenance(server.broker, set())
         house.start()
         client = await RawClient.connect(server)
         for topic in ("one", "two"):
@@ -82,7 +82,7 @@ def test_a_topic_that_is_deleted_and_made_anew_during_its_compaction_is_a_new_on
 ) -> None:
     @closing
     async def story(server: Server) -> None:
-        house = Housekeeping(server.node, set())
+        house = Maintenance(server.broker, set())
         house.start()
         client = await RawClient.connect(server)
         for _ in range(10):
@@ -121,7 +121,7 @@ def test_a_topic_may_be_deleted_while_its_writes_wait_to_be_flushed(
             assert (deleted, error, offset) == (Error.NONE, Error.NONE, number)
             answers = {Error((await writer.produced()).error_code) for _ in range(20)}
             assert answers <= {Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.KAFKA_STORAGE_ERROR}
-            server.node.durability.flush_rolled()
+            server.broker.durability.flush_rolled()
             await _disk_is_idle(server)
 
     with_server(tmp_path, story, flush=flush)

@@ -37,7 +37,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def time_is_up(server: Server) -> None:
     """Let the time of all waits be up."""
-    waits = server.node.fetch_waits
+    waits = server.broker.fetch_waits
     for at, bucket in list(waits._buckets.items()):
         bucket.timer.cancel()
         waits._time_is_up(at)
@@ -66,7 +66,7 @@ class Consumer:
         (connection,) = server._connections - before
         consumer = cls(server, client, connection, first.session_id, 1)
         consumer.ask(min_bytes=min_bytes)
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         assert connection.idle is None
         time_is_up(server)
         assert await consumer.heard() == (Error.NONE, [])
@@ -120,23 +120,23 @@ def lent(server: Server) -> int:
 
 def test_the_same_request_waits_again_and_again(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 2), 0, 0)
-        before = server.node.metrics.requests[FETCH.key].count
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 2), 0, 0)
+        before = server.broker.metrics.requests[FETCH.key].count
         kept = consumer.idle
         for _ in range(5):
             assert await consumer.ask_again() is kept
-            assert len(server.node.fetch_waits) == consumer.connection.waiting == 1
+            assert len(server.broker.fetch_waits) == consumer.connection.waiting == 1
             time_is_up(server)
             assert await consumer.heard() == (Error.NONE, [])
-            assert len(server.node.fetch_waits) == consumer.connection.waiting == 0
-        assert server.node.metrics.requests[FETCH.key].count == before + 5
+            assert len(server.broker.fetch_waits) == consumer.connection.waiting == 0
+        assert server.broker.metrics.requests[FETCH.key].count == before + 5
 
     with_server(tmp_path, story)
 
 
 def test_time_alone_ends_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         first = await client.ask(fetch_request((topic, 0, 0), session=(0, 0)), FetchResponse)
         loop = asyncio.get_running_loop()
@@ -152,14 +152,14 @@ def test_time_alone_ends_it(tmp_path: Path) -> None:
 
 def test_an_append_ends_it_with_the_records(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         consumer, producer = await Consumer.connect(server, topic, 0, 0), await Client.connect(server)
         await consumer.ask_again()
         await send(producer, "t", 1, b"v")
         response = await consumer.client.answer()
         assert isinstance(response, FetchResponse)
         assert (response.session_id, values(response)) == (consumer.session_id, [b"v"])
-        assert len(server.node.fetch_waits) == 0
+        assert len(server.broker.fetch_waits) == 0
         assert not any(partition.waiting for partition in topic.partitions)
         # The session goes on, from the next offset.
         request = fetch_request((topic, 1, 1), session=(consumer.session_id, consumer.epoch))
@@ -170,7 +170,7 @@ def test_an_append_ends_it_with_the_records(tmp_path: Path) -> None:
 
 def test_what_happens_between_two_requests_is_told_at_once(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         producer = await Client.connect(server)
         consumer = await Consumer.connect(server, topic, 0)
         await send(producer, "t", 0, b"v")
@@ -183,7 +183,7 @@ def test_what_happens_between_two_requests_is_told_at_once(tmp_path: Path) -> No
 
 def test_a_log_that_begins_elsewhere_is_told(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         await send(await Client.connect(server), "t", 0, b"0", b"1")
         consumer = await Consumer.connect(server, topic, 2)
         idle = await consumer.ask_again()
@@ -191,7 +191,7 @@ def test_a_log_that_begins_elsewhere_is_told(tmp_path: Path) -> None:
         assert await consumer.heard() == (Error.NONE, [])
         assert topic.partitions[0].log.delete_records(1) == 1
         consumer.ask()
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         assert not idle.is_waiting
         time_is_up(server)
         _, (row,) = await consumer.heard()
@@ -202,10 +202,10 @@ def test_a_log_that_begins_elsewhere_is_told(tmp_path: Path) -> None:
 
 def test_a_deleted_topic_ends_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         consumer = await Consumer.connect(server, topic, 0)
         await consumer.ask_again()
-        server.node.topics.delete(topic)
+        server.broker.topics.delete(topic)
         _, (row,) = await consumer.heard()
         assert row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -214,7 +214,7 @@ def test_a_deleted_topic_ends_it(tmp_path: Path) -> None:
 
 def test_a_session_that_is_used_elsewhere_refuses_the_one_that_waits(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         consumer, other = await Consumer.connect(server, topic, 0), await Client.connect(server)
         await consumer.ask_again()
         elsewhere = consumer.next_request()
@@ -228,7 +228,7 @@ def test_a_session_that_is_used_elsewhere_refuses_the_one_that_waits(tmp_path: P
 
 def test_a_wrong_epoch_and_a_session_that_is_over_are_refused(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         consumer, other = await Consumer.connect(server, topic, 0), await Client.connect(server)
         consumer.epoch += 1
         consumer.ask()
@@ -243,7 +243,7 @@ def test_a_wrong_epoch_and_a_session_that_is_over_are_refused(tmp_path: Path) ->
 
 def test_what_comes_behind_it_waits_for_its_answer(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         await consumer.ask_again()
         consumer.client.send(ApiVersionsRequest("c", "1"))
         await until(lambda: consumer.connection.waiting == 2)
@@ -257,7 +257,7 @@ def test_what_comes_behind_it_waits_for_its_answer(tmp_path: Path) -> None:
 
 def test_a_request_that_comes_in_two_pieces_is_put_together(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         await consumer.ask_again()
         frame = encode_request(consumer.next_request(), FETCH.latest_stable, 99, "client")
         consumer.client._writer.write(frame[:20])
@@ -266,7 +266,7 @@ def test_a_request_that_comes_in_two_pieces_is_put_together(tmp_path: Path) -> N
         time_is_up(server)
         assert await consumer.heard() == (Error.NONE, [])
         consumer.client._writer.write(frame[20:])
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         time_is_up(server)
         consumer.client._sent.append((99, FetchResponse, FETCH.latest_stable))
         assert await consumer.heard() == (Error.NONE, [])
@@ -276,14 +276,14 @@ def test_a_request_that_comes_in_two_pieces_is_put_together(tmp_path: Path) -> N
 
 def test_a_client_that_goes_leaves_nothing_behind(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         waiting, between = await Consumer.connect(server, topic, 0, 0), await Consumer.connect(server, topic, 0, 0)
         await waiting.ask_again()
         assert len(topic.partitions[0].waiting) == 2
         waiting.client.close()
         between.client.close()
         await until(lambda: server.connections == 0)
-        assert len(server.node.fetch_waits) == 0
+        assert len(server.broker.fetch_waits) == 0
         assert not any(partition.waiting for partition in topic.partitions)
 
     with_server(tmp_path, story)
@@ -291,7 +291,7 @@ def test_a_client_that_goes_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_what_takes_the_place_of_the_handler_sees_every_request(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         handler = server.handlers[FETCH.key]
         seen: list[FetchRequest] = []
 
@@ -299,7 +299,7 @@ def test_what_takes_the_place_of_the_handler_sees_every_request(tmp_path: Path) 
             seen.append(request)
             handler.handle(node, call, request)
 
-        server.handlers[FETCH.key] = Handler(handler.api, handle, handler.refuse)
+        server.handlers[FETCH.key] = Handler(handler.api, handle, handler.error_response)
         consumer.ask()
         await until(lambda: len(seen) == 1)
         assert seen[0].session_epoch == consumer.epoch - 1
@@ -309,7 +309,7 @@ def test_what_takes_the_place_of_the_handler_sees_every_request(tmp_path: Path) 
 
 def test_only_what_any_byte_ends_is_kept(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0, min_bytes=2)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0, min_bytes=2)
         assert consumer.connection.idle is None
 
     with_server(tmp_path, story)
@@ -317,7 +317,7 @@ def test_only_what_any_byte_ends_is_kept(tmp_path: Path) -> None:
 
 def test_a_socket_is_lent_to_who_goes_on_waiting_and_comes_back_for_anything_else(tmp_path: Path, waited: int) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         assert lent(server) == int(consumer.is_lent) == int(waited > 0)
         await consumer.client.ask(ApiVersionsRequest(), ApiVersionsResponse)
         assert (lent(server), consumer.is_lent) == (0, False)
@@ -332,7 +332,7 @@ def test_a_socket_is_lent_to_who_goes_on_waiting_and_comes_back_for_anything_els
 
 def test_who_counts_its_requests_over_all_connections_stays(tmp_path: Path, waited: int) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         for _ in range(3):
             next(consumer.client._ids)
             await consumer.ask_again()
@@ -346,13 +346,13 @@ def test_who_counts_its_requests_over_all_connections_stays(tmp_path: Path, wait
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path, waits: bool) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         consumer = await Consumer.connect(server, topic, 0)
         if waits:
             await consumer.ask_again()
         consumer.client.close()
         await until(lambda: not server._connections)
-        assert lent(server) == len(server.node.fetch_waits) == 0
+        assert lent(server) == len(server.broker.fetch_waits) == 0
         assert not topic.partitions[0].waiting
 
     with_server(tmp_path, story)
@@ -360,7 +360,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path, waits: bo
 
 def test_what_does_not_go_at_once_goes_later_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         for sent in (BlockingIOError(), 0, 5):
             await consumer.ask_again()
             if consumer.is_lent:
@@ -392,7 +392,7 @@ def _partly(sent: int | Exception) -> Callable[[int, bytes], int]:
 
 def test_half_a_request_is_read_to_its_end(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         request = consumer.next_request()
         number = next(consumer.client._ids)
         frame = encode_request(request, request.API.latest_stable, number, "client")
@@ -401,7 +401,7 @@ def test_half_a_request_is_read_to_its_end(tmp_path: Path) -> None:
         await consumer.client._writer.drain()
         await until(lambda: consumer.connection._frames.pending_bytes == 20)
         consumer.client._writer.write(frame[20:])
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         time_is_up(server)
         assert await consumer.heard() == (Error.NONE, [])
 
@@ -410,7 +410,7 @@ def test_half_a_request_is_read_to_its_end(tmp_path: Path) -> None:
 
 def test_a_broker_stops_while_sockets_are_lent(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        consumer = await Consumer.connect(server, server.node.topics.create("t", 1), 0)
+        consumer = await Consumer.connect(server, server.broker.topics.create("t", 1), 0)
         await consumer.ask_again()
         await server.stop()
         assert await consumer.client.is_closed()

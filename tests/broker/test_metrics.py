@@ -3,13 +3,13 @@
 from time import monotonic
 from typing import cast
 
-from slackwater.broker.connection import Call, Connection
+from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
 from slackwater.wire.envelope import RequestHeader
 
 
-def call(api_key: int, since: float) -> Call:
-    return Call(cast(Connection, None), RequestHeader(api_key, 0, 1, None), since)
+def call(api_key: int, since: float) -> RequestContext:
+    return RequestContext(cast(Connection, None), RequestHeader(api_key, 0, 1, None), since)
 
 
 def test_answers_are_counted_by_api_and_by_how_long_they_took() -> None:

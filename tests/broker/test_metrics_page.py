@@ -85,12 +85,12 @@ async def _join(server: Server, group_id: str) -> JoinGroupResponse:
         uuid="u",
         requires_known_member_id=False,
     )
-    server.node.groups.ask(join, joined.set_result)
+    server.broker.groups.submit(join, joined.set_result)
     answer = await joined
     assert answer.error is Error.NONE
     synced: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
     mine = ((answer.member_id, b"all"),)
-    server.node.groups.ask(
+    server.broker.groups.submit(
         SyncGroup(group_id, answer.member_id, None, answer.generation_id, assignments=mine), synced.set_result
     )
     assert (await synced).error is Error.NONE
@@ -129,7 +129,7 @@ def test_what_happens_to_groups_is_counted(tmp_path: Path) -> None:
         beat = HeartbeatRequest(group_id="readers", generation_id=member.generation_id, member_id=member.member_id)
         for _ in range(3):
             assert (await client.ask(beat, HeartbeatResponse)).error_code == 0
-        server.node.topics.create("orders", 2)
+        server.broker.topics.create("orders", 2)
         offsets = OffsetCommitRequestTopic(
             name="orders", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
         )

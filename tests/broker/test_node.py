@@ -27,10 +27,10 @@ def test_groups_follow_settings_that_are_altered(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
-        broker.node.settings.alter({"group.min.session.timeout.ms": 100, "offsets.retention.minutes": 1})
+        broker.broker.settings.alter({"group.min.session.timeout.ms": 100, "offsets.retention.minutes": 1})
         assert join(client, 100) == Error.NONE
-        assert broker.node.groups.config.offsets_retention_ms == 60_000
-        broker.node.settings.alter({"group.min.session.timeout.ms": None})
+        assert broker.broker.groups.config.offsets_retention_ms == 60_000
+        broker.broker.settings.alter({"group.min.session.timeout.ms": None})
         assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
 
 
@@ -40,6 +40,6 @@ def test_an_offsets_topic_keeps_its_partitions_whatever_the_settings_say(tmp_pat
             assert commit(broker.connect(), 5, group=group) == Error.NONE
     for partitions in (3, 50):
         with QuietBroker(tmp_path, {"offsets.topic.num.partitions": partitions}) as broker:
-            assert set(broker.node.groups.coordinator.groups) == set("abcdef")
-            broker.node.settings.alter({"group.max.size": 5})
+            assert set(broker.broker.groups.coordinator.groups) == set("abcdef")
+            broker.broker.settings.alter({"group.max.size": 5})
             assert commit(broker.connect(), 6, group="a") == Error.NONE

@@ -116,7 +116,7 @@ def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_p
             now_ms=CLOCK.now_ms,
             wake_at=lambda _due_ms: None,
             tell=lambda _events: None,
-            turn_begins=lambda: None,
+            schedule_flush=lambda: None,
         )
         shell.load()
         return shell
@@ -125,13 +125,13 @@ def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_p
     before = groups(topics)
     for group_id in ("a", "b", "c", "d"):
         commit = OffsetCommit(group_id, "", None, -1, (OffsetToCommit("t", 0, 7),))
-        before.ask(commit, lambda _answer: None)
-    before.end_turn()
+        before.submit(commit, lambda _answer: None)
+    before.flush_pending()
     topics.close()
 
     topics, answers = _open(tmp_path), list[OffsetFetchResponse]()
     after = groups(topics)
-    after.ask(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in "abcd")), answers.append)
+    after.submit(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in "abcd")), answers.append)
     assert [[offset.offset for offset in group.offsets] for group in answers[0].groups] == [[7]] * 4
     assert topics.get(OFFSETS_TOPIC) is not None
     assert topics.get(OFFSETS_TOPIC).is_internal  # type: ignore[union-attr]

@@ -26,7 +26,7 @@ def broker(tmp_path: Path) -> Iterator[QuietBroker]:
 
 def stored(broker: QuietBroker) -> dict[int, list[bytes | None]]:
     """The keys in each partition of the offsets topic that has any."""
-    topic = broker.node.topics.get(OFFSETS_TOPIC)
+    topic = broker.broker.topics.get(OFFSETS_TOPIC)
     assert topic is not None
     found: dict[int, list[bytes | None]] = {}
     for partition in topic.partitions:
@@ -49,7 +49,7 @@ def test_a_group_lives_in_the_partition_that_javas_hash_of_its_id_names(broker: 
     assert key is not None
     assert group.encode() in key
     (found,) = client.ask_fields("FindCoordinator", 4, key_type=0, coordinator_keys=[group])["coordinators"]
-    assert found["node_id"] == broker.node.node_id  # the leader of that partition, as of all others
+    assert found["node_id"] == broker.broker.node_id  # the leader of that partition, as of all others
 
 
 def _asked(client: QuietClient) -> dict[str, int]:
@@ -79,7 +79,7 @@ def _asked(client: QuietClient) -> dict[str, int]:
 @pytest.mark.proves("CO-02")
 def test_who_does_not_own_a_groups_shard_says_so(broker: QuietBroker) -> None:
     client = broker.connect()
-    coordinator = broker.node.groups.coordinator
+    coordinator = broker.broker.groups.coordinator
     coordinator.unload(coordinator.shard_of(GROUP), None, broker.clock.now_ms())
     assert set(_asked(client).values()) == {Error.NOT_COORDINATOR}
 
@@ -88,7 +88,7 @@ def test_who_does_not_own_a_groups_shard_says_so(broker: QuietBroker) -> None:
 def test_who_still_loads_a_groups_shard_says_so(broker: QuietBroker) -> None:
     client = broker.connect()
     settle(client)
-    coordinator = broker.node.groups.coordinator
+    coordinator = broker.broker.groups.coordinator
     shard, now_ms = coordinator.shard_of(GROUP), broker.clock.now_ms()
     coordinator.load(shard, 1, now_ms)
     beside = {"Heartbeat": Error.NONE, "SyncGroup": Error.REBALANCE_IN_PROGRESS}
@@ -114,7 +114,7 @@ def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBrok
     }
     refused = dict.fromkeys([("t", 3), ("t", -1), ("nowhere", 0)], int(Error.UNKNOWN_TOPIC_OR_PARTITION))
     assert errors == refused | dict.fromkeys([("t", 0), ("t", 2), ("u", 0)], 0)
-    assert set(broker.node.groups.coordinator.groups[GROUP].offsets) == {("t", 0), ("t", 2), ("u", 0)}
+    assert set(broker.broker.groups.coordinator.groups[GROUP].offsets) == {("t", 0), ("t", 2), ("u", 0)}
 
 
 @pytest.mark.proves("OC-12")
@@ -124,10 +124,10 @@ def test_a_commit_is_answered_when_it_is_on_the_disk_if_that_was_asked_for(tmp_p
         answer = _commit_later(broker.connect())
         broker.pass_ms(4_999)
         assert answer() is None
-        assert not broker.node.groups.coordinator.groups[GROUP].offsets
+        assert not broker.broker.groups.coordinator.groups[GROUP].offsets
         held.release()
         assert _error(answer()) == Error.NONE
-        assert broker.node.groups.coordinator.groups[GROUP].offsets
+        assert broker.broker.groups.coordinator.groups[GROUP].offsets
 
 
 @pytest.mark.proves("OC-12")
@@ -141,7 +141,7 @@ def test_a_commit_whose_write_takes_too_long_is_answered_and_its_outcome_still_c
         second = _commit_later(client, 6)  # shares the next flush
         held.release()
         assert _error(second()) == Error.NONE
-        (offset,) = broker.node.groups.coordinator.groups[GROUP].offsets.values()
+        (offset,) = broker.broker.groups.coordinator.groups[GROUP].offsets.values()
         assert offset.offset == 6
 
 

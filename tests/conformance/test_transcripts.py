@@ -39,7 +39,7 @@ class BrokerPeer:
 
     def __init__(self, broker: QuietBroker) -> None:
         self._broker = broker
-        self._ids = {topic.name: topic.topic_id for topic in broker.node.topics}
+        self._ids = {topic.name: topic.topic_id for topic in broker.broker.topics}
         self._clients: dict[str, QuietClient] = {}
         self._waiting: dict[int, tuple[QuietClient, str, int]] = {}
 

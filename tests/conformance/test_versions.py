@@ -27,14 +27,14 @@ class House:
         self.broker = broker
         self.client: QuietClient = broker.connect("c")
         self.events: list[GroupEvent] = []
-        broker.node.events.subscribe(self.events.append)
+        broker.broker.events.subscribe(self.events.append)
 
     def ask(self, api: str, version: int, **fields: Any) -> Fields:
         return self.client.ask_fields(api, version, **fields)
 
     @property
     def group(self) -> Group:
-        return self.broker.node.groups.coordinator.groups[GROUP]
+        return self.broker.broker.groups.coordinator.groups[GROUP]
 
     @property
     def member_ids(self) -> set[str]:

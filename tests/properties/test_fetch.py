@@ -172,7 +172,7 @@ def test_every_record_is_read_once_and_in_order(
     story_steps: list[Produce | Fetch | LoseAnswer | Pause | Resume], drain_bytes: int
 ) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", PARTITIONS, {"segment.bytes": "8000"})
+        topic = server.broker.topics.create("t", PARTITIONS, {"segment.bytes": "8000"})
         producer = await Client.connect(server)
         everybody = [Consumer(server, topic, await Client.connect(server)) for _ in range(2)]
         sent: list[list[bytes | None]] = [[] for _ in range(PARTITIONS)]

@@ -60,7 +60,7 @@ def test_a_session_has_one_broker_for_all_its_tests(pytester: pytest.Pytester) -
             kafka_session.create_topic("one")
 
         def test_two(kafka_session):
-            assert kafka_session._thread().call(lambda server: server.node.topics.get("one")) is not None
+            assert kafka_session._thread().call(lambda server: server.broker.topics.get("one")) is not None
         """
     )
     _run(pytester).assert_outcomes(passed=2)

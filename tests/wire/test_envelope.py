@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.wire.envelope import (
     AnswerAlike,
-    FixedAnswer,
+    PreencodedResponse,
     RequestHeader,
     RequestReader,
     decode_request,
@@ -93,7 +93,7 @@ def test_a_reader_refuses_what_decode_request_refuses_and_reads_on() -> None:
 
 def test_a_fixed_answer_is_the_same_frame() -> None:
     for version in range(5):
-        fixed = FixedAnswer(HeartbeatResponse(error_code=27), version)
+        fixed = PreencodedResponse(HeartbeatResponse(error_code=27), version)
         for number in (0, 7, -1):
             assert fixed.frame(number) == encode_response(HeartbeatResponse(error_code=27), version, number)
 

@@ -16,13 +16,13 @@ from typing import Final
 
 from slackwater.broker.config import Settings, remembered
 from slackwater.broker.config.listeners import advertised_address
-from slackwater.broker.connection import Call, Connection
+from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.fetching.sessions import FetchSessions
 from slackwater.broker.fetching.waits import FetchWaits
 from slackwater.broker.groups.coordinator_shell import Groups
 from slackwater.broker.groups.events import EVENTS_RETENTION_MS, Events
 from slackwater.broker.groups.offsets_store import OffsetsLog
-from slackwater.broker.handlers import ANSWERED
+from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.metrics import Metrics
 from slackwater.broker.storage.appends import Appends
 from slackwater.broker.storage.directory import DataDirectory
@@ -43,7 +43,7 @@ from slackwater.group.errors import BrokerError, Error
 _MINUTE_MS: Final = 60_000
 
 
-class Node:
+class Broker:
     """A broker, as its handlers see it."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Node:
         clock: Clock,
         group_clock: Clock,
         in_thread: InThread,
-        turn_begins: Callable[[], None],
+        schedule_flush: Callable[[], None],
         wake_groups_at: Callable[[int], None],
         advertised: tuple[str, int] | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Node:
         self.node_id = directory.node_id
         self.cluster_id = directory.cluster_id
         self.advertised = advertised or advertised_address(settings.text("advertised.listeners"))
-        self.apis = ANSWERED
+        self.apis = SUPPORTED_APIS
         self.metrics = Metrics()
         self.topics = Topics(
             directory.path,
@@ -77,7 +77,7 @@ class Node:
             remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
         )
         self.durability = Durability(always=settings.text("flush") == "always", in_thread=in_thread)
-        self.appends = Appends(self.durability, now_ms=clock.now_ms, turn_begins=turn_begins)
+        self.appends = Appends(self.durability, now_ms=clock.now_ms, schedule_flush=schedule_flush)
         self.producer_ids = ProducerIds(directory.path)
         self.fetch_sessions = FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
@@ -97,7 +97,7 @@ class Node:
             now_ms=group_clock.now_ms,
             wake_at=wake_groups_at,
             tell=self.events.tell,
-            turn_begins=turn_begins,
+            schedule_flush=schedule_flush,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
         self.events.subscribe(self.metrics.hear)
@@ -114,21 +114,21 @@ class Node:
         self.groups.load()
         self.settings.watch(self._configure_groups)
 
-    def end_turn(self) -> None:
+    def flush_pending(self) -> None:
         """Write what this turn gathered, and what came of that."""
         self._write_gathered()
-        while self.groups.in_turn:
+        while self.groups.has_pending:
             self._write_gathered()
 
     def _write_gathered(self) -> None:
-        self.appends.end_turn()
-        self.groups.end_turn()
-        self.events.end_turn()
-        self.durability.end_turn()
+        self.appends.flush_pending()
+        self.groups.flush_pending()
+        self.events.flush_pending()
+        self.durability.flush_pending()
 
-    def address(self, call: Call) -> tuple[str, int]:
+    def address(self, context: RequestContext) -> tuple[str, int]:
         """Where a client reaches this broker: what it was told to advertise, or the address the client came to."""
-        return self.advertised or call.connection.listener
+        return self.advertised or context.connection.listener
 
     def create_offsets_topic(self, own: Mapping[str, str] | None = None) -> Topic:
         """Make `__consumer_offsets`, with the settings it needs under those that are given."""

@@ -47,7 +47,7 @@ _API_ENDS_AT: Final = 6
 _VERSION_ENDS_AT: Final = 8
 
 
-class Call:
+class RequestContext:
     """One request and the answer it is owed."""
 
     __slots__ = ("api_key", "client_id", "connection", "correlation_id", "frame", "since", "version")
@@ -65,27 +65,27 @@ class Call:
         return self.connection.host
 
     @property
-    def is_answered(self) -> bool:
+    def has_response(self) -> bool:
         """Whether it has its answer, or needs none any more."""
         return self.frame is not None
 
-    def answer(self, response: Response) -> None:
+    def respond(self, response: Response) -> None:
         """Answer; it leaves when everything before it has left."""
         self.frame = frame = encode_response(response, self.version, self.correlation_id)
         self.connection.ready(len(frame))
 
-    def answer_frame(self, frame: bytes) -> None:
+    def respond_encoded(self, frame: bytes) -> None:
         """Answer with what is encoded already."""
         self.frame = frame
         self.connection.ready(len(frame))
 
-    def answer_records(self, response: Response) -> None:
+    def respond_with_records(self, response: Response) -> None:
         """Answer with what carries records, which are not copied: a new megabyte for each answer costs the most."""
         self.frame = frame = response_pieces(response, self.version, self.correlation_id)
         self.connection.in_pieces = True
         self.connection.ready(sum(map(len, frame)))
 
-    def no_answer(self) -> None:
+    def skip_response(self) -> None:
         """The client wants none (Produce with acks=0)."""
         self.frame = b""
         self.connection.ready(0)
@@ -107,7 +107,7 @@ class Desk(Protocol):
         """A client has gone."""
         ...
 
-    def handle(self, call: Call, request: Request) -> None:
+    def handle(self, context: RequestContext, request: Request) -> None:
         """Do what is asked, and answer now or later; a WireError ends the connection."""
         ...
 
@@ -123,7 +123,7 @@ class Desk(Protocol):
         """Call `flush` at the end of this turn."""
         ...
 
-    def answered(self, calls: "Sequence[Call | Run]") -> None:
+    def answered(self, calls: "Sequence[RequestContext | Run]") -> None:
         """These answers leave now."""
         ...
 
@@ -168,7 +168,9 @@ class Connection(asyncio.Protocol):
         self._queue: deque[bytes] = deque()  # requests that have not begun
         self._queued_bytes = 0
         self._ready_bytes = 0  # of answers that are not sent yet
-        self._waiting: deque[Call | Run] = deque()  # what has begun, in order; the answers leave in this order
+        self._waiting: deque[RequestContext | Run] = (
+            deque()
+        )  # what has begun, in order; the answers leave in this order
         self._begun = 0  # how many requests those are
         self._open = 0  # how many of them have no answer yet
         self._remembered: dict[bytes, Remembered] = {}  # by API and version, what the last one said
@@ -323,9 +325,9 @@ class Connection(asyncio.Protocol):
             self._run = frame[:2]
             self._open = 1
             self._begun += 1
-            call = Call(self, header, self.heard)
-            self._waiting.append(call)
-            desk.handle(call, request)
+            context = RequestContext(self, header, self.heard)
+            self._waiting.append(context)
+            desk.handle(context, request)
         except WireError as error:
             self._refuse(error)
             return
@@ -351,9 +353,9 @@ class Connection(asyncio.Protocol):
                 self._run = api
                 self._open += 1
                 self._begun += 1
-                call = Call(self, header, since)
-                waiting.append(call)
-                handle(call, request)
+                context = RequestContext(self, header, since)
+                waiting.append(context)
+                handle(context, request)
             except WireError as error:
                 self._refuse(error)
                 return False
@@ -437,7 +439,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def ready(self, size: int, count: int = 1) -> None:
-        """A call, or so many in a run, has its answer of this size; if it is first in line, something can leave."""
+        """A context, or so many in a run, has its answer of this size; if it is first in line, something can leave."""
         self._open -= count
         self._ready_bytes += size
         if not self._dirty and self._waiting and self._waiting[0].frame is not None:
@@ -449,10 +451,10 @@ class Connection(asyncio.Protocol):
         self._dirty = False
         waiting = self._waiting
         if len(waiting) == 1 and not self._open and not self.in_pieces:  # the usual case
-            call = waiting.pop()
+            context = waiting.pop()
             self._begun = 0
-            self._desk.answered((call,))
-            self._write(call.frame)  # type: ignore[arg-type]  # it has its answer, which is not in pieces
+            self._desk.answered((context,))
+            self._write(context.frame)  # type: ignore[arg-type]  # it has its answer, which is not in pieces
         elif out := self._take_answered():
             self._desk.answered(out)
             self._send(out)
@@ -473,13 +475,13 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and data:
             self._transport.write(data)
 
-    def _send(self, out: list[Call | Run]) -> None:
+    def _send(self, out: list[RequestContext | Run]) -> None:
         pieces: list[Piece] = []
-        for call in out:
-            if isinstance(call.frame, list):
-                pieces += call.frame
-            elif call.frame:
-                pieces.append(call.frame)
+        for context in out:
+            if isinstance(context.frame, list):
+                pieces += context.frame
+            elif context.frame:
+                pieces.append(context.frame)
         in_pieces, self.in_pieces = self.in_pieces, False
         if in_pieces:
             self._ready_bytes -= sum(map(len, pieces))
@@ -488,7 +490,7 @@ class Connection(asyncio.Protocol):
         else:
             self._write(b"".join(pieces))
 
-    def _take_answered(self) -> list[Call | Run]:
+    def _take_answered(self) -> list[RequestContext | Run]:
         waiting = self._waiting
         if not self._open:  # all of them, which is the usual case
             out = list(waiting)

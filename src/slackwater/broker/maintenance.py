@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.connection import Connection
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -23,11 +23,11 @@ FLUSH_ROLLED_S: Final = 10.0
 IDLE_CHECK_S: Final = 5.0
 
 
-class Housekeeping:
+class Maintenance:
     """The recurring work of one broker."""
 
-    def __init__(self, node: Node, connections: set[Connection]) -> None:
-        self._node = node
+    def __init__(self, broker: Broker, connections: set[Connection]) -> None:
+        self._broker = broker
         self._connections = connections
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._cleaning = False
@@ -36,9 +36,9 @@ class Housekeeping:
 
     def start(self) -> None:
         """Begin; every kind of work at its own interval."""
-        settings = self._node.settings
+        settings = self._broker.settings
         self._every("retention", lambda: settings.number("log.retention.check.interval.ms") / 1000, self.retain)
-        self._every("flush", lambda: FLUSH_ROLLED_S, self._node.durability.flush_rolled)
+        self._every("flush", lambda: FLUSH_ROLLED_S, self._broker.durability.flush_rolled)
         self._every("cleaner", lambda: max(settings.number("log.cleaner.backoff.ms") / 1000, 0.1), self.compact)
         self._every(
             "idle", lambda: min(IDLE_CHECK_S, settings.number("connections.max.idle.ms") / 2000), self.close_idle
@@ -52,7 +52,7 @@ class Housekeeping:
 
     def retain(self) -> None:
         """Delete what has expired."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._broker.clock.now_ms()
         for partition_log in self._logs():
             deleted = partition_log.retain(now_ms)
             if deleted:
@@ -64,9 +64,9 @@ class Housekeeping:
         self._compact_next()
 
     def _compact_next(self) -> None:
-        if self._cleaning or not self._node.settings.flag("log.cleaner.enable"):
+        if self._cleaning or not self._broker.settings.flag("log.cleaner.enable"):
             return
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._broker.clock.now_ms()
         for partition_log in self._logs():
             partition_log.sweep(now_ms)
             if partition_log in self._damaged or partition_log in self._put_off:
@@ -78,7 +78,7 @@ class Housekeeping:
 
     def close_idle(self) -> None:
         """Cut connections that have been silent for too long and wait for nothing, or do not take what they get."""
-        limit = monotonic() - self._node.settings.number("connections.max.idle.ms") / 1000
+        limit = monotonic() - self._broker.settings.number("connections.max.idle.ms") / 1000
         for connection in [one for one in self._connections if one.last_heard < limit]:
             if connection.is_stuck or not connection.waiting:
                 connection.abort()
@@ -100,7 +100,7 @@ class Housekeeping:
                 self._compact_next()
 
         self._cleaning = True
-        self._node.in_thread(work, done)
+        self._broker.in_thread(work, done)
 
     def _cleaned(self, partition_log: PartitionLog, cleaned: cleaner.Cleaned | Exception) -> None:
         """Put in place what was cleaned, unless the log is gone or something went wrong."""
@@ -113,7 +113,7 @@ class Housekeeping:
         try:
             if isinstance(cleaned, Exception):
                 raise cleaned
-            if cleaner.install(partition_log, cleaned, self._node.clock.now_ms()):
+            if cleaner.install(partition_log, cleaned, self._broker.clock.now_ms()):
                 log.info("Compacted %s up to offset %d.", name, cleaned.clean_up_to)
             else:
                 self._put_off.add(partition_log)
@@ -125,7 +125,7 @@ class Housekeeping:
             log.warning("%s is not compacted any more: %s", name, error)
 
     def _logs(self) -> Iterator[PartitionLog]:
-        for topic in list(self._node.topics):
+        for topic in list(self._broker.topics):
             for partition in topic.partitions:
                 yield partition.log
 
@@ -135,6 +135,6 @@ class Housekeeping:
                 work()
             except Exception:
                 log.exception("The %s work failed.", name)
-            self._timers[name] = self._node.loop.call_later(seconds(), run)
+            self._timers[name] = self._broker.loop.call_later(seconds(), run)
 
-        self._timers[name] = self._node.loop.call_later(seconds(), run)
+        self._timers[name] = self._broker.loop.call_later(seconds(), run)

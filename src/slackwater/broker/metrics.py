@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.repeats import Run
 from slackwater.group.events import Completed, GroupEvent
 
@@ -40,25 +40,25 @@ class Metrics:
         self.connections = 0
         self.connections_refused = 0
 
-    def answered(self, calls: Sequence[Call | Run]) -> None:
+    def answered(self, calls: Sequence[RequestContext | Run]) -> None:
         """These answers leave now."""
         now = monotonic()
-        for call in calls:
-            seconds, times = now - call.since, call.count
-            tally = self.requests.get(call.api_key) or self._tally(call.api_key)
+        for context in calls:
+            seconds, times = now - context.since, context.count
+            tally = self.requests.get(context.api_key) or self._tally(context.api_key)
             tally.count += times
             tally.seconds += seconds * times
             tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
 
-    def answered_together(self, calls: Sequence[Call]) -> None:
+    def answered_together(self, calls: Sequence[RequestContext]) -> None:
         """These answers left now, each on its own connection; all of one API, in the order in which they were asked."""
         now, longest, shortest = monotonic(), calls[0], calls[-1]
         times = now - longest.since, now - shortest.since
         if bisect_left(TIME_BOUNDS, times[0]) == bisect_left(TIME_BOUNDS, times[1]):
             self._count(longest.api_key, (times[0] + times[1]) / 2, len(calls))  # they came about evenly in between
         else:
-            for call in calls:
-                self._count(call.api_key, now - call.since, 1)
+            for context in calls:
+                self._count(context.api_key, now - context.since, 1)
 
     def _count(self, api_key: int, seconds: float, times: int) -> None:
         tally = self.requests.get(api_key) or self._tally(api_key)

@@ -56,18 +56,18 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every family, in the order of the page."""
-        node = self._server.node
-        info = {"version": __version__, "node_id": str(node.node_id), "cluster_id": node.cluster_id}
+        broker = self._server.broker
+        info = {"version": __version__, "node_id": str(broker.node_id), "cluster_id": broker.cluster_id}
         yield InfoMetricFamily("slackwater_broker", "This broker.", info)
         yield from self._groups()
-        yield from self._rebalances(node.metrics)
-        yield from self._requests(node.metrics)
-        yield from self._network(node.metrics)
+        yield from self._rebalances(broker.metrics)
+        yield from self._requests(broker.metrics)
+        yield from self._network(broker.metrics)
         yield from self._logs()
         yield from self._process.collect()
 
     def _groups(self) -> Iterator[Metric]:
-        groups = self._server.node.groups.coordinator.groups.values()
+        groups = self._server.broker.groups.coordinator.groups.values()
         states = Counter(group.state for group in groups)
         by_state = GaugeMetricFamily("slackwater_groups", "Groups, by state.", labels=["state"])
         for state in GroupState:
@@ -138,7 +138,7 @@ class BrokerCollector(Collector):
     def _logs(self) -> Iterator[Metric]:
         size = GaugeMetricFamily("slackwater_topic_log_bytes", "Bytes of a topic's logs on disk.", labels=["topic"])
         partitions = GaugeMetricFamily("slackwater_topic_partitions", "Partitions of a topic.", labels=["topic"])
-        for topic in self._server.node.topics:
+        for topic in self._server.broker.topics:
             size.add_metric([topic.name], sum(partition.log.size for partition in topic.partitions))
             partitions.add_metric([topic.name], len(topic.partitions))
         yield from (size, partitions)

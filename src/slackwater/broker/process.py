@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
 from slackwater.broker.server import Server
 from slackwater.clock import Clock
@@ -27,7 +27,7 @@ log = logging.getLogger("slackwater.broker")
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class BrokerOptions:
     """What a broker is to be; port 0 takes a free one, and no address for metrics means none."""
 
     directory: Path
@@ -39,7 +39,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Running:
+class RunningBroker:
     """A broker that listens."""
 
     server: Server
@@ -53,7 +53,7 @@ class Running:
         log.info("Stopped." if clean else "Ended without a clean stop.")
 
 
-async def start(plan: Plan) -> Running:
+async def start_broker(plan: BrokerOptions) -> RunningBroker:
     """Start on the current event loop."""
     try:
         server = Server(plan.directory, plan.settings, group_clock=plan.group_clock, advertised=plan.advertised)
@@ -62,7 +62,7 @@ async def start(plan: Plan) -> Running:
             f"The data directory {plan.directory} cannot be opened: {error.strerror or error} ({error.filename}). "
             "Use another one, or mend it."
         ) from error
-    running = Running(server)
+    running = RunningBroker(server)
     try:
         await server.start(*plan.listen)
         if plan.metrics is not None:
@@ -74,31 +74,31 @@ async def start(plan: Plan) -> Running:
     except BaseException:
         await server.stop()
         raise
-    log.info("Slackwater %s is node %d, with its data in %s.", __version__, server.node.node_id, plan.directory)
+    log.info("Slackwater %s is node %d, with its data in %s.", __version__, server.broker.node_id, plan.directory)
     if plan.settings.ignored:
         log.warning("Kafka settings that mean nothing here are ignored: %s.", ", ".join(plan.settings.ignored))
-    _say_what_was_found(server.node)
+    _say_what_was_found(server.broker)
     _say_where(plan, running)
     return running
 
 
-def _say_what_was_found(node: Node) -> None:
-    partitions = sum(len(topic.partitions) for topic in node.topics)
+def _say_what_was_found(broker: Broker) -> None:
+    partitions = sum(len(topic.partitions) for topic in broker.topics)
     if not partitions:
         log.info("The data directory holds no topics yet.")
         return
-    stop = "clean" if node.directory.clean_shutdown else "not clean, and what was not flushed has been checked"
-    groups = len(node.groups.coordinator.groups)
+    stop = "clean" if broker.directory.clean_shutdown else "not clean, and what was not flushed has been checked"
+    groups = len(broker.groups.coordinator.groups)
     log.info(
         "Loaded topics: %d, partitions: %d, groups: %d; the last stop was %s.",
-        len(node.topics),
+        len(broker.topics),
         partitions,
         groups,
         stop,
     )
 
 
-def _say_where(plan: Plan, running: Running) -> None:
+def _say_where(plan: BrokerOptions, running: RunningBroker) -> None:
     listening = [("clients", plan.listen[0], running.server.port)]
     if running.page is not None and plan.metrics is not None:
         listening.append(("metrics", plan.metrics[0], running.page.port))

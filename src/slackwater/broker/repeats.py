@@ -11,10 +11,10 @@ Rules kept here
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from slackwater.wire.envelope import FixedAnswer
+from slackwater.wire.envelope import PreencodedResponse
 
 if TYPE_CHECKING:
-    from slackwater.broker.broker import Node
+    from slackwater.broker.broker import Broker
     from slackwater.broker.connection import Connection
 
 FEWEST: Final = 2
@@ -33,14 +33,14 @@ class Run:
         self.count = self._left = len(correlation_ids)
         self.frame: bytes | None = None  # all answers; None: not all are there
         self._correlation_ids = correlation_ids
-        self._answers: list[FixedAnswer | None] = [None] * self.count
+        self._answers: list[PreencodedResponse | None] = [None] * self.count
 
-    def answer_all(self, answers: list[FixedAnswer]) -> None:
+    def answer_all(self, answers: list[PreencodedResponse]) -> None:
         """Answer every request, in their order."""
         self._left = 0
         self._finish(answers)
 
-    def answer(self, place: int, answer: FixedAnswer) -> None:
+    def answer(self, place: int, answer: PreencodedResponse) -> None:
         """Answer one request, by its place in the run."""
         answers = self._answers
         if answers[place] is None:
@@ -49,12 +49,12 @@ class Run:
             if not self._left:
                 self._finish(answers)  # type: ignore[arg-type]  # none is missing
 
-    def answer_rest(self, answer: FixedAnswer) -> None:
+    def answer_rest(self, answer: PreencodedResponse) -> None:
         """Answer all that have no answer yet."""
         if self._left:
             self.answer_all([one or answer for one in self._answers])
 
-    def _finish(self, answers: list[FixedAnswer]) -> None:
+    def _finish(self, answers: list[PreencodedResponse]) -> None:
         first = answers[0]
         if answers.count(first) == len(answers):  # no two are equal that are not the same
             self.frame = frame = first.frames(self._correlation_ids)
@@ -83,15 +83,15 @@ class Repeats(Protocol):
         """The bytes of one of them."""
         ...
 
-    def cut(self, node: "Node", data: bytes) -> Cut | None:
+    def cut(self, broker: "Broker", data: bytes) -> Cut | None:
         """The requests that this begins with, if they say it and it still means the same."""
         ...
 
-    def handle(self, node: "Node", run: Run, asked: Any) -> None:
+    def handle(self, broker: "Broker", run: Run, asked: Any) -> None:
         """Do what they ask, and answer now or later."""
         ...
 
-    def refusal(self) -> FixedAnswer:
+    def refusal(self) -> PreencodedResponse:
         """The answer where that failed."""
         ...
 

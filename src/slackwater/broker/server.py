@@ -22,12 +22,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
-from slackwater.broker.connection import Call, Connection
+from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.fetching.idle_sockets import idle_sockets
-from slackwater.broker.handlers import ANSWERED, Handler, load
-from slackwater.broker.maintenance import Housekeeping
+from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
+from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.repeats import Repeats, Run
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock
@@ -64,33 +64,33 @@ class Server:
         self._late: list[Connection] = []  # had them when an earlier turn ended, and were too many
         self._turn_is_planned = False
         self._is_flushing = False
-        self._leaving: list[Call | Run] = []  # what has left in this turn, to be counted
+        self._leaving: list[RequestContext | Run] = []  # what has left in this turn, to be counted
         self._group_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopping = False
         self.handlers: dict[int, Handler] = {}  # those asked for so far; a fault may take the place of one
-        self._answered = {api.key: api for api in ANSWERED}
+        self._answered = {api.key: api for api in SUPPORTED_APIS}
         self.max_request_bytes = settings.number("socket.request.max.bytes")
         self.max_waiting = settings.number("queued.max.requests")
         self.settings = settings
-        owned = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))
+        owned = DataDirectory.open(directory, new_cluster_id(), settings.number("broker.id"))
         try:
-            self.node = Node(
+            self.broker = Broker(
                 settings,
                 owned,
                 loop=self._loop,
                 clock=self._clock,
                 group_clock=self._group_clock,
                 in_thread=self._in_thread,
-                turn_begins=self._plan_turn,
+                schedule_flush=self._plan_turn,
                 wake_groups_at=self._wake_groups_at,
                 advertised=advertised,
             )
-            self.node.load()
+            self.broker.load()
         except BaseException:
             owned.close(clean=False)
             raise
-        self._housekeeping = Housekeeping(self.node, self._connections)
+        self._housekeeping = Maintenance(self.broker, self._connections)
         self.idle_sockets = idle_sockets(self._loop)
 
     @property
@@ -139,7 +139,7 @@ class Server:
         await asyncio.sleep(0)
         if self.idle_sockets is not None:
             self.idle_sockets.close()
-        self.node.close(clean=clean)
+        self.broker.close(clean=clean)
 
     def cut_connections(self) -> None:
         """End every connection now; what was not sent is lost."""
@@ -151,7 +151,7 @@ class Server:
     def opened(self, connection: Connection) -> bool:
         """A client has connected."""
         self._connections.add(connection)
-        metrics = self.node.metrics
+        metrics = self.broker.metrics
         metrics.connections += 1
         if len(self._connections) > self.settings.number("max.connections") or self._stopping:
             metrics.connections_refused += 1
@@ -161,17 +161,17 @@ class Server:
     def closed(self, connection: Connection) -> None:
         """A client has gone."""
         self._connections.discard(connection)
-        self.node.closed(connection)
+        self.broker.closed(connection)
 
-    def handle(self, call: Call, request: Request) -> None:
+    def handle(self, context: RequestContext, request: Request) -> None:
         """Do what is asked."""
-        handler = self.handlers.get(call.api_key) or self.handler(call.api_key)
+        handler = self.handlers.get(context.api_key) or self.handler(context.api_key)
         try:
-            handler.handle(self.node, call, request)
+            handler.handle(self.broker, context, request)
         except Exception:
-            log.exception("The request %s v%d of %s failed.", request.API.name, call.version, call.client_id)
-            if not call.is_answered:
-                call.answer(handler.refuse(request, call.version, Error.UNKNOWN_SERVER_ERROR))
+            log.exception("The request %s v%d of %s failed.", request.API.name, context.version, context.client_id)
+            if not context.has_response:
+                context.respond(handler.error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
 
     def repeats(self, header: RequestHeader, request: Request, frame: bytes) -> Repeats | None:
         """What takes the requests that will say what this one says."""
@@ -182,13 +182,13 @@ class Server:
         """Do what is asked by requests that say what one before them said."""
         if self.handlers[repeats.api_key].repeats is None:
             return 0  # a fault has taken the place of the handler, and wants to see every request
-        cut = repeats.cut(self.node, data)
+        cut = repeats.cut(self.broker, data)
         if cut is None:
             return 0
         run = Run(connection, repeats.api_key, cut.correlation_ids)
         connection.begin_run(run)
         try:
-            repeats.handle(self.node, run, cut.asked)
+            repeats.handle(self.broker, run, cut.asked)
         except Exception:
             log.exception("Requests with API key %d of %s failed.", repeats.api_key, connection.host)
             run.answer_rest(repeats.refusal())
@@ -208,16 +208,16 @@ class Server:
         if not self._turn_is_planned:
             self._plan_turn()
 
-    def answered(self, calls: Sequence[Call | Run]) -> None:
+    def answered(self, calls: Sequence[RequestContext | Run]) -> None:
         """These answers leave now; those of a turn are counted together."""
         if self._is_flushing:
             self._leaving += calls
         else:
-            self.node.metrics.answered(calls)
+            self.broker.metrics.answered(calls)
 
     def malformed(self, connection: Connection, error: WireError) -> None:
         """A client sent what cannot be read."""
-        self.node.metrics.malformed += 1
+        self.broker.metrics.malformed += 1
         log.warning("Closed the connection of %s: %s", connection.host, error)
 
     # --- turns, timers, the thread ------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Server:
     def _end_turn(self) -> None:
         self._turn_is_planned = True  # what happens in here needs no other turn, until it is over
         try:
-            self.node.end_turn()
+            self.broker.flush_pending()
         except Exception:
             # Nothing in there should fail. If it does, a broker whose turns end no more would answer nobody again.
             log.exception("The end of a turn failed.")
@@ -249,16 +249,16 @@ class Server:
         finally:
             self._is_flushing = False
             leaving, self._leaving = self._leaving, []
-            self.node.metrics.answered(leaving)
+            self.broker.metrics.answered(leaving)
 
     def pass_group_time(self, length_ms: int) -> None:
         """Move a group clock that stands still, firing every timer of the groups at its own time."""
         clock = self._group_clock
         assert isinstance(clock, ManualClock)
         until_ms = clock.now_ms() + length_ms
-        while (due_ms := self.node.groups.next_due_ms()) is not None and due_ms <= until_ms:
+        while (due_ms := self.broker.groups.next_due_ms()) is not None and due_ms <= until_ms:
             clock.pass_ms(max(due_ms - clock.now_ms(), 0))
-            self.node.groups.tick()
+            self.broker.groups.tick()
             self._end_turn()
         clock.pass_ms(until_ms - clock.now_ms())
 
@@ -272,7 +272,7 @@ class Server:
 
     def _tick_groups(self) -> None:
         self._group_timer = None
-        self.node.groups.tick()
+        self.broker.groups.tick()
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[], object]) -> None:
         def heard(future: Future[None]) -> None:

@@ -19,7 +19,7 @@ from slackwater.cli.options import option
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
-    from slackwater.broker.process import Plan
+    from slackwater.broker.process import BrokerOptions
     from slackwater.broker.server import Server
 
 LINE = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
@@ -53,13 +53,13 @@ def broker(
     once.
     """
     from slackwater.broker.config import Settings, read_properties
-    from slackwater.broker.process import Plan, parse_address
+    from slackwater.broker.process import BrokerOptions, parse_address
 
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
     given = read_properties(config) if config is not None else {}
     given |= dict(_pair(text) for text in set_ or ())
-    plan = Plan(
+    plan = BrokerOptions(
         directory=data,
         settings=Settings(given),
         listen=parse_address(listen, "--listen"),
@@ -84,10 +84,10 @@ def run(main: Coroutine[None, None, None]) -> None:
         runner.run(main)
 
 
-async def _serve(plan: "Plan", *, until_eof: bool) -> None:
-    from slackwater.broker.process import show_address, start
+async def _serve(plan: "BrokerOptions", *, until_eof: bool) -> None:
+    from slackwater.broker.process import show_address, start_broker
 
-    running = await start(plan)
+    running = await start_broker(plan)
     _look_less_often_for_cycles()
     stop = asyncio.Event()
     _stop_at_signals(stop)
@@ -104,9 +104,9 @@ async def _serve(plan: "Plan", *, until_eof: bool) -> None:
 
 async def _warm_up(server: "Server") -> None:
     """Import what the first clients will ask for, a piece at a time, while there are none yet."""
-    from slackwater.broker.handlers import ANSWERED
+    from slackwater.broker.handlers import SUPPORTED_APIS
 
-    for api in ANSWERED:
+    for api in SUPPORTED_APIS:
         await asyncio.sleep(WARM_UP_PAUSE_S)
         server.handler(api.key)
     from slackwater.group.assignors import consumer_protocol  # noqa: F401  # numpy, which joins need

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers import Handler
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
@@ -45,17 +45,17 @@ class Fault(ABC):
         """Do not happen again."""
         self._over.set()
 
-    def meet(self, handler: Handler, node: Node, call: Call, request: Any) -> None:
+    def meet(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
         """Happen to this request."""
         self.met += 1
         if self._left is not None:
             self._left -= 1
-        self._happen(handler, node, call, request)
+        self._happen(handler, broker, context, request)
         if self._left == 0:
             self._over.set()
 
     @abstractmethod
-    def _happen(self, handler: Handler, node: Node, call: Call, request: Any) -> None: ...
+    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None: ...
 
 
 class Delay(Fault):
@@ -65,8 +65,8 @@ class Delay(Fault):
         super().__init__(times)
         self._seconds = seconds
 
-    def _happen(self, handler: Handler, node: Node, call: Call, request: Any) -> None:
-        handler.handle(node, _Held(call, lambda deliver: node.loop.call_later(self._seconds, deliver)), request)
+    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+        handler.handle(broker, _Held(context, lambda deliver: broker.loop.call_later(self._seconds, deliver)), request)
 
 
 class Drop(Fault):
@@ -76,11 +76,11 @@ class Drop(Fault):
         super().__init__(times)
         self._processed = processed
 
-    def _happen(self, handler: Handler, node: Node, call: Call, request: Any) -> None:
+    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
         if self._processed:
-            handler.handle(node, _Held(call, lambda _deliver: call.connection.abort()), request)
+            handler.handle(broker, _Held(context, lambda _deliver: context.connection.abort()), request)
         else:
-            call.connection.abort()
+            context.connection.abort()
 
 
 class Fail(Fault):
@@ -90,11 +90,11 @@ class Fail(Fault):
         super().__init__(times)
         self._error = error
 
-    def _happen(self, handler: Handler, node: Node, call: Call, request: Any) -> None:
+    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
         if getattr(request, "acks", None) == 0:
-            call.connection.abort()  # a producer that wants no answer learns of an error in no other way
+            context.connection.abort()  # a producer that wants no answer learns of an error in no other way
         else:
-            call.answer(handler.refuse(request, call.version, self._error))
+            context.respond(handler.error_response(request, context.version, self._error))
 
 
 class Faults:
@@ -123,49 +123,49 @@ class Faults:
         handler = server.handlers.get(api_key) or server.handler(api_key)
         if not isinstance(handler.handle, partial):
             handle = partial(self._handle, server, handler)
-            server.handlers[api_key] = Handler(handler.api, handle, handler.refuse)
+            server.handlers[api_key] = Handler(handler.api, handle, handler.error_response)
 
-    def _handle(self, server: Server, handler: Handler, node: Node, call: Call, request: Any) -> None:
-        waiting = self._waiting.get(call.api_key, deque())
+    def _handle(self, server: Server, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+        waiting = self._waiting.get(context.api_key, deque())
         while waiting and waiting[0].is_over:
             waiting.popleft()
         if waiting:
-            waiting[0].meet(handler, node, call, request)
+            waiting[0].meet(handler, broker, context, request)
             return
-        self._waiting.pop(call.api_key, None)
-        server.handlers[call.api_key] = handler
-        handler.handle(node, call, request)
+        self._waiting.pop(context.api_key, None)
+        server.handlers[context.api_key] = handler
+        handler.handle(broker, context, request)
 
 
-class _Held(Call):
+class _Held(RequestContext):
     """A call whose answer is kept back; `hold` gets what delivers it."""
 
-    __slots__ = ("_call", "_hold")
+    __slots__ = ("_context", "_hold")
 
-    def __init__(self, call: Call, hold: Callable[[Callable[[], None]], object]) -> None:
-        header = RequestHeader(call.api_key, call.version, call.correlation_id, call.client_id)
-        super().__init__(call.connection, header, call.since)
-        self._call = call
+    def __init__(self, context: RequestContext, hold: Callable[[Callable[[], None]], object]) -> None:
+        header = RequestHeader(context.api_key, context.version, context.correlation_id, context.client_id)
+        super().__init__(context.connection, header, context.since)
+        self._context = context
         self._hold = hold
 
-    def answer(self, response: Response) -> None:
+    def respond(self, response: Response) -> None:
         self._keep(encode_response(response, self.version, self.correlation_id))
 
-    def answer_frame(self, frame: bytes) -> None:
+    def respond_encoded(self, frame: bytes) -> None:
         self._keep(frame)
 
-    def answer_records(self, response: Response) -> None:
+    def respond_with_records(self, response: Response) -> None:
         # Joined now: what the pieces point to may be another segment's bytes by the time they leave.
         self._keep(b"".join(response_pieces(response, self.version, self.correlation_id)))
 
-    def no_answer(self) -> None:
+    def skip_response(self) -> None:
         self._keep(b"")
 
     def _keep(self, frame: bytes) -> None:
         self.frame = frame
 
         def deliver() -> None:
-            self._call.frame = frame
-            self._call.connection.ready(len(frame))
+            self._context.frame = frame
+            self._context.connection.ready(len(frame))
 
         self._hold(deliver)

@@ -15,10 +15,10 @@ from difflib import get_close_matches
 from typing import Final, Self
 
 from slackwater.broker.config import Value
-from slackwater.broker.embedded import Broker
+from slackwater.broker.embedded import EmbeddedBroker
 from slackwater.broker.embedded.thread import ThreadSeat
-from slackwater.broker.handlers import ANSWERED
-from slackwater.broker.process import Address, Plan
+from slackwater.broker.handlers import SUPPORTED_APIS
+from slackwater.broker.process import Address, BrokerOptions
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator.group import Member
@@ -28,7 +28,7 @@ from slackwater.testing.faults import Delay, Drop, Fail, Fault, Faults
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
-class Kafka(Broker):
+class Kafka(EmbeddedBroker):
     """A broker in a thread, for a test."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Kafka(Broker):
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _plan(self, listen: Address) -> Plan:
+    def _plan(self, listen: Address) -> BrokerOptions:
         plan = super()._plan(listen)
         plan.group_clock = self._clock
         return plan
@@ -107,7 +107,7 @@ class Kafka(Broker):
 
 
 def _api_key(name: str) -> int:
-    keys = {api.name: api.key for api in ANSWERED}
+    keys = {api.name: api.key for api in SUPPORTED_APIS}
     if name not in keys:
         raise UsageError(f"{name} is no API of this broker{_hint(name, list(keys))}")
     return keys[name]
@@ -134,7 +134,7 @@ def _checked(times: int | None) -> int | None:
 
 
 def _expire(server: Server, group_id: str, name: str) -> None:
-    group = server.node.groups.coordinator.groups.get(group_id)
+    group = server.broker.groups.coordinator.groups.get(group_id)
     members = list(group.members.values()) if group is not None else []
     found = [member for member in members if name in (member.member_id, member.group_instance_id, member.client_id)]
     if len(found) != 1:
@@ -144,7 +144,7 @@ def _expire(server: Server, group_id: str, name: str) -> None:
     (member,) = found
     if member.parked_join is not None or member.parked_sync is not None:
         raise UsageError(f"{_shown(member)} waits for its answer in a rebalance, and cannot expire meanwhile.")
-    server.node.groups.expire(group_id, member.member_id)
+    server.broker.groups.expire(group_id, member.member_id)
 
 
 def _shown(member: Member) -> str:

@@ -170,7 +170,7 @@ def encode_response(response: Response, version: int, correlation_id: int) -> by
     return head(size + len(body), correlation_id) + body
 
 
-class FixedAnswer:
+class PreencodedResponse:
     """An answer that is always the same but for its correlation id, encoded once; for those given very often."""
 
     __slots__ = ("_body", "_size")

@@ -72,9 +72,9 @@ def test_every_version_is_answered(tmp_path: Path, request_: Request) -> None:
 
     async def story(server: Server) -> None:
         for version in range(api.min_version, api.latest_stable + 1):
-            for topic in list(server.node.topics):
-                server.node.topics.delete(topic)
-            server.node.topics.create("t", 2)
+            for topic in list(server.broker.topics):
+                server.broker.topics.delete(topic)
+            server.broker.topics.create("t", 2)
             if isinstance(request_, DeleteTopicsRequest):
                 request_.topics = [] if version < 6 else [DeleteTopicState("t")]
             client = await Client.connect(server)
@@ -91,5 +91,5 @@ def test_every_version_can_be_refused(request_: Request) -> None:
     api = request_.API
     handler = load(api)
     for version in range(api.min_version, api.latest_stable + 1):
-        refusal = handler.refuse(request_, version, Error.UNKNOWN_SERVER_ERROR)
+        refusal = handler.error_response(request_, version, Error.UNKNOWN_SERVER_ERROR)
         assert decode(response_type(api), version, encode(refusal, version))

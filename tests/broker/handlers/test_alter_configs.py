@@ -29,7 +29,7 @@ async def alter(
 
 def test_a_topics_settings_are_replaced(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2, {"retention.ms": "5"})
+        topic = server.broker.topics.create("t", 2, {"retention.ms": "5"})
         assert await alter(server, TOPIC, "t", validate_only=True, segment_ms="7") == (0, None)
         assert topic.overrides == {"retention.ms": 5}
         assert await alter(server, TOPIC, "t", segment_ms="7") == (0, None)
@@ -55,7 +55,7 @@ def test_the_brokers_settings_are_replaced_layer_by_layer(tmp_path: Path) -> Non
 
 def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1, {"retention.ms": "5"})
+        topic = server.broker.topics.create("t", 1, {"retention.ms": "5"})
         for kind, name, settings, error in (
             (TOPIC, "nix", {"segment_ms": "1"}, Error.UNKNOWN_TOPIC_OR_PARTITION),
             (TOPIC, "t", {"segment_ms": None}, Error.INVALID_REQUEST),

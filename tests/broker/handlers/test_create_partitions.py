@@ -23,7 +23,7 @@ def to(count: int, *brokers: list[int], name: str = "t") -> CreatePartitionsTopi
 
 def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         before = list(topic.partitions)
         client = await Client.connect(server)
         answer = await client.ask(CreatePartitionsRequest([to(5)], validate_only=True), CreatePartitionsResponse)
@@ -35,7 +35,7 @@ def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
         client.close()
 
     async def look(server: Server) -> None:
-        topic = server.node.topics.get("t")
+        topic = server.broker.topics.get("t")
         assert topic is not None
         assert len(topic.partitions) == 5
 
@@ -58,8 +58,8 @@ def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, wanted: CreatePartitionsTopic, error: Error, message: str) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 2)
-        server.node.create_offsets_topic()
+        server.broker.topics.create("t", 2)
+        server.broker.create_offsets_topic()
         client = await Client.connect(server)
         answer = await client.ask(CreatePartitionsRequest([wanted]), CreatePartitionsResponse)
         assert answer.results[0].error_code == error
@@ -71,7 +71,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, wanted: CreatePartitionsTopic
 
 def test_a_topic_that_is_named_twice_does_not_grow(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         answer = await client.ask(CreatePartitionsRequest([to(2), to(3)]), CreatePartitionsResponse)
         assert [one.error_code for one in answer.results] == [Error.INVALID_REQUEST]

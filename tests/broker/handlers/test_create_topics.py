@@ -49,7 +49,7 @@ def test_a_topic_is_made_with_its_settings_and_survives_a_restart(tmp_path: Path
         client.close()
 
     async def look(server: Server) -> None:
-        topic = server.node.topics.get("t")
+        topic = server.broker.topics.get("t")
         assert topic is not None
         assert (topic.topic_id, topic.overrides) == (made[0], {"retention.ms": 5})
 
@@ -74,7 +74,7 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
         answer = await client.ask(asked, CreateTopicsResponse)
         assert (answer.topics[0].error_code, answer.topics[0].num_partitions) == (0, 3)
         assert answer.topics[0].topic_id == NO_UUID
-        assert not len(server.node.topics)
+        assert not len(server.broker.topics)
         client.close()
 
     with_server(tmp_path, story)
@@ -119,14 +119,14 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, topic: CreatableTopic, error: Error, message: str) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("old", 1)
-        server.node.topics.create("o_d", 1)
+        server.broker.topics.create("old", 1)
+        server.broker.topics.create("o_d", 1)
         client = await Client.connect(server)
         answer = await client.ask(CreateTopicsRequest([topic]), CreateTopicsResponse)
         (refused,) = answer.topics
         assert refused.error_code == error
         assert message in (refused.error_message or "")
-        assert len(server.node.topics) == 2
+        assert len(server.broker.topics) == 2
         client.close()
 
     with_server(tmp_path, story)
@@ -138,7 +138,7 @@ def test_a_topic_that_is_named_twice_is_not_made_and_the_others_are(tmp_path: Pa
         asked = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in ("a", "b", "a")])
         answer = await client.ask(asked, CreateTopicsResponse)
         assert {one.name: one.error_code for one in answer.topics} == {"a": Error.INVALID_REQUEST, "b": Error.NONE}
-        assert [topic.name for topic in server.node.topics] == ["b"]
+        assert [topic.name for topic in server.broker.topics] == ["b"]
         client.close()
 
     with_server(tmp_path, story)
@@ -159,7 +159,7 @@ def test_the_offsets_topic_keeps_the_settings_it_needs(tmp_path: Path) -> None:
         client = await Client.connect(server)
         wanted = CreatableTopic(OFFSETS_TOPIC, -1, -1, [], [CreatableTopicConfig("min.insync.replicas", "1")])
         await client.ask(CreateTopicsRequest([wanted]), CreateTopicsResponse)
-        topic = server.node.topics.get(OFFSETS_TOPIC)
+        topic = server.broker.topics.get(OFFSETS_TOPIC)
         assert topic is not None
         assert (len(topic.partitions), topic.overrides["cleanup.policy"]) == (3, ("compact",))
         client.close()

@@ -21,4 +21,4 @@ def test_each_group_is_answered_for_itself_and_is_gone_after_a_restart(tmp_path:
     errors = {result["group_id"]: result["error_code"] for result in results}
     assert errors == {"old": Error.NONE, "busy": Error.NON_EMPTY_GROUP, "never": Error.GROUP_ID_NOT_FOUND}
     with QuietBroker(tmp_path) as broker:
-        assert set(broker.node.groups.coordinator.groups) == {"busy"}
+        assert set(broker.broker.groups.coordinator.groups) == {"busy"}

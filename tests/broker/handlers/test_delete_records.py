@@ -30,7 +30,7 @@ async def delete(client: Client, topic: str, offset: int, *, index: int = 0, ver
 @pytest.mark.parametrize("version", range(DELETE_RECORDS.max_version + 1))
 def test_records_before_the_offset_are_gone(tmp_path: Path, version: int) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for _ in range(5):
             await send(client, "t", 0, b"v")
@@ -47,9 +47,9 @@ def test_records_before_the_offset_are_gone(tmp_path: Path, version: int) -> Non
 
 def test_what_cannot_be_deleted_is_refused_as_kafka_refuses_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
-        server.node.topics.create("compact", 1, {"cleanup.policy": "compact"})
-        server.node.create_offsets_topic()
+        server.broker.topics.create("t", 1)
+        server.broker.topics.create("compact", 1, {"cleanup.policy": "compact"})
+        server.broker.create_offsets_topic()
         client = await Client.connect(server)
         await send(client, "t", 0, b"v")
         assert await delete(client, "t", 2) == (Error.OFFSET_OUT_OF_RANGE, -1)

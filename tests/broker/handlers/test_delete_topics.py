@@ -30,14 +30,14 @@ async def delete(server: Server, *asked: DeleteTopicState, version: int = 6) -> 
 
 def test_topics_go_by_name_and_by_id_with_their_files(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        by_id = server.node.topics.create("by-id", 2)
-        server.node.topics.create("by-name", 2)
-        server.node.topics.create("kept", 1)
+        by_id = server.broker.topics.create("by-id", 2)
+        server.broker.topics.create("by-name", 2)
+        server.broker.topics.create("kept", 1)
 
         assert await delete(server, DeleteTopicState("by-name")) == [("by-name", 0)]
         assert await delete(server, DeleteTopicState(None, by_id.topic_id)) == [("by-id", 0)]
         assert await delete(server, DeleteTopicState("by-name"), version=1) == [("by-name", 3)]
-        assert [topic.name for topic in server.node.topics] == ["kept"]
+        assert [topic.name for topic in server.broker.topics] == ["kept"]
 
     with_server(tmp_path, story)
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"kept-0"}
@@ -45,11 +45,11 @@ def test_topics_go_by_name_and_by_id_with_their_files(tmp_path: Path) -> None:
 
 def test_a_new_topic_of_the_same_name_has_a_new_id_and_begins_at_zero(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        old = server.node.topics.create("t", 1)
+        old = server.broker.topics.create("t", 1)
         await delete(server, DeleteTopicState("t"))
-        new = server.node.topics.create("t", 1)
+        new = server.broker.topics.create("t", 1)
         assert new.topic_id != old.topic_id
-        assert server.node.topics.by_id(old.topic_id) is None
+        assert server.broker.topics.by_id(old.topic_id) is None
         assert new.partitions[0].log.log_end_offset == 0
 
     with_server(tmp_path, story)
@@ -58,10 +58,10 @@ def test_a_new_topic_of_the_same_name_has_a_new_id_and_begins_at_zero(tmp_path: 
 def test_the_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         for name in ("gone", "kept"):
-            server.node.topics.create(name, 1)
+            server.broker.topics.create(name, 1)
         committed: list[OffsetCommitResponse] = []
         offsets = tuple(OffsetToCommit(name, 0, 5) for name in ("gone", "kept"))
-        server.node.groups.ask(OffsetCommit("g", "", None, -1, offsets), committed.append)
+        server.broker.groups.submit(OffsetCommit("g", "", None, -1, offsets), committed.append)
         client = await Client.connect(server)
         await client.ask(MetadataRequest(), MetadataResponse)  # a turn, in which the commit is written
         assert [one.error for one in committed[0].partitions] == [Error.NONE, Error.NONE]
@@ -69,7 +69,7 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:
         await delete(server, DeleteTopicState("gone"))
 
         fetched: list[OffsetFetchResponse] = []
-        server.node.groups.ask(OffsetFetch((GroupToFetch("g", None),)), fetched.append)
+        server.broker.groups.submit(OffsetFetch((GroupToFetch("g", None),)), fetched.append)
         assert [(one.topic, one.offset) for one in fetched[0].groups[0].offsets] == [("kept", 5)]
         client.close()
 
@@ -78,20 +78,20 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:
 
 def test_requests_that_contradict_themselves_delete_nothing(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         by_name, by_id = DeleteTopicState("t"), DeleteTopicState(None, topic.topic_id)
         for asked in ([by_name, by_name], [by_id, by_id], [by_name, by_id], [DeleteTopicState("t", topic.topic_id)]):
             assert [error for _, error in await delete(server, *asked)] == [Error.INVALID_REQUEST]
         assert await delete(server, DeleteTopicState()) == [(None, Error.INVALID_REQUEST)]
         assert await delete(server, DeleteTopicState(None, b"\1" * 16)) == [(None, Error.UNKNOWN_TOPIC_ID)]
-        assert server.node.topics.get("t") is topic
+        assert server.broker.topics.get("t") is topic
 
     with_server(tmp_path, story)
 
 
 def test_the_offsets_topic_stays(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.create_offsets_topic()
+        server.broker.create_offsets_topic()
         assert await delete(server, DeleteTopicState(OFFSETS_TOPIC)) == [(OFFSETS_TOPIC, Error.INVALID_TOPIC_EXCEPTION)]
 
     with_server(tmp_path, story)
@@ -99,7 +99,7 @@ def test_the_offsets_topic_stays(tmp_path: Path) -> None:
 
 def test_deletion_can_be_disabled(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         assert await delete(server, DeleteTopicState("t")) == [("t", Error.TOPIC_DELETION_DISABLED)]
         assert await delete(server, DeleteTopicState("t"), version=2) == [("t", Error.INVALID_REQUEST)]
 

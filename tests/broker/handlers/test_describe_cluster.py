@@ -15,7 +15,7 @@ def test_the_broker_is_told_with_the_address_it_advertises(tmp_path: Path) -> No
         answer = await client.ask(DescribeClusterRequest(), DescribeClusterResponse)
         (broker,) = answer.brokers
         assert (broker.broker_id, broker.host, broker.port, broker.is_fenced) == (1, "kafka.example", 9093, False)
-        assert (answer.cluster_id, answer.controller_id) == (server.node.cluster_id, 1)
+        assert (answer.cluster_id, answer.controller_id) == (server.broker.cluster_id, 1)
         assert answer.cluster_authorized_operations == -(2**31)
         asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
         answer = await client.ask(asked, DescribeClusterResponse)

@@ -35,7 +35,7 @@ def synonyms(config: DescribeConfigsResourceResult) -> list[tuple[str, str | Non
 
 def test_every_setting_of_a_topic_is_shown_with_its_type(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         found = await describe(server, TOPIC, "t")
         assert [one.name for one in found.configs] == sorted(TOPIC_SETTINGS)
         shown = {one.name: (one.value, one.config_type, one.documentation) for one in found.configs}
@@ -49,7 +49,7 @@ def test_every_setting_of_a_topic_is_shown_with_its_type(tmp_path: Path) -> None
 
 def test_a_topics_setting_names_every_layer_under_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1, {"retention.ms": "1"})
+        server.broker.topics.create("t", 1, {"retention.ms": "1"})
         server.settings.set_dynamic({"log.retention.ms": 3}, {"log.retention.ms": 2})
         (config,) = (await describe(server, TOPIC, "t", "retention.ms", detailed=True)).configs
         assert (config.value, config.config_source) == ("1", 1)

@@ -16,8 +16,8 @@ from ..server_room import Client, with_server
 
 def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
-        server.node.topics.create("other", 1)
+        topic = server.broker.topics.create("t", 2)
+        server.broker.topics.create("other", 1)
         batch = encode_batch([Record(b"k", b"v" * 100)])
         topic.partitions[1].log.append(batch, 0, Origin.COORDINATOR)
         size = (tmp_path / "t-1" / "00000000000000000000.log").stat().st_size

@@ -19,7 +19,7 @@ from .data_requests import LAST_BY_NAME, produce_request
 
 def test_every_producer_with_its_last_batch(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 2)
+        server.broker.topics.create("t", 2)
         client = await Client.connect(server)
         for producer_id, epoch, sequence in ((7, 0, 0), (7, 0, 2), (8, 3, 0)):
             records = batch(

@@ -31,7 +31,7 @@ async def page(
 def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         for name, partitions in (("b", 3), ("a", 2), ("c", 1)):
-            server.node.topics.create(name, partitions)
+            server.broker.topics.create(name, partitions)
         client = await Client.connect(server)
         assert await page(client) == ([("a", 0, [0, 1]), ("b", 0, [0, 1, 2]), ("c", 0, [0])], None)
         told: Page = []
@@ -51,7 +51,7 @@ def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
 
 def test_topics_that_are_not_there_are_told_among_the_others(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("m", 1)
+        server.broker.topics.create("m", 1)
         client = await Client.connect(server)
         assert await page(client, "z", "m", "a b", "m") == (
             [("a b", Error.INVALID_TOPIC_EXCEPTION, []), ("m", 0, [0]), ("z", Error.UNKNOWN_TOPIC_OR_PARTITION, [])],
@@ -64,7 +64,7 @@ def test_topics_that_are_not_there_are_told_among_the_others(tmp_path: Path) -> 
 
 def test_a_cursor_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("m", 2)
+        server.broker.topics.create("m", 2)
         client = await Client.connect(server)
         for cursor in (("x", 0), ("m", -1)):
             assert await page(client, "m", cursor=cursor) == ([("m", Error.INVALID_REQUEST, [])], None)

@@ -25,7 +25,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_every_version_gives_the_records_from_the_offset_on(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         client = await Client.connect(server)
         await send(client, "t", 0, b"a", b"b")
         await send(client, "t", 0, b"c")
@@ -45,16 +45,16 @@ def test_every_version_gives_the_records_from_the_offset_on(tmp_path: Path) -> N
 
 def test_a_fetch_waits_until_something_is_appended(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 3)
+        topic = server.broker.topics.create("t", 3)
         consumer, producer = await Client.connect(server), await Client.connect(server)
         wanted = [(topic, index, 0) for index in range(3)]
         consumer.send(fetch_request(*wanted, max_wait_ms=LONG_MS))
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         await send(producer, "t", 1, b"v")
         response = await consumer.answer()
         assert isinstance(response, FetchResponse)
         assert values(response) == [b"v"]
-        assert not len(server.node.fetch_waits)
+        assert not len(server.broker.fetch_waits)
         assert not any(partition.waiting for partition in topic.partitions)
 
     with_server(tmp_path, story)
@@ -62,7 +62,7 @@ def test_a_fetch_waits_until_something_is_appended(tmp_path: Path) -> None:
 
 def test_a_fetch_that_finds_nothing_answers_when_its_time_is_up(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         began = asyncio.get_running_loop().time()
         response = await client.ask(fetch_request((topic, 0, 0), max_wait_ms=50), FetchResponse)
@@ -75,15 +75,15 @@ def test_a_fetch_that_finds_nothing_answers_when_its_time_is_up(tmp_path: Path) 
 
 def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         log = topic.partitions[0].log
         consumer, producer = await Client.connect(server), await Client.connect(server)
         await send(producer, "t", 0, b"0")
         least = log.size * 3
         consumer.send(fetch_request((topic, 0, 0), (topic, 1, 0), max_wait_ms=LONG_MS, min_bytes=least))
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         await send(producer, "t", 1, b"1")
-        assert len(server.node.fetch_waits) == 1
+        assert len(server.broker.fetch_waits) == 1
         await send(producer, "t", 0, b"2")
         response = await consumer.answer()
         assert isinstance(response, FetchResponse)
@@ -94,10 +94,10 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
 
 def test_a_wait_for_many_bytes_ends_with_its_time_and_gives_what_there_is(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         consumer, producer = await Client.connect(server), await Client.connect(server)
         consumer.send(fetch_request((topic, 0, 0), max_wait_ms=300, min_bytes=1 << 20))
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         await send(producer, "t", 0, b"v")
         response = await consumer.answer()
         assert isinstance(response, FetchResponse)
@@ -108,12 +108,12 @@ def test_a_wait_for_many_bytes_ends_with_its_time_and_gives_what_there_is(tmp_pa
 
 def test_a_new_segment_ends_a_wait_for_many_bytes(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1, {"segment.bytes": "100"})
+        topic = server.broker.topics.create("t", 1, {"segment.bytes": "100"})
         consumer, producer = await Client.connect(server), await Client.connect(server)
         consumer.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS, min_bytes=1 << 20))
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         await send(producer, "t", 0, b"0")
-        assert len(server.node.fetch_waits) == 1
+        assert len(server.broker.fetch_waits) == 1
         await send(producer, "t", 0, b"1")
         response = await consumer.answer()
         assert isinstance(response, FetchResponse)
@@ -124,13 +124,13 @@ def test_a_new_segment_ends_a_wait_for_many_bytes(tmp_path: Path) -> None:
 
 def test_a_deleted_topic_wakes_whoever_waits_for_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         for min_bytes in (1, 1000):
-            topic = server.node.topics.get("t") or server.node.topics.create("t", 1)
+            topic = server.broker.topics.get("t") or server.broker.topics.create("t", 1)
             client = await Client.connect(server)
             client.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS, min_bytes=min_bytes))
-            await until(lambda: len(server.node.fetch_waits) == 1)
-            server.node.topics.delete(topic)
+            await until(lambda: len(server.broker.fetch_waits) == 1)
+            server.broker.topics.delete(topic)
             response = await client.answer()
             assert isinstance(response, FetchResponse)
             assert rows(response)[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -140,12 +140,12 @@ def test_a_deleted_topic_wakes_whoever_waits_for_it(tmp_path: Path) -> None:
 
 def test_a_client_that_goes_leaves_no_wait_behind(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         client.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS))
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         client.close()
-        await until(lambda: not len(server.node.fetch_waits))
+        await until(lambda: not len(server.broker.fetch_waits))
         assert not topic.partitions[0].waiting
 
     with_server(tmp_path, story)
@@ -153,7 +153,7 @@ def test_a_client_that_goes_leaves_no_wait_behind(tmp_path: Path) -> None:
 
 def test_acks_0_before_a_fetch_on_one_connection_is_seen_by_it(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         client.send_unanswered(produce_request("t", 0, batch(), acks=0), LAST_BY_NAME)
         assert values(await client.ask(fetch_request((topic, 0, 0)), FetchResponse)) == [b"v"]
@@ -163,7 +163,7 @@ def test_acks_0_before_a_fetch_on_one_connection_is_seen_by_it(tmp_path: Path) -
 
 def test_the_first_batch_comes_whole_however_little_is_asked_for(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 3)
+        topic = server.broker.topics.create("t", 3)
         client = await Client.connect(server)
         for index in (1, 2):
             await send(client, "t", index, b"x" * 500)
@@ -184,7 +184,7 @@ def test_the_first_batch_comes_whole_however_little_is_asked_for(tmp_path: Path)
 
 def test_an_answer_is_never_larger_than_the_broker_allows(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for _ in range(4):
             await send(client, "t", 0, b"x" * 500)
@@ -195,7 +195,7 @@ def test_an_answer_is_never_larger_than_the_broker_allows(tmp_path: Path) -> Non
 
 def test_an_offset_outside_of_the_log_is_told_at_once_beside_what_the_others_have(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         client = await Client.connect(server)
         await send(client, "t", 0, b"v")
         for offset in (-1, 2):
@@ -209,7 +209,7 @@ def test_an_offset_outside_of_the_log_is_told_at_once_beside_what_the_others_hav
 
 def test_a_leader_epoch_of_the_future_is_refused(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         await send(client, "t", 0, b"v")
         request = fetch_request((topic, 0, 0), current_leader_epoch=0)
@@ -222,15 +222,15 @@ def test_a_leader_epoch_of_the_future_is_refused(tmp_path: Path) -> None:
 
 def test_topics_nobody_knows_are_told_with_what_the_others_have(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic, gone = server.node.topics.create("t", 1), server.node.topics.create("gone", 1)
-        server.node.topics.delete(gone)
+        topic, gone = server.broker.topics.create("t", 1), server.broker.topics.create("gone", 1)
+        server.broker.topics.delete(gone)
         client, producer = await Client.connect(server), await Client.connect(server)
         for version, error in ((12, Error.UNKNOWN_TOPIC_OR_PARTITION), (13, Error.UNKNOWN_TOPIC_ID)):
             request = fetch_request((gone, 0, 0), max_wait_ms=LONG_MS)
             assert rows(await client.ask(request, FetchResponse, version))[0].error_code == error
             end = topic.partitions[0].log.log_end_offset
             client.send(fetch_request((gone, 0, 0), (topic, 0, end), (topic, 7, 0), max_wait_ms=LONG_MS), version)
-            await until(lambda: len(server.node.fetch_waits) == 1)
+            await until(lambda: len(server.broker.fetch_waits) == 1)
             await send(producer, "t", 0, b"v")
             response = await client.answer()
             assert isinstance(response, FetchResponse)
@@ -242,7 +242,7 @@ def test_topics_nobody_knows_are_told_with_what_the_others_have(tmp_path: Path) 
 
 def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 3)
+        topic = server.broker.topics.create("t", 3)
         client, producer = await Client.connect(server), await Client.connect(server)
         await send(producer, "t", 0, b"0")
         wanted = [(topic, index, 0) for index in range(3)]
@@ -265,11 +265,11 @@ def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
 
 def test_a_session_that_waits_is_woken_by_a_partition_it_was_not_told_of_again(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 2)
+        topic = server.broker.topics.create("t", 2)
         client, producer = await Client.connect(server), await Client.connect(server)
         first = await client.ask(fetch_request((topic, 0, 0), (topic, 1, 0), session=(0, 0)), FetchResponse)
         client.send(fetch_request(session=(first.session_id, 1), max_wait_ms=LONG_MS))
-        await until(lambda: len(server.node.fetch_waits) == 1)
+        await until(lambda: len(server.broker.fetch_waits) == 1)
         await send(producer, "t", 1, b"v")
         response = await client.answer()
         assert isinstance(response, FetchResponse)
@@ -280,13 +280,13 @@ def test_a_session_that_waits_is_woken_by_a_partition_it_was_not_told_of_again(t
 
 def test_a_session_notices_that_its_topic_was_made_anew(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         first = await client.ask(fetch_request((topic, 0, 0), session=(0, 0)), FetchResponse)
-        server.node.topics.delete(topic)
+        server.broker.topics.delete(topic)
         gone = await client.ask(fetch_request(session=(first.session_id, 1), max_wait_ms=LONG_MS), FetchResponse)
         assert [data.error_code for data in rows(gone)] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         anew = await client.ask(fetch_request(session=(first.session_id, 2), max_wait_ms=LONG_MS), FetchResponse)
         assert [data.error_code for data in rows(anew)] == [Error.INCONSISTENT_TOPIC_ID]
         (row,) = rows(await client.ask(fetch_request((topic, 0, 0)), FetchResponse))
@@ -297,7 +297,7 @@ def test_a_session_notices_that_its_topic_was_made_anew(tmp_path: Path) -> None:
 
 def test_a_wrong_session_is_refused_as_a_whole(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         first = await client.ask(fetch_request((topic, 0, 0), session=(0, 0)), FetchResponse)
         for session, version, error in (

@@ -30,7 +30,7 @@ def test_this_node_coordinates_every_group(tmp_path: Path, version: int) -> None
         find(client, version, "g")
         (found,) = find(client, version, "g")
         host, port = LISTENER
-        assert (found.node_id, found.host, found.port, found.error_code) == (broker.node.node_id, host, port, 0)
+        assert (found.node_id, found.host, found.port, found.error_code) == (broker.broker.node_id, host, port, 0)
         assert found.error_message == ("NONE" if 1 <= version <= 3 else "")
 
 
@@ -41,7 +41,7 @@ def test_whoever_asks_first_has_the_offsets_topic_made_and_asks_again(tmp_path: 
         client = broker.connect()
         (found,) = find(client, version, "g")
         assert (found.error_code, found.node_id, found.host, found.port) == (15, -1, "", -1)
-        topic = broker.node.topics.get(OFFSETS_TOPIC)
+        topic = broker.broker.topics.get(OFFSETS_TOPIC)
         assert topic is not None
         assert len(topic.partitions) == 3
         assert find(client, version, "g")[0].error_code == Error.NONE
@@ -50,7 +50,7 @@ def test_whoever_asks_first_has_the_offsets_topic_made_and_asks_again(tmp_path: 
 def test_no_key_makes_no_topic(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         assert find(broker.connect(), 4) == []
-        assert broker.node.topics.get(OFFSETS_TOPIC) is None
+        assert broker.broker.topics.get(OFFSETS_TOPIC) is None
 
 
 @pytest.mark.proves("CO-05")
@@ -87,7 +87,7 @@ def test_a_disk_without_room_for_the_topic_is_told(tmp_path: Path, monkeypatch: 
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(broker.node.topics, "create", full)
+            patch.setattr(broker.broker.topics, "create", full)
             (found,) = find(client, 4, "g")
         assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert "No space left on device" in (found.error_message or "")

@@ -34,7 +34,7 @@ async def alter(
 
 def test_a_topics_settings_change_one_by_one(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1, {"retention.ms": "5"})
+        topic = server.broker.topics.create("t", 1, {"retention.ms": "5"})
 
         def policy() -> object:
             return topic.overrides.get("cleanup.policy")
@@ -56,7 +56,7 @@ def test_a_topics_settings_change_one_by_one(tmp_path: Path) -> None:
 
 def test_the_brokers_settings_reach_the_logs_and_survive_a_restart(tmp_path: Path) -> None:
     async def change(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         assert await alter(server, BROKER, "", ("log.retention.ms", SET, "11"), ("num.partitions", SET, "4")) == (
             0,
             None,
@@ -66,7 +66,7 @@ def test_the_brokers_settings_reach_the_logs_and_survive_a_restart(tmp_path: Pat
         assert (config.retention_ms, config.segment_bytes) == (11, 2000)
 
     async def look(server: Server) -> None:
-        topic = server.node.topics.get("t")
+        topic = server.broker.topics.get("t")
         assert topic is not None
         config = topic.partitions[0].log.config
         assert (config.retention_ms, config.segment_bytes) == (11, 2000)
@@ -147,7 +147,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     tmp_path: Path, kind: int, name: str, change: tuple[str, int, str | None], error: Error, message: str
 ) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1, {"max.compaction.lag.ms": "5"})
+        topic = server.broker.topics.create("t", 1, {"max.compaction.lag.ms": "5"})
         code, text = await alter(server, kind, name, change)
         assert (code, message in (text or "")) == (error, True), text
         assert topic.overrides == {"max.compaction.lag.ms": 5}
@@ -159,7 +159,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 def test_a_setting_or_a_resource_that_is_named_twice_is_not_changed(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         twice = [("segment.ms", SET, "1"), ("segment.ms", SET, "2")]
         code, message = await alter(server, TOPIC, "t", *twice)
         assert (code, message) == (Error.INVALID_REQUEST, "Error due to duplicate config keys")

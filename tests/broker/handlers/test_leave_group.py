@@ -16,7 +16,7 @@ def test_from_v5_on_a_leaver_says_why(tmp_path: Path, version: int, told: str) -
     with QuietBroker(tmp_path) as broker:
         client, events = broker.connect(), list[GroupEvent]()
         member_id = settle(client)
-        broker.node.events.subscribe(events.append)
+        broker.broker.events.subscribe(events.append)
         leaver = {"member_id": member_id, "group_instance_id": None, "reason": "closing"}
         client.ask_fields("LeaveGroup", version, group_id=GROUP, members=[leaver])
     (left,) = (event.detail for event in events if event.kind is Kind.MEMBER_LEFT)
@@ -28,7 +28,7 @@ def test_from_v5_on_a_leaver_says_why(tmp_path: Path, version: int, told: str) -
 def test_an_error_of_the_whole_stands_before_those_of_members(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
-        broker.node.groups.coordinator.unload(0, None, broker.clock.now_ms())
+        broker.broker.groups.coordinator.unload(0, None, broker.clock.now_ms())
         asked = {"member_id": "m", "members": [{"member_id": "m", "group_instance_id": None}]}
         answer = client.ask_fields("LeaveGroup", version, group_id=GROUP, **asked)
     assert answer["error_code"] == Error.NOT_COORDINATOR

@@ -44,7 +44,7 @@ async def fill(client: Client) -> None:
 @pytest.mark.parametrize("version", range(LIST_OFFSETS.min_version, NEWEST + 1))
 def test_both_ends_in_every_version(tmp_path: Path, version: int) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         await fill(client)
         epoch = 0 if version >= 4 else -1
@@ -63,7 +63,7 @@ def test_a_special_timestamp_is_known_from_its_version_on(
     tmp_path: Path, timestamp: int, since: int, found: tuple[int, int, int]
 ) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         await fill(client)
         row = await ask(client, timestamp, version=since)
@@ -76,7 +76,7 @@ def test_a_special_timestamp_is_known_from_its_version_on(
 
 def test_the_first_record_that_is_as_new_is_found(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         await fill(client)
         for after, time, offset in ((0, 0, 0), (5, 10, 1), (15, 20, 2), (21, 99, 3), (99, 99, 3)):
@@ -90,7 +90,7 @@ def test_the_first_record_that_is_as_new_is_found(tmp_path: Path) -> None:
 
 def test_an_empty_log_has_two_ends_and_nothing_between(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for timestamp, offset in ((-1, 0), (-2, 0), (-3, -1), (-4, 0), (0, -1)):
             row = await ask(client, timestamp)
@@ -101,7 +101,7 @@ def test_an_empty_log_has_two_ends_and_nothing_between(tmp_path: Path) -> None:
 
 def test_what_cannot_be_looked_up_is_refused_by_itself(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 2)
+        server.broker.topics.create("t", 2)
         client = await Client.connect(server)
         assert (await ask(client, -1, topic="gone")).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
         assert (await ask(client, -1, index=2)).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -17,7 +17,7 @@ def named(*names: str, **more: bool) -> MetadataRequest:
 
 def test_brokers_topics_and_partitions_are_told(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("orders", 2)
+        topic = server.broker.topics.create("orders", 2)
         client = await Client.connect(server)
         answer = await client.ask(named("orders"), MetadataResponse)
 
@@ -38,7 +38,7 @@ def test_brokers_topics_and_partitions_are_told(tmp_path: Path) -> None:
 
 def test_none_null_and_empty_mean_what_the_version_says(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for version, asked, expected in ((0, [], ["t"]), (1, [], []), (1, None, ["t"]), (13, None, ["t"])):
             answer = await client.ask(MetadataRequest(topics=asked), MetadataResponse, version)
@@ -59,7 +59,7 @@ def test_an_unknown_topic_is_made_if_both_sides_want_it(tmp_path: Path) -> None:
         server.settings.alter({"auto.create.topics.enable": False})
         answer = await client.ask(named("c"), MetadataResponse)
         assert answer.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
-        assert [topic.name for topic in server.node.topics] == ["b"]
+        assert [topic.name for topic in server.broker.topics] == ["b"]
         client.close()
 
     with_server(tmp_path, story, num_partitions="4")
@@ -74,7 +74,7 @@ def test_internal_topics_are_made_as_they_must_be(tmp_path: Path) -> None:
             (Error.NONE, True, 1),
             (Error.UNKNOWN_TOPIC_OR_PARTITION, True, 0),
         ]
-        offsets = server.node.topics.get(OFFSETS_TOPIC)
+        offsets = server.broker.topics.get(OFFSETS_TOPIC)
         assert offsets is not None
         assert offsets.overrides["cleanup.policy"] == ("compact",)
         client.close()
@@ -100,7 +100,7 @@ def test_names_that_cannot_be_are_refused_and_each_topic_is_answered_once(tmp_pa
 
 def test_topics_are_found_by_id(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         by_id = [MetadataRequestTopic(topic.topic_id, None), MetadataRequestTopic(b"\1" * 16, None)]
         answer = await client.ask(MetadataRequest(topics=by_id), MetadataResponse, 12)
@@ -134,7 +134,7 @@ def test_a_full_disk_makes_no_topic_and_leaves_nothing(tmp_path: Path) -> None:
         client = await Client.connect(server)
         answer = await client.ask(named("t"), MetadataResponse)
         assert answer.topics[0].error_code == Error.KAFKA_STORAGE_ERROR
-        assert server.node.topics.get("t") is None
+        assert server.broker.topics.get("t") is None
         (tmp_path / "t-0").unlink()
         answer = await client.ask(named("t"), MetadataResponse)
         assert answer.topics[0].error_code == Error.NONE

@@ -24,7 +24,7 @@ from .members import GROUP, settle
 def test_what_a_version_has_is_stored_and_read_again_after_a_restart(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path, t=2) as broker:
         now_ms = broker.clock.now_ms()
-        topic = broker.node.topics.get("t")
+        topic = broker.broker.topics.get("t")
         assert topic is not None
         request = OffsetCommitRequest(
             GROUP,
@@ -38,7 +38,7 @@ def test_what_a_version_has_is_stored_and_read_again_after_a_restart(tmp_path: P
     epoch = 7 if version >= 6 else -1
     expiry_ms = now_ms + 60_000 if version <= 4 else None
     with QuietBroker(tmp_path) as broker:
-        offsets = broker.node.groups.coordinator.groups[GROUP].offsets
+        offsets = broker.broker.groups.coordinator.groups[GROUP].offsets
     assert offsets == {("t", 1): StoredOffset(42, epoch, "note", now_ms, expiry_ms)}
 
 
@@ -77,11 +77,11 @@ def test_commits_that_come_together_are_one_batch_and_answered_in_order(tmp_path
         written = log.read(before, 1_000_000)
         assert isinstance(written, memoryview)
         assert [batch.last_offset_delta + 1 for batch in iter_batches(written)] == [3]
-        groups = broker.node.groups.coordinator.groups
+        groups = broker.broker.groups.coordinator.groups
         assert [offset.offset for group in "xy" for offset in groups[group].offsets.values()] == [3, 2]
 
 
 def offsets_partition(broker: QuietBroker) -> Partition:
-    partition = broker.node.topics.partition("__consumer_offsets", 0)
+    partition = broker.broker.topics.partition("__consumer_offsets", 0)
     assert partition is not None
     return partition

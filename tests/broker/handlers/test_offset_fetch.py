@@ -37,7 +37,7 @@ def test_a_groups_error_stands_on_its_partitions_in_v1_and_on_the_group_from_v2_
     topics = [{"name": "t", "partition_indexes": [0, 1]}]
     with QuietBroker(tmp_path, t=2) as broker:
         client = broker.connect()
-        broker.node.groups.coordinator.unload(0, None, broker.clock.now_ms())
+        broker.broker.groups.coordinator.unload(0, None, broker.clock.now_ms())
         if version >= 8:
             asked = {"groups": [{"group_id": GROUP, "topics": topics}]}
             (answer,) = client.ask_fields("OffsetFetch", version, **asked)["groups"]
@@ -53,7 +53,7 @@ def test_a_groups_error_stands_on_its_partitions_in_v1_and_on_the_group_from_v2_
 
 def test_v10_knows_topics_by_their_ids_and_tells_of_no_topic_that_has_none(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, t=1, u=1) as broker:
-        client, topics = broker.connect(), broker.node.topics
+        client, topics = broker.connect(), broker.broker.topics
         commit(client, 1, topic="t")
         commit(client, 2, topic="u")
         t, u = topics.get("t"), topics.get("u")

@@ -20,7 +20,7 @@ from .data_requests import send
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_the_end_of_the_only_epoch_and_nothing_of_others(tmp_path: Path, version: int) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         await send(client, "t", 0, b"a", b"b")
 

@@ -37,7 +37,7 @@ from ..server_room import Client, with_server
 
 def test_no_election_is_needed(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         asked = [TopicPartitions("t", [0, 9]), TopicPartitions("nix", [0])]
         for election_type in (0, 1):
@@ -58,7 +58,7 @@ def test_no_election_is_needed(tmp_path: Path) -> None:
 
 def test_a_partition_can_be_put_where_it_is_and_nowhere_else(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for name, index, replicas, error in (
             ("t", 0, [1], Error.NONE),
@@ -154,7 +154,7 @@ def test_there_are_no_transactions(tmp_path: Path) -> None:
 
 def test_what_has_settings_is_listed_by_type(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for types, expected in (([], [("t", 2), ("1", 4), ("1", 8)]), ([4], [("1", 4)]), ([16, 32], [])):
             answer = await client.ask(ListConfigResourcesRequest(types), ListConfigResourcesResponse)

@@ -24,7 +24,7 @@ from .data_requests import LAST_BY_NAME, produce_request, produced, send
 
 def test_every_version_appends_and_tells_the_offset(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for number, version in enumerate(range(PRODUCE.min_version, PRODUCE.max_version + 1)):
             request = produce_request("t", 0, batch(), topic_id=topic.topic_id)
@@ -41,7 +41,7 @@ def test_every_version_appends_and_tells_the_offset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_requests_that_came_together_are_appended_in_order(tmp_path: Path, acks: int) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for number in range(20):
             client.send(produce_request("t", 0, batch(Sent(b"k", b"%d" % number)), acks=acks), LAST_BY_NAME)
@@ -58,8 +58,8 @@ def test_requests_that_came_together_are_appended_in_order(tmp_path: Path, acks:
 
 def test_one_answer_tells_of_every_partition_in_the_order_asked(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("a", 2)
-        server.node.topics.create("b", 1)
+        server.broker.topics.create("a", 2)
+        server.broker.topics.create("b", 1)
         client = await Client.connect(server)
         one = bytes(batch())
         request = ProduceRequest(
@@ -85,8 +85,8 @@ def test_one_answer_tells_of_every_partition_in_the_order_asked(tmp_path: Path) 
 
 def test_who_is_not_there_is_named_by_the_right_error(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
-        server.node.create_offsets_topic()
+        topic = server.broker.topics.create("t", 1)
+        server.broker.create_offsets_topic()
         client = await Client.connect(server)
         for request, version, error in (
             (produce_request("gone", 0, batch()), 12, Error.UNKNOWN_TOPIC_OR_PARTITION),
@@ -144,7 +144,7 @@ def test_what_is_no_single_whole_batch_is_refused_as_kafka_refuses_it(
     tmp_path: Path, records: bytes | None, error: Error
 ) -> None:
     async def story(server: Server) -> None:
-        topic = server.node.topics.create("t", 1)
+        topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         row = produced(await client.ask(produce_request("t", 0, records), ProduceResponse, LAST_BY_NAME))
         assert (row.error_code, row.base_offset) == (error, -1)
@@ -158,7 +158,7 @@ def test_what_is_no_single_whole_batch_is_refused_as_kafka_refuses_it(
 @pytest.mark.parametrize("rest", [b"12345", ONE[:30]])
 def test_the_beginning_of_another_batch_is_passed_over_and_not_stored(tmp_path: Path, rest: bytes) -> None:
     async def story(server: Server) -> None:
-        log = server.node.topics.create("t", 1).partitions[0].log
+        log = server.broker.topics.create("t", 1).partitions[0].log
         client = await Client.connect(server)
         row = produced(await client.ask(produce_request("t", 0, ONE + rest), ProduceResponse, LAST_BY_NAME))
         assert (row.error_code, row.base_offset) == (Error.NONE, 0)
@@ -169,7 +169,7 @@ def test_the_beginning_of_another_batch_is_passed_over_and_not_stored(tmp_path: 
 
 def test_zstd_needs_version_7(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         request = produce_request("t", 0, batch(codec=Codec.ZSTD))
         assert produced(await client.ask(request, ProduceResponse, 6)).error_code == Error.UNSUPPORTED_COMPRESSION_TYPE
@@ -180,7 +180,7 @@ def test_zstd_needs_version_7(tmp_path: Path) -> None:
 
 def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1, {"cleanup.policy": "compact"})
+        server.broker.topics.create("t", 1, {"cleanup.policy": "compact"})
         client = await Client.connect(server)
         request = produce_request("t", 0, batch(Sent(None), Sent(b"k"), Sent(None)))
         row = produced(await client.ask(request, ProduceResponse, 8))
@@ -195,7 +195,7 @@ def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
 
 def test_a_broker_that_stamps_records_tells_the_time(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1, {"message.timestamp.type": "LogAppendTime"})
+        server.broker.topics.create("t", 1, {"message.timestamp.type": "LogAppendTime"})
         client = await Client.connect(server)
         row = produced(await client.ask(produce_request("t", 0, batch()), ProduceResponse, LAST_BY_NAME))
         assert row.log_append_time_ms > NOW_MS
@@ -205,7 +205,7 @@ def test_a_broker_that_stamps_records_tells_the_time(tmp_path: Path) -> None:
 
 def test_a_duplicate_gets_its_first_offset_again_and_a_gap_is_refused(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        log = server.node.topics.create("t", 1).partitions[0].log
+        log = server.broker.topics.create("t", 1).partitions[0].log
         client = await Client.connect(server)
 
         async def offer(sequence: int, epoch: int = 0) -> tuple[int, int]:
@@ -226,7 +226,7 @@ def test_a_duplicate_gets_its_first_offset_again_and_a_gap_is_refused(tmp_path: 
 
 def test_without_acks_there_is_no_answer(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for _ in range(3):
             client.send_unanswered(produce_request("t", 0, batch(), acks=0), LAST_BY_NAME)
@@ -237,7 +237,7 @@ def test_without_acks_there_is_no_answer(tmp_path: Path) -> None:
 
 def test_without_acks_an_error_closes_the_connection(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        server.node.topics.create("t", 1)
+        server.broker.topics.create("t", 1)
         client, other = await Client.connect(server), await Client.connect(server)
         for records, topic in ((batch(), "gone"), (batch(count=0), "t")):
             client = await Client.connect(server)
@@ -250,7 +250,7 @@ def test_without_acks_an_error_closes_the_connection(tmp_path: Path) -> None:
 
 def test_with_flush_always_the_answer_comes_after_the_flush(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        log = server.node.topics.create("t", 1).partitions[0].log
+        log = server.broker.topics.create("t", 1).partitions[0].log
         client = await Client.connect(server)
         assert await send(client, "t", 0, b"v") == 0
         assert log.checkpoint.recovery_point == 1

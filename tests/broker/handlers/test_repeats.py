@@ -61,13 +61,13 @@ def tell(directory: Path, story: Story, monkeypatch: pytest.MonkeyPatch, *, reme
             told.append([without_ids(broker, one) for one in client.frames()])
 
         story(broker, send)
-        group = broker.node.groups.coordinator.groups.get(GROUP)
+        group = broker.broker.groups.coordinator.groups.get(GROUP)
         return told, dict(group.offsets) if group is not None else {}
 
 
 def without_ids(broker: QuietBroker, frame: bytes) -> bytes:
     """The same with a topic's name in the place of its id, which no two brokers share."""
-    for topic in broker.node.topics:
+    for topic in broker.broker.topics:
         frame = frame.replace(topic.topic_id, topic.name.encode().ljust(16))
     return frame
 
@@ -94,7 +94,7 @@ def commit(
     topics: list[OffsetCommitRequestTopic] = []
     for name, index, offset in offsets:
         if not topics or topics[-1].name != name:
-            topic = broker.node.topics.get(name)
+            topic = broker.broker.topics.get(name)
             topics.append(OffsetCommitRequestTopic(name, bytes(16) if topic is None else topic.topic_id))
         topics[-1].partitions.append(OffsetCommitRequestPartition(index, offset, offset % 3 - 1, metadata))
     return OffsetCommitRequest(GROUP, 1 if member_id else -1, member_id, topics=topics)
@@ -160,12 +160,12 @@ def test_commits_to_a_topic_that_goes_and_comes_again(tmp_path: Path, monkeypatc
     def story(broker: QuietBroker, send: Callable[[bytes], None]) -> None:
         send(simple_commits(broker, 8, 2))
         send(simple_commits(broker, 8, 2, 2))
-        topic = broker.node.topics.get("u")
+        topic = broker.broker.topics.get("u")
         assert topic is not None
-        broker.node.topics.delete(topic)
+        broker.broker.topics.delete(topic)
         send(simple_commits(broker, 8, 2, 4))
         send(simple_commits(broker, 8, 2, 6))
-        broker.node.topics.create("u", 1)
+        broker.broker.topics.create("u", 1)
         send(simple_commits(broker, 8, 2, 8))
         send(simple_commits(broker, 8, 2, 10))
 
@@ -287,7 +287,7 @@ def test_who_takes_the_place_of_a_handler_sees_every_request(tmp_path: Path) -> 
             seen.append(call.correlation_id)
             usual.handle(node, call, request)
 
-        broker.server.handlers[HEARTBEAT.key] = Handler(usual.api, watch, usual.refuse)
+        broker.server.handlers[HEARTBEAT.key] = Handler(usual.api, watch, usual.error_response)
         client.send_bytes(frames(4, 10, beat, beat, beat))
         assert seen == [10, 11, 12]
         broker.server.handlers[HEARTBEAT.key] = usual
@@ -310,12 +310,12 @@ def test_what_fails_is_answered_and_the_next_is_done(tmp_path: Path, monkeypatch
             raise RuntimeError("as the test wants it")
 
         with monkeypatch.context() as patch:
-            patch.setattr(broker.node.groups, "ask_all", fail)
+            patch.setattr(broker.broker.groups, "ask_all", fail)
             client.send_bytes(frames(4, 0, beat, beat))
             client.send_bytes(simple_commits(broker, 9, 2))
         asked, error = commit(broker, [("t", 0, 0), ("t", 2, 0), ("u", 0, 7)]), Error.UNKNOWN_SERVER_ERROR
-        refused = [encode_response(heartbeat.refuse(beat, 4, error), 4, one) for one in range(2)]
-        refused += [encode_response(offset_commit.refuse(asked, 9, error), 9, one) for one in range(2)]
+        refused = [encode_response(heartbeat.error_response(beat, 4, error), 4, one) for one in range(2)]
+        refused += [encode_response(offset_commit.error_response(asked, 9, error), 9, one) for one in range(2)]
         assert client.frames() == [one[4:] for one in refused]
         client.send_bytes(frames(4, 0, beat, beat))
         assert [struct.unpack(">h", one[-3:-1])[0] for one in client.frames()] == [Error.NONE] * 2
@@ -328,7 +328,7 @@ def test_repeats_are_counted_one_by_one(tmp_path: Path) -> None:
         for _ in range(4):
             client.send_bytes(frames(4, 0, *[beat] * 5))
             client.send_bytes(simple_commits(broker, 9, 5))
-        requests = broker.node.metrics.requests
+        requests = broker.broker.metrics.requests
         assert (requests[HEARTBEAT.key].count, requests[OFFSET_COMMIT.key].count) == (20, 20)
 
 

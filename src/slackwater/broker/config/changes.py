@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Kind, Setting, Value, loggers, lookup, remembered
 from slackwater.broker.config.resources import ResourceType
 from slackwater.broker.config.store import is_foreign
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
     message: str | None
 
 
-def alter_all(node: Node, targets: Sequence[Target], *, validate_only: bool) -> list[Outcome]:
+def alter_all(broker: Broker, targets: Sequence[Target], *, validate_only: bool) -> list[Outcome]:
     """Change resources, each for itself; one that is named twice is not changed at all."""
     counts = Counter(target[:2] for target in targets)
     outcomes = []
@@ -63,7 +63,7 @@ def alter_all(node: Node, targets: Sequence[Target], *, validate_only: bool) -> 
         try:
             if counts[target[:2]] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
-            _alter(node, target, validate_only)
+            _alter(broker, target, validate_only)
         except BrokerError as refused:
             error, message = refused.error, str(refused)
         except OSError as failed:
@@ -72,15 +72,15 @@ def alter_all(node: Node, targets: Sequence[Target], *, validate_only: bool) -> 
     return outcomes
 
 
-def _alter(node: Node, target: Target, validate_only: bool) -> None:
+def _alter(broker: Broker, target: Target, validate_only: bool) -> None:
     _check_changes(target.changes)
     match target.resource_type:
         case ResourceType.TOPIC:
-            _alter_topic(node, target, validate_only)
+            _alter_topic(broker, target, validate_only)
         case ResourceType.BROKER:
-            _alter_broker(node, target, validate_only)
+            _alter_broker(broker, target, validate_only)
         case ResourceType.BROKER_LOGGER if not target.replaces:
-            _alter_loggers(node, target, validate_only)
+            _alter_loggers(broker, target, validate_only)
         case ResourceType.GROUP:
             raise BrokerError(Error.INVALID_CONFIG, "This broker's groups have no settings of their own.")
         case ResourceType.CLIENT_METRICS:
@@ -103,22 +103,22 @@ def _check_changes(changes: Iterable[Change]) -> None:
             raise BrokerError(Error.INVALID_REQUEST, f"Null value not supported for : {change.name}")
 
 
-def _alter_topic(node: Node, target: Target, validate_only: bool) -> None:
-    topic = node.topics.get(target.resource_name)
+def _alter_topic(broker: Broker, target: Target, validate_only: bool) -> None:
+    topic = broker.topics.get(target.resource_name)
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{target.resource_name}' does not exist.")
     own = topic.overrides
-    in_force = {name: node.settings.of_topic(name, own) for name in TOPIC_SETTINGS}
-    overrides = node.topics.check_settings(_changed(target, own, in_force, TOPIC_SETTINGS))
+    in_force = {name: broker.settings.of_topic(name, own) for name in TOPIC_SETTINGS}
+    overrides = broker.topics.check_settings(_changed(target, own, in_force, TOPIC_SETTINGS))
     if not validate_only:
-        node.topics.alter(topic, overrides)
+        broker.topics.alter(topic, overrides)
 
 
-def _alter_broker(node: Node, target: Target, validate_only: bool) -> None:
-    settings = node.settings
+def _alter_broker(broker: Broker, target: Target, validate_only: bool) -> None:
+    settings = broker.settings
     for_all = target.resource_name == ""
     if not for_all:
-        check_broker_name(node, target.resource_name)
+        check_broker_name(broker, target.resource_name)
     own = settings.cluster if for_all else settings.dynamic
     in_force = {name: settings[name] for name in BROKER_SETTINGS}
     try:
@@ -134,27 +134,28 @@ def _alter_broker(node: Node, target: Target, validate_only: bool) -> None:
         layers = (changed, settings.dynamic) if for_all else (settings.cluster, changed)
         trial = settings.with_dynamic(*layers)
         trial.check()
-        for overrides in [{}, *(topic.overrides for topic in node.topics)]:
+        for overrides in [{}, *(topic.overrides for topic in broker.topics)]:
             log_config(trial, overrides)
     except UsageError as error:
         raise BrokerError(Error.INVALID_REQUEST, str(error)) from error
     if not validate_only:
-        remembered.save(node.directory.path, *layers)
+        remembered.save(broker.directory.path, *layers)
         settings.set_dynamic(*layers)
 
 
-def check_broker_name(node: Node, name: str) -> None:
+def check_broker_name(broker: Broker, name: str) -> None:
     """Raise `BrokerError` unless this names this broker."""
     if not name.removeprefix("-").isdecimal():
         raise BrokerError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node.node_id:
+    if int(name) != broker.node_id:
         raise BrokerError(
-            Error.INVALID_REQUEST, f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}"
+            Error.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
         )
 
 
-def _alter_loggers(node: Node, target: Target, validate_only: bool) -> None:
-    check_broker_name(node, target.resource_name)
+def _alter_loggers(broker: Broker, target: Target, validate_only: bool) -> None:
+    check_broker_name(broker, target.resource_name)
     for change in target.changes:
         if change.operation not in (Operation.SET, Operation.DELETE):
             raise BrokerError(Error.INVALID_REQUEST, f"The level of logger {change.name} can be set or deleted only.")

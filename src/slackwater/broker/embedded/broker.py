@@ -1,4 +1,4 @@
-"""`Broker`: a broker of your own, for as long as a `with` block lasts.
+"""`EmbeddedBroker`: a broker of your own, for as long as a `with` block lasts.
 
 Rules kept here
 - `start` returns when clients can connect, and raises what was wrong as a `UsageError`.
@@ -23,7 +23,7 @@ from slackwater.broker.embedded.description import GroupDescription
 from slackwater.broker.embedded.process import ProcessSeat
 from slackwater.broker.embedded.seat import Seat
 from slackwater.broker.embedded.thread import Hear, ThreadSeat
-from slackwater.broker.process import Address, Plan, parse_address, show_address
+from slackwater.broker.process import Address, BrokerOptions, parse_address, show_address
 from slackwater.group.errors import UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.topic_partition import TopicPartition
@@ -31,7 +31,7 @@ from slackwater.group.topic_partition import TopicPartition
 POLL_S: Final = 0.005
 
 
-class Broker:
+class EmbeddedBroker:
     """A broker in a thread of this process, or with `process=True` in one of its own.
 
     `data` is its directory, a temporary one by default. `settings` are Kafka's, under Kafka's names. `metrics` is
@@ -135,7 +135,7 @@ class Broker:
         """Where Prometheus finds the metrics."""
         port = self._running().metrics_port
         if port is None or self._metrics is None:
-            raise UsageError("This broker shows no metrics; use Broker(metrics=True).")
+            raise UsageError("This broker shows no metrics; use EmbeddedBroker(metrics=True).")
         return f"http://{show_address(_reachable(self._metrics[0]), port)}/metrics"
 
     @property
@@ -211,9 +211,9 @@ class Broker:
             self._home = Path(tempfile.mkdtemp(prefix="slackwater-"))
         return ProcessSeat(self._directory(), self._settings, listen, self._metrics, self._home / "broker.log")
 
-    def _plan(self, listen: Address) -> Plan:
+    def _plan(self, listen: Address) -> BrokerOptions:
         settings = Settings(self._settings)
-        return Plan(directory=self._directory(), settings=settings, listen=listen, metrics=self._metrics)
+        return BrokerOptions(directory=self._directory(), settings=settings, listen=listen, metrics=self._metrics)
 
     def _directory(self) -> Path:
         if self._data is not None:

@@ -18,7 +18,7 @@ from typing import TypeVar
 import uvloop
 
 from slackwater.broker.embedded.seat import MAX_READ_BYTES
-from slackwater.broker.process import Plan, Running, start
+from slackwater.broker.process import BrokerOptions, RunningBroker, start_broker
 from slackwater.broker.server import Server
 from slackwater.broker.storage.log.validation import Refused
 from slackwater.broker.storage.topics import EVENTS_TOPIC
@@ -42,7 +42,7 @@ Hear = Callable[[GroupEvent], None]
 class ThreadSeat:
     """A broker in a thread."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BrokerOptions) -> None:
         self._plan = plan
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()  # held to add a job, and to say that no more are taken
@@ -50,7 +50,7 @@ class ThreadSeat:
         self._paused = False
         self._clean = True
         self._failure: BaseException | None = None
-        ready: Future[Running] = Future()
+        ready: Future[RunningBroker] = Future()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="slackwater-broker", daemon=True)
         self._thread.start()
         try:
@@ -114,23 +114,23 @@ class ThreadSeat:
 
     def subscribe(self, hear: Hear) -> Callable[[], None]:
         """Hear every group event from now on, on the broker's thread; the answer ends it."""
-        return self.call(lambda server: server.node.events.subscribe(hear))
+        return self.call(lambda server: server.broker.events.subscribe(hear))
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic, or raise `BrokerError`."""
-        self.call(lambda server: server.node.topics.create(name, partitions, settings))
+        self.call(lambda server: server.broker.topics.create(name, partitions, settings))
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """A group as the coordinator describes it."""
         heard: list[DescribeGroupsResponse] = []
-        self.call(lambda server: server.node.groups.ask(DescribeGroups((group_id,)), heard.append))
+        self.call(lambda server: server.broker.groups.submit(DescribeGroups((group_id,)), heard.append))
         return heard[0].groups[0]
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
         """The offsets a group has committed."""
         heard: list[OffsetFetchResponse] = []
         ask = OffsetFetch((GroupToFetch(group_id, None),))
-        self.call(lambda server: server.node.groups.ask(ask, heard.append))
+        self.call(lambda server: server.broker.groups.submit(ask, heard.append))
         return {TopicPartition(one.topic, one.partition): one.offset for one in heard[0].groups[0].offsets}
 
     def events(self) -> list[GroupEvent]:
@@ -139,7 +139,7 @@ class ThreadSeat:
 
     # --- on the broker's thread ---------------------------------------------------------------------------------------
 
-    def _run(self, ready: "Future[Running]") -> None:
+    def _run(self, ready: "Future[RunningBroker]") -> None:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._live(ready))
@@ -153,8 +153,8 @@ class ThreadSeat:
                 self._over = True
             self._do_jobs()
 
-    async def _live(self, ready: "Future[Running]") -> None:
-        running = await start(self._plan)
+    async def _live(self, ready: "Future[RunningBroker]") -> None:
+        running = await start_broker(self._plan)
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         if ready.set_running_or_notify_cancel():
@@ -181,8 +181,8 @@ class ThreadSeat:
 
 
 def _events(server: Server) -> list[GroupEvent]:
-    server.node.events.write()
-    topic = server.node.topics.get(EVENTS_TOPIC)
+    server.broker.events.write()
+    topic = server.broker.topics.get(EVENTS_TOPIC)
     if topic is None:
         return []
     log = topic.partitions[0].log

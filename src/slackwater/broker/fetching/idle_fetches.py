@@ -19,14 +19,14 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.fetching.sessions import FetchSessions, Session
 from slackwater.broker.fetching.waits import FetchWaits
 from slackwater.broker.storage.log.checkpoint import Checkpoint
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.topics import Partition
 from slackwater.wire.apis import FETCH
-from slackwater.wire.envelope import FixedAnswer, RequestHeader, encode_request
+from slackwater.wire.envelope import PreencodedResponse, RequestHeader, encode_request
 from slackwater.wire.messages.fetch import FetchRequest
 from slackwater.wire.repeats import CountedFrames
 
@@ -41,7 +41,7 @@ _ID_AT: Final = 8
 _ANSWERED_AT: Final = 4
 
 
-class IdleFetch(Call):
+class IdleFetch(RequestContext):
     """The fetch of a consumer that waits in vain: one object for all of its requests, one after the other."""
 
     __slots__ = (
@@ -70,22 +70,22 @@ class IdleFetch(Call):
 
     def __init__(
         self,
-        call: Call,
+        context: RequestContext,
         request: FetchRequest,
         session: Session,
-        answer: FixedAnswer,
+        answer: PreencodedResponse,
         partitions: Sequence[Partition],
         *,
         sessions: FetchSessions,
         waits: FetchWaits,
-        read: Callable[[Call, int], None],
+        read: Callable[[RequestContext, int], None],
     ) -> None:
         """Take the requests that will say what this one says, and which `answer` answers if there is nothing.
 
         `read` answers if there is something; it is given the request, and the epoch that the session had then.
         """
-        header = RequestHeader(call.api_key, call.version, call.correlation_id, call.client_id)
-        super().__init__(call.connection, header, call.since)
+        header = RequestHeader(context.api_key, context.version, context.correlation_id, context.client_id)
+        super().__init__(context.connection, header, context.since)
         self._frames = _frames(header, request)
         self._session = session
         self.epoch = session.epoch
@@ -94,7 +94,9 @@ class IdleFetch(Call):
         self._wait_ms = request.max_wait_ms
         self._read = read
         self._answer = answer
-        self._handlers = call.connection.handlers  # a fault may take the place of one, and wants to see every request
+        self._handlers = (
+            context.connection.handlers
+        )  # a fault may take the place of one, and wants to see every request
         self._correlation_id = b""
         self._is_fresh = True
         self._partitions = partitions
@@ -200,7 +202,7 @@ class IdleFetch(Call):
 
     # --- the end of a wait --------------------------------------------------------------------------------------------
 
-    def finish(self) -> Call | None:
+    def finish(self) -> RequestContext | None:
         """The time is up."""
         if not self.is_waiting:
             return None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import FixedAnswer
+from slackwater.wire.envelope import PreencodedResponse
 from slackwater.wire.messages.fetch import PartitionData
 
 NO_SESSION: Final = 0
@@ -114,7 +114,7 @@ class Session:
         self.uses_topic_ids = uses_topic_ids
         self.is_over = False
         self.kept_in_vain = 0  # how often in a row a request was expected again (`idle_fetches`) and did not come
-        self.nothing_new: tuple[int, FixedAnswer] | None = None  # a version, and that answer in it
+        self.nothing_new: tuple[int, PreencodedResponse] | None = None  # a version, and that answer in it
 
     def update(self, wanted: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
         """Take what a request changes."""

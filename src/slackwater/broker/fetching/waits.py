@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import Partition
 
 log = logging.getLogger("slackwater.broker.fetch")
@@ -28,7 +28,7 @@ class Timed(Protocol):
 
     bucket: float
 
-    def finish(self) -> Call | None:
+    def finish(self) -> RequestContext | None:
         """The time is up; what was answered past its connection, and is not counted yet. Nothing may be raised."""
         ...
 
@@ -81,7 +81,7 @@ class FetchWaits:
     """All waits of a broker: one for each owner, which is a connection."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, answered: Callable[[Sequence[Call]], None] = lambda calls: None
+        self, loop: asyncio.AbstractEventLoop, answered: Callable[[Sequence[RequestContext]], None] = lambda calls: None
     ) -> None:
         self._loop = loop
         self._answered = answered

@@ -49,7 +49,7 @@ class Groups:
         now_ms: Callable[[], int],
         wake_at: Callable[[int], None],
         tell: Callable[[list[GroupEvent]], None],
-        turn_begins: Callable[[], None],
+        schedule_flush: Callable[[], None],
         write_timeout_ms: int = 5_000,
     ) -> None:
         self._store = store
@@ -57,12 +57,12 @@ class Groups:
         self._now_ms = now_ms
         self._wake_at = wake_at
         self._tell = tell
-        self._turn_begins = turn_begins
+        self._schedule_flush = schedule_flush
         self._appends: list[Append] = []
         self._gathered = 0  # how many records those are
         self._unsettled: deque[tuple[int, list[Append]]] = deque()  # writes under way, and when they are overdue
         self._given_up = 0  # how many of those, the first ones, nobody waits for any more
-        self.in_turn = False  # whether `end_turn` has something to do
+        self.has_pending = False  # whether `flush_pending` has something to do
         self._due_ms: int | None = None
         self.config = config
         self.coordinator = Coordinator(config)
@@ -83,17 +83,17 @@ class Groups:
                     self.coordinator.replay(shard, record)
             self._carry_out(self.coordinator.loaded(shard, now_ms))
 
-    def ask(self, request: Request, heard: Callable[[_R], None]) -> None:
-        """Put a request to the coordinator; `heard` gets the answer, now or later."""
+    def submit(self, request: Request, on_response: Callable[[_R], None]) -> None:
+        """Put a request to the coordinator; `on_response` gets the answer, now or later."""
         now_ms = self._now_ms()
         coordinator = self.coordinator
-        self._carry_out(coordinator.handle(request, heard, now_ms))
+        self._carry_out(coordinator.handle(request, on_response, now_ms))
         if request.__class__ is JoinGroup and not (self._appends or self._unsettled) and coordinator.is_due(now_ms):
             self._carry_out(coordinator.tick(now_ms))  # an initial delay of nothing is over before the next one joins
         if self._gathered >= MOST_GATHERED:
             self._write()
 
-    def ask_all(self, asked: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
+    def submit_all(self, asked: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
         """Put requests that came together to the coordinator; each comes with what gets its answer."""
         self._carry_out(self.coordinator.handle_all(asked, self._now_ms()))
         if self._gathered >= MOST_GATHERED:
@@ -125,13 +125,13 @@ class Groups:
             self._carry_out(self.coordinator.overdue([append.write_id for append in appends], now_ms))
         self._carry_out(self.coordinator.tick(now_ms))
 
-    def end_turn(self) -> None:
+    def flush_pending(self) -> None:
         """Write what this turn wants written, and go on with what waited for it, until nothing is left to write."""
         try:
             while self._appends:
                 self._write()
         finally:
-            self.in_turn = False
+            self.has_pending = False
         due_ms = self.next_due_ms()
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
@@ -154,13 +154,13 @@ class Groups:
         self._carry_out(self.coordinator.all_written(writes, self._now_ms()))
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        if not self.in_turn:
-            self.in_turn = True
-            self._turn_begins()
+        if not self.has_pending:
+            self.has_pending = True
+            self._schedule_flush()
         events: list[GroupEvent] | None = None
         for effect in effects:
             if isinstance(effect, Answer):
-                effect.caller(effect.response)  # type: ignore[operator]  # what `ask` was given; a cast costs a call
+                effect.caller(effect.response)  # type: ignore[operator]  # what `submit` was given; a cast costs a call
             elif isinstance(effect, Emit):
                 if events is None:
                     events = []

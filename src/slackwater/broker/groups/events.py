@@ -80,7 +80,7 @@ class Events:
             self._first_told = monotonic()
         self._pending.extend(events)
 
-    def end_turn(self) -> None:
+    def flush_pending(self) -> None:
         """Write what was told in this turn, or see to it that it is written when the burst is over."""
         if not self._pending:
             return

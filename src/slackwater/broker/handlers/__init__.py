@@ -11,7 +11,7 @@ from slackwater.broker.handlers.handler import Handler
 from slackwater.wire import apis
 from slackwater.wire.apis import Api
 
-ANSWERED: Final[tuple[Api, ...]] = (
+SUPPORTED_APIS: Final[tuple[Api, ...]] = (
     apis.PRODUCE,
     apis.FETCH,
     apis.LIST_OFFSETS,
@@ -61,8 +61,12 @@ def load(api: Api) -> Handler:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
     module = import_module(f"{__name__}.{name}")
     return Handler(
-        api, module.handle, module.refuse, getattr(module, "repeats", None), idles=getattr(module, "IDLES", False)
+        api,
+        module.handle,
+        module.error_response,
+        getattr(module, "repeats", None),
+        idles=getattr(module, "IDLES", False),
     )
 
 
-__all__ = ["ANSWERED", "Handler", "load"]
+__all__ = ["SUPPORTED_APIS", "Handler", "load"]

@@ -3,9 +3,9 @@
 No version differs in what the broker does.
 """
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config.changes import Change, Operation, Target, alter_all
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -15,10 +15,10 @@ from slackwater.wire.messages.alter_configs import (
 )
 
 
-def handle(node: Node, call: Call, request: AlterConfigsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
     """Replace settings, or say what would come of it."""
-    outcomes = alter_all(node, [_target(one) for one in request.resources], validate_only=request.validate_only)
-    call.answer(
+    outcomes = alter_all(broker, [_target(one) for one in request.resources], validate_only=request.validate_only)
+    context.respond(
         AlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(error, message, target.resource_type, target.resource_name)
@@ -28,7 +28,7 @@ def handle(node: Node, call: Call, request: AlterConfigsRequest) -> None:
     )
 
 
-def refuse(request: AlterConfigsRequest, version: int, error: Error) -> AlterConfigsResponse:
+def error_response(request: AlterConfigsRequest, version: int, error: Error) -> AlterConfigsResponse:
     """An error on every resource."""
     return AlterConfigsResponse(
         responses=[

@@ -3,8 +3,8 @@
 v1   whether the number of replicas may change; with one broker it cannot
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.placement import check_replicas
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.alter_partition_reassignments import (
@@ -16,43 +16,43 @@ from slackwater.wire.messages.alter_partition_reassignments import (
 )
 
 
-def handle(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
     """A partition may be put where it is; anything else cannot be."""
-    call.answer(
+    context.respond(
         AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_message=None,
             responses=[
-                ReassignableTopicResponse(topic.name, [_partition(node, topic.name, one) for one in topic.partitions])
+                ReassignableTopicResponse(topic.name, [_partition(broker, topic.name, one) for one in topic.partitions])
                 for topic in request.topics
             ],
         )
     )
 
 
-def refuse(
+def error_response(
     request: AlterPartitionReassignmentsRequest, version: int, error: Error
 ) -> AlterPartitionReassignmentsResponse:
     """Nothing but an error."""
     return AlterPartitionReassignmentsResponse(error_code=error, error_message=None)
 
 
-def _partition(node: Node, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+def _partition(broker: Broker, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
     index = wanted.partition_index
     try:
-        _check(node, topic, wanted)
+        _check(broker, topic, wanted)
     except BrokerError as error:
         return ReassignablePartitionResponse(index, error.error, str(error))
     return ReassignablePartitionResponse(index, error_message=None)
 
 
-def _check(node: Node, topic: str, wanted: ReassignablePartition) -> None:
-    if node.topics.get(topic) is None:
+def _check(broker: Broker, topic: str, wanted: ReassignablePartition) -> None:
+    if broker.topics.get(topic) is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
-    if node.topics.partition(topic, wanted.partition_index) is None:
+    if broker.topics.partition(topic, wanted.partition_index) is None:
         raise BrokerError(
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{wanted.partition_index}."
         )
     if wanted.replicas is None:
         raise BrokerError(Error.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    check_replicas(wanted.replicas, node.node_id)
+    check_replicas(wanted.replicas, broker.node_id)

@@ -11,8 +11,8 @@ shown from v0 on, although v3 is the oldest that is read: librdkafka looks for t
 import re
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.apis import API_VERSIONS, PRODUCE, Api
 from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -20,19 +20,19 @@ from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def handle(node: Node, call: Call, request: ApiVersionsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
     """Tell every API and its versions."""
-    if not API_VERSIONS.speaks(call.version):
-        call.answer(refuse(request, call.version, Error.UNSUPPORTED_VERSION))
+    if not API_VERSIONS.speaks(context.version):
+        context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
     named = _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
-    if call.version >= 3 and not named:
-        call.answer(refuse(request, call.version, Error.INVALID_REQUEST))
+    if context.version >= 3 and not named:
+        context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
-    call.answer(ApiVersionsResponse(api_keys=[_row(api) for api in node.apis]))
+    context.respond(ApiVersionsResponse(api_keys=[_row(api) for api in broker.apis]))
 
 
-def refuse(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:
+def error_response(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:
     """An error; for a version that is too new, what would do."""
     rows = [_row(API_VERSIONS)] if error is Error.UNSUPPORTED_VERSION else []
     return ApiVersionsResponse(error_code=error, api_keys=rows)

@@ -1,17 +1,17 @@
 """CreateAcls, v1 to v3: SECURITY_DISABLED, as Kafka answers without an authorizer."""
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def handle(node: Node, call: Call, request: CreateAclsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:
     """There is nobody to keep rules."""
-    call.answer(_every(request, Error.SECURITY_DISABLED, "No Authorizer is configured."))
+    context.respond(_every(request, Error.SECURITY_DISABLED, "No Authorizer is configured."))
 
 
-def refuse(request: CreateAclsRequest, version: int, error: Error) -> CreateAclsResponse:
+def error_response(request: CreateAclsRequest, version: int, error: Error) -> CreateAclsResponse:
     """An error on every rule."""
     return _every(request, error, None)
 

@@ -6,8 +6,8 @@ shards, and groups would be looked for in the wrong one.
 
 from collections import Counter
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.placement import check_replicas, misplaced
 from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC, Topic
 from slackwater.group.errors import BrokerError, Error
@@ -19,7 +19,7 @@ from slackwater.wire.messages.create_partitions import (
 )
 
 
-def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Let topics grow, or say what would come of it."""
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -28,26 +28,26 @@ def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> None:
         try:
             if counts[wanted.name] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            topic = _check(node, wanted)
+            topic = _check(broker, wanted)
             if not request.validate_only:
-                node.topics.grow(topic, wanted.count)
+                broker.topics.grow(topic, wanted.count)
         except BrokerError as refused:
             error, message = refused.error, str(refused)
         except OSError as failed:
             error, message = Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {failed.strerror}."
         results.append(CreatePartitionsTopicResult(wanted.name, error, message))
-    call.answer(CreatePartitionsResponse(results=results))
+    context.respond(CreatePartitionsResponse(results=results))
 
 
-def refuse(request: CreatePartitionsRequest, version: int, error: Error) -> CreatePartitionsResponse:
+def error_response(request: CreatePartitionsRequest, version: int, error: Error) -> CreatePartitionsResponse:
     """An error on every topic."""
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(topic.name, error) for topic in request.topics]
     )
 
 
-def _check(node: Node, wanted: CreatePartitionsTopic) -> Topic:
-    topic = node.topics.get(wanted.name)
+def _check(broker: Broker, wanted: CreatePartitionsTopic) -> Topic:
+    topic = broker.topics.get(wanted.name)
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {wanted.name!r}.")
     more = wanted.count - len(topic.partitions)
@@ -70,7 +70,7 @@ def _check(node: Node, wanted: CreatePartitionsTopic) -> Topic:
                 "were specified."
             )
         for assignment in wanted.assignments:
-            check_replicas(assignment.broker_ids, node.node_id)
+            check_replicas(assignment.broker_ids, broker.node_id)
     return topic
 
 

@@ -10,10 +10,10 @@ There is one broker, so there can be one replica. A topic that is named twice in
 from collections import Counter
 from typing import Final
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.placement import check_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC
 from slackwater.group.errors import BrokerError, Error
@@ -29,7 +29,7 @@ from slackwater.wire.schema import NO_UUID
 DEFAULT: Final = -1
 
 
-def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
     """Create topics, or say what would come of it."""
     counts = Counter(topic.name for topic in request.topics)
     too_many = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics) > MAX_PARTITIONS
@@ -40,29 +40,29 @@ def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
                 raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
             if too_many:
                 raise BrokerError(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-            results.append(_create(node, topic, validate_only=request.validate_only))
+            results.append(_create(broker, topic, validate_only=request.validate_only))
         except BrokerError as error:
             results.append(_failed(topic.name, error.error, str(error)))
         except OSError as error:
             results.append(_failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror}."))
-    call.answer(CreateTopicsResponse(topics=results))
+    context.respond(CreateTopicsResponse(topics=results))
 
 
-def refuse(request: CreateTopicsRequest, version: int, error: Error) -> CreateTopicsResponse:
+def error_response(request: CreateTopicsRequest, version: int, error: Error) -> CreateTopicsResponse:
     """An error on every topic."""
     return CreateTopicsResponse(topics=[_failed(topic.name, error, None) for topic in request.topics])
 
 
-def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-    partitions = _partitions(node, wanted)
+def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    partitions = _partitions(broker, wanted)
     settings = _settings(wanted)
-    node.topics.check(wanted.name, partitions, settings)
+    broker.topics.check(wanted.name, partitions, settings)
     topic_id = NO_UUID
     if not validate_only:
         if wanted.name == OFFSETS_TOPIC:
-            topic_id = node.create_offsets_topic(settings).topic_id
+            topic_id = broker.create_offsets_topic(settings).topic_id
         else:
-            topic_id = node.topics.create(wanted.name, partitions, settings).topic_id
+            topic_id = broker.topics.create(wanted.name, partitions, settings).topic_id
     return CreatableTopicResult(
         name=wanted.name,
         topic_id=topic_id,
@@ -71,16 +71,16 @@ def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> Creat
         replication_factor=1,
         configs=[
             CreatableTopicConfigs(one.setting.name, one.value, one.read_only, one.source)
-            for one in describe_topic(node.settings, parse_topic(settings))
+            for one in describe_topic(broker.settings, parse_topic(settings))
         ],
     )
 
 
-def _partitions(node: Node, wanted: CreatableTopic) -> int:
+def _partitions(broker: Broker, wanted: CreatableTopic) -> int:
     """How many partitions the topic is to have, if its replicas can be placed."""
     replicas = wanted.replication_factor
     if wanted.assignments:
-        return _assigned(node, wanted)
+        return _assigned(broker, wanted)
     if replicas != DEFAULT and replicas < 1:
         raise BrokerError(
             Error.INVALID_REPLICATION_FACTOR,
@@ -95,13 +95,13 @@ def _partitions(node: Node, wanted: CreatableTopic) -> int:
             "cannot be reached because only 1 broker(s) are registered.",
         )
     if wanted.name == OFFSETS_TOPIC:
-        return _offsets_partitions(node, wanted.num_partitions)
-    return node.settings.number("num.partitions") if wanted.num_partitions == DEFAULT else wanted.num_partitions
+        return _offsets_partitions(broker, wanted.num_partitions)
+    return broker.settings.number("num.partitions") if wanted.num_partitions == DEFAULT else wanted.num_partitions
 
 
-def _offsets_partitions(node: Node, wanted: int) -> int:
+def _offsets_partitions(broker: Broker, wanted: int) -> int:
     """The coordinator's shards are the partitions of its topic, so there must be as many."""
-    needed = node.settings.number("offsets.topic.num.partitions")
+    needed = broker.settings.number("offsets.topic.num.partitions")
     if wanted not in (DEFAULT, needed):
         raise BrokerError(
             Error.INVALID_PARTITIONS,
@@ -110,7 +110,7 @@ def _offsets_partitions(node: Node, wanted: int) -> int:
     return needed
 
 
-def _assigned(node: Node, wanted: CreatableTopic) -> int:
+def _assigned(broker: Broker, wanted: CreatableTopic) -> int:
     if wanted.replication_factor != DEFAULT:
         raise BrokerError(
             Error.INVALID_REQUEST,
@@ -122,9 +122,9 @@ def _assigned(node: Node, wanted: CreatableTopic) -> int:
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
     partitions = check_assignment(
-        ((assignment.partition_index, assignment.broker_ids) for assignment in wanted.assignments), node.node_id
+        ((assignment.partition_index, assignment.broker_ids) for assignment in wanted.assignments), broker.node_id
     )
-    return _offsets_partitions(node, partitions) if wanted.name == OFFSETS_TOPIC else partitions
+    return _offsets_partitions(broker, partitions) if wanted.name == OFFSETS_TOPIC else partitions
 
 
 def _settings(wanted: CreatableTopic) -> dict[str, str]:

@@ -3,24 +3,24 @@
 v2  flexible
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.messages import DeleteGroups
 from slackwater.group.messages import DeleteGroupsResponse as Deleted
 from slackwater.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Forget groups and their offsets (AD-04)."""
 
-    def heard(answer: Deleted) -> None:
+    def on_response(answer: Deleted) -> None:
         results = [DeletableGroupResult(group.group_id or "", group.error) for group in answer.groups]
-        call.answer(DeleteGroupsResponse(results=results))
+        context.respond(DeleteGroupsResponse(results=results))
 
-    node.groups.ask(DeleteGroups(tuple(request.groups_names)), heard)
+    broker.groups.submit(DeleteGroups(tuple(request.groups_names)), on_response)
 
 
-def refuse(request: DeleteGroupsRequest, version: int, error: Error) -> DeleteGroupsResponse:
+def error_response(request: DeleteGroupsRequest, version: int, error: Error) -> DeleteGroupsResponse:
     """An error on every group."""
     return DeleteGroupsResponse(results=[DeletableGroupResult(name, error) for name in request.groups_names])

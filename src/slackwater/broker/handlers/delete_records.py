@@ -6,8 +6,8 @@ Offset -1 is the high watermark. Kafka's refusals: OFFSET_OUT_OF_RANGE beyond it
 compacted, INVALID_TOPIC_EXCEPTION for the broker's own topics.
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.log.validation import Refused
 from slackwater.group.errors import Error
 from slackwater.wire.messages.delete_records import (
@@ -19,14 +19,14 @@ from slackwater.wire.messages.delete_records import (
 )
 
 
-def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
     """Delete what stands before the offsets."""
-    node.appends.end_turn()
-    call.answer(
+    broker.appends.flush_pending()
+    context.respond(
         DeleteRecordsResponse(
             topics=[
                 DeleteRecordsTopicResult(
-                    name=topic.name, partitions=[_delete(node, topic.name, one) for one in topic.partitions]
+                    name=topic.name, partitions=[_delete(broker, topic.name, one) for one in topic.partitions]
                 )
                 for topic in request.topics
             ]
@@ -34,7 +34,7 @@ def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> None:
     )
 
 
-def refuse(request: DeleteRecordsRequest, version: int, error: Error) -> DeleteRecordsResponse:
+def error_response(request: DeleteRecordsRequest, version: int, error: Error) -> DeleteRecordsResponse:
     """The error on every partition."""
     return DeleteRecordsResponse(
         topics=[
@@ -44,8 +44,8 @@ def refuse(request: DeleteRecordsRequest, version: int, error: Error) -> DeleteR
     )
 
 
-def _delete(node: Node, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    partition = node.topics.partition(topic, asked.partition_index)
+def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    partition = broker.topics.partition(topic, asked.partition_index)
     if partition is None:
         return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.topic.is_internal:

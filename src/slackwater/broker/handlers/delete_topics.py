@@ -11,8 +11,8 @@ group would lose its members and its offsets.
 from collections import Counter
 from collections.abc import Iterable
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import OFFSETS_TOPIC, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.delete_topics import (
@@ -24,12 +24,12 @@ from slackwater.wire.messages.delete_topics import (
 from slackwater.wire.schema import NO_UUID
 
 
-def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
     """Delete topics."""
-    asked = _asked(request, call.version)
-    if not node.settings.flag("delete.topic.enable"):
-        error = Error.TOPIC_DELETION_DISABLED if call.version >= 3 else Error.INVALID_REQUEST
-        call.answer(_answer(_result(one, error, "Topic deletion is disabled.") for one in asked))
+    asked = _asked(request, context.version)
+    if not broker.settings.flag("delete.topic.enable"):
+        error = Error.TOPIC_DELETION_DISABLED if context.version >= 3 else Error.INVALID_REQUEST
+        context.respond(_answer(_result(one, error, "Topic deletion is disabled.") for one in asked))
         return
     counts = Counter((one.name, one.topic_id) for one in asked)
     by_id = {one.topic_id for one in asked if one.topic_id != NO_UUID}
@@ -37,7 +37,7 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
     results = []
     for one in {(one.name, one.topic_id): one for one in asked}.values():
         try:
-            topic = _found(node, one)
+            topic = _found(broker, one)
             if counts[one.name, one.topic_id] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, f"Duplicate topic {'name' if one.name else 'id'}.")
             if one.name is not None and topic.topic_id in by_id:
@@ -48,7 +48,7 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
                 )
             if topic.name == OFFSETS_TOPIC:
                 raise BrokerError(Error.INVALID_TOPIC_EXCEPTION, f"{OFFSETS_TOPIC} holds the groups; it stays.")
-            node.topics.delete(topic)
+            broker.topics.delete(topic)
             gone.append(topic.name)
             results.append(DeletableTopicResult(topic.name, topic.topic_id))
         except BrokerError as error:
@@ -56,11 +56,11 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
         except OSError as error:
             results.append(_result(one, Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror}."))
     if gone:
-        node.groups.topics_deleted(gone)
-    call.answer(_answer(results))
+        broker.groups.topics_deleted(gone)
+    context.respond(_answer(results))
 
 
-def refuse(request: DeleteTopicsRequest, version: int, error: Error) -> DeleteTopicsResponse:
+def error_response(request: DeleteTopicsRequest, version: int, error: Error) -> DeleteTopicsResponse:
     """An error on every topic."""
     return _answer(_result(one, error, None) for one in _asked(request, version))
 
@@ -69,12 +69,12 @@ def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]
     return request.topics if version >= 6 else [DeleteTopicState(name) for name in request.topic_names]
 
 
-def _found(node: Node, one: DeleteTopicState) -> Topic:
+def _found(broker: Broker, one: DeleteTopicState) -> Topic:
     if one.name is not None and one.topic_id != NO_UUID:
         raise BrokerError(Error.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if one.name is None and one.topic_id == NO_UUID:
         raise BrokerError(Error.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    topic = node.topics.by_id(one.topic_id) if one.name is None else node.topics.get(one.name)
+    topic = broker.topics.by_id(one.topic_id) if one.name is None else broker.topics.get(one.name)
     if topic is None:
         if one.name is None:
             raise BrokerError(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")

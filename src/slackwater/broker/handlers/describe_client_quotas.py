@@ -5,8 +5,8 @@ A filter that cannot be is refused as Kafka refuses it, so that a tool's mistake
 
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -18,17 +18,17 @@ _TYPES: Final = ("user", "client-id", "ip")
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
-def handle(node: Node, call: Call, request: DescribeClientQuotasRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeClientQuotasRequest) -> None:
     """No quota matches."""
     try:
         _check(request.components)
     except BrokerError as error:
-        call.answer(DescribeClientQuotasResponse(error_code=error.error, error_message=str(error), entries=None))
+        context.respond(DescribeClientQuotasResponse(error_code=error.error, error_message=str(error), entries=None))
         return
-    call.answer(DescribeClientQuotasResponse(error_message=None))
+    context.respond(DescribeClientQuotasResponse(error_message=None))
 
 
-def refuse(request: DescribeClientQuotasRequest, version: int, error: Error) -> DescribeClientQuotasResponse:
+def error_response(request: DescribeClientQuotasRequest, version: int, error: Error) -> DescribeClientQuotasResponse:
     """Nothing but an error."""
     return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 

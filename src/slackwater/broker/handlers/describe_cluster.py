@@ -6,8 +6,8 @@ v2   fenced brokers, of which there are none
 
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import (
@@ -20,17 +20,17 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(node: Node, call: Call, request: DescribeClusterRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> None:
     """Tell who is in the cluster."""
     if request.endpoint_type != _BROKERS:
-        call.answer(_wrong_endpoint(request.endpoint_type))
+        context.respond(_wrong_endpoint(request.endpoint_type))
         return
-    host, port = node.address(call)
-    call.answer(
+    host, port = broker.address(context)
+    context.respond(
         DescribeClusterResponse(
-            cluster_id=node.cluster_id,
-            controller_id=node.node_id,
-            brokers=[DescribeClusterBroker(node.node_id, host, port, node.settings.text("broker.rack") or None)],
+            cluster_id=broker.cluster_id,
+            controller_id=broker.node_id,
+            brokers=[DescribeClusterBroker(broker.node_id, host, port, broker.settings.text("broker.rack") or None)],
             cluster_authorized_operations=(
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
             ),
@@ -38,7 +38,7 @@ def handle(node: Node, call: Call, request: DescribeClusterRequest) -> None:
     )
 
 
-def refuse(request: DescribeClusterRequest, version: int, error: Error) -> DescribeClusterResponse:
+def error_response(request: DescribeClusterRequest, version: int, error: Error) -> DescribeClusterResponse:
     """Nothing but an error."""
     return DescribeClusterResponse(error_code=error)
 

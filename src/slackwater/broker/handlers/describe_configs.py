@@ -9,12 +9,12 @@ client metrics have no settings here, which is no error.
 from collections.abc import Iterable
 from typing import Final
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config import loggers
 from slackwater.broker.config.changes import check_broker_name
 from slackwater.broker.config.describe import Described, describe_broker, describe_default, describe_topic
 from slackwater.broker.config.resources import ResourceType
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.describe_configs import (
@@ -29,19 +29,21 @@ from slackwater.wire.messages.describe_configs import (
 _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 
 
-def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Show settings and where they come from."""
-    call.answer(DescribeConfigsResponse(results=[_result(node, request, one) for one in request.resources]))
+    context.respond(DescribeConfigsResponse(results=[_result(broker, request, one) for one in request.resources]))
 
 
-def refuse(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:
+def error_response(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:
     """An error on every resource."""
     return DescribeConfigsResponse(results=[_failed(one, error, None) for one in request.resources])
 
 
-def _result(node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _result(
+    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     try:
-        configs = _configs(node, request, resource)
+        configs = _configs(broker, request, resource)
     except BrokerError as error:
         return _failed(resource, error.error, str(error))
     wanted = set(resource.configuration_keys or ())
@@ -57,23 +59,23 @@ def _failed(resource: DescribeConfigsResource, error: Error, message: str | None
 
 
 def _configs(
-    node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> Iterable[DescribeConfigsResourceResult]:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            topic = node.topics.get(name)
+            topic = broker.topics.get(name)
             if topic is None:
                 error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION
                 raise BrokerError(error, f"There is no topic {name!r}.")
-            return (_shown(request, one) for one in describe_topic(node.settings, topic.overrides))
+            return (_shown(request, one) for one in describe_topic(broker.settings, topic.overrides))
         case ResourceType.BROKER if not name:
-            return (_shown(request, one) for one in describe_default(node.settings))
+            return (_shown(request, one) for one in describe_default(broker.settings))
         case ResourceType.BROKER:
-            check_broker_name(node, name)
-            return (_shown(request, one) for one in describe_broker(node.settings))
+            check_broker_name(broker, name)
+            return (_shown(request, one) for one in describe_broker(broker.settings))
         case ResourceType.BROKER_LOGGER:
-            check_broker_name(node, name)
+            check_broker_name(broker, name)
             return (
                 DescribeConfigsResourceResult(logger, level, config_source=_LOGGER_SOURCE)
                 for logger, level in loggers.levels()

@@ -9,8 +9,8 @@ v6  a group that does not exist is GROUP_ID_NOT_FOUND, with a message; before, i
 
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.messages import DescribedGroup as Group
 from slackwater.group.messages import DescribeGroups
@@ -27,18 +27,18 @@ NOT_ASKED: Final = -(2**31)
 EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
-def handle(node: Node, call: Call, request: DescribeGroupsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Tell state and members of groups."""
-    node.events.write()  # whoever looks at a group may read in `__group_events` how it came there
+    broker.events.write()  # whoever looks at a group may read in `__group_events` how it came there
     operations = EVERYTHING if request.include_authorized_operations else NOT_ASKED
 
-    def heard(answer: Described) -> None:
-        call.answer(DescribeGroupsResponse(groups=[_group(group, operations) for group in answer.groups]))
+    def on_response(answer: Described) -> None:
+        context.respond(DescribeGroupsResponse(groups=[_group(group, operations) for group in answer.groups]))
 
-    node.groups.ask(DescribeGroups(tuple(request.groups), reports_missing_group=call.version >= 6), heard)
+    broker.groups.submit(DescribeGroups(tuple(request.groups), reports_missing_group=context.version >= 6), on_response)
 
 
-def refuse(request: DescribeGroupsRequest, version: int, error: Error) -> DescribeGroupsResponse:
+def error_response(request: DescribeGroupsRequest, version: int, error: Error) -> DescribeGroupsResponse:
     """An error on every group."""
     return DescribeGroupsResponse(groups=[DescribedGroup(error_code=error, group_id=group) for group in request.groups])
 

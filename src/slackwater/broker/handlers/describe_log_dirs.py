@@ -7,8 +7,8 @@ v5   whether the directory is cordoned, which it never is
 
 import os
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_log_dirs import (
@@ -20,23 +20,23 @@ from slackwater.wire.messages.describe_log_dirs import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
     """Tell the sizes of the partitions asked for; those that are not there are left out."""
-    path = node.directory.path.absolute()
+    path = broker.directory.path.absolute()
     total, usable = _volume(str(path))
     if request.topics is None:
-        topics = [_sizes(topic, range(len(topic.partitions))) for topic in node.topics]
+        topics = [_sizes(topic, range(len(topic.partitions))) for topic in broker.topics]
     else:
         topics = [
             _sizes(topic, [index for index in one.partitions if 0 <= index < len(topic.partitions)])
             for one in request.topics
-            if (topic := node.topics.get(one.topic)) is not None
+            if (topic := broker.topics.get(one.topic)) is not None
         ]
     result = DescribeLogDirsResult(Error.NONE, str(path), [one for one in topics if one.partitions], total, usable)
-    call.answer(DescribeLogDirsResponse(results=[result]))
+    context.respond(DescribeLogDirsResponse(results=[result]))
 
 
-def refuse(request: DescribeLogDirsRequest, version: int, error: Error) -> DescribeLogDirsResponse:
+def error_response(request: DescribeLogDirsRequest, version: int, error: Error) -> DescribeLogDirsResponse:
     """Nothing but an error."""
     return DescribeLogDirsResponse(error_code=error)
 

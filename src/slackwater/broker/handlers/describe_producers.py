@@ -3,8 +3,8 @@
 Without transactions nobody has a coordinator epoch or the start of one: both are -1.
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_producers import (
@@ -16,15 +16,15 @@ from slackwater.wire.messages.describe_producers import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeProducersRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> None:
     """Tell the producers of every partition."""
-    node.appends.end_turn()
-    call.answer(
+    broker.appends.flush_pending()
+    context.respond(
         DescribeProducersResponse(
             topics=[
                 TopicResponse(
                     name=topic.name,
-                    partitions=[_producers(node, topic.name, index) for index in topic.partition_indexes],
+                    partitions=[_producers(broker, topic.name, index) for index in topic.partition_indexes],
                 )
                 for topic in request.topics
             ]
@@ -32,7 +32,7 @@ def handle(node: Node, call: Call, request: DescribeProducersRequest) -> None:
     )
 
 
-def refuse(request: DescribeProducersRequest, version: int, error: Error) -> DescribeProducersResponse:
+def error_response(request: DescribeProducersRequest, version: int, error: Error) -> DescribeProducersResponse:
     """The error on every partition."""
     return DescribeProducersResponse(
         topics=[
@@ -47,8 +47,8 @@ def refuse(request: DescribeProducersRequest, version: int, error: Error) -> Des
     )
 
 
-def _producers(node: Node, topic: str, index: int) -> PartitionResponse:
-    partition = node.topics.partition(topic, index)
+def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    partition = broker.topics.partition(topic, index)
     if partition is None:
         error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(topic) else Error.INVALID_TOPIC_EXCEPTION
         return PartitionResponse(partition_index=index, error_code=error)

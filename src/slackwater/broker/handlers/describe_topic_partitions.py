@@ -4,8 +4,8 @@ Topics come in the order of their names, unknown ones among them; none asked for
 partitions as the client or `max.request.partition.size.limit` allows, and its cursor says where the next begins.
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.operations import TOPIC_OPERATIONS
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import Error
@@ -18,18 +18,18 @@ from slackwater.wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest) -> None:
     """Describe one page."""
     cursor = request.cursor
-    names = {topic.name for topic in request.topics} or {topic.name for topic in node.topics}
+    names = {topic.name for topic in request.topics} or {topic.name for topic in broker.topics}
     first_name, first_index = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     if cursor is not None and (first_index < 0 or (request.topics and first_name not in names)):
-        call.answer(refuse(request, call.version, Error.INVALID_REQUEST))
+        context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
-    room = max(min(request.response_partition_limit, node.settings.number("max.request.partition.size.limit")), 1)
+    room = max(min(request.response_partition_limit, broker.settings.number("max.request.partition.size.limit")), 1)
     answer = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in names if name >= first_name):
-        topic = node.topics.get(name)
+        topic = broker.topics.get(name)
         if topic is None:
             answer.topics.append(_unknown(name))
             continue
@@ -38,15 +38,17 @@ def handle(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> N
             answer.next_cursor = ResponseCursor(name, start)
             break
         end = min(start + room, len(topic.partitions))
-        answer.topics.append(_page(node, topic, range(start, end)))
+        answer.topics.append(_page(broker, topic, range(start, end)))
         room -= max(end - start, 0)
         if end < len(topic.partitions):
             answer.next_cursor = ResponseCursor(name, end)
             break
-    call.answer(answer)
+    context.respond(answer)
 
 
-def refuse(request: DescribeTopicPartitionsRequest, version: int, error: Error) -> DescribeTopicPartitionsResponse:
+def error_response(
+    request: DescribeTopicPartitionsRequest, version: int, error: Error
+) -> DescribeTopicPartitionsResponse:
     """An error on every topic asked for."""
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(error, topic.name) for topic in request.topics]
@@ -62,14 +64,15 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _page(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    me = [node.node_id]
+def _page(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    me = [broker.node_id]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            DescribeTopicPartitionsResponsePartition(0, index, node.node_id, 0, me, me, [], [], []) for index in indexes
+            DescribeTopicPartitionsResponsePartition(0, index, broker.node_id, 0, me, me, [], [], [])
+            for index in indexes
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -1,7 +1,7 @@
 """DescribeTransactions, v0: no transactional id is known."""
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -10,9 +10,9 @@ from slackwater.wire.messages.describe_transactions import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeTransactionsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> None:
     """None of them is known; an empty one cannot be."""
-    call.answer(
+    context.respond(
         DescribeTransactionsResponse(
             transaction_states=[
                 TransactionState(Error.TRANSACTIONAL_ID_NOT_FOUND if one else Error.INVALID_REQUEST, one)
@@ -22,7 +22,7 @@ def handle(node: Node, call: Call, request: DescribeTransactionsRequest) -> None
     )
 
 
-def refuse(request: DescribeTransactionsRequest, version: int, error: Error) -> DescribeTransactionsResponse:
+def error_response(request: DescribeTransactionsRequest, version: int, error: Error) -> DescribeTransactionsResponse:
     """An error on every id."""
     return DescribeTransactionsResponse(
         transaction_states=[TransactionState(error, one) for one in request.transactional_ids]

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -12,17 +12,17 @@ from slackwater.wire.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeUserScramCredentialsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> None:
     """No user is known."""
     asked = Counter(user.name for user in request.users or ())
-    call.answer(
+    context.respond(
         DescribeUserScramCredentialsResponse(
             error_message=None, results=[_unknown(name, times) for name, times in asked.items()]
         )
     )
 
 
-def refuse(
+def error_response(
     request: DescribeUserScramCredentialsRequest, version: int, error: Error
 ) -> DescribeUserScramCredentialsResponse:
     """Nothing but an error."""

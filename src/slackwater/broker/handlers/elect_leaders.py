@@ -6,8 +6,8 @@ v1   election type: preferred (0) or unclean (1); an error for the whole answer 
 
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -19,31 +19,31 @@ from slackwater.wire.messages.elect_leaders import (
 _TYPES: Final = (0, 1)
 
 
-def handle(node: Node, call: Call, request: ElectLeadersRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> None:
     """No election is needed."""
     if request.topic_partitions is None:
         # Asked about everything, Kafka names the topics and leaves out partitions that need no election.
-        results = [ReplicaElectionResult(topic.name) for topic in node.topics]
-        call.answer(ElectLeadersResponse(replica_election_results=results))
+        results = [ReplicaElectionResult(topic.name) for topic in broker.topics]
+        context.respond(ElectLeadersResponse(replica_election_results=results))
     elif request.election_type not in _TYPES:
-        call.answer(_every(request, Error.INVALID_REQUEST, f"Unknown election type {request.election_type}"))
+        context.respond(_every(request, Error.INVALID_REQUEST, f"Unknown election type {request.election_type}"))
     else:
         results = [
-            ReplicaElectionResult(one.topic, [_partition(node, one.topic, index) for index in one.partitions])
+            ReplicaElectionResult(one.topic, [_partition(broker, one.topic, index) for index in one.partitions])
             for one in request.topic_partitions
         ]
-        call.answer(ElectLeadersResponse(replica_election_results=results))
+        context.respond(ElectLeadersResponse(replica_election_results=results))
 
 
-def refuse(request: ElectLeadersRequest, version: int, error: Error) -> ElectLeadersResponse:
+def error_response(request: ElectLeadersRequest, version: int, error: Error) -> ElectLeadersResponse:
     """An error on every partition, and from v1 on the whole."""
     return _every(request, error, None, on_the_whole=version >= 1)
 
 
-def _partition(node: Node, topic: str, index: int) -> PartitionResult:
-    if node.topics.get(topic) is None:
+def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
+    if broker.topics.get(topic) is None:
         return PartitionResult(index, Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
-    if node.topics.partition(topic, index) is None:
+    if broker.topics.partition(topic, index) is None:
         return PartitionResult(index, Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}")
     return PartitionResult(index, Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 

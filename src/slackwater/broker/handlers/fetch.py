@@ -20,8 +20,8 @@ last stable offset is the high watermark, and read_committed reads the same.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.fetching.idle_fetches import IdleFetch
 from slackwater.broker.fetching.sessions import Fetch, Key, Session, Wanted
 from slackwater.broker.repeats import MOST_WASTED
@@ -29,7 +29,7 @@ from slackwater.broker.storage.log.segment import Segment
 from slackwater.broker.storage.log.validation import Refused
 from slackwater.broker.storage.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import FixedAnswer
+from slackwater.wire.envelope import PreencodedResponse
 from slackwater.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -63,28 +63,28 @@ class _Reading:
     """One request: what it asks for, and what has been found so far."""
 
     __slots__ = (
-        "_call",
+        "_broker",
         "_committed",
+        "_context",
         "_ends",
         "_fetch",
         "_found",
         "_is_wrong",
         "_max_bytes",
         "_min_bytes",
-        "_node",
         "_request",
         "_size",
         "_was_woken",
         "partitions",
     )
 
-    def __init__(self, node: Node, call: Call, request: FetchRequest, fetch: Fetch) -> None:
-        self._node = node
-        self._call = call
+    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest, fetch: Fetch) -> None:
+        self._broker = broker
+        self._context = context
         self._request = request
         self._fetch = fetch
         self._committed = request.isolation_level == _READ_COMMITTED
-        self._max_bytes = min(request.max_bytes, node.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._was_woken = False
         self.read()
@@ -96,7 +96,7 @@ class _Reading:
 
     def read(self) -> None:
         """Read every partition."""
-        topics, left, in_session = self._node.topics, self._max_bytes, self._fetch.session is not None
+        topics, left, in_session = self._broker.topics, self._max_bytes, self._fetch.session is not None
         self._found: Found = []
         self._size = 0
         self._is_wrong = False
@@ -163,7 +163,7 @@ class _Reading:
         size = 0
         for partition, active, active_size, before, most in self._ends:
             topic = partition.topic
-            if partition.log.active is not active or self._node.topics.get(topic.name) is not topic:
+            if partition.log.active is not active or self._broker.topics.get(topic.name) is not topic:
                 return True
             size += min(before + active.size - active_size, max(most, before))
         return size >= self._min_bytes or self._min_bytes <= 1
@@ -173,61 +173,61 @@ class _Reading:
         try:
             if self._was_woken:
                 self.read()
-            self.answer()
+            self.respond()
         except Exception:
-            self._call.answer(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
+            self._context.respond(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
             raise
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         """Answer with what was found."""
-        ids = self._call.version >= _IDS_SINCE
-        ended = self._node.fetch_sessions.end(self._fetch, self._found, uses_topic_ids=ids)
+        ids = self._context.version >= _IDS_SINCE
+        ended = self._broker.fetch_sessions.end(self._fetch, self._found, uses_topic_ids=ids)
         if isinstance(ended, Error):
-            self._call.answer(FetchResponse(error_code=ended))
+            self._context.respond(FetchResponse(error_code=ended))
             return
         session_id, told = ended
-        call, session = self._call, self._fetch.session
+        context, session = self._context, self._fetch.session
         if session is not None and not told:
-            nothing_new = _nothing_new(session, call.version)
-            call.answer_frame(nothing_new.frame(call.correlation_id))
+            nothing_new = _nothing_new(session, context.version)
+            context.respond_encoded(nothing_new.frame(context.correlation_id))
             if not self._found and _may_come_again(self._request) and session.kept_in_vain < MOST_WASTED:
                 self._keep_idle(session, nothing_new)
         else:
-            call.answer_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
+            context.respond_with_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
 
-    def _keep_idle(self, session: Session, nothing_new: FixedAnswer) -> None:
+    def _keep_idle(self, session: Session, nothing_new: PreencodedResponse) -> None:
         """What will take this request when it comes again and there is still nothing."""
-        node, request = self._node, self._request
+        broker, request = self._broker, self._request
         session.kept_in_vain += 1
 
-        def read(call: Call, epoch: int) -> None:
+        def read(context: RequestContext, epoch: int) -> None:
             try:
                 fetch = Fetch(list(session.partitions.values()), session, epoch=epoch)
-                _Reading(node, call, request, fetch).answer()
+                _Reading(broker, context, request, fetch).respond()
             except Exception:
-                if not call.is_answered:
-                    call.answer(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
+                if not context.has_response:
+                    context.respond(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
                 raise
 
         idle = IdleFetch(
-            self._call,
+            self._context,
             request,
             session,
             nothing_new,
             self.partitions,
-            sessions=node.fetch_sessions,
-            waits=node.fetch_waits,
+            sessions=broker.fetch_sessions,
+            waits=broker.fetch_waits,
             read=read,
         )
-        self._call.connection.keep_idle(idle)
+        self._context.connection.keep_idle(idle)
 
 
-def handle(node: Node, call: Call, request: FetchRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Answer with records, now or when there are some."""
-    node.appends.end_turn()
-    call.connection.forget_idle()
-    ids = call.version >= _IDS_SINCE
-    fetch = node.fetch_sessions.begin(
+    broker.appends.flush_pending()
+    context.connection.forget_idle()
+    ids = context.version >= _IDS_SINCE
+    fetch = broker.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         [one for topic in request.topics for one in _wanted(topic, ids=ids)] if request.topics else [],
@@ -235,18 +235,18 @@ def handle(node: Node, call: Call, request: FetchRequest) -> None:
         uses_topic_ids=ids,
     )
     if isinstance(fetch, Error):
-        call.answer(FetchResponse(error_code=fetch))
+        context.respond(FetchResponse(error_code=fetch))
         return
-    reading = _Reading(node, call, request, fetch)
+    reading = _Reading(broker, context, request, fetch)
     if request.max_wait_ms <= 0 or reading.is_done:
-        reading.answer()
+        reading.respond()
         return
-    node.fetch_waits.park(
-        call.connection, reading.partitions, request.max_wait_ms, enough=reading.has_enough, end=reading.end
+    broker.fetch_waits.park(
+        context.connection, reading.partitions, request.max_wait_ms, enough=reading.has_enough, end=reading.end
     )
 
 
-def refuse(request: FetchRequest, version: int, error: Error) -> FetchResponse:
+def error_response(request: FetchRequest, version: int, error: Error) -> FetchResponse:
     """An error: of the whole, and on every partition for versions that have none of the whole."""
     return FetchResponse(
         error_code=error,
@@ -271,10 +271,10 @@ def _may_come_again(request: FetchRequest) -> bool:
     )
 
 
-def _nothing_new(session: Session, version: int) -> FixedAnswer:
+def _nothing_new(session: Session, version: int) -> PreencodedResponse:
     """What a consumer that waits in vain hears twice a second; encoded once in its session."""
     if session.nothing_new is None or session.nothing_new[0] != version:
-        session.nothing_new = version, FixedAnswer(FetchResponse(session_id=session.session_id), version)
+        session.nothing_new = version, PreencodedResponse(FetchResponse(session_id=session.session_id), version)
     return session.nothing_new[1]
 
 

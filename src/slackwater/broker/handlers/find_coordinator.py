@@ -5,14 +5,14 @@ v3  flexible
 v4  many keys, one result for each
 v6  keys of share groups; before, and without share groups, they are INVALID_REQUEST
 
-One node coordinates everything, as soon as there is an offsets topic: whoever asks first has it made, and asks again
+One broker coordinates everything, as soon as there is an offsets topic: whoever asks first has it made, and asks again
 (CO-05). There are no transactions, and a producer that wants one is told so.
 """
 
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -26,35 +26,35 @@ NO_TRANSACTIONS: Final = (
 _NOBODY: Final = (-1, "", -1)
 
 
-def handle(node: Node, call: Call, request: FindCoordinatorRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Say who coordinates each of these keys."""
-    if call.version >= 4 and not request.coordinator_keys:
-        call.answer(FindCoordinatorResponse())
+    if context.version >= 4 and not request.coordinator_keys:
+        context.respond(FindCoordinatorResponse())
         return
-    error, message = _refusal(node, request.key_type)
-    host, port = node.address(call)
-    at = _NOBODY if error is not Error.NONE else (node.node_id, host, port)
-    call.answer(_response(request, call.version, error, message, at))
+    error, message = _refusal(broker, request.key_type)
+    host, port = broker.address(context)
+    at = _NOBODY if error is not Error.NONE else (broker.node_id, host, port)
+    context.respond(_response(request, context.version, error, message, at))
 
 
-def refuse(request: FindCoordinatorRequest, version: int, error: Error) -> FindCoordinatorResponse:
+def error_response(request: FindCoordinatorRequest, version: int, error: Error) -> FindCoordinatorResponse:
     """An error on every key."""
     return _response(request, version, error, error.name, _NOBODY)
 
 
-def _refusal(node: Node, key_type: int) -> tuple[Error, str]:
+def _refusal(broker: Broker, key_type: int) -> tuple[Error, str]:
     if key_type == TRANSACTION:
         return Error.INVALID_REQUEST, NO_TRANSACTIONS
     if key_type != GROUP:
         return Error.INVALID_REQUEST, f"This broker coordinates groups only, and no keys of type {key_type}."
-    if node.topics.get(OFFSETS_TOPIC) is None:
-        return Error.COORDINATOR_NOT_AVAILABLE, _make_offsets_topic(node)
+    if broker.topics.get(OFFSETS_TOPIC) is None:
+        return Error.COORDINATOR_NOT_AVAILABLE, _make_offsets_topic(broker)
     return Error.NONE, ""
 
 
-def _make_offsets_topic(node: Node) -> str:
+def _make_offsets_topic(broker: Broker) -> str:
     try:
-        node.create_offsets_topic()
+        broker.create_offsets_topic()
     except OSError as error:
         return f"The topic {OFFSETS_TOPIC} cannot be made: {error.strerror}."
     return f"The topic {OFFSETS_TOPIC} was not there, and is now: ask again."

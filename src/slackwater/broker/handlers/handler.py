@@ -1,16 +1,14 @@
-"""What a handler file is.
+"""The interface of a handler module.
 
-Rules kept here
-- One file per API, named like its message file. Its docstring holds the version notes that matter to the broker.
-- `handle(node, call, request)` answers through `call`, now or later. What differs between versions is settled there:
-  the core and the logs know no versions. A field that a version does not have is not written, so it may be set.
-- `repeats(header, request, frame)`, where a file has it, is what takes the requests of a connection that say what this
-  one says (`broker.repeats`); None where there can be none. What stands in the place of a handler has none either, and
-  sees every request.
-- `IDLES`, where a file has it, says that its requests may be taken by what it left on the connection
-  (`broker.idle_fetches`). What stands in the place of a handler leaves nothing there, and takes everything.
-- `refuse(request, version, error)` is the answer that says nothing but an error, in the shape that this API gives it:
-  on the whole, or on every topic and partition asked for.
+There is one module per API, named like its message module. Its docstring lists the version differences that matter to
+the broker. The core and the logs have no API versions: the handler converts on the way in and on the way out.
+
+- `handle(broker, context, request)` sends the response through `context`, now or later. A field that a version does not
+  have is not written, so a handler may set it for every version.
+- `error_response(request, version, error)` returns the response that reports only an error, in the form of this API:
+  at the top level, or on every requested topic and partition.
+- `repeats(header, request, frame)` is optional: see `broker.repeats`.
+- `IDLES` is optional: see `broker.fetching.idle_fetches`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -21,19 +19,19 @@ from slackwater.wire.envelope import RequestHeader
 from slackwater.wire.schema import Response
 
 if TYPE_CHECKING:
-    from slackwater.broker.broker import Node
-    from slackwater.broker.connection import Call
+    from slackwater.broker.broker import Broker
+    from slackwater.broker.connection import RequestContext
     from slackwater.broker.repeats import Repeats
 
 
 class Handle(Protocol):
-    """Do what a request asks, and answer now or later."""
+    """Process a request and send its response now or later."""
 
-    def __call__(self, node: "Node", call: "Call", request: Any, /) -> None: ...
+    def __call__(self, broker: "Broker", context: "RequestContext", request: Any, /) -> None: ...
 
 
-class Refuse(Protocol):
-    """An answer that says nothing but an error."""
+class ErrorResponse(Protocol):
+    """Build a response that reports only an error."""
 
     def __call__(self, request: Any, version: int, error: Error, /) -> Response: ...
 
@@ -49,6 +47,6 @@ class Handler(NamedTuple):
 
     api: Api
     handle: Handle
-    refuse: Refuse
+    error_response: ErrorResponse
     repeats: Remember | None = None
     idles: bool = False

@@ -10,25 +10,25 @@ long as its generation lasts, which is read once.
 
 from functools import cache
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.repeats import Cut, Run
 from slackwater.group.errors import Error
 from slackwater.group.messages import Heartbeat
 from slackwater.group.messages import HeartbeatResponse as Heard
 from slackwater.wire.apis import HEARTBEAT
-from slackwater.wire.envelope import FixedAnswer, RequestHeader
+from slackwater.wire.envelope import PreencodedResponse, RequestHeader
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.repeats import SameFrames
 
 
-def handle(node: Node, call: Call, request: HeartbeatRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> None:
     """A member is alive."""
 
-    def heard(answer: Heard) -> None:
-        call.answer_frame(_encoded(answer.error, call.version).frame(call.correlation_id))
+    def on_response(answer: Heard) -> None:
+        context.respond_encoded(_encoded(answer.error, context.version).frame(context.correlation_id))
 
-    node.groups.ask(_beat(request), heard)
+    broker.groups.submit(_beat(request), on_response)
 
 
 def repeats(header: RequestHeader, request: HeartbeatRequest, frame: bytes) -> "Again":
@@ -52,19 +52,19 @@ class Again:
         """The bytes of one of them."""
         return self._frames.size
 
-    def cut(self, node: Node, data: bytes) -> Cut | None:
+    def cut(self, broker: Broker, data: bytes) -> Cut | None:
         """The heartbeats there."""
         ids = self._frames.cut(data)
         return Cut(ids, None, len(ids) * self._frames.size) if ids else None
 
-    def handle(self, node: Node, run: Run, asked: None) -> None:
+    def handle(self, broker: Broker, run: Run, asked: None) -> None:
         """A member is alive; a heartbeat is always answered at once."""
-        heard: list[Heard] = []
-        node.groups.ask_all([(self._beat, heard.append)] * run.count)
+        on_response: list[Heard] = []
+        broker.groups.submit_all([(self._beat, on_response.append)] * run.count)
         version = self._version
-        run.answer_all([_encoded(answer.error, version) for answer in heard])
+        run.answer_all([_encoded(answer.error, version) for answer in on_response])
 
-    def refusal(self) -> FixedAnswer:
+    def refusal(self) -> PreencodedResponse:
         """The answer where that failed."""
         return _encoded(Error.UNKNOWN_SERVER_ERROR, self._version)
 
@@ -73,11 +73,11 @@ def _beat(request: HeartbeatRequest) -> Heartbeat:
     return Heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
 
 
-def refuse(request: HeartbeatRequest, version: int, error: Error) -> HeartbeatResponse:
+def error_response(request: HeartbeatRequest, version: int, error: Error) -> HeartbeatResponse:
     """Nothing but an error."""
     return HeartbeatResponse(error_code=error)
 
 
 @cache
-def _encoded(error: Error, version: int) -> FixedAnswer:
-    return FixedAnswer(HeartbeatResponse(error_code=error), version)
+def _encoded(error: Error, version: int) -> PreencodedResponse:
+    return PreencodedResponse(HeartbeatResponse(error_code=error), version)

@@ -3,9 +3,9 @@
 No version differs in what the broker does.
 """
 
-from slackwater.broker.broker import Node
+from slackwater.broker.broker import Broker
 from slackwater.broker.config.changes import Change, Target, alter_all
-from slackwater.broker.connection import Call
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -15,10 +15,10 @@ from slackwater.wire.messages.incremental_alter_configs import (
 )
 
 
-def handle(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Change settings, or say what would come of it."""
-    outcomes = alter_all(node, [_target(one) for one in request.resources], validate_only=request.validate_only)
-    call.answer(
+    outcomes = alter_all(broker, [_target(one) for one in request.resources], validate_only=request.validate_only)
+    context.respond(
         IncrementalAlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(error, message, target.resource_type, target.resource_name)
@@ -28,7 +28,9 @@ def handle(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> N
     )
 
 
-def refuse(request: IncrementalAlterConfigsRequest, version: int, error: Error) -> IncrementalAlterConfigsResponse:
+def error_response(
+    request: IncrementalAlterConfigsRequest, version: int, error: Error
+) -> IncrementalAlterConfigsResponse:
     """An error on every resource."""
     return IncrementalAlterConfigsResponse(
         responses=[

@@ -10,34 +10,34 @@ error again until its own time is up. The log says what is the matter.
 
 import logging
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 log = logging.getLogger("slackwater.broker")
 
 
-def handle(node: Node, call: Call, request: InitProducerIdRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:
     """Give a producer its id."""
-    if error := _refusal(call, request):
-        call.answer(refuse(request, call.version, error))
+    if error := _refusal(context, request):
+        context.respond(error_response(request, context.version, error))
         return
     try:
-        producer_id = node.producer_ids.take()
+        producer_id = broker.producer_ids.take()
     except OSError as problem:
         log.error("No producer id could be reserved: %s.", problem.strerror)
-        call.answer(refuse(request, call.version, Error.COORDINATOR_NOT_AVAILABLE))
+        context.respond(error_response(request, context.version, Error.COORDINATOR_NOT_AVAILABLE))
         return
-    call.answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+    context.respond(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
 
-def refuse(request: InitProducerIdRequest, version: int, error: Error) -> InitProducerIdResponse:
+def error_response(request: InitProducerIdRequest, version: int, error: Error) -> InitProducerIdResponse:
     """Nothing but an error."""
     return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
-def _refusal(call: Call, request: InitProducerIdRequest) -> Error | None:
+def _refusal(context: RequestContext, request: InitProducerIdRequest) -> Error | None:
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return Error.INVALID_REQUEST
     if request.transactional_id is None:
@@ -47,7 +47,7 @@ def _refusal(call: Call, request: InitProducerIdRequest) -> Error | None:
     log.warning(
         "Client %s asked for a transaction (transactional.id=%s): this broker has no transactions. "
         "Use a producer without transactional.id.",
-        call.client_id,
+        context.client_id,
         request.transactional_id,
     )
     return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -15,8 +15,8 @@ v9  skip_assignment in the answer: a static leader that returns keeps the lead (
 from dataclasses import replace
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.uuids import random_uuid
 from slackwater.group.errors import Error
 from slackwater.group.messages import NO_MEMBER, JoinGroup, Protocol
@@ -30,16 +30,16 @@ from slackwater.wire.messages.join_group import (
 
 # The protocols of the last request, as they were read and as the core has them: a crowd shares one list (`wire.alike`).
 _last_protocols: tuple[list[JoinGroupRequestProtocol], tuple[Protocol, ...]] = ([], ())
-_alike: Final = AnswersAlike("member_id")  # what members heard that are no leaders
+_alike: Final = AnswersAlike("member_id")  # what members on_response that are no leaders
 
 
-def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> None:
     """A member joins; it is answered when the generation is complete."""
-    version = call.version
+    version = context.version
 
-    def heard(answer: Joined) -> None:
+    def on_response(answer: Joined) -> None:
         if answer.members:
-            call.answer(_response(answer, version))
+            context.respond(_response(answer, version))
             return
         said = (
             version,
@@ -53,10 +53,10 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
         alike = _alike.get(said) or _alike.learn(
             said, _response(replace(answer, member_id=NO_MEMBER), version), version
         )
-        call.answer_frame(alike.frame(call.correlation_id, answer.member_id.encode()))
+        context.respond_encoded(alike.frame(context.correlation_id, answer.member_id.encode()))
 
     # By place: naming thirteen fields costs as much as reading them from the wire.
-    node.groups.ask(
+    broker.groups.submit(
         JoinGroup(
             request.group_id,
             request.member_id,
@@ -65,14 +65,14 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
             _protocols(request.protocols),
             request.session_timeout_ms,
             request.rebalance_timeout_ms,
-            call.client_id or "",
-            call.connection.host,
+            context.client_id or "",
+            context.connection.host,
             "" if request.member_id else random_uuid(),  # who has an id needs no other
             request.reason or None,
             version >= 4,  # requires_known_member_id
             version >= 9,  # supports_skipping_assignment
         ),
-        heard,
+        on_response,
     )
 
 
@@ -90,7 +90,7 @@ def _response(answer: Joined, version: int) -> JoinGroupResponse:
     )
 
 
-def refuse(request: JoinGroupRequest, version: int, error: Error) -> JoinGroupResponse:
+def error_response(request: JoinGroupRequest, version: int, error: Error) -> JoinGroupResponse:
     """Nothing but an error."""
     return JoinGroupResponse(error_code=error, protocol_name=_protocol_name(None, version))
 

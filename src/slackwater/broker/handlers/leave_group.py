@@ -7,32 +7,34 @@ v4  flexible
 v5  a reason for each
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.messages import LeaveGroup, Leaver
 from slackwater.group.messages import LeaveGroupResponse as Left
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
-def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Members leave."""
-    if call.version >= 3:
+    if context.version >= 3:
         leavers = [Leaver(one.member_id, one.group_instance_id, one.reason or None) for one in request.members]
     else:
         leavers = [Leaver(request.member_id)]
 
-    def heard(answer: Left) -> None:
-        if call.version >= 3:
+    def on_response(answer: Left) -> None:
+        if context.version >= 3:
             members = [MemberResponse(*member) for member in answer.members]
-            call.answer(LeaveGroupResponse(error_code=answer.error, members=members))
+            context.respond(LeaveGroupResponse(error_code=answer.error, members=members))
             return
         errors = [answer.error, *(member.error for member in answer.members)]
-        call.answer(LeaveGroupResponse(error_code=next((one for one in errors if one is not Error.NONE), Error.NONE)))
+        context.respond(
+            LeaveGroupResponse(error_code=next((one for one in errors if one is not Error.NONE), Error.NONE))
+        )
 
-    node.groups.ask(LeaveGroup(request.group_id, tuple(leavers)), heard)
+    broker.groups.submit(LeaveGroup(request.group_id, tuple(leavers)), on_response)
 
 
-def refuse(request: LeaveGroupRequest, version: int, error: Error) -> LeaveGroupResponse:
+def error_response(request: LeaveGroupRequest, version: int, error: Error) -> LeaveGroupResponse:
     """Nothing but an error."""
     return LeaveGroupResponse(error_code=error)

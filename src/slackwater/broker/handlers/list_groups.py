@@ -6,25 +6,25 @@ v4  a filter by state, and the state in the answer (AD-03)
 v5  a filter by type, and the type in the answer
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.messages import ListGroups
 from slackwater.group.messages import ListGroupsResponse as Listed
 from slackwater.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(node: Node, call: Call, request: ListGroupsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> None:
     """Name the groups."""
 
-    def heard(answer: Listed) -> None:
-        call.answer(
+    def on_response(answer: Listed) -> None:
+        context.respond(
             ListGroupsResponse(error_code=answer.error, groups=[ListedGroup(*group) for group in answer.groups])
         )
 
-    node.groups.ask(ListGroups(tuple(request.states_filter), tuple(request.types_filter)), heard)
+    broker.groups.submit(ListGroups(tuple(request.states_filter), tuple(request.types_filter)), on_response)
 
 
-def refuse(request: ListGroupsRequest, version: int, error: Error) -> ListGroupsResponse:
+def error_response(request: ListGroupsRequest, version: int, error: Error) -> ListGroupsResponse:
     """Nothing but an error."""
     return ListGroupsResponse(error_code=error)

@@ -16,8 +16,8 @@ request is INVALID_REQUEST.
 from collections import Counter
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_offsets import (
@@ -40,11 +40,11 @@ _KNOWN_SINCE: Final = {
 _NEVER: Final = 1 << 15
 
 
-def handle(node: Node, call: Call, request: ListOffsetsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Look up every offset."""
-    node.appends.end_turn()
+    broker.appends.flush_pending()
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
-    call.answer(
+    context.respond(
         ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
@@ -52,7 +52,7 @@ def handle(node: Node, call: Call, request: ListOffsetsRequest) -> None:
                     partitions=[
                         _error(one, Error.INVALID_REQUEST)
                         if asked[topic.name, one.partition_index] > 1
-                        else _look_up(node, topic.name, one, call.version)
+                        else _look_up(broker, topic.name, one, context.version)
                         for one in topic.partitions
                     ],
                 )
@@ -62,7 +62,7 @@ def handle(node: Node, call: Call, request: ListOffsetsRequest) -> None:
     )
 
 
-def refuse(request: ListOffsetsRequest, version: int, error: Error) -> ListOffsetsResponse:
+def error_response(request: ListOffsetsRequest, version: int, error: Error) -> ListOffsetsResponse:
     """The error on every partition."""
     return ListOffsetsResponse(
         topics=[
@@ -72,10 +72,10 @@ def refuse(request: ListOffsetsRequest, version: int, error: Error) -> ListOffse
     )
 
 
-def _look_up(node: Node, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+def _look_up(broker: Broker, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and version < _KNOWN_SINCE.get(asked.timestamp, _NEVER):
         return _error(asked, Error.UNSUPPORTED_VERSION)
-    partition = node.topics.partition(topic, asked.partition_index)
+    partition = broker.topics.partition(topic, asked.partition_index)
     if partition is None:
         return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if error := partition.wrong_epoch(asked.current_leader_epoch):

@@ -1,7 +1,7 @@
 """ListPartitionReassignments, v0: there are none, ever."""
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -9,12 +9,12 @@ from slackwater.wire.messages.list_partition_reassignments import (
 )
 
 
-def handle(node: Node, call: Call, request: ListPartitionReassignmentsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     """None is under way."""
-    call.answer(ListPartitionReassignmentsResponse(error_message=None))
+    context.respond(ListPartitionReassignmentsResponse(error_message=None))
 
 
-def refuse(
+def error_response(
     request: ListPartitionReassignmentsRequest, version: int, error: Error
 ) -> ListPartitionReassignmentsResponse:
     """Nothing but an error."""

@@ -7,8 +7,8 @@ v2   filter by a pattern for the transactional id (KIP-1152)
 import re
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -26,16 +26,16 @@ _STATES: Final = frozenset(
 )
 
 
-def handle(node: Node, call: Call, request: ListTransactionsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ListTransactionsRequest) -> None:
     """No transaction matches; names of states that no transaction can have are given back."""
     if request.transactional_id_pattern is not None and not _is_pattern(request.transactional_id_pattern):
-        call.answer(refuse(request, call.version, Error.INVALID_REGULAR_EXPRESSION))
+        context.respond(error_response(request, context.version, Error.INVALID_REGULAR_EXPRESSION))
         return
     unknown = [state for state in request.state_filters if state not in _STATES]
-    call.answer(ListTransactionsResponse(unknown_state_filters=unknown))
+    context.respond(ListTransactionsResponse(unknown_state_filters=unknown))
 
 
-def refuse(request: ListTransactionsRequest, version: int, error: Error) -> ListTransactionsResponse:
+def error_response(request: ListTransactionsRequest, version: int, error: Error) -> ListTransactionsResponse:
     """Nothing but an error."""
     return ListTransactionsResponse(error_code=error)
 

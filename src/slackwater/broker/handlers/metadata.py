@@ -11,8 +11,8 @@ An unknown topic that is created is answered as it is from then on: there is no 
 order asked for, each once.
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
@@ -27,19 +27,19 @@ from slackwater.wire.messages.metadata import (
 from slackwater.wire.schema import NO_UUID
 
 
-def handle(node: Node, call: Call, request: MetadataRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
     """Describe the topics asked for."""
-    if call.version < 12 and any(one.name is None or one.topic_id != NO_UUID for one in request.topics or ()):
-        call.answer(refuse(request, call.version, Error.INVALID_REQUEST))
+    if context.version < 12 and any(one.name is None or one.topic_id != NO_UUID for one in request.topics or ()):
+        context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
-    host, port = node.address(call)
+    host, port = broker.address(context)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    call.answer(
+    context.respond(
         MetadataResponse(
-            brokers=[MetadataResponseBroker(node.node_id, host, port, node.settings.text("broker.rack") or None)],
-            cluster_id=node.cluster_id,
-            controller_id=node.node_id,
-            topics=_topics(node, call.version, request, operations),
+            brokers=[MetadataResponseBroker(broker.node_id, host, port, broker.settings.text("broker.rack") or None)],
+            cluster_id=broker.cluster_id,
+            controller_id=broker.node_id,
+            topics=_topics(broker, context.version, request, operations),
             cluster_authorized_operations=(
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
             ),
@@ -47,7 +47,7 @@ def handle(node: Node, call: Call, request: MetadataRequest) -> None:
     )
 
 
-def refuse(request: MetadataRequest, version: int, error: Error) -> MetadataResponse:
+def error_response(request: MetadataRequest, version: int, error: Error) -> MetadataResponse:
     """An error on every topic asked for, and from v13 on the whole."""
     return MetadataResponse(
         topics=[
@@ -58,34 +58,34 @@ def refuse(request: MetadataRequest, version: int, error: Error) -> MetadataResp
     )
 
 
-def _topics(node: Node, version: int, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
+def _topics(broker: Broker, version: int, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
     asked = request.topics
     if asked is None or (version == 0 and not asked):
-        return [_known(node, topic, operations) for topic in node.topics]
-    may_create = request.allow_auto_topic_creation and node.settings.flag("auto.create.topics.enable")
-    return [_asked(node, one, may_create, operations) for one in _distinct(asked)]
+        return [_known(broker, topic, operations) for topic in broker.topics]
+    may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
+    return [_asked(broker, one, may_create, operations) for one in _distinct(asked)]
 
 
 def _distinct(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     return list({(one.name, one.topic_id): one for one in asked}.values()) if len(asked) > 1 else asked
 
 
-def _asked(node: Node, one: MetadataRequestTopic, may_create: bool, operations: int) -> MetadataResponseTopic:
+def _asked(broker: Broker, one: MetadataRequestTopic, may_create: bool, operations: int) -> MetadataResponseTopic:
     if one.name is None or one.topic_id != NO_UUID:
-        found = node.topics.by_id(one.topic_id)
+        found = broker.topics.by_id(one.topic_id)
         if found is None:
             return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, one.topic_id)
-        return _known(node, found, operations)
-    found = node.topics.get(one.name)
+        return _known(broker, found, operations)
+    found = broker.topics.get(one.name)
     if found is None and may_create:
         try:
-            found = node.auto_create(one.name)
+            found = broker.auto_create(one.name)
         except BrokerError as error:
             return _failed(error.error, one.name, operations)
         except OSError:
             return _failed(Error.KAFKA_STORAGE_ERROR, one.name, operations)
     if found is not None:
-        return _known(node, found, operations)
+        return _known(broker, found, operations)
     legal = is_legal_name(one.name)
     return _failed(Error.UNKNOWN_TOPIC_OR_PARTITION if legal else Error.INVALID_TOPIC_EXCEPTION, one.name, operations)
 
@@ -94,14 +94,14 @@ def _failed(error: Error, name: str, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(error, name, is_internal=name in INTERNAL, topic_authorized_operations=operations)
 
 
-def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
-    me = [node.node_id]
+def _known(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
+    me = [broker.node_id]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            MetadataResponsePartition(0, index, node.node_id, 0, me, me, []) for index in range(len(topic.partitions))
+            MetadataResponsePartition(0, index, broker.node_id, 0, me, me, []) for index in range(len(topic.partitions))
         ],
         topic_authorized_operations=operations,
     )

@@ -25,15 +25,15 @@ from functools import lru_cache, partial
 from itertools import islice, repeat
 from typing import Any, Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.repeats import Cut, Run
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.group.messages import OffsetCommit, OffsetToCommit
 from slackwater.group.messages import OffsetCommitResponse as Committed
 from slackwater.wire.apis import OFFSET_COMMIT
-from slackwater.wire.envelope import FixedAnswer, RequestHeader, encode_request
+from slackwater.wire.envelope import PreencodedResponse, RequestHeader, encode_request
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -54,14 +54,14 @@ Refused = dict[str | bytes, OffsetCommitResponseTopic]
 Asked = tuple[str, bytes, tuple[int, ...]]  # a topic's name or id, and those of its partitions that are committed
 
 
-def handle(node: Node, call: Call, request: OffsetCommitRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Store offsets, and answer when they are written (OC-12)."""
     offsets: list[OffsetToCommit] = []
     asked: list[Asked] = []
     refused: Refused = {}
-    by_id = call.version >= _BY_ID_SINCE
+    by_id = context.version >= _BY_ID_SINCE
     for topic in request.topics:
-        found = node.topics.by_id(topic.topic_id) if by_id else node.topics.get(topic.name)
+        found = broker.topics.by_id(topic.topic_id) if by_id else broker.topics.get(topic.name)
         if found is None:
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
             _refuse(refused, topic, [one.partition_index for one in topic.partitions], unknown)
@@ -79,17 +79,17 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> None:
         if indexes:
             asked.append((topic.name, topic.topic_id, tuple(indexes)))
     if not offsets:
-        call.answer(OffsetCommitResponse(topics=list(refused.values())))
+        context.respond(OffsetCommitResponse(topics=list(refused.values())))
         return
 
-    def heard(answer: Committed) -> None:
+    def on_response(answer: Committed) -> None:
         if not refused and not any(one.error for one in answer.partitions):
-            call.answer_frame(_all_stored(call.version, tuple(asked)).frame(call.correlation_id))
+            context.respond_encoded(_all_stored(context.version, tuple(asked)).frame(context.correlation_id))
             return
         topics = _answered(asked, answer)
-        call.answer(OffsetCommitResponse(topics=_merged(refused, topics) if refused else topics))
+        context.respond(OffsetCommitResponse(topics=_merged(refused, topics) if refused else topics))
 
-    node.groups.ask(
+    broker.groups.submit(
         OffsetCommit(
             request.group_id,
             request.member_id,
@@ -97,13 +97,13 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> None:
             request.generation_id_or_member_epoch,
             tuple(offsets),
             request.retention_time_ms,
-            call.version >= _MISSING_GROUP_SINCE,
+            context.version >= _MISSING_GROUP_SINCE,
         ),
-        heard,
+        on_response,
     )
 
 
-def refuse(request: OffsetCommitRequest, version: int, error: Error) -> OffsetCommitResponse:
+def error_response(request: OffsetCommitRequest, version: int, error: Error) -> OffsetCommitResponse:
     """An error on every partition."""
     return OffsetCommitResponse(
         topics=[
@@ -168,15 +168,15 @@ class Again:
         """The bytes of one of them."""
         return self._frames.size
 
-    def cut(self, node: Node, data: bytes) -> Cut | None:
+    def cut(self, broker: Broker, data: bytes) -> Cut | None:
         """The commits there, unless one of the partitions is gone."""
-        if not self._topics_are_there(node):
+        if not self._topics_are_there(broker):
             return None
         found = self._frames.cut(data)
         return Cut(self._frames.correlation_ids(found), found, len(found) * self._frames.size) if found else None
 
-    def _topics_are_there(self, node: Node) -> bool:
-        topics = node.topics
+    def _topics_are_there(self, broker: Broker) -> bool:
+        topics = broker.topics
         by_id = self._version >= _BY_ID_SINCE
         found = [topics.by_id(topic_id) if by_id else topics.get(name) for name, topic_id, _ in self._asked]
         if found == self._topics:  # a topic is equal to itself alone
@@ -190,9 +190,9 @@ class Again:
         self._names = names
         return True
 
-    def handle(self, node: Node, run: Run, found: list[tuple[Any, ...]]) -> None:
+    def handle(self, broker: Broker, run: Run, found: list[tuple[Any, ...]]) -> None:
         """Store offsets, and answer each when they are written."""
-        request, heard = self._request, self._heard
+        request, on_response = self._request, self._heard
         group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
         generation_id, retention_ms = request.generation_id_or_member_epoch, request.retention_time_ms
         reports_missing_group = self._version >= _MISSING_GROUP_SINCE
@@ -206,22 +206,24 @@ class Again:
             commit = OffsetCommit(
                 group_id, member_id, instance_id, generation_id, offsets, retention_ms, reports_missing_group
             )
-            asked.append((commit, partial(heard, run, place)))
-        node.groups.ask_all(asked)
+            asked.append((commit, partial(on_response, run, place)))
+        broker.groups.submit_all(asked)
 
     def _heard(self, run: Run, place: int, answer: Committed) -> None:
         if answer is not self._heard_last:  # the coordinator says the same to many
             self._heard_last, self._encoded_last = answer, self._encoded(answer)
         run.answer(place, self._encoded_last)
 
-    def _encoded(self, answer: Committed) -> FixedAnswer:
+    def _encoded(self, answer: Committed) -> PreencodedResponse:
         if any(one.error for one in answer.partitions):
-            return FixedAnswer(OffsetCommitResponse(topics=_answered(self._asked, answer)), self._version)
+            return PreencodedResponse(OffsetCommitResponse(topics=_answered(self._asked, answer)), self._version)
         return self._all_stored
 
-    def refusal(self) -> FixedAnswer:
+    def refusal(self) -> PreencodedResponse:
         """The answer where that failed."""
-        return FixedAnswer(refuse(self._request, self._version, Error.UNKNOWN_SERVER_ERROR), self._version)
+        return PreencodedResponse(
+            error_response(self._request, self._version, Error.UNKNOWN_SERVER_ERROR), self._version
+        )
 
 
 def _numbers_turned_over(request: OffsetCommitRequest) -> OffsetCommitRequest:
@@ -239,12 +241,12 @@ def _numbers_turned_over(request: OffsetCommitRequest) -> OffsetCommitRequest:
 
 
 @lru_cache(maxsize=KEPT_ANSWERS)
-def _all_stored(version: int, asked: tuple[Asked, ...]) -> FixedAnswer:
+def _all_stored(version: int, asked: tuple[Asked, ...]) -> PreencodedResponse:
     topics = [
         OffsetCommitResponseTopic(name, topic_id, [OffsetCommitResponsePartition(index) for index in indexes])
         for name, topic_id, indexes in asked
     ]
-    return FixedAnswer(OffsetCommitResponse(topics=topics), version)
+    return PreencodedResponse(OffsetCommitResponse(topics=topics), version)
 
 
 def _answered(asked: Sequence[Asked], answer: Committed) -> list[OffsetCommitResponseTopic]:

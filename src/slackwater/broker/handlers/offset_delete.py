@@ -6,8 +6,8 @@ first, then the others in the order asked, joined under one topic if something w
 
 from itertools import islice
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.messages import OffsetDelete
 from slackwater.group.messages import OffsetDeleteResponse as Deleted
@@ -19,13 +19,13 @@ from slackwater.wire.messages.offset_delete import (
 )
 
 
-def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> None:
     """Forget offsets of topics that nobody in the group reads."""
     partitions: list[tuple[str, int]] = []
     asked: list[tuple[str, int]] = []  # the topics of these partitions, and how many are each one's
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
-        found = node.topics.get(topic.name)
+        found = broker.topics.get(topic.name)
         end, before = len(found.partitions) if found is not None else 0, len(partitions)
         unknown: list[int] = []
         for one in topic.partitions:
@@ -39,9 +39,9 @@ def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
         if len(partitions) > before:
             asked.append((topic.name, len(partitions) - before))
 
-    def heard(answer: Deleted) -> None:
+    def on_response(answer: Deleted) -> None:
         if answer.error is not Error.NONE:
-            call.answer(OffsetDeleteResponse(error_code=answer.error))
+            context.respond(OffsetDeleteResponse(error_code=answer.error))
             return
         results = iter(answer.partitions)
         topics = [
@@ -50,12 +50,12 @@ def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
             )
             for name, count in asked
         ]
-        call.answer(OffsetDeleteResponse(topics=_merged(refused, topics) if refused else topics))
+        context.respond(OffsetDeleteResponse(topics=_merged(refused, topics) if refused else topics))
 
-    node.groups.ask(OffsetDelete(request.group_id, tuple(partitions)), heard)
+    broker.groups.submit(OffsetDelete(request.group_id, tuple(partitions)), on_response)
 
 
-def refuse(request: OffsetDeleteRequest, version: int, error: Error) -> OffsetDeleteResponse:
+def error_response(request: OffsetDeleteRequest, version: int, error: Error) -> OffsetDeleteResponse:
     """Nothing but an error."""
     return OffsetDeleteResponse(error_code=error)
 

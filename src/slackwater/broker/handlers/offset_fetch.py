@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from itertools import groupby, islice
 from operator import attrgetter
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import Topics
 from slackwater.group.errors import Error
 from slackwater.group.messages import NO_OFFSET, FetchedGroup, FetchedOffset, GroupToFetch, OffsetFetch
@@ -39,23 +39,24 @@ from slackwater.wire.messages.offset_fetch import (
 )
 
 
-def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Read committed offsets."""
-    groups = _groups(request, call.version)
-    if call.version >= 10:
-        _name_topics(groups, node.topics)
+    groups = _groups(request, context.version)
+    if context.version >= 10:
+        _name_topics(groups, broker.topics)
 
-    def heard(answer: Fetched) -> None:
+    def on_response(answer: Fetched) -> None:
         told = [
-            _told(asked, found, call.version, node.topics) for asked, found in zip(groups, answer.groups, strict=True)
+            _told(asked, found, context.version, broker.topics)
+            for asked, found in zip(groups, answer.groups, strict=True)
         ]
-        call.answer(_response(told, call.version))
+        context.respond(_response(told, context.version))
 
-    wanted = tuple([GroupToFetch(group.group_id, _partitions(group, call.version)) for group in groups])
-    node.groups.ask(OffsetFetch(wanted, request.require_stable), heard)
+    wanted = tuple([GroupToFetch(group.group_id, _partitions(group, context.version)) for group in groups])
+    broker.groups.submit(OffsetFetch(wanted, request.require_stable), on_response)
 
 
-def refuse(request: OffsetFetchRequest, version: int, error: Error) -> OffsetFetchResponse:
+def error_response(request: OffsetFetchRequest, version: int, error: Error) -> OffsetFetchResponse:
     """An error on every group."""
     return _response([_failed(group, error, version) for group in _groups(request, version)], version)
 

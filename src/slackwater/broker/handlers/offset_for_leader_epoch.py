@@ -6,8 +6,8 @@ v4  flexible
 There is one leader and one epoch, which ends where the log ends. Of any other epoch nothing is known: -1 and -1.
 """
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,14 +18,14 @@ from slackwater.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
     """Tell the end of every epoch asked for."""
-    node.appends.end_turn()
-    call.answer(
+    broker.appends.flush_pending()
+    context.respond(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
-                    topic=topic.topic, partitions=[_end(node, topic.topic, one) for one in topic.partitions]
+                    topic=topic.topic, partitions=[_end(broker, topic.topic, one) for one in topic.partitions]
                 )
                 for topic in request.topics
             ]
@@ -33,7 +33,7 @@ def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> None
     )
 
 
-def refuse(request: OffsetForLeaderEpochRequest, version: int, error: Error) -> OffsetForLeaderEpochResponse:
+def error_response(request: OffsetForLeaderEpochRequest, version: int, error: Error) -> OffsetForLeaderEpochResponse:
     """The error on every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -43,8 +43,8 @@ def refuse(request: OffsetForLeaderEpochRequest, version: int, error: Error) -> 
     )
 
 
-def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = node.topics.partition(topic, asked.partition)
+def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = broker.topics.partition(topic, asked.partition)
     if partition is None:
         return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if error := partition.wrong_epoch(asked.current_leader_epoch):

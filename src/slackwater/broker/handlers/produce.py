@@ -15,8 +15,8 @@ INVALID_RECORD. The broker's own topics take nothing from clients: INVALID_TOPIC
 from collections.abc import Callable
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.log.pending_appends import Appended
 from slackwater.broker.storage.log.validation import Refused
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Partition, Topic
@@ -52,10 +52,10 @@ _WITHOUT_LOG_START: Final = frozenset(
 class _Produce:
     """One request: the answer to be, and how many partitions it still waits for."""
 
-    __slots__ = ("_acks", "_call", "_failed", "_open", "_response")
+    __slots__ = ("_acks", "_context", "_failed", "_open", "_response")
 
-    def __init__(self, call: Call, acks: int, response: ProduceResponse) -> None:
-        self._call = call
+    def __init__(self, context: RequestContext, acks: int, response: ProduceResponse) -> None:
+        self._context = context
         self._acks = acks
         self._response = response
         self._open = 1  # the handler itself
@@ -65,7 +65,7 @@ class _Produce:
         """What to tell the outcome for one partition."""
         self._open += 1
 
-        def heard(outcome: Appended | Refused) -> None:
+        def on_response(outcome: Appended | Refused) -> None:
             if isinstance(outcome, Appended):
                 row.base_offset, _, row.log_append_time_ms, row.log_start_offset, _ = outcome
             else:
@@ -74,7 +74,7 @@ class _Produce:
                     row.log_start_offset = partition.log.log_start_offset
             self.settle()
 
-        return heard
+        return on_response
 
     def refuse(self, row: PartitionProduceResponse, why: Refused) -> None:
         """This partition took nothing."""
@@ -92,19 +92,19 @@ class _Produce:
         if self._open:
             return
         if self._acks:
-            self._call.answer(self._response)
+            self._context.respond(self._response)
             return
-        self._call.no_answer()
+        self._context.skip_response()
         if self._failed:
-            self._call.connection.close()
+            self._context.connection.close()
 
 
-def handle(node: Node, call: Call, request: ProduceRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Append every batch, and answer when all count."""
     response = ProduceResponse()
-    produce = _Produce(call, request.acks, response)
+    produce = _Produce(context, request.acks, response)
     for data in request.topic_data:
-        topic = _topic(node, data, call.version)
+        topic = _topic(broker, data, context.version)
         rows = []
         for asked in data.partition_data:
             row = PartitionProduceResponse(index=asked.index)
@@ -112,17 +112,17 @@ def handle(node: Node, call: Call, request: ProduceRequest) -> None:
             if request.acks not in _ACKS:
                 produce.refuse(row, Refused(Error.INVALID_REQUIRED_ACKS, ""))
                 continue
-            taken = topic if isinstance(topic, Refused) else _batch(topic, asked, call.version)
+            taken = topic if isinstance(topic, Refused) else _batch(topic, asked, context.version)
             if isinstance(taken, Refused):
                 produce.refuse(row, taken)
             else:
                 partition, batch = taken
-                node.appends.add(partition, batch, produce.wait(partition, row))
+                broker.appends.add(partition, batch, produce.wait(partition, row))
         response.responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
     produce.settle()
 
 
-def refuse(request: ProduceRequest, version: int, error: Error) -> ProduceResponse:
+def error_response(request: ProduceRequest, version: int, error: Error) -> ProduceResponse:
     """The error on every partition."""
     return ProduceResponse(
         responses=[
@@ -139,13 +139,13 @@ def refuse(request: ProduceRequest, version: int, error: Error) -> ProduceRespon
     )
 
 
-def _topic(node: Node, data: TopicProduceData, version: int) -> Topic | Refused:
+def _topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Refused:
     if version >= _IDS_SINCE:
-        topic = node.topics.by_id(data.topic_id)
+        topic = broker.topics.by_id(data.topic_id)
         if topic is None:
             return Refused(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     else:
-        topic = node.topics.get(data.name)
+        topic = broker.topics.get(data.name)
         if topic is None:
             return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     if topic.is_internal and topic.name != EVENTS_TOPIC:  # members tell their own events there

@@ -8,29 +8,29 @@ v5  protocol type and name, both required (SG-02); both in the answer
 
 from typing import Final
 
-from slackwater.broker.broker import Node
-from slackwater.broker.connection import Call
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.messages import SyncGroup
 from slackwater.group.messages import SyncGroupResponse as Synced
 from slackwater.wire.envelope import AnswersAlike
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-_alike: Final = AnswersAlike("assignment")  # what members heard
+_alike: Final = AnswersAlike("assignment")  # what members on_response
 
 
-def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> None:
     """A member asks for its assignment; it is answered when the leader has brought it."""
-    version = call.version
+    version = context.version
 
-    def heard(answer: Synced) -> None:
+    def on_response(answer: Synced) -> None:
         said = (version, answer.error, answer.protocol_type, answer.protocol_name)
         alike = _alike.get(said) or _alike.learn(
             said, SyncGroupResponse(0, answer.error, answer.protocol_type, answer.protocol_name), version
         )
-        call.answer_frame(alike.frame(call.correlation_id, answer.assignment))
+        context.respond_encoded(alike.frame(context.correlation_id, answer.assignment))
 
-    node.groups.ask(
+    broker.groups.submit(
         SyncGroup(
             request.group_id,
             request.member_id,
@@ -41,10 +41,10 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> None:
             tuple([(one.member_id, one.assignment) for one in request.assignments]) if request.assignments else (),
             version >= 5,  # requires_protocol
         ),
-        heard,
+        on_response,
     )
 
 
-def refuse(request: SyncGroupRequest, version: int, error: Error) -> SyncGroupResponse:
+def error_response(request: SyncGroupRequest, version: int, error: Error) -> SyncGroupResponse:
     """Nothing but an error."""
     return SyncGroupResponse(error_code=error)

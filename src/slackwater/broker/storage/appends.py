@@ -29,23 +29,25 @@ class _Wanted:
 class Appends:
     """The appends that this turn has gathered."""
 
-    def __init__(self, durability: Durability, *, now_ms: Callable[[], int], turn_begins: Callable[[], None]) -> None:
+    def __init__(
+        self, durability: Durability, *, now_ms: Callable[[], int], schedule_flush: Callable[[], None]
+    ) -> None:
         self._durability = durability
         self._now_ms = now_ms
-        self._turn_begins = turn_begins
+        self._schedule_flush = schedule_flush
         self._wanted: dict[Partition, _Wanted] = {}
 
     def add(self, partition: Partition, buffer: Buffer, heard: Heard) -> None:
         """Append this at the end of the turn; `heard` is told what became of it."""
         if not self._wanted:
-            self._turn_begins()
+            self._schedule_flush()
         wanted = self._wanted.get(partition)
         if wanted is None:
             wanted = self._wanted[partition] = _Wanted(partition, [], [])
         wanted.buffers.append(buffer)
         wanted.heard.append(heard)
 
-    def end_turn(self) -> None:
+    def flush_pending(self) -> None:
         """Write everything; also called by whoever must see what was sent before."""
         while self._wanted:
             turn, self._wanted = self._wanted, {}

@@ -45,7 +45,7 @@ class Durability:
         else:
             settled(_NONE)
 
-    def end_turn(self) -> None:
+    def flush_pending(self) -> None:
         """Begin to flush, unless a flush is under way: then its end begins the next."""
         if self._running is None and self._waiting:
             self._running, self._waiting = self._waiting, []
@@ -71,4 +71,4 @@ class Durability:
         waited, self._running = self._running or [], None
         for settled in waited:
             settled(failed)
-        self.end_turn()
+        self.flush_pending()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from slackwater.broker.embedded import Broker
+from slackwater.broker.embedded import EmbeddedBroker
 from slackwater.cli.demo import pipeline, story
 from slackwater.cli.demo.crew import Crew
 from slackwater.cli.demo.janitor import Janitor
@@ -29,7 +29,7 @@ class Stage:
 
     console: Console
     home: Path
-    broker: Broker
+    broker: EmbeddedBroker
     crew: Crew
     watch: Watch
 
@@ -40,7 +40,7 @@ def _stage(settings: Mapping[str, str]) -> Iterator[Stage]:
     home = Path(tempfile.mkdtemp(prefix="slackwater-demo-"))
     janitor = Janitor(home)
     try:
-        with Broker(data=home / "broker", settings=dict(settings)) as broker:
+        with EmbeddedBroker(data=home / "broker", settings=dict(settings)) as broker:
             crew, watch = Crew(broker.bootstrap_servers, home, janitor), Watch(broker)
             try:
                 yield Stage(Console(), home, broker, crew, watch)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from slackwater.broker.embedded import Broker, GroupDescription
+from slackwater.broker.embedded import EmbeddedBroker, GroupDescription
 from slackwater.cli.demo.ownership import Ownership
 from slackwater.cli.printing import count
 from slackwater.group.events import GroupEvent, Kind, RebalanceStarted, Trigger
@@ -69,7 +69,7 @@ class Group:
 class Watch:
     """The groups of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._changed = threading.Condition()
         self.events: list[GroupEvent] = []

@@ -10,7 +10,7 @@ from slackwater.cli.printing import emit, table, warn
 
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupListing, GroupOffset
-    from slackwater.client.network.cluster import Broker
+    from slackwater.client.network.cluster import BrokerNode
     from slackwater.group.errors import SlackwaterError
 
 
@@ -30,9 +30,9 @@ def list_(
 
     Exit code 1 if a broker did not answer: its groups are missing from the list.
     """
-    failed: list[Broker] = []
+    failed: list[BrokerNode] = []
 
-    def failure(broker: "Broker", error: "SlackwaterError") -> None:
+    def failure(broker: "BrokerNode", error: "SlackwaterError") -> None:
         failed.append(broker)
         warn(f"the groups of {broker_name(broker)} are missing: {error}")
 

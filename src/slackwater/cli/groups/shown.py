@@ -8,18 +8,18 @@ from slackwater.cli.times import clock
 
 if TYPE_CHECKING:
     from slackwater.client.admin import GroupDescription, GroupOffset, MemberDescription
-    from slackwater.client.network.cluster import Broker
+    from slackwater.client.network.cluster import BrokerNode
     from slackwater.group.topic_partition import TopicPartition
 
 STATES: Final = {"Stable": "green", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow", "Empty": "dim"}
 
 
-def broker_name(broker: "Broker") -> str:
+def broker_name(broker: "BrokerNode") -> str:
     """Where a broker is, and its id."""
     return f"{broker.host}:{broker.port} (broker {broker.node_id})"
 
 
-def broker_json(broker: "Broker") -> dict[str, object]:
+def broker_json(broker: "BrokerNode") -> dict[str, object]:
     """A broker."""
     return {"id": broker.node_id, "host": broker.host, "port": broker.port}
 

@@ -26,7 +26,7 @@ from slackwater.client.admin.following import GroupFollower, Written
 from slackwater.client.admin.reset import ResetTo
 from slackwater.client.config import ADMIN_SETTINGS, cluster_config, parse_settings
 from slackwater.client.consumer.offsets import OffsetAndTimestamp, list_offsets
-from slackwater.client.network.cluster import Broker, Cluster, TopicMetadata
+from slackwater.client.network.cluster import BrokerNode, Cluster, TopicMetadata
 from slackwater.client.network.thread import Network
 from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.member import OffsetAndMetadata
@@ -75,7 +75,7 @@ class Admin:
 
     # --- the cluster --------------------------------------------------------------------------------------------------
 
-    def brokers(self) -> list[Broker]:
+    def brokers(self) -> list[BrokerNode]:
         """The brokers, by id."""
         self._run(reach(self._cluster))
         self._run(self._cluster.refresh())
@@ -143,7 +143,7 @@ class Admin:
         states: Iterable[str] = (),
         types: Iterable[str] = (),
         *,
-        on_failure: Callable[[Broker, SlackwaterError], None] | None = None,
+        on_failure: Callable[[BrokerNode, SlackwaterError], None] | None = None,
     ) -> list[GroupListing]:
         """The groups of all brokers, by name; all states and types, or these.
 

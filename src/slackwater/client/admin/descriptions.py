@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from slackwater.client.network.cluster import Broker
+from slackwater.client.network.cluster import BrokerNode
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 
@@ -31,7 +31,7 @@ class GroupListing(NamedTuple):
     protocol_type: str
     state: str
     type: str
-    coordinator: Broker
+    coordinator: BrokerNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class GroupDescription:
     type: str
     protocol_type: str
     assignor: str
-    coordinator: Broker
+    coordinator: BrokerNode
     members: tuple[MemberDescription, ...]
     generation: int | None = None
     generation_source: GenerationSource | None = None

@@ -22,7 +22,7 @@ from slackwater.client.admin.descriptions import (
 )
 from slackwater.client.admin.evidence import evidence as find_evidence
 from slackwater.client.admin.group_requests import coordinator_of, remove_members, with_coordinator
-from slackwater.client.network.cluster import Broker, Cluster
+from slackwater.client.network.cluster import BrokerNode, Cluster
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.group.assignors.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -49,7 +49,7 @@ LOOKS: Final = 4
 LOOK_AGAIN_S: Final = 0.1
 DESCRIBED_TYPES: Final = ("", "classic", "consumer")
 
-OnFailure = Callable[[Broker, SlackwaterError], None]
+OnFailure = Callable[[BrokerNode, SlackwaterError], None]
 
 
 async def list_groups(
@@ -78,7 +78,7 @@ async def list_groups(
     )
 
 
-async def _listed(cluster: Cluster, broker: Broker) -> list[GroupListing]:
+async def _listed(cluster: Cluster, broker: BrokerNode) -> list[GroupListing]:
     # The filters are ours, not the request's: a broker that is too old for them lists everything just the same.
     async def ask() -> list[GroupListing]:
         answer = await cluster.ask(broker.node_id, ListGroupsRequest(), ListGroupsResponse)
@@ -170,13 +170,13 @@ async def no_such_group(cluster: Cluster, group_id: str) -> BrokerError:
     return BrokerError(Error.GROUP_ID_NOT_FOUND, f"There is no group {group_id}{hint}")
 
 
-async def _coordinator(cluster: Cluster, group_id: str) -> Broker:
+async def _coordinator(cluster: Cluster, group_id: str) -> BrokerNode:
     found = await read(cluster, lambda: coordinator_of(cluster, group_id))
     known = cluster.brokers.get(found.node_id)
-    return known if known is not None else Broker(found.node_id, found.host, found.port)
+    return known if known is not None else BrokerNode(found.node_id, found.host, found.port)
 
 
-def _classic(row: DescribedGroup, coordinator: Broker) -> GroupDescription:
+def _classic(row: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
     is_consumer = row.protocol_type in ("", PROTOCOL_TYPE)
     return GroupDescription(
         group_id=row.group_id,
@@ -202,7 +202,7 @@ def _member(row: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
     return MemberDescription(row.member_id, row.group_instance_id, row.client_id, row.client_host, partitions, topics)
 
 
-def _of_new_protocol(row: new_protocol.DescribedGroup, coordinator: Broker) -> GroupDescription:
+def _of_new_protocol(row: new_protocol.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
     members = tuple(
         MemberDescription(
             one.member_id,

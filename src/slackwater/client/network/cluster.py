@@ -55,7 +55,7 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerNode:
     """One broker."""
 
     node_id: int
@@ -130,7 +130,7 @@ class Cluster:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, BrokerNode] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.names_by_id: dict[bytes, str] = {}
         self.controller_id = -1
@@ -339,7 +339,7 @@ class Cluster:
         answer = await self.ask_any(request, MetadataResponse)
         if answer.error_code:
             raise BrokerError(Error(answer.error_code))
-        self.brokers = {one.node_id: Broker(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
+        self.brokers = {one.node_id: BrokerNode(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
         self.controller_id = answer.controller_id
         self.cluster_id = answer.cluster_id
         found = {topic.name: topic for topic in map(_topic, answer.topics)}
