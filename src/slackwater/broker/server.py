@@ -73,7 +73,7 @@ class Server:
         self.max_request_bytes = settings.number("socket.request.max.bytes")
         self.max_waiting = settings.number("queued.max.requests")
         self.settings = settings
-        owned = DataDirectory.open(directory, new_cluster_id(), settings.number("broker.id"))
+        owned = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))
         try:
             self.broker = Broker(
                 settings,

@@ -135,7 +135,7 @@ class EmbeddedBroker:
         """Where Prometheus finds the metrics."""
         port = self._running().metrics_port
         if port is None or self._metrics is None:
-            raise UsageError("This broker shows no metrics; use EmbeddedBroker(metrics=True).")
+            raise UsageError("This broker shows no metrics; use Broker(metrics=True).")
         return f"http://{show_address(_reachable(self._metrics[0]), port)}/metrics"
 
     @property
