@@ -60,9 +60,9 @@ def rows(spark: "SparkSession", path: str) -> int:
 def doctor(spark: "SparkSession", path: str) -> int:
     """How many groups are judged."""
     from slackwater.doctor.diagnosis import Patient
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
-    return len(examine(spark, Patient(paths=[path], drawn=False)).verdicts)
+    return len(diagnose(spark, Patient(paths=[path], drawn=False)).verdicts)
 
 
 def _count(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -124,9 +124,9 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    from slackwater.spark.doctor.job import session
+    from slackwater.spark.doctor.job import create_session
 
-    spark = session("local[2]", {"spark.driver.memory": "6g", "spark.ui.showConsoleProgress": "false"})
+    spark = create_session("local[2]", {"spark.driver.memory": "6g", "spark.ui.showConsoleProgress": "false"})
     try:
         print(f"{'the doctor on a history':<26}{'seconds':>9}{'ratio':>8}{'CPU-s':>9}{'ratio':>8}  owed")
         costs = [

@@ -18,7 +18,7 @@ from slackwater.doctor.events.rows import Row, read_row
 from slackwater.doctor.events.table import DETAIL, FLAG, LIST, LONG, FactKind
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.registry import FAMILIES
-from slackwater.doctor.templates.wording import Recogniser
+from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.group.assignors.consumer_protocol import decode_assignment, decode_subscription
 from slackwater.group.events import Kind, Source
 from slackwater.wire.fields import Reader
@@ -40,13 +40,13 @@ _NONE: Final = frozenset({"None", "null", "Optional.empty", "", "(not-set)"})
 
 
 @cache
-def _lines() -> Recogniser:
-    return Recogniser(FAMILIES)
+def _lines() -> TemplateSet:
+    return TemplateSet(FAMILIES)
 
 
 @cache
-def _reasons() -> Recogniser:
-    return Recogniser((REASONS,))
+def _reasons() -> TemplateSet:
+    return TemplateSet((REASONS,))
 
 
 def truth(incident: str) -> dict[str, Any]:

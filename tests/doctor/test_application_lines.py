@@ -3,10 +3,10 @@
 import pytest
 
 from slackwater.doctor.templates.registry import FAMILIES
-from slackwater.doctor.templates.wording import Recogniser
+from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.group.events import Kind, Source
 
-RECOGNISER = Recogniser(FAMILIES)
+RECOGNISER = TemplateSet(FAMILIES)
 
 
 SARAMA = "kafka server: The provider group protocol type is incompatible with the other members"

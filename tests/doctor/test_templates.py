@@ -7,11 +7,11 @@ import pytest
 from slackwater.doctor.events.table import COLUMNS, DETAIL, FactKind
 from slackwater.doctor.templates.reasons import REASONS as REASON_FAMILY
 from slackwater.doctor.templates.registry import FAMILIES
-from slackwater.doctor.templates.wording import SLOTS, Family, Recogniser, by_key
+from slackwater.doctor.templates.wording import SLOTS, Family, TemplateSet, compile_by_key
 from slackwater.group.events import Kind, Trigger
 from tests.doctor.lines import LINES, REASONS, M
 
-RECOGNISER = Recogniser(FAMILIES)
+RECOGNISER = TemplateSet(FAMILIES)
 FAMILY_NAMES = [family.name for family in FAMILIES]
 
 
@@ -25,7 +25,7 @@ def test_a_line_of_the_catalogue_says_what_it_says(line: str, said: dict[str, st
 
 @pytest.mark.parametrize(("reason", "trigger"), REASONS, ids=[reason[:50] for reason, _ in REASONS])
 def test_a_reason_tells_its_trigger(reason: str, trigger: str) -> None:
-    found = Recogniser((REASON_FAMILY,)).read(reason)
+    found = TemplateSet((REASON_FAMILY,)).read(reason)
     assert found is not None
     assert found["trigger"] == trigger
     assert trigger in set(Trigger)
@@ -37,7 +37,7 @@ def test_a_reason_tells_its_trigger(reason: str, trigger: str) -> None:
 def test_a_family_fills_only_columns_that_there_are(family: Family) -> None:
     known = {*COLUMNS, *DETAIL, "template", "kind", "source", "head"}
     assert set(SLOTS) <= known
-    for key, readings in by_key(family).items():
+    for key, readings in compile_by_key(family).items():
         for made in readings:
             assert {*made.groups, *made.constants} <= set(SLOTS)
             assert made.template.kind is None or made.template.kind in {*Kind, *FactKind}

@@ -232,13 +232,13 @@ def _examined(patient: "Patient", master: str, conf: dict[str, str]) -> "Diagnos
     if patient.bootstrap is not None:
         with _said(f"looking at {patient.bootstrap}"):
             patient = _named(patient)
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     with _said("starting Spark"):
         spark = _session(master, {"spark.ui.showConsoleProgress": "false"} | _brief(patient, master) | conf)
     with _stopped(spark), _Progress(spark, "reading the history"):
-        return examine(spark, patient)
+        return diagnose(spark, patient)
 
 
 @contextmanager
@@ -326,12 +326,12 @@ def _session(master: str, conf: dict[str, str]) -> "SparkSession":
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from slackwater.spark.doctor.job import session
+    from slackwater.spark.doctor.job import create_session
 
     with tempfile.TemporaryFile() as printed:
         try:
             with _java_aside(printed):
-                return session(master, conf)
+                return create_session(master, conf)
         except (PySparkException, Py4JError, OSError) as error:
             printed.seek(0)
             why = _why(f"{error}\n{printed.read().decode(errors='replace')}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slackwater.cli.demo.application import say, session
 from slackwater.doctor.diagnosis import Patient
-from slackwater.spark.doctor.job import examine
+from slackwater.spark.doctor.job import diagnose
 from slackwater.web.report import report
 
 
@@ -25,10 +25,10 @@ def main(directory: Path) -> None:
     for line in sys.stdin:
         match json.loads(line):
             case {"do": "look", "patient": patient}:
-                examine(spark, Patient(**patient))
+                diagnose(spark, Patient(**patient))
                 say("ready")
             case {"do": "examine", "patient": patient, "report": path}:
-                found = examine(spark, Patient(**patient))
+                found = diagnose(spark, Patient(**patient))
                 Path(path).write_text(report(found.verdicts), encoding="utf-8")
                 say("verdict", verdicts=[verdict.to_json() for verdict in found.verdicts])
             case {"do": "end"}:

@@ -166,7 +166,7 @@ def reading(family: Family, template: Template) -> Reading:
     return Reading(template, family.prefix + body + family.suffix, groups, constants)
 
 
-def by_key(family: Family) -> dict[str, list[Reading]]:
+def compile_by_key(family: Family) -> dict[str, list[Reading]]:
     """A family's templates made ready, those of one key together, in order."""
     found: dict[str, list[Reading]] = {}
     for template in family.templates:
@@ -174,14 +174,17 @@ def by_key(family: Family) -> dict[str, list[Reading]]:
     return found
 
 
-class Recogniser:
+class TemplateSet:
     """Reads single texts by the families' templates: what Spark's workers do to columns, done to one text."""
 
     def __init__(self, families: tuple[Family, ...]) -> None:
         self._families = [
             (
                 family,
-                [(key, [(made, re.compile(made.pattern)) for made in some]) for key, some in by_key(family).items()],
+                [
+                    (key, [(made, re.compile(made.pattern)) for made in some])
+                    for key, some in compile_by_key(family).items()
+                ],
             )
             for family in families
         ]

@@ -32,7 +32,7 @@ from slackwater.spark.doctor.history.group_events import own_events
 from slackwater.spark.doctor.history.offsets_topic import offsets_events
 from slackwater.spark.doctor.history.reading import Shown, shown_lines
 
-__all__ = ["Diagnosis", "Patient", "examine", "session"]
+__all__ = ["Diagnosis", "Patient", "create_session", "diagnose"]
 
 OFFSETS: Final = "__consumer_offsets"
 GROUP_EVENTS: Final = "__group_events"
@@ -55,7 +55,7 @@ _LOCAL: Final = {"spark.shuffle.compress": "false"}
 """Where nothing goes over a network, packing takes longer than moving."""
 
 
-def session(master: str, conf: Mapping[str, str]) -> SparkSession:
+def create_session(master: str, conf: Mapping[str, str]) -> SparkSession:
     """A Spark session whose workers run this Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("slackwater doctor")
@@ -66,17 +66,17 @@ def session(master: str, conf: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def examine(spark: SparkSession, patient: Patient) -> Diagnosis:
+def diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
     """Read, judge, and number the lines; what Spark cannot read is told in a sentence."""
     try:
-        return _examine(spark, patient)
+        return _diagnose(spark, patient)
     except (PySparkException, Py4JError) as error:  # the second is what a checkpoint's failure comes as
         raise UsageError(_sentence(str(error), patient)) from error
     except OSError as error:  # a file that was there when its directory was listed
         raise UsageError(_unreadable(error.filename, error.strerror)) from error
 
 
-def _examine(spark: SparkSession, patient: Patient) -> Diagnosis:
+def _diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
     live = [as_told(events) for events in _live(spark, patient)] if patient.bootstrap is not None else []
     history = History(spark, _source(patient), live) if patient.paths else None
     try:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.registry import FAMILIES
-from slackwater.doctor.templates.wording import Family, Reading, Template, by_key
+from slackwater.doctor.templates.wording import Family, Reading, Template, compile_by_key
 from slackwater.spark.doctor.history.kernels import Kernels, Shelves, Texts
 
 Ints = NDArray[np.int32]
@@ -47,7 +47,7 @@ class Library:
 
 def library(families: Sequence[Family]) -> Library:
     """Make families' templates ready."""
-    keyed = [by_key(family) for family in families]
+    keyed = [compile_by_key(family) for family in families]
     markers = [family.markers for family in families]
     sample = " ".join(template.wording for family in families for template in family.templates)
     return Library(

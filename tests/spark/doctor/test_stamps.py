@@ -8,7 +8,7 @@ from slackwater.spark.doctor.history.kernels import Compiled, Kernels, Plain
 from slackwater.spark.doctor.history.log_events import Reader
 from slackwater.spark.doctor.history.stamps import time_ms, zone_of
 from tests.doctor.lines import consumer
-from tests.spark.history.test_recognise import as_texts
+from tests.spark.doctor.test_recognise import as_texts
 
 NOON = 1_778_068_800_000
 """2026-05-06 12:00:00 UTC."""

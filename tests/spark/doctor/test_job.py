@@ -43,13 +43,13 @@ KeyError: 'Field "time_ms" does not exist in schema'
 
 
 def test_clusters_are_told_apart_whatever_their_directories_are_called(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     root = tmp_path / "my incidents ü 100%"
     for name in ("east 1", "west[2]", "süd"):
         (root / name).mkdir(parents=True)
         (root / name / "server log.txt").write_text(f"{java('Stabilized group g generation 5 with 2 members.')}\n")
         (root / name / "old.log").write_text(f"{java('Group g was frobnicated in state Stable')}\n")
-    found = examine(spark, Patient(paths=[str(root)], below=str(root)))
+    found = diagnose(spark, Patient(paths=[str(root)], below=str(root)))
     assert [one.cluster for one in found.verdicts] == ["east 1", "süd", "west[2]"]
     assert {file for file, _, _ in found.unread} == {f"{root}/{name}/old.log" for name in ("east 1", "süd", "west[2]")}

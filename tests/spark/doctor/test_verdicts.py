@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
-    found = examine(spark, Patient(paths=[str(CORPUS)], below=str(CORPUS)))
+    found = diagnose(spark, Patient(paths=[str(CORPUS)], below=str(CORPUS)))
     said = {
         (one.cluster, one.group): (one.cause, frozenset(one.culprits), one.rebalances, one.storm)
         for one in found.verdicts
@@ -47,9 +47,9 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
     [("broker.log", "broker_log"), ("clients/*", "client_log"), ("consumer_offsets.jsonl", "offsets_topic")],
 )
 def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession", files: str, source: str) -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
-    found = examine(spark, Patient(paths=[f"{CORPUS}/*/{files}"], below=str(CORPUS)))
+    found = diagnose(spark, Patient(paths=[f"{CORPUS}/*/{files}"], below=str(CORPUS)))
     assert {one.sources for one in found.verdicts} == {(source,)}
     labels = {(incident, name): label for incident in incidents() for name, label in truth(incident)["groups"].items()}
     sure = {(one.cluster, one.group): one.cause for one in found.verdicts if one.confidence >= SURE}
@@ -65,18 +65,18 @@ def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession
 def test_what_is_no_kafka_log_is_told_in_a_sentence(
     spark: "SparkSession", tmp_path: Path, name: str, content: bytes
 ) -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is about a consumer group"):
-        examine(spark, Patient(paths=[str(path)]))
+        diagnose(spark, Patient(paths=[str(path)]))
 
 
 def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     members = {name: f"{name}-0f3b1c9a-1111-4222-8333-444455556666" for name in ("a", "b")}
     joined = (
@@ -112,20 +112,20 @@ def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
             for second, text in lines
         )
     )
-    verdicts = {one.group: one for one in examine(spark, Patient(paths=[str(log)])).verdicts}
+    verdicts = {one.group: one for one in diagnose(spark, Patient(paths=[str(log)])).verdicts}
     assert verdicts["open"].cause == "stuck_rebalance"
-    until = examine(spark, Patient(paths=[str(log)], until_ms=1_767_225_600_000 + 65_000))
+    until = diagnose(spark, Patient(paths=[str(log)], until_ms=1_767_225_600_000 + 65_000))
     assert [one.cause for one in until.verdicts if one.group == "open"] != ["stuck_rebalance"]
 
 
 def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     path = tmp_path / "server.log.gz"
     whole = gzip.compress(b"[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: nothing (x)\n" * 5000)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UsageError, match="cut off or damaged"):
-        examine(spark, Patient(paths=[str(path)]))
+        diagnose(spark, Patient(paths=[str(path)]))
 
 
 def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
@@ -133,16 +133,16 @@ def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
 ) -> None:
     from slackwater.spark.doctor.history import reading
     from slackwater.spark.doctor.history.files import Files, LocalFile
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     gone = str(tmp_path / "server.log")
     monkeypatch.setattr(reading, "files", lambda *_: Files([LocalFile(gone, f"file://{gone}", 1000)], [], []))
     with pytest.raises(UsageError, match=r"server\.log could not be read: No such file or directory\. See whether"):
-        examine(spark, Patient(paths=[gone]))
+        diagnose(spark, Patient(paths=[gone]))
 
 
 def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.job import examine
+    from slackwater.spark.doctor.job import diagnose
 
     group, member = GroupKey("g"), GroupMember("m", None, "c", "/h", 10_000, 10_000, b"", b"")
     whole = encode_group_value(GroupValue("consumer", 1, "range", "m", 1_000, (member,)))
@@ -155,7 +155,7 @@ def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "Spa
             for offset, (key, value) in enumerate(records)
         )
     )
-    found = examine(spark, Patient(paths=[str(dump)]))
+    found = diagnose(spark, Patient(paths=[str(dump)]))
     assert [one.group for one in found.verdicts] == ["g"]
     ((file, lines, example),) = found.unread
     assert (Path(file).name, lines) == ("consumer_offsets.jsonl", 2)

@@ -8,7 +8,7 @@ import pytest
 
 from slackwater.doctor.templates.reasons import REASONS as REASON_FAMILY
 from slackwater.doctor.templates.registry import FAMILIES
-from slackwater.doctor.templates.wording import Family, Recogniser, by_key
+from slackwater.doctor.templates.wording import Family, TemplateSet, compile_by_key
 from slackwater.spark.doctor.history.kernels import Compiled, Kernels, Plain, Shelves, Texts
 from slackwater.spark.doctor.history.patterns import UnknownPattern, compiled
 from slackwater.spark.doctor.history.recognise import LINES as TEMPLATES
@@ -51,13 +51,13 @@ def found_in(lines: Sequence[str], made: Library, kernels: Kernels) -> list[dict
 
 def test_a_batch_of_lines_says_what_each_line_says(kernels: Kernels) -> None:
     lines = [*(line for line, _ in LINES), *OTHERS]
-    alone = Recogniser(FAMILIES)
+    alone = TemplateSet(FAMILIES)
     assert found_in(lines, TEMPLATES, kernels) == [alone.read(line) for line in lines]
 
 
 def test_a_batch_of_reasons_says_what_each_reason_says(kernels: Kernels) -> None:
     reasons = [*(reason for reason, _ in REASONS), "of no kind that is known"]
-    alone = Recogniser((REASON_FAMILY,))
+    alone = TemplateSet((REASON_FAMILY,))
     assert found_in(reasons, WHY, kernels) == [alone.read(reason) for reason in reasons]
 
 
@@ -103,7 +103,7 @@ def test_a_word_is_found_wherever_it_stands_whatever_the_shortest_one_is(shortes
 def test_every_pattern_matches_where_python_says_it_does(family: Family) -> None:
     lines = [*(line for line, _ in LINES), *(reason for reason, _ in REASONS), *OTHERS[:-1]]
     texts = as_texts(lines)
-    for made in (made for some in by_key(family).values() for made in some):
+    for made in (made for some in compile_by_key(family).values() for made in some):
         fast, slow = Compiled().match(texts, made.pattern), Plain().match(texts, made.pattern)
         assert fast.found.tolist() == slow.found.tolist(), made.pattern
         assert fast.places[fast.found].tolist() == slow.places[slow.found].tolist(), made.pattern
