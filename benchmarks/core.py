@@ -8,18 +8,18 @@ import tracemalloc
 from collections.abc import Callable
 
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
-from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect
+from slackwater.group.coordinator import AppendRecords, Coordinator, CoordinatorConfig, Effect, SendResponse
 from slackwater.group.errors import Error
 from slackwater.group.messages import (
     Heartbeat,
     JoinGroup,
     JoinGroupResponse,
+    JoinProtocol,
     OffsetCommit,
     OffsetToCommit,
-    Protocol,
     SyncGroup,
 )
-from slackwater.sim.campaign import campaign
+from slackwater.sim.soak import run_seeds
 
 HEARTBEATS_OWED = 250_000
 BYTES_OWED = 2_000
@@ -36,13 +36,13 @@ class Room:
         self.coordinator.load(0, 0, 0)
         self.coordinator.loaded(0, 0)
 
-    def carry_out(self, effects: list[Effect], now_ms: int) -> list[Answer]:
+    def carry_out(self, effects: list[Effect], now_ms: int) -> list[SendResponse]:
         """Write what is to be written, and return the answers."""
-        answers: list[Answer] = []
+        answers: list[SendResponse] = []
         for effect in effects:
-            if isinstance(effect, Append):
+            if isinstance(effect, AppendRecords):
                 answers += self.carry_out(self.coordinator.written(effect.write_id, Error.NONE, now_ms), now_ms)
-            elif isinstance(effect, Answer):
+            elif isinstance(effect, SendResponse):
                 answers.append(effect)
         return answers
 
@@ -63,7 +63,7 @@ class Room:
 def _join(number: int) -> JoinGroup:
     """A join as it comes off the wire: every member's strings and bytes are its own."""
     protocols = tuple(
-        Protocol(name, encode_subscription(Subscription(("orders",)))) for name in ("range", "cooperative-sticky")
+        JoinProtocol(name, encode_subscription(Subscription(("orders",)))) for name in ("range", "cooperative-sticky")
     )
     return JoinGroup(
         "g",
@@ -144,7 +144,7 @@ def joins(members: int) -> float:
 def member_hours() -> float:
     """Simulated member-hours per CPU second."""
     started = time.process_time()
-    account = campaign(range(150))
+    account = run_seeds(range(150))
     return account.member_ms / 3_600_000 / (time.process_time() - started)
 
 

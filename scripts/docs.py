@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, show
 from slackwater.cli.app import app
-from slackwater.group.coordinator.states import MOVES, OUTCOMES
-from slackwater.group.coordinator.states import Act as GroupAct
+from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS
+from slackwater.group.coordinator.states import GroupAction as GroupAct
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import TABLE, Action, Input, MemberState
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
@@ -53,13 +53,13 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
 def coordinator_page() -> str:
     """docs/coordinator-states.md."""
     edges: dict[tuple[str, str], list[str]] = {}
-    for happened, row in OUTCOMES.items():
+    for happened, row in TRANSITIONS.items():
         for state, outcome in row.items():
             for target in outcome.moves:
-                if target in MOVES[state] and (GroupState.DEAD not in (state, target)):
+                if target in NEXT_STATES[state] and (GroupState.DEAD not in (state, target)):
                     edges.setdefault((state.value, target.value), []).append(words(happened.name))
     rows = []
-    for happened, row in OUTCOMES.items():
+    for happened, row in TRANSITIONS.items():
         cells = []
         for outcome in row.values():
             if outcome.act is GroupAct.REFUSE:

@@ -11,7 +11,7 @@ import pytest
 
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.events import EventKind, GroupEvent
 from slackwater.wire.envelope import encode_request
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -286,7 +286,7 @@ def test_a_wall_clock_that_jumps_expires_nobody(tmp_path: Path, monkeypatch: pyt
         assert not [event for event in events if event.group == "lively"]
         jump_s = -86_400.0
         async with asyncio.timeout(DEADLINE_S):
-            while Kind.MEMBER_EXPIRED not in [event.kind for event in events]:
+            while EventKind.MEMBER_EXPIRED not in [event.kind for event in events]:
                 assert await lively.heartbeat() is Error.NONE
         assert await silent.heartbeat() is Error.UNKNOWN_MEMBER_ID
         assert await lively.heartbeat() is Error.NONE

@@ -9,7 +9,7 @@ from slackwater.broker.config import Settings
 from slackwater.broker.groups import events as module
 from slackwater.broker.groups.events import AT_ONCE, WRITTEN_TOGETHER, Events
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
-from slackwater.group.events import GroupEvent, Kind, Source
+from slackwater.group.events import EventKind, EventSource, GroupEvent
 from slackwater.wire.records.readable import iter_records
 
 
@@ -30,7 +30,7 @@ class House:
         )
 
     def tell(self, count: int) -> None:
-        told = [GroupEvent(time_ms=1, group="g", kind=Kind.GROUP_CREATED, source=Source.COORDINATOR)] * count
+        told = [GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)] * count
         self.events.tell(told)
         self.events.flush_pending()
 

@@ -7,19 +7,19 @@ from slackwater.broker.groups.coordinator_shell import MOST_GATHERED, Groups, Ke
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.events import EventKind, GroupEvent
 from slackwater.group.messages import (
     GroupToFetch,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
+    JoinProtocol,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
-    Protocol,
     SyncGroup,
     SyncGroupResponse,
 )
@@ -103,7 +103,7 @@ def _settle(house: House) -> str:
         "",
         None,
         "consumer",
-        (Protocol("range", b""),),
+        (JoinProtocol("range", b""),),
         10_000,
         60_000,
         "c",
@@ -136,11 +136,11 @@ def test_a_restart_brings_groups_and_offsets_back_without_a_rebalance() -> None:
 
     assert beats == [HeartbeatResponse(Error.NONE)]
     assert [offset.offset for offset in offsets[0].groups[0].offsets] == [7]
-    assert [event.kind for event in after.events] == [Kind.GROUP_LOADED]
+    assert [event.kind for event in after.events] == [EventKind.GROUP_LOADED]
 
 
 def _join(member_id: str = "", uuid: str = "u") -> JoinGroup:
-    protocols = (Protocol("range", b""),)
+    protocols = (JoinProtocol("range", b""),)
     return JoinGroup("g", member_id, None, "consumer", protocols, 10_000, 60_000, "c", "/h", uuid)
 
 
@@ -176,7 +176,7 @@ def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
     house.groups.tick()
     house.groups.flush_pending()
 
-    assert Kind.MEMBER_EXPIRED in [event.kind for event in house.events]
+    assert EventKind.MEMBER_EXPIRED in [event.kind for event in house.events]
     assert house.due_ms is not None
     assert house.due_ms > house.clock.now_ms()
 
@@ -209,7 +209,7 @@ def test_a_parked_join_alone_has_its_timer_planned() -> None:
     house.groups.reconfigure(replace(house.groups.config, group_initial_rebalance_delay_ms=3_000))
     house.groups.flush_pending()
     turns = house.turns
-    join = JoinGroup("g", "", "i", "consumer", (Protocol("range", b""),), 10_000, 60_000, uuid="u1")
+    join = JoinGroup("g", "", "i", "consumer", (JoinProtocol("range", b""),), 10_000, 60_000, uuid="u1")
     house.groups.submit(join, lambda _answer: None)
     assert house.turns == turns + 1
 

@@ -15,7 +15,7 @@ from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.messages import JoinGroup, JoinGroupResponse, Protocol, SyncGroup, SyncGroupResponse
+from slackwater.group.messages import JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -77,7 +77,7 @@ async def _join(server: Server, group_id: str) -> JoinGroupResponse:
         "",
         None,
         PROTOCOL_TYPE,
-        (Protocol("range", b""),),
+        (JoinProtocol("range", b""),),
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         client_id="c",

@@ -9,8 +9,8 @@ import pytest
 from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
 from slackwater.group.coordinator.records import (
     CommittedOffset,
+    CoordinatorRecord,
     GroupMetadata,
-    Record,
     StoredGroup,
     StoredMember,
     StoredOffset,
@@ -39,7 +39,7 @@ MEMBER = StoredMember("c-1", "i", "c", "/10.0.0.1", 45_000, 300_000, b"sub", b"a
         CommittedOffset("g", "t", 1, StoredOffset(42, -1, "", 5, 99)),
     ],
 )
-def test_a_record_is_read_back_as_it_was_written(record: Record) -> None:
+def test_a_record_is_read_back_as_it_was_written(record: CoordinatorRecord) -> None:
     assert from_bytes(*to_bytes(record)) == record
 
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from slackwater.cli.app import app
-from slackwater.sim import campaign as campaigns
-from slackwater.sim.campaign import Failure
-from slackwater.sim.world import World
+from slackwater.sim import soak
+from slackwater.sim.simulation import Simulation
+from slackwater.sim.soak import Failure
 
 from ..sim.broken_machines import BROKEN
 
@@ -57,14 +57,14 @@ def test_a_wrong_number_is_one_sentence_and_exit_code_2(words: tuple[str, ...], 
 def test_ctrl_c_ends_with_the_account_of_what_was_run_and_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = campaigns.play
+    whole = soak.run_seed
 
-    def play(seed: int) -> tuple[World, Failure | None]:
+    def play(seed: int) -> tuple[Simulation, Failure | None]:
         if seed == 2:
             raise KeyboardInterrupt
         return whole(seed)
 
-    monkeypatch.setattr(campaigns, "play", play)
+    monkeypatch.setattr(soak, "run_seed", play)
     with pytest.raises(SystemExit) as ended:
         app(["soak", "--runs", "50"])
 

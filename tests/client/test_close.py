@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.room import consumer, fill, numbers, poll_until, read
@@ -68,4 +68,4 @@ def test_a_member_that_stays_goes_with_its_session(kafka: Kafka) -> None:
     assert kafka.describe_group("g").state == "Stable"
     kafka.advance(46.0)
     wait_until(lambda: kafka.describe_group("g").state == "Empty", lambda: kafka.describe_group("g"), PATIENCE_S)
-    assert [event.kind for event in kafka.events("g")].count(Kind.MEMBER_EXPIRED) == 1
+    assert [event.kind for event in kafka.events("g")].count(EventKind.MEMBER_EXPIRED) == 1

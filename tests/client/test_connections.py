@@ -13,7 +13,7 @@ import pytest
 
 from slackwater import Admin, Broker, Consumer, Producer
 from slackwater.client.network.cluster import COORDINATOR, DATA
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.room import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for
@@ -173,7 +173,7 @@ def test_a_pattern_finds_topics_that_are_made_later(side: Side) -> None:
 def test_new_partitions_of_a_topic_are_found_and_read(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group, metadata_max_age_ms=50) as one:
-        events: list[Kind] = []
+        events: list[EventKind] = []
         one.on_event(lambda event: events.append(event.kind))
         one.subscribe([topic])
         poll_until(one, lambda: len(one.assignment) == 1)

@@ -5,12 +5,12 @@ import pytest
 from slackwater import Consumer
 from slackwater.client.network.cluster import COORDINATOR
 from slackwater.client.network.connection import BrokerConnection
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from tests.client.room import consumer, poll_until
 from tests.client.sides import Side
 
-LOST, FOUND = Kind.COORDINATOR_LOST, Kind.COORDINATOR_FOUND
+LOST, FOUND = EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND
 
 
 def coordinators(one: Consumer) -> list[BrokerConnection]:
@@ -26,7 +26,7 @@ def test_a_connection_lost_while_nothing_was_asked_makes_the_member_look_for_its
 ) -> None:
     caplog.set_level("INFO", "slackwater.client.consumer.consumer")
     topic = side.topic()
-    told: list[Kind] = []
+    told: list[EventKind] = []
     # No heartbeat falls into the test: it is the loss alone that is heard.
     with consumer(side, side.name("g"), heartbeat_interval_ms=14_000, enable_auto_commit=False) as one:
         one.subscribe([topic])

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 import slackwater.client.consumer.event_publisher as publishing
-from slackwater.group.events import GroupEvent, Kind, Source
+from slackwater.group.events import EventKind, EventSource, GroupEvent
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.room import consumer, fill, numbers, poll_until, read
@@ -32,11 +32,11 @@ def test_what_happens_to_a_member_is_published(side: Side, events: str) -> None:
         found = read(reader, 5)
     assert {record.key for record in found} == {group.encode()}
     found_events = [GroupEvent.from_json((record.value or b"").decode()) for record in found]
-    assert {event.source for event in found_events} == {Source.MEMBER}
+    assert {event.source for event in found_events} == {EventSource.MEMBER}
     kinds = [event.kind for event in found_events]
-    assert kinds[0] is Kind.COORDINATOR_FOUND
-    assert Kind.PARTITIONS_ASSIGNED in kinds
-    assert Kind.PARTITIONS_REVOKED in kinds
+    assert kinds[0] is EventKind.COORDINATOR_FOUND
+    assert EventKind.PARTITIONS_ASSIGNED in kinds
+    assert EventKind.PARTITIONS_REVOKED in kinds
 
 
 def test_without_the_setting_nothing_is_published(side: Side, events: str) -> None:

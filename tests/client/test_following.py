@@ -6,7 +6,7 @@ import pytest
 
 from slackwater import Admin
 from slackwater.client.admin.following import GroupFollower, Written
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.crowd import Crowd
@@ -41,7 +41,7 @@ def until(admin: Admin, follower: GroupFollower, enough: Callable[[list[Written]
 
 
 def formed(looks: list[Written]) -> list[int | None]:
-    return [one.generation for look in looks for one in look.events if one.kind is Kind.GENERATION_FORMED]
+    return [one.generation for look in looks for one in look.events if one.kind is EventKind.GENERATION_FORMED]
 
 
 def numbers(looks: list[Written]) -> list[int]:

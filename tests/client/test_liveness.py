@@ -8,7 +8,7 @@ import pytest
 
 from slackwater import Consumer
 from slackwater.client.consumer.consumer import RebalanceListener
-from slackwater.group.events import GroupEvent, Kind, Left
+from slackwater.group.events import EventKind, GroupEvent, MemberLeft
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
 from tests.client.room import consumer, fill, numbers, poll_until, read, wait_for
@@ -31,7 +31,7 @@ def events_of(one: Consumer) -> list[GroupEvent]:
 
 def reasons_for_leaving(broker: Kafka, group: str) -> set[str | None]:
     """What members that left have told the broker."""
-    return {event.detail.reason for event in broker.events(group) if isinstance(event.detail, Left)}
+    return {event.detail.reason for event in broker.events(group) if isinstance(event.detail, MemberLeft)}
 
 
 def idle(until: Callable[[], object]) -> None:
@@ -57,7 +57,7 @@ def test_an_overrun_leaves_the_group_at_once_and_the_next_poll_recovers(side: Si
             assert reasons_for_leaving(side.broker, group) == {"consumer poll timeout has expired."}
         poll_until(one, lambda: lost and one.assignment)
         wait_for(lambda: side.group_state(group) == "Stable")
-        assert Kind.POLL_OVERRUN in [event.kind for event in events]
+        assert EventKind.POLL_OVERRUN in [event.kind for event in events]
 
 
 def test_a_poll_longer_than_max_poll_interval_is_polling_all_along(side: Side) -> None:
@@ -67,7 +67,7 @@ def test_a_poll_longer_than_max_poll_interval_is_polling_all_along(side: Side) -
         one.subscribe([topic])
         poll_until(one, lambda: one.assignment)
         assert one.poll(2.2) == []
-        assert Kind.POLL_OVERRUN not in [event.kind for event in events]
+        assert EventKind.POLL_OVERRUN not in [event.kind for event in events]
 
 
 def test_pausing_everything_and_polling_keeps_the_membership(side: Side) -> None:
@@ -82,7 +82,7 @@ def test_pausing_everything_and_polling_keeps_the_membership(side: Side) -> None
         assert not poll_until(one, lambda: time.monotonic() > until)
         one.resume(one.assignment)
         assert [record.value for record in read(one, 1)] == [b"1"]
-        assert Kind.POLL_OVERRUN not in [event.kind for event in events]
+        assert EventKind.POLL_OVERRUN not in [event.kind for event in events]
 
 
 @pytest.mark.old_kafka

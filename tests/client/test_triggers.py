@@ -13,7 +13,15 @@ from typing import TypeVar
 import pytest
 
 from slackwater import Admin, Broker, Consumer
-from slackwater.group.events import CoordinatorNode, GroupEvent, JoinRequested, Kind, Left, RebalanceStarted, Trigger
+from slackwater.group.events import (
+    CoordinatorChanged,
+    EventKind,
+    GroupEvent,
+    JoinRequested,
+    MemberLeft,
+    RebalanceStarted,
+    Trigger,
+)
 from slackwater.testing.kafka import Kafka
 from tests.waiting import wait_until
 
@@ -89,9 +97,9 @@ class Crew:
 
     def rebalances(self) -> list[GroupEvent]:
         """The rebalances that the coordinator has started."""
-        return [event for event in self.broker.events(GROUP) if event.kind is Kind.REBALANCE_STARTED]
+        return [event for event in self.broker.events(GROUP) if event.kind is EventKind.REBALANCE_STARTED]
 
-    def of(self, kind: Kind) -> list[GroupEvent]:
+    def of(self, kind: EventKind) -> list[GroupEvent]:
         """What either side has told of this kind."""
         return [event for event in (*self.broker.events(GROUP), *self.told) if event.kind is kind]
 
@@ -148,8 +156,8 @@ def test_a_member_leaves(crew: Crew) -> None:
     crew.settle(t=2)
     *_, last = crew.rebalances()
     assert (last.trigger, culprit(last)) == (Trigger.MEMBER_LEAVE, member_id)
-    (left,) = crew.of(Kind.MEMBER_LEFT)
-    assert isinstance(left.detail, Left)
+    (left,) = crew.of(EventKind.MEMBER_LEFT)
+    assert isinstance(left.detail, MemberLeft)
     assert (left.member, left.detail.by, left.detail.reason) == (member_id, "itself", "the consumer is being closed")
 
 
@@ -167,7 +175,7 @@ def test_a_member_crashes(crew: Crew, kafka: Kafka) -> None:
             process.send_signal(signal.SIGKILL)
     kafka.advance(11)
     crew.settle(t=2)
-    (expired,) = crew.of(Kind.MEMBER_EXPIRED)
+    (expired,) = crew.of(EventKind.MEMBER_EXPIRED)
     assert (expired.member, expired.client, expired.trigger) == (
         crashed.member_id,
         "crashing",
@@ -189,11 +197,13 @@ def test_a_member_is_not_heard_of_for_its_session(crew: Crew, kafka: Kafka) -> N
     kafka.advance(11)
     kafka.heal()
     crew.settle(t=2)
-    (expired,) = crew.of(Kind.MEMBER_EXPIRED)
+    (expired,) = crew.of(EventKind.MEMBER_EXPIRED)
     assert (expired.member, expired.trigger) == (member_id, Trigger.SESSION_TIMEOUT)
     started = next(event for event in crew.rebalances() if event.trigger is Trigger.SESSION_TIMEOUT)
     assert culprit(started) == member_id
-    assert [event.member for event in crew.of(Kind.PARTITIONS_LOST)] == [None], "its id was gone when it heard of it"
+    assert [event.member for event in crew.of(EventKind.PARTITIONS_LOST)] == [None], (
+        "its id was gone when it heard of it"
+    )
 
 
 def test_a_member_does_not_poll_for_max_poll_interval(crew: Crew) -> None:
@@ -201,14 +211,14 @@ def test_a_member_does_not_poll_for_max_poll_interval(crew: Crew) -> None:
     slow = crew.join(["t"], max_poll_interval_ms=1_000)
     crew.settle(t=2)
     member_id = id_of(slow)
-    crew.until(lambda: crew.of(Kind.MEMBER_LEFT), idle=slow)
-    (left,) = crew.of(Kind.MEMBER_LEFT)
-    assert isinstance(left.detail, Left)
+    crew.until(lambda: crew.of(EventKind.MEMBER_LEFT), idle=slow)
+    (left,) = crew.of(EventKind.MEMBER_LEFT)
+    assert isinstance(left.detail, MemberLeft)
     assert (left.member, left.trigger) == (member_id, Trigger.POLL_TIMEOUT)
     assert left.detail.reason == "consumer poll timeout has expired."
     *_, last = crew.rebalances()
     assert (last.trigger, culprit(last)) == (Trigger.POLL_TIMEOUT, member_id)
-    (overrun,) = crew.of(Kind.POLL_OVERRUN)
+    (overrun,) = crew.of(EventKind.POLL_OVERRUN)
     assert overrun.member == member_id
     crew.settle(t=2)  # its next poll brings it back
 
@@ -218,7 +228,7 @@ def test_a_member_does_not_poll_for_max_poll_interval(crew: Crew) -> None:
 
 def requested(crew: Crew, trigger: Trigger) -> GroupEvent:
     """The one wish for a rebalance that a member has told with this cause."""
-    (one,) = [event for event in crew.of(Kind.JOIN_REQUESTED) if event.trigger is trigger]
+    (one,) = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is trigger]
     return one
 
 
@@ -251,7 +261,7 @@ def test_a_new_topic_matches_a_pattern(crew: Crew, kafka: Kafka) -> None:
     before = len(crew.rebalances())
     kafka.create_topic("t2", 2)
     crew.settle(t=2, t2=2)
-    found = [event for event in crew.of(Kind.JOIN_REQUESTED) if event.trigger is Trigger.PATTERN_MATCHED]
+    found = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is Trigger.PATTERN_MATCHED]
     assert found, "whoever saw the topic first says so"
     assert "t2" in reason(found[0])
     started = crew.rebalances()[before:]
@@ -318,18 +328,18 @@ def test_the_coordinator_restarts_and_the_group_lives_on(crew: Crew, kafka: Kafk
     generation = kafka.describe_group(GROUP)
     crew.told.clear()
     kafka._end(clean=clean)
-    lost = crew.until(lambda: everybody(crew, Kind.COORDINATOR_LOST))
-    assert all(isinstance(event.detail, CoordinatorNode) and event.detail.node for event in lost)
+    lost = crew.until(lambda: everybody(crew, EventKind.COORDINATOR_LOST))
+    assert all(isinstance(event.detail, CoordinatorChanged) and event.detail.node for event in lost)
     kafka.start()
-    crew.until(lambda: everybody(crew, Kind.COORDINATOR_FOUND))
+    crew.until(lambda: everybody(crew, EventKind.COORDINATOR_FOUND))
     crew.settle(t=2)
-    loaded = [event for event in kafka.events(GROUP) if event.kind is Kind.GROUP_LOADED]
+    loaded = [event for event in kafka.events(GROUP) if event.kind is EventKind.GROUP_LOADED]
     assert [event.members for event in loaded] == [2]
     assert crew.rebalances() == before, "its members are known from the log: there is nothing to do again"
     assert kafka.describe_group(GROUP).members == generation.members
 
 
-def everybody(crew: Crew, kind: Kind) -> list[GroupEvent]:
+def everybody(crew: Crew, kind: EventKind) -> list[GroupEvent]:
     """What the members have told of this kind, once all of them have."""
     found = [event for event in crew.told if event.kind is kind]
     return found if {event.client for event in found} == {one.client_id for one in crew.members} else []
@@ -343,9 +353,9 @@ def test_the_coordinator_is_killed_in_the_middle_of_a_rebalance_which_is_done_ag
     crew.told.clear()
     kafka.restart(clean=False)
     crew.settle(t=2)
-    assert Kind.COORDINATOR_LOST in {event.kind for event in crew.told}
-    assert Kind.GROUP_LOADED in {event.kind for event in kafka.events(GROUP)}
-    failed = [event for event in crew.of(Kind.JOIN_REQUESTED) if event.trigger is Trigger.COORDINATOR_FAILOVER]
+    assert EventKind.COORDINATOR_LOST in {event.kind for event in crew.told}
+    assert EventKind.GROUP_LOADED in {event.kind for event in kafka.events(GROUP)}
+    failed = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is Trigger.COORDINATOR_FAILOVER]
     assert failed, "whoever was joining says why it joins again"
     assert reason(failed[0]).startswith("rebalance failed due to")
 
@@ -361,4 +371,4 @@ def test_what_a_member_tells_stands_in_the_stream_of_the_broker(crew: Crew, kafk
         return [event for event in kafka.events(GROUP) if event.trigger is Trigger.PARTITIONS_ADDED]
 
     crew.until(published)
-    assert [event.member for event in published() if event.kind is Kind.JOIN_REQUESTED] == [id_of(one)]
+    assert [event.member for event in published() if event.kind is EventKind.JOIN_REQUESTED] == [id_of(one)]

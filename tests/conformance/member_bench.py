@@ -26,7 +26,7 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_subscription,
 )
 from slackwater.group.errors import Error, SlackwaterError
-from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.events import EventKind, GroupEvent
 from slackwater.group.member import (
     Callback,
     CommitDone,
@@ -287,7 +287,7 @@ class Bench:
         told, self.told = self.told, []
         return told
 
-    def told_of(self, *kinds: Kind) -> list[GroupEvent]:
+    def told_of(self, *kinds: EventKind) -> list[GroupEvent]:
         """The events of these kinds."""
         return [event for event in self.events if event.kind in kinds]
 

@@ -23,11 +23,11 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
-from slackwater.group.coordinator.group import Group
-from slackwater.group.coordinator.records import Record
+from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.group import ClassicGroup
+from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent, GroupState, Kind, RebalanceStarted, Trigger
+from slackwater.group.events import EventKind, GroupEvent, GroupState, RebalanceStarted, Trigger
 from slackwater.group.messages import (
     NO_GENERATION,
     NO_MEMBER,
@@ -43,9 +43,10 @@ from slackwater.group.messages import (
     JoinedMember,
     JoinGroup,
     JoinGroupResponse,
+    JoinProtocol,
     LeaveGroup,
     LeaveGroupResponse,
-    Leaver,
+    LeavingMember,
     ListedGroup,
     ListGroups,
     ListGroupsResponse,
@@ -56,7 +57,6 @@ from slackwater.group.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
-    Protocol,
     Request,
     Response,
     SyncGroup,
@@ -79,9 +79,9 @@ def subscription(*topics: str) -> bytes:
     return encode_subscription(Subscription(topics))
 
 
-def offering(*names: str, topics: Sequence[str] = ("t",)) -> tuple[Protocol, ...]:
+def offering(*names: str, topics: Sequence[str] = ("t",)) -> tuple[JoinProtocol, ...]:
     """The assignors a member offers, in its order of preference, all with one subscription."""
-    return tuple(Protocol(name, subscription(*topics)) for name in names)
+    return tuple(JoinProtocol(name, subscription(*topics)) for name in names)
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ class Member:
         *,
         instance: str | None = None,
         group_id: str = GROUP,
-        protocols: tuple[Protocol, ...] = offering("range"),
+        protocols: tuple[JoinProtocol, ...] = offering("range"),
         protocol_type: str = "consumer",
         session_timeout_ms: int = SESSION_MS,
         rebalance_timeout_ms: int = REBALANCE_MS,
@@ -218,7 +218,7 @@ class Member:
 
     def leave(self, reason: str | None = None) -> Call[LeaveGroupResponse]:
         """Leave, as a closing client does."""
-        return self.room.ask(LeaveGroup(self.group_id, (Leaver(self.id, self.instance, reason),)))
+        return self.room.ask(LeaveGroup(self.group_id, (LeavingMember(self.id, self.instance, reason),)))
 
     def commit(self, offset: int, topic: str = "t", partition: int = 0, **more: Any) -> Call[OffsetCommitResponse]:
         """Commit one offset in the generation it knows."""
@@ -280,11 +280,11 @@ class Events:
         """A place in the story, for `since`."""
         return len(self.all)
 
-    def since(self, mark: int, *kinds: Kind) -> list[GroupEvent]:
+    def since(self, mark: int, *kinds: EventKind) -> list[GroupEvent]:
         """What was told after the mark, of these kinds or of all."""
         return [event for event in self.all[mark:] if not kinds or event.kind in kinds]
 
-    def of(self, *kinds: Kind) -> list[GroupEvent]:
+    def of(self, *kinds: EventKind) -> list[GroupEvent]:
         """Everything of these kinds."""
         return self.since(0, *kinds)
 
@@ -302,7 +302,7 @@ class Events:
 
 @dataclass
 class _Write:
-    append: Append
+    append: AppendRecords
     error: Error | None  # None: not decided yet
 
 
@@ -313,8 +313,8 @@ class Room:
         self.config = CoordinatorConfig(**({"offsets_topic_num_partitions": 1} | settings))
         self.now_ms = START_MS
         self.events = Events()
-        self.log: list[Record] = []
-        self.appended: list[Append] = []
+        self.log: list[CoordinatorRecord] = []
+        self.appended: list[AppendRecords] = []
         self.calls: list[Call[Any]] = []
         self.coordinator = Coordinator(self.config)
         self.leader_epoch = 0
@@ -455,7 +455,7 @@ class Room:
     # --- the group --------------------------------------------------------------------------------------------
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         """The group most tests speak of."""
         return self.coordinator.groups[GROUP]
 
@@ -498,7 +498,7 @@ class Room:
     def rebalances(self, since: int = 0) -> list[tuple[Trigger | None, str | None]]:
         """The rebalances started since the mark: why, and by whom."""
         found = []
-        for event in self.events.since(since, Kind.REBALANCE_STARTED):
+        for event in self.events.since(since, EventKind.REBALANCE_STARTED):
             assert isinstance(event.detail, RebalanceStarted)
             found.append((event.trigger, event.detail.culprit))
         return found
@@ -577,20 +577,20 @@ class Room:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case Append():
+            case AppendRecords():
                 self.appended.append(effect)
                 if self._next_errors:
                     outcome: Error | None = self._next_errors.popleft()
                 else:
                     outcome = None if self._holding else Error.NONE
                 self._writes.append(_Write(effect, outcome))
-            case Answer():
+            case SendResponse():
                 call = cast("Call[Any]", effect.caller)
                 call.answers.append(effect.response)
                 call.answered_ms = self.now_ms
                 if call.heard is not None:
                     call.heard(effect.response)
-            case Emit():
+            case EmitEvent():
                 self.events.all.append(effect.event)
 
     def next_uuid(self) -> str:

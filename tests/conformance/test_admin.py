@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Kind, Offsets
+from slackwater.group.events import EventKind, GroupState, OffsetsRemoved
 from slackwater.group.messages import (
     CommittedPartition,
     DeletedGroup,
@@ -13,10 +13,10 @@ from slackwater.group.messages import (
     DescribedGroup,
     DescribedMember,
     DescribeGroups,
+    JoinProtocol,
     ListedGroup,
     OffsetDelete,
     OffsetDeleteResponse,
-    Protocol,
 )
 
 from .room import GROUP, HOST, Member, Room, offering, part_of, subscription
@@ -212,7 +212,7 @@ def test_an_empty_group_is_deleted_with_its_offsets(room: Room) -> None:
         GroupMetadata(GROUP, None),
     }
     assert room.fetch() == ()
-    (deleted,) = room.events.since(before, Kind.GROUP_DELETED)
+    (deleted,) = room.events.since(before, EventKind.GROUP_DELETED)
     assert deleted.group == GROUP
     room.restart()
     assert dict(room.coordinator.groups) == {}
@@ -310,7 +310,7 @@ def delete(room: Room, *partitions: tuple[str, int], group_id: str | None = GROU
 @pytest.mark.proves("AD-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
 def test_a_live_group_of_another_type_keeps_its_offsets(room: Room, stage: str) -> None:
-    settings = {"protocol_type": "connect", "protocols": (Protocol("default", b"\x00"),)}
+    settings = {"protocol_type": "connect", "protocols": (JoinProtocol("default", b"\x00"),)}
     room.commit_simply(1)
     a, b = room.member("a", **settings), room.member("b", **settings)
     a.join()
@@ -351,8 +351,8 @@ def test_offsets_of_subscribed_topics_are_kept_and_others_deleted(room: Room, st
         ),
     )
     assert [(fetched.topic, fetched.offset) for fetched in room.fetch()] == [("t", 1)]
-    (told,) = room.events.since(before, Kind.OFFSETS_DELETED)
-    assert told.detail == Offsets(count=1)
+    (told,) = room.events.since(before, EventKind.OFFSETS_DELETED)
+    assert told.detail == OffsetsRemoved(count=1)
 
 
 @pytest.mark.proves("AD-05")

@@ -8,7 +8,7 @@ from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata, StoredGroup, StoredMember, StoredOffset
 from slackwater.group.errors import Error
-from slackwater.group.events import Failed, GroupLife, GroupState, Kind, Trigger
+from slackwater.group.events import EventKind, GroupLifecycle, GroupState, RebalanceFailed, Trigger
 from slackwater.group.messages import (
     CommittedPartition,
     DeletedGroup,
@@ -23,7 +23,7 @@ from slackwater.group.messages import (
     JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
-    Leaver,
+    LeavingMember,
     ListGroups,
     ListGroupsResponse,
     OffsetCommit,
@@ -86,7 +86,7 @@ def test_while_a_shard_loads_heartbeats_are_none_syncs_are_sent_back_and_all_els
     assert room.ask(Heartbeat(GROUP, "a", None, 1)).answer == HeartbeatResponse(Error.NONE)
     assert room.ask(SyncGroup(GROUP, "a", None, 1)).answer == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert room.member("a").ask_to_join().answer.error is loading
-    assert room.ask(LeaveGroup(GROUP, (Leaver("a"),))).answer == LeaveGroupResponse(loading)
+    assert room.ask(LeaveGroup(GROUP, (LeavingMember("a"),))).answer == LeaveGroupResponse(loading)
     assert room.ask(OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))).answer == OffsetCommitResponse(
         (CommittedPartition("t", 0, loading),)
     )
@@ -183,9 +183,9 @@ def test_a_failover_goes_unnoticed_by_members(room: Room) -> None:
     assert b.join().answer == b.joined_answer(generation=1, leader=a.id)
     assert (room.state, room.generation, room.offset()) == (S, 1, 6)
     assert room.rebalances(before) == []
-    (loaded,) = room.events.since(before, Kind.GROUP_LOADED)
+    (loaded,) = room.events.since(before, EventKind.GROUP_LOADED)
     assert (loaded.group, loaded.generation, loaded.state_after) == (GROUP, 1, S)
-    assert isinstance(loaded.detail, GroupLife)
+    assert isinstance(loaded.detail, GroupLifecycle)
     assert loaded.detail.members == 2
 
 
@@ -268,10 +268,10 @@ def test_unloading_answers_parked_joins(room: Room) -> None:
         JoinGroupResponse(Error.NOT_COORDINATOR, member_id=c.id),
     ]
     assert dict(room.coordinator.groups) == {}
-    (unloaded,) = room.events.since(before, Kind.GROUP_UNLOADED)
+    (unloaded,) = room.events.since(before, EventKind.GROUP_UNLOADED)
     assert (unloaded.group, unloaded.state_after) == (GROUP, GroupState.DEAD)
-    (failed,) = room.events.since(before, Kind.REBALANCE_FAILED)
-    assert isinstance(failed.detail, Failed)
+    (failed,) = room.events.since(before, EventKind.REBALANCE_FAILED)
+    assert isinstance(failed.detail, RebalanceFailed)
     assert failed.detail.error == "NOT_COORDINATOR"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
-from slackwater.group.messages import JoinGroupResponse, LeaveGroupResponse, LeftMember, Protocol, SyncGroupResponse
+from slackwater.group.messages import JoinGroupResponse, JoinProtocol, LeaveGroupResponse, LeftMember, SyncGroupResponse
 
 from .room import Member, Room, offering, subscription
 
@@ -137,7 +137,7 @@ def test_a_newcomers_subscription_with_an_overlong_array_is_refused_and_the_grou
         if stage == "preparing":
             members[0].join()
     before = room.snapshot()
-    x = room.member("x", protocols=(Protocol("range", metadata),))
+    x = room.member("x", protocols=(JoinProtocol("range", metadata),))
 
     assert x.ask_to_join().answer == JoinGroupResponse(Error.INVALID_REQUEST)
     assert room.snapshot() == before
@@ -146,7 +146,7 @@ def test_a_newcomers_subscription_with_an_overlong_array_is_refused_and_the_grou
 def test_a_members_subscription_with_an_overlong_array_is_refused_and_the_group_untouched(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.snapshot()
-    b.protocols = (*offering("range"), Protocol("sticky", OVERLONG))
+    b.protocols = (*offering("range"), JoinProtocol("sticky", OVERLONG))
 
     assert b.join().answer == JoinGroupResponse(Error.INVALID_REQUEST, member_id=b.id)
     assert room.snapshot() == before
@@ -158,14 +158,14 @@ def test_an_issued_id_with_an_overlong_array_is_refused_and_stays_pending(room: 
     b = room.member("b")
     b.ask_to_join()
     before = room.snapshot()
-    b.protocols = (Protocol("range", OVERLONG),)
+    b.protocols = (JoinProtocol("range", OVERLONG),)
 
     assert b.ask_to_join().answer == JoinGroupResponse(Error.INVALID_REQUEST, member_id=b.id)
     assert room.snapshot() == before
 
 
 def test_bytes_of_another_protocol_type_are_nobody_elses_business(room: Room) -> None:
-    a = room.member("a", protocol_type="connect", protocols=(Protocol("default", OVERLONG),))
+    a = room.member("a", protocol_type="connect", protocols=(JoinProtocol("default", OVERLONG),))
     joining = a.join()
     room.end_initial_delay()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import Fenced, GroupState, Kind
+from slackwater.group.events import EventKind, GroupState, MemberFenced
 from slackwater.group.messages import Heartbeat, HeartbeatResponse
 
 from .room import GROUP, SESSION_MS, Room
@@ -51,8 +51,8 @@ def test_a_heartbeat_under_an_instance_id_of_another_is_fenced(room: Room) -> No
     assert beat(room, b.id, 1, "a") is Error.FENCED_INSTANCE_ID
     assert beat(room, b.id, 99, "a") is Error.FENCED_INSTANCE_ID
     assert beat(room, b.id, 1, "nobody") is Error.UNKNOWN_MEMBER_ID
-    fenced = room.events.since(before, Kind.MEMBER_FENCED)
-    assert fenced[0].detail == Fenced(operation="heartbeat", holder=a.id)
+    fenced = room.events.since(before, EventKind.MEMBER_FENCED)
+    assert fenced[0].detail == MemberFenced(operation="heartbeat", holder=a.id)
     assert fenced[0].member == b.id
 
 

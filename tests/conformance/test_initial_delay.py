@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Kind, RebalanceStarted, Trigger
+from slackwater.group.events import EventKind, GroupState, RebalanceStarted, Trigger
 from slackwater.group.messages import JoinGroupResponse
 
 from .room import GROUP, SESSION_MS, Call, Room, offering
@@ -209,7 +209,7 @@ def test_kip_134_the_sub_state_is_named_in_state_and_events_and_is_preparing_reb
     a.join()
 
     assert room.state is IR
-    (started,) = room.events.of(Kind.REBALANCE_STARTED)
+    (started,) = room.events.of(EventKind.REBALANCE_STARTED)
     assert (started.trigger, started.state_before, started.state_after) == (Trigger.MEMBER_JOIN, E, IR)
     assert isinstance(started.detail, RebalanceStarted)
     assert started.detail.initial_delay

@@ -4,8 +4,16 @@ import pytest
 
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Joined, Kind, RebalanceStarted, Refused, TimedOut, Trigger
-from slackwater.group.messages import JoinGroupResponse, Protocol, SyncGroupResponse
+from slackwater.group.events import (
+    EventKind,
+    GroupState,
+    JoinRefused,
+    MemberJoined,
+    MemberTimedOut,
+    RebalanceStarted,
+    Trigger,
+)
+from slackwater.group.messages import JoinGroupResponse, JoinProtocol, SyncGroupResponse
 
 from .room import GROUP, REBALANCE_MS, SESSION_MS, Member, Room, offering, subscription
 
@@ -92,7 +100,7 @@ def test_a_join_that_creates_a_group_writes_an_empty_group_record(room: Room) ->
 @pytest.mark.proves("JG-05")
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", offering("range")), ("consumer", ())])
 def test_a_first_join_that_is_refused_leaves_no_group_behind(
-    room: Room, protocol_type: str, protocols: tuple[Protocol, ...]
+    room: Room, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     """A deliberate difference: Kafka 4.3.1 creates the empty group all the same."""
     a = room.member("a", protocol_type=protocol_type, protocols=protocols)
@@ -148,7 +156,7 @@ def test_whoever_is_parked_in_a_group_whose_first_record_cannot_be_written_is_an
     ("protocol_type", "protocols"), [("", offering("range")), ("consumer", ()), ("", ())], ids=["type", "list", "both"]
 )
 def test_an_empty_group_refuses_a_join_without_protocol_type_or_protocols(
-    room: Room, protocol_type: str, protocols: tuple[Protocol, ...]
+    room: Room, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     (a,) = room.settled("a")
     a.leave()
@@ -158,7 +166,7 @@ def test_an_empty_group_refuses_a_join_without_protocol_type_or_protocols(
     assert b.ask_to_join().answer == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
     assert (room.state, dict(room.group.pending)) == (E, {})
     (refused,) = room.events.since(before)
-    assert (refused.kind, refused.detail) == (Kind.JOIN_REFUSED, Refused("INCONSISTENT_GROUP_PROTOCOL"))
+    assert (refused.kind, refused.detail) == (EventKind.JOIN_REFUSED, JoinRefused("INCONSISTENT_GROUP_PROTOCOL"))
 
 
 @pytest.mark.proves("JG-06")
@@ -168,7 +176,7 @@ def test_an_empty_group_refuses_a_join_without_protocol_type_or_protocols(
     ids=["other type", "no common protocol", "no protocol"],
 )
 def test_a_newcomer_that_does_not_fit_is_refused_with_no_id(
-    room: Room, protocol_type: str, protocols: tuple[Protocol, ...]
+    room: Room, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     room.settled("a", "b")
     before = room.snapshot()
@@ -232,9 +240,9 @@ def test_an_old_client_becomes_a_member_at_once_under_its_client_id(room: Room) 
         leader="a-uuid-1",
         members=(a.as_listed(),),
     )
-    (joined,) = room.events.of(Kind.MEMBER_JOINED)
+    (joined,) = room.events.of(EventKind.MEMBER_JOINED)
     assert (joined.member, joined.instance, joined.client, joined.host) == ("a-uuid-1", None, "a", "/10.0.0.1")
-    assert isinstance(joined.detail, Joined)
+    assert isinstance(joined.detail, MemberJoined)
     assert (joined.detail.session_timeout_ms, joined.detail.rebalance_timeout_ms) == (SESSION_MS, REBALANCE_MS)
     assert joined.detail.assignors == ("range",)
 
@@ -272,7 +280,7 @@ def test_a_missing_or_empty_reason_is_told_as_not_provided(room: Room, reason: s
     a = room.member("a", two_steps=False)
     a.join(reason)
 
-    (started,) = room.events.of(Kind.REBALANCE_STARTED)
+    (started,) = room.events.of(EventKind.REBALANCE_STARTED)
     (member_id,) = room.member_ids
     assert isinstance(started.detail, RebalanceStarted)
     assert (started.detail.culprit, started.detail.old_generation, started.detail.initial_delay) == (member_id, 0, True)
@@ -397,14 +405,14 @@ def test_a_rejoin_is_told_with_what_changed(room: Room) -> None:
     b.protocols = offering("range", "sticky", topics=["u"])
     b.join("subscription has changed")
     a.join()
-    told = {event.member: event.detail for event in room.events.since(before, Kind.MEMBER_REJOINED)}
+    told = {event.member: event.detail for event in room.events.since(before, EventKind.MEMBER_REJOINED)}
 
     assert set(told) == {a.id, b.id}
     changed, unchanged = told[b.id], told[a.id]
-    assert isinstance(changed, Joined)
+    assert isinstance(changed, MemberJoined)
     assert (changed.metadata_changed, changed.assignors) == (True, ("range", "sticky"))
     assert changed.reason == "subscription has changed"
-    assert isinstance(unchanged, Joined)
+    assert isinstance(unchanged, MemberJoined)
     assert unchanged.metadata_changed is False
 
 
@@ -464,9 +472,9 @@ def test_a_new_parked_member_outlives_its_session_and_is_expired_by_the_fixed_ti
 
     assert joining.answer == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
     assert (room.state, room.member_ids) == (PR, {a.id})
-    (expired,) = room.events.since(before, Kind.MEMBER_EXPIRED)
+    (expired,) = room.events.since(before, EventKind.MEMBER_EXPIRED)
     assert expired.member == b.id
-    assert isinstance(expired.detail, TimedOut)
+    assert isinstance(expired.detail, MemberTimedOut)
     assert expired.detail.timer_ms == 300_000
 
 
@@ -494,8 +502,8 @@ def test_the_join_answer_starts_the_session_timer_even_of_a_new_member(room: Roo
     room.pass_ms(1)
 
     assert (room.state, room.member_ids) == (E, set())
-    (expired,) = room.events.of(Kind.MEMBER_EXPIRED)
-    assert isinstance(expired.detail, TimedOut)
+    (expired,) = room.events.of(EventKind.MEMBER_EXPIRED)
+    assert isinstance(expired.detail, MemberTimedOut)
     assert expired.detail.timer_ms == SESSION_MS
 
 
@@ -523,9 +531,9 @@ def test_the_join_phase_ends_at_its_timer_without_those_who_did_not_come(room: R
 
     assert (room.state, room.generation, room.member_ids) == (CR, 2, {a.id, c.id})
     assert all(call.answer.error is Error.NONE for call in joining)
-    (dropped,) = room.events.since(before, Kind.MEMBER_DROPPED)
+    (dropped,) = room.events.since(before, EventKind.MEMBER_DROPPED)
     assert dropped.member == b.id
-    assert isinstance(dropped.detail, TimedOut)
+    assert isinstance(dropped.detail, MemberTimedOut)
     assert dropped.detail.timer_ms == REBALANCE_MS
 
 
@@ -540,7 +548,7 @@ def test_a_leader_that_did_not_rejoin_is_followed_by_a_member_that_did(room: Roo
     leader = room.group.leader_id
     assert leader in {b.id, c.id}
     assert {call.answer.leader for call in calls} == {leader}
-    (changed,) = room.events.since(before, Kind.LEADER_CHANGED)
+    (changed,) = room.events.since(before, EventKind.LEADER_CHANGED)
     assert changed.member == leader
 
 
@@ -570,8 +578,8 @@ def test_only_the_leader_is_told_the_members(room: Room) -> None:
 
 @pytest.mark.proves("JG-32", "JG-33")
 def test_the_leader_is_told_the_metadata_of_the_chosen_protocol(room: Room) -> None:
-    a = room.member("a", protocols=(Protocol("range", b"\x00\x00"), Protocol("sticky", b"\x00\x01")))
-    b = room.member("b", protocols=(Protocol("sticky", b"\x00\x02"),))
+    a = room.member("a", protocols=(JoinProtocol("range", b"\x00\x00"), JoinProtocol("sticky", b"\x00\x01")))
+    b = room.member("b", protocols=(JoinProtocol("sticky", b"\x00\x02"),))
     joining = a.join()
     b.join()
     room.end_initial_delay()
@@ -710,7 +718,7 @@ def test_the_join_phase_lasts_the_longest_rebalance_timeout_of_its_members(room:
     before = room.events.mark()
     b.protocols = offering("range", topics=["u"])
     b.join()
-    (started,) = room.events.since(before, Kind.REBALANCE_STARTED)
+    (started,) = room.events.since(before, EventKind.REBALANCE_STARTED)
     assert isinstance(started.detail, RebalanceStarted)
     assert (started.detail.timeout_ms, started.detail.initial_delay) == (50_000, False)
     room.pass_ms(49_999, beating=[a])

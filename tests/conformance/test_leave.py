@@ -3,8 +3,8 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Kind, Left, Trigger
-from slackwater.group.messages import JoinGroupResponse, LeaveGroup, LeaveGroupResponse, Leaver, LeftMember
+from slackwater.group.events import EventKind, GroupState, MemberLeft, Trigger
+from slackwater.group.messages import JoinGroupResponse, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 
 from .room import GROUP, Room
 
@@ -14,14 +14,14 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 
 
-def leave(room: Room, *leavers: Leaver, group_id: str | None = GROUP) -> LeaveGroupResponse:
+def leave(room: Room, *leavers: LeavingMember, group_id: str | None = GROUP) -> LeaveGroupResponse:
     """The answer to one LeaveGroup."""
     return room.ask(LeaveGroup(group_id, leavers)).answer
 
 
 @pytest.mark.proves("LG-02")
 def test_leaving_an_unknown_group_is_an_error_of_every_entry_and_not_of_the_request(room: Room) -> None:
-    assert leave(room, Leaver("a"), Leaver("b", "desk"), Leaver("", "desk")) == LeaveGroupResponse(
+    assert leave(room, LeavingMember("a"), LeavingMember("b", "desk"), LeavingMember("", "desk")) == LeaveGroupResponse(
         Error.NONE,
         (
             LeftMember("a", None, Error.UNKNOWN_MEMBER_ID),
@@ -37,13 +37,13 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id(room: Room)
     a, b = room.settled("a", "b", static=True)
     before = room.events.mark()
 
-    assert leave(room, Leaver("", "b", "scaling down")) == LeaveGroupResponse(
+    assert leave(room, LeavingMember("", "b", "scaling down")) == LeaveGroupResponse(
         Error.NONE, (LeftMember("", "b", Error.NONE),)
     )
     assert room.member_ids == {a.id}
-    (left,) = room.events.since(before, Kind.MEMBER_LEFT)
+    (left,) = room.events.since(before, EventKind.MEMBER_LEFT)
     assert (left.member, left.instance) == (b.id, "b")
-    assert left.detail == Left(by="administrator", reason="scaling down")
+    assert left.detail == MemberLeft(by="administrator", reason="scaling down")
     assert room.rebalances(before) == [(Trigger.ADMIN_REMOVAL, b.id)]
 
 
@@ -52,7 +52,7 @@ def test_without_a_member_id_only_a_known_instance_id_will_do(room: Room) -> Non
     room.settled("a", "b", static=True)
     before = room.snapshot()
 
-    assert leave(room, Leaver(""), Leaver("", "nobody")) == LeaveGroupResponse(
+    assert leave(room, LeavingMember(""), LeavingMember("", "nobody")) == LeaveGroupResponse(
         Error.NONE, (LeftMember("", None, Error.UNKNOWN_MEMBER_ID), LeftMember("", "nobody", Error.UNKNOWN_MEMBER_ID))
     )
     assert room.snapshot() == before
@@ -63,7 +63,9 @@ def test_a_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> N
     a, b = room.settled("a", "b", static=True)
     before = room.snapshot()
 
-    assert leave(room, Leaver(b.id, "a"), Leaver(b.id, "nobody"), Leaver("stranger")) == LeaveGroupResponse(
+    assert leave(
+        room, LeavingMember(b.id, "a"), LeavingMember(b.id, "nobody"), LeavingMember("stranger")
+    ) == LeaveGroupResponse(
         Error.NONE,
         (
             LeftMember(b.id, "a", Error.FENCED_INSTANCE_ID),
@@ -79,7 +81,7 @@ def test_a_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> N
 def test_a_static_member_may_leave_by_its_member_id_alone(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
 
-    assert leave(room, Leaver(b.id)) == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
+    assert leave(room, LeavingMember(b.id)) == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
     assert room.member_ids == {a.id}
 
 
@@ -89,7 +91,14 @@ def test_a_batch_goes_on_past_its_errors_and_starts_one_rebalance(room: Room) ->
     d = room.member("d")
     d.ask_to_join()
     before = room.events.mark()
-    answer = leave(room, Leaver(a.id), Leaver("stranger"), Leaver(c.id), Leaver(a.id), Leaver(d.id))
+    answer = leave(
+        room,
+        LeavingMember(a.id),
+        LeavingMember("stranger"),
+        LeavingMember(c.id),
+        LeavingMember(a.id),
+        LeavingMember(d.id),
+    )
 
     assert answer == LeaveGroupResponse(
         Error.NONE,
@@ -103,13 +112,13 @@ def test_a_batch_goes_on_past_its_errors_and_starts_one_rebalance(room: Room) ->
     )
     assert (room.state, room.member_ids, dict(room.group.pending)) == (PR, {b.id}, {})
     assert len(room.rebalances(before)) == 1
-    assert [event.member for event in room.events.since(before, Kind.MEMBER_LEFT)] == [a.id, c.id, d.id]
+    assert [event.member for event in room.events.since(before, EventKind.MEMBER_LEFT)] == [a.id, c.id, d.id]
 
 
 @pytest.mark.proves("LG-08", "ST-11")
 def test_a_batch_that_removes_everybody_empties_the_group_once(room: Room) -> None:
     a, b = room.settled("a", "b")
-    leave(room, Leaver(a.id), Leaver(b.id))
+    leave(room, LeavingMember(a.id), LeavingMember(b.id))
 
     assert (room.state, room.generation) == (E, 2)
 
@@ -124,8 +133,8 @@ def test_leaving_a_stable_group_starts_a_rebalance(room: Room) -> None:
     )
     assert (room.state, room.generation, room.member_ids) == (PR, 1, {a.id})
     assert room.rebalances(before) == [(Trigger.MEMBER_LEAVE, b.id)]
-    (left,) = room.events.since(before, Kind.MEMBER_LEFT)
-    assert (left.member, left.detail) == (b.id, Left(by="itself", reason="the consumer is being closed"))
+    (left,) = room.events.since(before, EventKind.MEMBER_LEFT)
+    assert (left.member, left.detail) == (b.id, MemberLeft(by="itself", reason="the consumer is being closed"))
     assert b.heartbeat() is Error.UNKNOWN_MEMBER_ID
 
 
@@ -154,7 +163,7 @@ def test_leaving_during_a_rebalance_may_end_the_join_phase(room: Room) -> None:
 def test_a_leave_in_which_nobody_left_changes_nothing(room: Room) -> None:
     room.settled("a")
     before = room.snapshot()
-    leave(room, Leaver("stranger"))
+    leave(room, LeavingMember("stranger"))
     assert leave(room) == LeaveGroupResponse(Error.NONE)
 
     assert room.snapshot() == before
@@ -173,17 +182,17 @@ def test_a_leavers_own_parked_join_is_answered_unknown_member_id(room: Room) -> 
 @pytest.mark.proves("LG-11")
 @pytest.mark.parametrize("group_id", [None, ""])
 def test_leaving_without_a_group_id_is_an_error_of_the_request_only(room: Room, group_id: str | None) -> None:
-    assert leave(room, Leaver("a"), group_id=group_id) == LeaveGroupResponse(Error.INVALID_GROUP_ID)
+    assert leave(room, LeavingMember("a"), group_id=group_id) == LeaveGroupResponse(Error.INVALID_GROUP_ID)
 
 
 @pytest.mark.proves("LG-11")
 def test_leaving_while_the_shard_loads_or_is_elsewhere_is_an_error_of_the_request_only(room: Room) -> None:
     room.unload(1)
-    assert leave(room, Leaver("a")) == LeaveGroupResponse(Error.NOT_COORDINATOR)
+    assert leave(room, LeavingMember("a")) == LeaveGroupResponse(Error.NOT_COORDINATOR)
     room.leader_epoch = 2
     room.start_loading()
 
-    assert leave(room, Leaver("a")) == LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    assert leave(room, LeavingMember("a")) == LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 @pytest.mark.proves("ST-08", "ST-11")

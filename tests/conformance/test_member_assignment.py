@@ -16,7 +16,7 @@ from slackwater.group.assignors import (
 )
 from slackwater.group.assignors.consumer_protocol import Assignment, decode_assignment
 from slackwater.group.errors import Error, PeerError, UsageError
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 from slackwater.group.member import AssignorFailed, Callback, MemberConfig
 from slackwater.group.messages import (
     HeartbeatResponse,
@@ -133,7 +133,7 @@ def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, 
     assert not member.sends(JoinGroup)
     member.poll()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"
-    assert member.told_of(Kind.JOIN_REQUESTED)[-1].trigger is trigger
+    assert member.told_of(EventKind.JOIN_REQUESTED)[-1].trigger is trigger
 
 
 @pytest.mark.proves("CL-26")
@@ -241,7 +241,7 @@ def test_a_changed_subscription_rejoins_at_the_next_poll() -> None:
     member.poll()
     assert member.sent(JoinGroup).reason == "subscription has changed"
     assert member.claims().topics == ("t", "u")
-    event = member.told_of(Kind.JOIN_REQUESTED)[-1]
+    event = member.told_of(EventKind.JOIN_REQUESTED)[-1]
     assert event.trigger is Trigger.SUBSCRIPTION_CHANGE
     assert "subscription has changed from [t] at the beginning of the rebalance to [t, u]" in str(event.detail)
 
@@ -277,7 +277,7 @@ def test_a_topic_that_comes_to_match_rejoins() -> None:
     member.cluster["t2"] = TopicInfo(1)
     member.do(member.machine.metadata(member.cluster, member.now_ms)).poll()
     assert member.sent(JoinGroup).reason == "subscription has changed"
-    assert member.told_of(Kind.JOIN_REQUESTED)[-1].trigger is Trigger.PATTERN_MATCHED
+    assert member.told_of(EventKind.JOIN_REQUESTED)[-1].trigger is Trigger.PATTERN_MATCHED
 
 
 @pytest.mark.proves("CL-28")

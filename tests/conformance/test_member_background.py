@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.member import Callback, CommitFailed, Driver, MemberState
 from slackwater.group.messages import (
     CommittedPartition,
@@ -55,7 +55,7 @@ def test_a_background_member_has_no_poll_timer() -> None:
     for _ in range(200):
         member.beat()
     assert member.state is MemberState.STABLE
-    assert not member.told_of(Kind.POLL_OVERRUN)
+    assert not member.told_of(EventKind.POLL_OVERRUN)
 
 
 @pytest.mark.proves("CL-12")

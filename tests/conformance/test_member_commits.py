@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import BrokerError, Error, UsageError
-from slackwater.group.events import Kind, Refusal
+from slackwater.group.events import EventKind, RequestRejected
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
@@ -119,8 +119,8 @@ def test_a_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, memb
     member = commit(Bench().settle("t-0")).answer(said(error))
     assert done(member) == [(1, CommitFailed)]
     assert (member.machine.generation_id, member.machine.member_id) == (-1, member_id)
-    (event,) = member.told_of(Kind.COMMIT_REFUSED)
-    assert event.detail == Refusal(error.name, 1)
+    (event,) = member.told_of(EventKind.COMMIT_REFUSED)
+    assert event.detail == RequestRejected(error.name, 1)
     assert member.poll().sent(JoinGroup).reason == f"encountered {error.name} from OFFSET_COMMIT response"
 
 

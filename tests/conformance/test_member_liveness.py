@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import BrokerError, Error, UsageError
-from slackwater.group.events import CoordinatorNode, Kind, PollOverrun, Refusal, Source, Trigger
+from slackwater.group.events import CoordinatorChanged, EventKind, EventSource, PollOverrun, RequestRejected, Trigger
 from slackwater.group.member import Callback, FencedInstanceId, MemberConfig, MemberState
 from slackwater.group.messages import (
     FindCoordinator,
@@ -44,11 +44,11 @@ def test_the_join_answer_starts_all_three_timers_anew() -> None:
     member.pass_ms(19_000).join_ok(1)
     assert member.machine.next_due_ms() == member.now_ms + 3_000
     member.pass_ms(9_999).tick()
-    assert not member.told_of(Kind.SESSION_LOST)
+    assert not member.told_of(EventKind.SESSION_LOST)
     member.answer(HeartbeatResponse(Error.NONE)).pass_ms(9_999).tick()
-    assert not member.told_of(Kind.POLL_OVERRUN)
+    assert not member.told_of(EventKind.POLL_OVERRUN)
     member.answer(HeartbeatResponse(Error.NONE)).pass_ms(2).tick()
-    assert member.told_of(Kind.POLL_OVERRUN)
+    assert member.told_of(EventKind.POLL_OVERRUN)
 
 
 @pytest.mark.proves("CL-03")
@@ -68,8 +68,8 @@ def test_a_session_without_an_answer_gives_the_coordinator_up_and_keeps_the_gene
     assert member.coordinator() is None
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (STABLE, 1, "m1")
     assert member.sends(FindCoordinator), "it is looked for in the same round"
-    assert [event.kind for event in member.events[-2:]] == [Kind.SESSION_LOST, Kind.COORDINATOR_LOST]
-    assert member.events[-2].detail == Refusal("session timed out without receiving a heartbeat response", 1)
+    assert [event.kind for event in member.events[-2:]] == [EventKind.SESSION_LOST, EventKind.COORDINATOR_LOST]
+    assert member.events[-2].detail == RequestRejected("session timed out without receiving a heartbeat response", 1)
     member.answer(NODE).tick()
     assert member.sent(Heartbeat).generation_id == 1
     assert not member.needs_rejoin()
@@ -80,9 +80,9 @@ def test_while_the_coordinator_is_unknown_the_poll_timer_is_not_looked_at() -> N
     member = Bench(max_poll_interval_ms=10_000).settle("t-0")
     member.beat(Error.NOT_COORDINATOR)
     member.pass_ms(60_000).tick()
-    assert not member.told_of(Kind.POLL_OVERRUN)
+    assert not member.told_of(EventKind.POLL_OVERRUN)
     member.answer(NODE).tick()
-    assert member.told_of(Kind.POLL_OVERRUN)
+    assert member.told_of(EventKind.POLL_OVERRUN)
     assert member.sends(LeaveGroup)
 
 
@@ -118,7 +118,7 @@ def test_a_failed_heartbeat_is_sent_again_after_a_backoff_that_doubles() -> None
         assert member.sends(Heartbeat)
     member.answer(HeartbeatResponse(Error.NONE))
     assert member.machine.next_due_ms() == member.now_ms + 3_000
-    assert {event.kind for event in member.events} >= {Kind.HEARTBEAT_REFUSED}
+    assert {event.kind for event in member.events} >= {EventKind.HEARTBEAT_REFUSED}
 
 
 @pytest.mark.proves("CL-05")
@@ -126,9 +126,9 @@ def test_hearing_of_a_rebalance_extends_the_session() -> None:
     member = Bench(session_timeout_ms=10_000).settle("t-0")
     for _ in range(10):
         member.beat(Error.REBALANCE_IN_PROGRESS)
-    assert not member.told_of(Kind.SESSION_LOST)
+    assert not member.told_of(EventKind.SESSION_LOST)
     assert member.state is STABLE
-    assert len(member.told_of(Kind.JOIN_REQUESTED)) == 1, "one event, not one per heartbeat"
+    assert len(member.told_of(EventKind.JOIN_REQUESTED)) == 1, "one event, not one per heartbeat"
 
 
 @pytest.mark.proves("CL-05")
@@ -154,11 +154,11 @@ def test_an_application_that_stops_polling_leaves_and_loses_its_partitions_at_it
     leave = member.sent(LeaveGroup)
     assert [(one.member_id, one.reason) for one in leave.members] == [("m1", "consumer poll timeout has expired.")]
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
-    (overrun,) = member.told_of(Kind.POLL_OVERRUN)
+    (overrun,) = member.told_of(EventKind.POLL_OVERRUN)
     assert overrun.detail == PollOverrun(10_000, 500)
     assert (overrun.trigger, overrun.source, overrun.member, overrun.generation) == (
         Trigger.POLL_TIMEOUT,
-        Source.MEMBER,
+        EventSource.MEMBER,
         "m1",
         1,
     )
@@ -238,7 +238,7 @@ def test_an_illegal_generation_resets_the_generation_and_keeps_the_id() -> None:
     member.heard()
     member.beat(Error.ILLEGAL_GENERATION)
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
-    assert member.told_of(Kind.HEARTBEAT_REFUSED)[0].detail == Refusal("ILLEGAL_GENERATION", 1)
+    assert member.told_of(EventKind.HEARTBEAT_REFUSED)[0].detail == RequestRejected("ILLEGAL_GENERATION", 1)
     member.poll()
     assert member.heard() == [(Callback.LOST, tps("t-0"))]
     request = member.sent(JoinGroup)
@@ -285,9 +285,9 @@ def test_a_heartbeat_sent_to_the_wrong_node_finds_the_right_one_without_a_rejoin
     assert member.sent(Heartbeat).generation_id == 1
     assert member.coordinator() == (2, "other", 9093)
     assert not member.poll().sends(JoinGroup)
-    lost, found = member.told_of(Kind.COORDINATOR_LOST, Kind.COORDINATOR_FOUND)[1:]
-    assert lost.detail == CoordinatorNode("broker:9092 (id: 2147483646 rack: null)", f"error response {error.name}")
-    assert found.detail == CoordinatorNode("other:9093 (id: 2147483645 rack: null)")
+    lost, found = member.told_of(EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND)[1:]
+    assert lost.detail == CoordinatorChanged("broker:9092 (id: 2147483646 rack: null)", f"error response {error.name}")
+    assert found.detail == CoordinatorChanged("other:9093 (id: 2147483645 rack: null)")
 
 
 @pytest.mark.proves("CL-40")

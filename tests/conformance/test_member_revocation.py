@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import Kind, Partitions, Trigger
+from slackwater.group.events import EventKind, PartitionsChanged, Trigger
 from slackwater.group.member import Callback, ListenerFailed, MemberState, OffsetAndMetadata
 from slackwater.group.messages import (
     CommittedPartition,
@@ -48,8 +48,8 @@ def test_an_eager_member_revokes_everything_before_it_joins() -> None:
     member.pass_ms(250).listener_done()
     assert member.owned() == ()
     assert member.claims().owned_partitions == ()
-    (event,) = member.told_of(Kind.PARTITIONS_REVOKED)
-    assert event.detail == Partitions(tps("t-0 t-1"), 250)
+    (event,) = member.told_of(EventKind.PARTITIONS_REVOKED)
+    assert event.detail == PartitionsChanged(tps("t-0 t-1"), 250)
 
 
 @pytest.mark.proves("CL-19")
@@ -184,7 +184,7 @@ def test_a_cooperative_member_gives_up_what_was_taken_gets_what_was_added_and_re
     request = member.sent(JoinGroup)
     assert request.reason == "need to revoke partitions and re-join"
     assert (member.claims().owned_partitions, member.claims().generation_id) == (tps("t-1 t-2"), 2)
-    event = member.told_of(Kind.JOIN_REQUESTED)[-1]
+    event = member.told_of(EventKind.JOIN_REQUESTED)[-1]
     assert event.trigger is Trigger.COOPERATIVE_FOLLOWUP
     assert event.detail is not None
     assert "need to revoke partitions [t-0] as indicated by the current assignment" in str(event.detail)

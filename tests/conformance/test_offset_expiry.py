@@ -10,8 +10,8 @@ from slackwater.group.coordinator.records import (
     StoredOffset,
 )
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Kind, Offsets
-from slackwater.group.messages import Protocol
+from slackwater.group.events import EventKind, GroupState, OffsetsRemoved
+from slackwater.group.messages import JoinProtocol
 
 from .room import GROUP, HOST, Room, offering, subscription
 
@@ -53,8 +53,8 @@ def test_an_empty_groups_offsets_are_kept_for_the_retention_since_it_became_empt
 
     assert room.now_ms - emptied_ms == RETENTION_MS
     assert GROUP not in room.coordinator.groups
-    (expired,) = room.events.since(before, Kind.OFFSETS_EXPIRED)
-    assert (expired.group, expired.detail) == (GROUP, Offsets(count=1))
+    (expired,) = room.events.since(before, EventKind.OFFSETS_EXPIRED)
+    assert (expired.group, expired.detail) == (GROUP, OffsetsRemoved(count=1))
 
 
 @pytest.mark.proves("EX-01")
@@ -112,7 +112,7 @@ def test_a_stable_consumer_group_forgets_only_topics_it_no_longer_subscribes(roo
     room.pass_ms(2 * SWEEP_MS, beating=[a])
 
     assert topics(room) == {"t", "u"}
-    assert [event.detail for event in room.events.since(before, Kind.OFFSETS_EXPIRED)] == [Offsets(count=1)]
+    assert [event.detail for event in room.events.since(before, EventKind.OFFSETS_EXPIRED)] == [OffsetsRemoved(count=1)]
     tombstones = [record for record in room.log if isinstance(record, CommittedOffset) and record.value is None]
     assert tombstones == [CommittedOffset(GROUP, "former", 0, None)]
 
@@ -143,7 +143,7 @@ def test_a_rebalancing_group_forgets_nothing(room: Room, stage: str) -> None:
 
 @pytest.mark.proves("EX-03")
 def test_a_live_group_of_another_type_forgets_nothing(room: Room) -> None:
-    (a,) = room.settled("a", protocol_type="connect", protocols=(Protocol("default", b"\x00"),))
+    (a,) = room.settled("a", protocol_type="connect", protocols=(JoinProtocol("default", b"\x00"),))
     a.commit(5, topic="former")
     room.pass_ms(2 * RETENTION_MS, beating=[a])
 
@@ -185,7 +185,7 @@ def test_a_group_without_members_and_offsets_is_forgotten_at_the_sweep(room: Roo
 
     assert GROUP not in room.coordinator.groups
     assert room.log[-1] == GroupMetadata(GROUP, None)
-    (deleted,) = room.events.of(Kind.GROUP_DELETED)
+    (deleted,) = room.events.of(EventKind.GROUP_DELETED)
     assert (deleted.group, deleted.time_ms) == (GROUP, room.now_ms)
 
 
@@ -258,7 +258,7 @@ def test_an_unreadable_subscription_counts_as_subscribed_to_everything(room: Roo
 @pytest.mark.proves("EX-09", "EX-02")
 def test_a_subscription_of_an_unknown_newer_version_is_read_by_its_beginning(room: Room) -> None:
     newer = b"\x00\x63" + subscription("t")[2:] + b"what version 99 adds"
-    (a,) = room.settled("a", protocols=(Protocol("range", newer),))
+    (a,) = room.settled("a", protocols=(JoinProtocol("range", newer),))
     a.commit(1)
     a.commit(1, topic="former")
     room.pass_ms(RETENTION_MS + SWEEP_MS, beating=[a])
@@ -285,8 +285,8 @@ def test_a_deleted_topics_offsets_are_forgotten_at_once_in_every_group(room: Roo
         CommittedOffset(GROUP, "gone", 1, None),
         CommittedOffset("other", "gone", 0, None),
     }
-    told = {(event.group, event.detail) for event in room.events.since(before, Kind.OFFSETS_DELETED)}
-    assert told == {(GROUP, Offsets(count=2)), ("other", Offsets(count=1))}
+    told = {(event.group, event.detail) for event in room.events.since(before, EventKind.OFFSETS_DELETED)}
+    assert told == {(GROUP, OffsetsRemoved(count=2)), ("other", OffsetsRemoved(count=1))}
 
 
 @pytest.mark.proves("EX-10")

@@ -3,14 +3,14 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Kind, Left, SessionTimeout, Trigger
+from slackwater.group.events import EventKind, GroupState, MemberIdTimeout, MemberLeft, Trigger
 from slackwater.group.messages import (
     Heartbeat,
     HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
-    Leaver,
+    LeavingMember,
     LeftMember,
     SyncGroup,
     SyncGroupResponse,
@@ -37,8 +37,8 @@ def test_a_newcomer_without_an_id_is_given_one_and_nothing_else_happens(room: Ro
     assert c.id not in room.member_ids
     assert a.heartbeat() is Error.NONE
     (issued,) = room.events.since(before)
-    assert (issued.kind, issued.member, issued.client) == (Kind.MEMBER_ID_ISSUED, c.id, "c")
-    assert issued.detail == SessionTimeout(SESSION_MS)
+    assert (issued.kind, issued.member, issued.client) == (EventKind.MEMBER_ID_ISSUED, c.id, "c")
+    assert issued.detail == MemberIdTimeout(SESSION_MS)
 
 
 @pytest.mark.proves("JG-08", "JG-10")
@@ -54,8 +54,8 @@ def test_an_issued_id_is_kept_for_the_session_timeout_of_its_join(room: Room) ->
     assert dict(room.group.pending) == {}
     assert room.state is S
     (expired,) = room.events.since(before)
-    assert (expired.kind, expired.member) == (Kind.PENDING_MEMBER_EXPIRED, b.id)
-    assert expired.detail == SessionTimeout(7_000)
+    assert (expired.kind, expired.member) == (EventKind.PENDING_MEMBER_EXPIRED, b.id)
+    assert expired.detail == MemberIdTimeout(7_000)
     assert b.ask_to_join().answer == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=b.id)
     assert a.heartbeat() is Error.NONE
 
@@ -181,8 +181,8 @@ def test_an_issued_id_that_leaves_an_empty_group_is_forgotten(room: Room) -> Non
     assert a.leave().answer == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
     assert (room.state, room.generation, dict(room.group.pending)) == (E, 0, {})
     (left,) = room.events.since(before)
-    assert (left.kind, left.member) == (Kind.MEMBER_LEFT, a.id)
-    assert isinstance(left.detail, Left)
+    assert (left.kind, left.member) == (EventKind.MEMBER_LEFT, a.id)
+    assert isinstance(left.detail, MemberLeft)
     assert left.detail.pending
 
 
@@ -233,7 +233,7 @@ def test_an_issued_id_may_leave_under_an_instance_id_nobody_knows(room: Room) ->
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
-    leaving = room.ask(LeaveGroup(GROUP, (Leaver(b.id, "desk-9"),)))
+    leaving = room.ask(LeaveGroup(GROUP, (LeavingMember(b.id, "desk-9"),)))
 
     assert leaving.answer == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, "desk-9", Error.NONE),))
     assert dict(room.group.pending) == {}

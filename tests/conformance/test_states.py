@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata, StoredGroup
 from slackwater.group.errors import Error
-from slackwater.group.events import Completed, Formed, GroupState, Kind, Trigger
+from slackwater.group.events import EventKind, GenerationFormed, GroupState, RebalanceCompleted, Trigger
 from slackwater.group.messages import (
     CommittedPartition,
     DeletedGroup,
@@ -16,7 +16,7 @@ from slackwater.group.messages import (
     JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
-    Leaver,
+    LeavingMember,
     LeftMember,
     ListedGroup,
     OffsetCommit,
@@ -138,7 +138,7 @@ def test_a_new_group_is_empty_in_generation_0_with_neither_protocol_type_nor_lea
     group = room.group
     assert (group.state, group.generation_id, group.protocol_type, group.protocol_name) == (E, 0, None, None)
     assert (group.leader_id, dict(group.members)) == (None, {})
-    (created,) = room.events.of(Kind.GROUP_CREATED)
+    (created,) = room.events.of(EventKind.GROUP_CREATED)
     assert (created.group, created.generation) == (GROUP, 0)
 
 
@@ -178,7 +178,7 @@ def test_the_first_join_of_an_empty_group_starts_the_initial_delay(room: Room) -
     assert joining.parked
     assert room.state is IR
     assert room.rebalances() == [(Trigger.MEMBER_JOIN, a.id)]
-    (started,) = room.events.of(Kind.REBALANCE_STARTED)
+    (started,) = room.events.of(EventKind.REBALANCE_STARTED)
     assert (started.state_before, started.state_after) == (E, IR)
 
 
@@ -232,9 +232,9 @@ def test_the_join_phase_ends_in_a_new_generation_with_its_protocol_chosen(room: 
     assert (room.state, room.generation, room.group.protocol_name) == (CR, 2, "range")
     leader_answer = next(call.answer for call in joining if call.answer.member_id == room.group.leader_id)
     assert set(leader_answer.members) == {a.as_listed(), b.as_listed(), first.as_listed()}
-    (*_, formed) = room.events.of(Kind.GENERATION_FORMED)
+    (*_, formed) = room.events.of(EventKind.GENERATION_FORMED)
     assert (formed.generation, formed.members, formed.time_ms) == (2, 3, started_ms + 700)
-    assert formed.detail == Formed(leader=a.id, protocol="range", static_members=0, join_phase_ms=700)
+    assert formed.detail == GenerationFormed(leader=a.id, protocol="range", static_members=0, join_phase_ms=700)
 
 
 @pytest.mark.proves("ST-07", "SG-11")
@@ -273,7 +273,7 @@ def test_a_join_phase_that_ends_without_members_empties_the_group_and_says_so_in
 
     assert (room.state, room.generation, room.group.protocol_name) == (E, 2, None)
     assert room.log[-1] == GroupMetadata(GROUP, StoredGroup("consumer", 2, None, None, room.now_ms, ()))
-    (emptied,) = room.events.of(Kind.GROUP_EMPTIED)
+    (emptied,) = room.events.of(EventKind.GROUP_EMPTIED)
     assert (emptied.generation, emptied.time_ms) == (2, room.now_ms)
 
 
@@ -282,19 +282,19 @@ def test_the_group_is_stable_only_when_the_leaders_assignment_is_written(room: R
     a = room.member("a")
     a.join()
     room.end_initial_delay()
-    started_ms = room.events.of(Kind.REBALANCE_STARTED)[0].time_ms
+    started_ms = room.events.of(EventKind.REBALANCE_STARTED)[0].time_ms
     room.hold_writes()
     syncing = a.sync()
     assert syncing.parked
     assert room.state is CR
-    assert room.events.of(Kind.REBALANCE_COMPLETED) == []
+    assert room.events.of(EventKind.REBALANCE_COMPLETED) == []
     room.release_writes()
 
     assert syncing.answer == a.synced_answer()
     assert room.state is S
-    (completed,) = room.events.of(Kind.REBALANCE_COMPLETED)
+    (completed,) = room.events.of(EventKind.REBALANCE_COMPLETED)
     assert completed.generation == 1
-    assert completed.detail == Completed(duration_ms=room.now_ms - started_ms)
+    assert completed.detail == RebalanceCompleted(duration_ms=room.now_ms - started_ms)
 
 
 @pytest.mark.proves("ST-10")
@@ -319,8 +319,12 @@ def test_the_last_member_leaving_a_stable_group_empties_it_in_the_same_step(room
 
     assert leaving.answer == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
     assert (room.state, room.generation) == (E, 2)
-    story = room.events.since(before, Kind.MEMBER_LEFT, Kind.REBALANCE_STARTED, Kind.GROUP_EMPTIED)
-    assert [event.kind for event in story] == [Kind.MEMBER_LEFT, Kind.REBALANCE_STARTED, Kind.GROUP_EMPTIED]
+    story = room.events.since(before, EventKind.MEMBER_LEFT, EventKind.REBALANCE_STARTED, EventKind.GROUP_EMPTIED)
+    assert [event.kind for event in story] == [
+        EventKind.MEMBER_LEFT,
+        EventKind.REBALANCE_STARTED,
+        EventKind.GROUP_EMPTIED,
+    ]
     assert room.rebalances(before) == [(Trigger.MEMBER_LEAVE, a.id)]
 
 
@@ -357,7 +361,9 @@ def test_a_dead_group_turns_members_away_with_coordinator_not_available(room: Ro
     assert a.ask_to_join().answer == JoinGroupResponse(Error.COORDINATOR_NOT_AVAILABLE, member_id=a.id)
     assert room.ask(SyncGroup(GROUP, a.id, None, 1)).answer == SyncGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
     assert room.ask(Heartbeat(GROUP, a.id, None, 1)).answer == HeartbeatResponse(Error.COORDINATOR_NOT_AVAILABLE)
-    assert room.ask(LeaveGroup(GROUP, (Leaver(a.id),))).answer == LeaveGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
+    assert room.ask(LeaveGroup(GROUP, (LeavingMember(a.id),))).answer == LeaveGroupResponse(
+        Error.COORDINATOR_NOT_AVAILABLE
+    )
     assert room.ask(OffsetCommit(GROUP, "", None, -1, offsets)).answer == OffsetCommitResponse(
         (
             CommittedPartition("t", 0, Error.COORDINATOR_NOT_AVAILABLE),
@@ -393,7 +399,7 @@ def test_a_group_that_only_commits_is_simple(room: Room) -> None:
     assert (group.state, group.generation_id, group.protocol_type, dict(group.members)) == (E, 0, None, {})
     assert room.listed() == [ListedGroup(GROUP, "", "Empty", "classic")]
     assert [type(record) for record in room.log] == [CommittedOffset]
-    assert [event.kind for event in room.events.all] == [Kind.GROUP_CREATED]
+    assert [event.kind for event in room.events.all] == [EventKind.GROUP_CREATED]
 
 
 @pytest.mark.proves("ST-13")

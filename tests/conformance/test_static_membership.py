@@ -4,14 +4,14 @@ import pytest
 
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.errors import Error
-from slackwater.group.events import Fenced, GroupState, Kind, Replaced, Trigger
+from slackwater.group.events import EventKind, GroupState, MemberFenced, MemberReplaced, Trigger
 from slackwater.group.messages import (
     Heartbeat,
     HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
-    Leaver,
+    LeavingMember,
     LeftMember,
     SyncGroup,
     SyncGroupResponse,
@@ -63,9 +63,9 @@ def test_an_instance_id_held_by_another_member_id_fences_a_join(room: Room) -> N
 
     assert twin.join().answer == JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id="a-from-before")
     assert room.snapshot() == before
-    (fenced,) = room.events.since(events, Kind.MEMBER_FENCED)
+    (fenced,) = room.events.since(events, EventKind.MEMBER_FENCED)
     assert (fenced.instance, fenced.member) == ("a", "a-from-before")
-    assert fenced.detail == Fenced(operation="join-group", holder=a.id)
+    assert fenced.detail == MemberFenced(operation="join-group", holder=a.id)
 
 
 @pytest.mark.proves("JG-16")
@@ -105,8 +105,8 @@ def test_a_static_member_that_returns_within_its_session_gets_its_partitions_bac
     assert (room.state, room.generation, room.member_ids) == (S, 1, {a.id, again.id})
     assert a.heartbeat() is Error.NONE
     (replaced,) = room.events.since(before)
-    assert (replaced.kind, replaced.member, replaced.instance) == (Kind.MEMBER_REPLACED, again.id, "b")
-    assert replaced.detail == Replaced(old_member=b.id, rebalance_needed=False)
+    assert (replaced.kind, replaced.member, replaced.instance) == (EventKind.MEMBER_REPLACED, again.id, "b")
+    assert replaced.detail == MemberReplaced(old_member=b.id, rebalance_needed=False)
 
 
 @pytest.mark.proves("JG-41")
@@ -253,9 +253,9 @@ def test_a_static_member_whose_return_changes_the_chosen_protocol_starts_a_rebal
     assert room.state is PR
     ((trigger, culprit),) = room.rebalances(before)
     assert trigger in {Trigger.PROTOCOL_CHANGE, Trigger.STATIC_CHANGED}
-    (replaced,) = room.events.since(before, Kind.MEMBER_REPLACED)
+    (replaced,) = room.events.since(before, EventKind.MEMBER_REPLACED)
     assert replaced.member == culprit
-    assert replaced.detail == Replaced(old_member=c.id, rebalance_needed=True)
+    assert replaced.detail == MemberReplaced(old_member=c.id, rebalance_needed=True)
     room.rebalance(a, b_again)
     assert joining.answer.protocol_name == "sticky"
 
@@ -312,7 +312,7 @@ def test_a_static_return_during_the_initial_delay_replaces_the_first_join(room: 
     first = a.join()
     again = a.restarted()
     second = again.join()
-    (old_id,) = [event.detail.old_member for event in room.events.all if isinstance(event.detail, Replaced)]
+    (old_id,) = [event.detail.old_member for event in room.events.all if isinstance(event.detail, MemberReplaced)]
 
     assert first.answer == JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=old_id)
     room.end_initial_delay()
@@ -330,8 +330,8 @@ def test_the_old_ids_parked_join_is_fenced_at_once_under_its_old_id(room: Room) 
     assert room.state is PR
     b.join()
     assert (room.state, room.group.leader_id) == (CR, again.id)
-    (fenced,) = room.events.of(Kind.MEMBER_FENCED)
-    assert (fenced.member, fenced.detail) == (a.id, Fenced("join-group", holder=again.id))
+    (fenced,) = room.events.of(EventKind.MEMBER_FENCED)
+    assert (fenced.member, fenced.detail) == (a.id, MemberFenced("join-group", holder=again.id))
 
 
 @pytest.mark.proves("JG-48")
@@ -345,9 +345,9 @@ def test_the_old_ids_parked_sync_is_fenced_at_once(room: Room) -> None:
     again.join()
 
     assert syncing.answer == SyncGroupResponse(Error.FENCED_INSTANCE_ID)
-    (fenced,) = room.events.of(Kind.MEMBER_FENCED)
+    (fenced,) = room.events.of(EventKind.MEMBER_FENCED)
     assert fenced.member == b.id
-    assert isinstance(fenced.detail, Fenced)
+    assert isinstance(fenced.detail, MemberFenced)
     assert fenced.detail.operation == "sync-group"
     assert fenced.detail.holder in room.member_ids - {b.id}
 
@@ -409,10 +409,10 @@ def test_whoever_is_fenced_is_told_with_the_operation_and_the_holder(room: Room)
     b.leave()
     b.commit(1)
 
-    told = room.events.since(before, Kind.MEMBER_FENCED)
-    assert [(event.kind, event.member, event.instance) for event in told] == [(Kind.MEMBER_FENCED, b.id, "b")] * 5
+    told = room.events.since(before, EventKind.MEMBER_FENCED)
+    assert [(event.kind, event.member, event.instance) for event in told] == [(EventKind.MEMBER_FENCED, b.id, "b")] * 5
     operations = ["join-group", "sync-group", "heartbeat", "leave-group", "offset-commit"]
-    assert [event.detail for event in told] == [Fenced(operation, again.id) for operation in operations]
+    assert [event.detail for event in told] == [MemberFenced(operation, again.id) for operation in operations]
 
 
 # --- absence ----------------------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_an_absent_static_member_that_never_syncs_is_removed_by_the_sync_timer(r
 def test_an_absent_static_member_is_removed_by_an_administrator(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     before = room.events.mark()
-    leaving = room.ask(LeaveGroup(GROUP, (Leaver("", "b"),)))
+    leaving = room.ask(LeaveGroup(GROUP, (LeavingMember("", "b"),)))
 
     assert leaving.answer == LeaveGroupResponse(Error.NONE, (LeftMember("", "b", Error.NONE),))
     assert (room.state, room.member_ids) == (PR, {a.id})

@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.group.coordinator.records import GroupMetadata, StoredGroup, StoredMember
 from slackwater.group.errors import Error
-from slackwater.group.events import Failed, GroupState, Kind, TimedOut, Trigger
+from slackwater.group.events import EventKind, GroupState, MemberTimedOut, RebalanceFailed, Trigger
 from slackwater.group.messages import SyncGroup, SyncGroupResponse
 
 from .room import GROUP, HOST, REBALANCE_MS, SESSION_MS, Member, Room, subscription
@@ -162,7 +162,7 @@ def test_a_write_that_ends_after_the_group_moved_on_changes_nothing(room: Room, 
 
     assert (room.state, room.generation) == (PR, 1)
     assert joining.parked
-    assert room.events.since(before, Kind.REBALANCE_COMPLETED, Kind.REBALANCE_STARTED) == []
+    assert room.events.since(before, EventKind.REBALANCE_COMPLETED, EventKind.REBALANCE_STARTED) == []
 
 
 @pytest.mark.proves("SG-07")
@@ -213,10 +213,10 @@ def test_an_assignment_that_cannot_be_written_fails_the_syncs_and_starts_over(
     assert [call.answer for call in syncing] == [SyncGroupResponse(answer)] * 2
     assert (room.state, room.generation) == (PR, 2)
     assert [member.assignment for member in room.describe().members] == [b"", b""]
-    (failed,) = room.events.since(before, Kind.REBALANCE_FAILED)
-    assert isinstance(failed.detail, Failed)
+    (failed,) = room.events.since(before, EventKind.REBALANCE_FAILED)
+    assert isinstance(failed.detail, RebalanceFailed)
     assert failed.detail.error == answer.name
-    assert len(room.events.since(before, Kind.REBALANCE_STARTED)) == 1
+    assert len(room.events.since(before, EventKind.REBALANCE_STARTED)) == 1
     room.rebalance(a, b)
     assert room.generation == 3
 
@@ -284,9 +284,9 @@ def test_a_leader_that_never_syncs_is_removed_however_well_it_heartbeats(room: R
     assert syncing.answer == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert (room.state, room.member_ids) == (PR, {b.id})
     assert a.heartbeat() is Error.UNKNOWN_MEMBER_ID
-    (unsynced,) = room.events.since(before, Kind.MEMBER_UNSYNCED)
+    (unsynced,) = room.events.since(before, EventKind.MEMBER_UNSYNCED)
     assert unsynced.member == a.id
-    assert isinstance(unsynced.detail, TimedOut)
+    assert isinstance(unsynced.detail, MemberTimedOut)
     assert unsynced.detail.timer_ms == REBALANCE_MS
     assert room.rebalances(before) == [(Trigger.SYNC_TIMEOUT, a.id)]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState, Kind, TimedOut, Trigger
+from slackwater.group.events import EventKind, GroupState, MemberTimedOut, Trigger
 from slackwater.group.messages import JoinGroupResponse
 
 from .room import GROUP, REBALANCE_MS, SESSION_MS, Room, offering
@@ -31,9 +31,9 @@ def test_a_silent_member_is_removed_when_its_session_ends_and_not_before(room: R
 
     assert (room.state, room.generation, room.member_ids) == (PR, 1, {a.id})
     assert room.rebalances(before) == [(Trigger.SESSION_TIMEOUT, b.id)]
-    (expired,) = room.events.since(before, Kind.MEMBER_EXPIRED)
+    (expired,) = room.events.since(before, EventKind.MEMBER_EXPIRED)
     assert (expired.member, expired.time_ms) == (b.id, heard_ms + SESSION_MS)
-    assert isinstance(expired.detail, TimedOut)
+    assert isinstance(expired.detail, MemberTimedOut)
     assert (expired.detail.timer_ms, expired.detail.last_heard_ms) == (SESSION_MS, heard_ms)
 
 
@@ -77,7 +77,7 @@ def test_members_whose_sessions_end_together_are_all_removed(room: Room) -> None
     room.pass_ms(1)
 
     assert room.member_ids == {a.id}
-    assert {event.member for event in room.events.of(Kind.MEMBER_EXPIRED)} == {b.id, c.id}
+    assert {event.member for event in room.events.of(EventKind.MEMBER_EXPIRED)} == {b.id, c.id}
 
 
 @pytest.mark.proves("SE-03")
@@ -305,7 +305,7 @@ def waits(room: Room, since: int) -> list[tuple[int, tuple[str, ...]]]:
     """When it was told, and for whom a round waits."""
     return [
         (event.time_ms, tuple(sorted(event.detail.waiting_for)))  # type: ignore[union-attr]
-        for event in room.events.since(since, Kind.REBALANCE_WAITING)
+        for event in room.events.since(since, EventKind.REBALANCE_WAITING)
     ]
 
 
@@ -321,7 +321,7 @@ def test_a_round_that_lasts_longer_than_a_second_tells_for_whom_it_waits(room: R
 
     assert waiting_for == tuple(sorted([a.id, b.id]))
     assert told_ms - started_ms in (1_000, 1_001)
-    (event,) = room.events.since(before, Kind.REBALANCE_WAITING)
+    (event,) = room.events.since(before, EventKind.REBALANCE_WAITING)
     waiting = room.coordinator.waiting_for(GROUP)
     assert event.detail == waiting
     assert waiting is not None

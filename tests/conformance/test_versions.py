@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from slackwater.group.coordinator.group import Group
+from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent, GroupState, Joined, Kind
+from slackwater.group.events import EventKind, GroupEvent, GroupState, MemberJoined
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
 GROUP = "orders"
@@ -33,16 +33,16 @@ class House:
         return self.client.ask_fields(api, version, **fields)
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ClassicGroup:
         return self.broker.broker.groups.coordinator.groups[GROUP]
 
     @property
     def member_ids(self) -> set[str]:
         return set(self.group.members)
 
-    def joined(self) -> Joined:
-        (event,) = (event for event in self.events if event.kind is Kind.MEMBER_JOINED)
-        assert isinstance(event.detail, Joined)
+    def joined(self) -> MemberJoined:
+        (event,) = (event for event in self.events if event.kind is EventKind.MEMBER_JOINED)
+        assert isinstance(event.detail, MemberJoined)
         return event.detail
 
     def join(self, version: int, **more: Any) -> Fields:

@@ -21,9 +21,10 @@ from slackwater.group.messages import (
     Heartbeat,
     HeartbeatResponse,
     JoinGroupResponse,
+    JoinProtocol,
     LeaveGroup,
     LeaveGroupResponse,
-    Leaver,
+    LeavingMember,
     LeftMember,
     ListGroups,
     OffsetCommit,
@@ -33,7 +34,6 @@ from slackwater.group.messages import (
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
-    Protocol,
     Request,
     Response,
     SyncGroup,
@@ -75,7 +75,7 @@ def refused_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         yield f"{name}: no protocols", Case(replace(join, protocols=()), mismatch)
         yield f"{name}: no common protocol", Case(replace(join, protocols=offering("x")), mismatch)
         yield f"{name}: a protocol twice", Case(replace(join, protocols=offering("range", "range")), mismatch)
-        overlong = replace(join, protocols=(Protocol("range", OVERLONG),))
+        overlong = replace(join, protocols=(JoinProtocol("range", OVERLONG),))
         yield f"{name}: overlong array", Case(overlong, refused(Error.INVALID_REQUEST))
     stranger = replace(member, member_id="stranger", group_instance_id=None)
     yield "stranger", Case(stranger, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="stranger"))
@@ -127,15 +127,15 @@ def refused_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
 
 def refused_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """LeaveGroup."""
-    yield "null group", Case(LeaveGroup(None, (Leaver(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
-    yield "empty group", Case(LeaveGroup("", (Leaver(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
+    yield "null group", Case(LeaveGroup(None, (LeavingMember(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
+    yield "empty group", Case(LeaveGroup("", (LeavingMember(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
     yield "nobody at all", Case(LeaveGroup(GROUP, ()), LeaveGroupResponse(Error.NONE))
     for name, leaver, error in (
-        ("stranger", Leaver("stranger"), Error.UNKNOWN_MEMBER_ID),
-        ("nobody", Leaver(""), Error.UNKNOWN_MEMBER_ID),
-        ("nobody from nowhere", Leaver("", "nowhere"), Error.UNKNOWN_MEMBER_ID),
-        ("twin", Leaver(b.id, "a"), Error.FENCED_INSTANCE_ID),
-        ("unknown instance", Leaver(a.id, "nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("stranger", LeavingMember("stranger"), Error.UNKNOWN_MEMBER_ID),
+        ("nobody", LeavingMember(""), Error.UNKNOWN_MEMBER_ID),
+        ("nobody from nowhere", LeavingMember("", "nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("twin", LeavingMember(b.id, "a"), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", LeavingMember(a.id, "nowhere"), Error.UNKNOWN_MEMBER_ID),
     ):
         answer = LeaveGroupResponse(Error.NONE, (LeftMember(leaver.member_id, leaver.group_instance_id, error),))
         yield name, Case(LeaveGroup(GROUP, (leaver,)), answer)
@@ -317,7 +317,7 @@ def test_nothing_to_describe_and_nothing_to_list_are_no_errors(room: Room) -> No
 
 def test_subscription_bytes_that_make_no_sense_are_tolerated(room: Room) -> None:
     for number, metadata in enumerate([b"", b"\x00", b"\xff\xff", b"\x00\x00\xff\xff\xff\xff", b"\x00\x00" * 3]):
-        a = room.member("a", group_id=f"g{number}", protocols=(Protocol("range", metadata),))
+        a = room.member("a", group_id=f"g{number}", protocols=(JoinProtocol("range", metadata),))
         joining = a.join()
         room.end_initial_delay(f"g{number}")
         assert joining.answer.error is Error.NONE

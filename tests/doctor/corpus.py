@@ -20,7 +20,7 @@ from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.group.assignors.consumer_protocol import decode_assignment, decode_subscription
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 from slackwater.wire.fields import Reader
 from slackwater.wire.internal_topics.consumer_offsets import GroupKey, decode_group_value, decode_key
 from tests.incidents import incidents_directory
@@ -105,7 +105,7 @@ def _stamp(line: str) -> int | None:
 
 
 def _rows(values: dict[str, str], time_ms: int, evidence: str, line: str) -> Iterator[dict[str, Any]]:
-    if values["kind"] == Kind.REBALANCE_STARTED and values.get("reason"):
+    if values["kind"] == EventKind.REBALANCE_STARTED and values.get("reason"):
         values = values | {k: v for k, v in (_reasons().read(values["reason"]) or {}).items() if k in _WANTED}
         for words, trigger in CLIENT_REASONS:
             if words in values.get("client_reason", ""):
@@ -125,9 +125,9 @@ def _rows(values: dict[str, str], time_ms: int, evidence: str, line: str) -> Ite
         value = values.get(name)
         row[name] = int(value) if value and name in ("generation", "members") else _name(value)
     row["detail"] = {name: _typed(name, values[name]) for name in DETAIL if values.get(name)}
-    if values.get("client_reason") and values["kind"] == Kind.MEMBER_LEFT:
+    if values.get("client_reason") and values["kind"] == EventKind.MEMBER_LEFT:
         row["detail"]["reason"] = values["client_reason"]
-    if row["kind"] in (Kind.MEMBER_DROPPED, Kind.MEMBER_UNSYNCED) and row["member"] is None:
+    if row["kind"] in (EventKind.MEMBER_DROPPED, EventKind.MEMBER_UNSYNCED) and row["member"] is None:
         for member in row["detail"].get("member_ids", ()):
             yield row | {"member": member}
         return
@@ -211,7 +211,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         value = None if record["value"] is None else base64.b64decode(record["value"])
         common = {
             "time_ms": record["timestamp"],
-            "source": Source.OFFSETS_TOPIC,
+            "source": EventSource.OFFSETS_TOPIC,
             "evidence": f"__consumer_offsets-{record['partition']}@{record['offset']}",
             "text": f"{path.name}:{position}",
         }
@@ -227,7 +227,7 @@ def _generation(group: str, value: bytes | None, common: dict[str, Any]) -> Iter
         return
     read = decode_group_value(value)
     yield common | {
-        "kind": Kind.GENERATION_RECORDED,
+        "kind": EventKind.GENERATION_RECORDED,
         "group": group,
         "generation": read.generation,
         "members": len(read.members),
@@ -273,7 +273,7 @@ def _consumer_group(key: bytes, value: bytes | None, common: dict[str, Any]) -> 
         body = Reader(value, "value")
         body.int16()
         yield common | {
-            "kind": Kind.GENERATION_RECORDED,
+            "kind": EventKind.GENERATION_RECORDED,
             "group": group,
             "generation": body.int32(),
             "detail": {"group_protocol": "consumer"},

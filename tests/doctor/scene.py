@@ -14,7 +14,7 @@ from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
-from slackwater.group.events import GroupState, Kind, Source, Trigger
+from slackwater.group.events import EventKind, EventSource, GroupState, Trigger
 
 
 @dataclass
@@ -48,28 +48,30 @@ class Scene:
         self.ids[instance or client] = member
         state = GroupState.STABLE if self.there else GroupState.EMPTY
         self.there[instance or client] = None
-        self.broker(Kind.MEMBER_JOINED, at, member=member, instance=instance, state_before=state)
-        self.broker(Kind.REBALANCE_STARTED, at, trigger=Trigger.MEMBER_JOIN, detail={"culprit": member})
+        self.broker(EventKind.MEMBER_JOINED, at, member=member, instance=instance, state_before=state)
+        self.broker(EventKind.REBALANCE_STARTED, at, trigger=Trigger.MEMBER_JOIN, detail={"culprit": member})
         return member
 
     def leave(self, client: str, at: float, reason: str = "not provided") -> None:
         """A member leaves by request."""
         self.there.pop(client, None)
-        self.broker(Kind.MEMBER_LEFT, at, member=self.ids[client], detail={"by": "itself", "reason": reason})
-        self.broker(Kind.REBALANCE_STARTED, at, trigger=Trigger.MEMBER_LEAVE, detail={"member_ids": [self.ids[client]]})
+        self.broker(EventKind.MEMBER_LEFT, at, member=self.ids[client], detail={"by": "itself", "reason": reason})
+        self.broker(
+            EventKind.REBALANCE_STARTED, at, trigger=Trigger.MEMBER_LEAVE, detail={"member_ids": [self.ids[client]]}
+        )
 
     def expire(self, client: str, at: float, member: str | None = None) -> None:
         """A member's session ends."""
         if member is None:
             self.there.pop(client, None)
         gone = member or self.ids[client]
-        self.broker(Kind.MEMBER_EXPIRED, at, member=gone, detail={"timer": "session"})
-        self.broker(Kind.REBALANCE_STARTED, at, trigger=Trigger.SESSION_TIMEOUT, detail={"culprit": gone})
+        self.broker(EventKind.MEMBER_EXPIRED, at, member=gone, detail={"timer": "session"})
+        self.broker(EventKind.REBALANCE_STARTED, at, trigger=Trigger.SESSION_TIMEOUT, detail={"culprit": gone})
 
     def drop(self, client: str, at: float) -> None:
         """A member did not rejoin in time."""
         self.there.pop(client, None)
-        self.broker(Kind.MEMBER_DROPPED, at, member=self.ids[client], detail={"timer": "rebalance"})
+        self.broker(EventKind.MEMBER_DROPPED, at, member=self.ids[client], detail={"timer": "rebalance"})
 
     def replace(self, instance: str, at: float) -> tuple[str, str]:
         """A static member comes back under a new id."""
@@ -77,13 +79,13 @@ class Scene:
         self._made += 1
         new = f"{instance}-{UUID(int=self._made)}"
         self.ids[instance] = new
-        self.broker(Kind.MEMBER_REPLACED, at, instance=instance, member=new, detail={"old_member": old})
+        self.broker(EventKind.MEMBER_REPLACED, at, instance=instance, member=new, detail={"old_member": old})
         return old, new
 
     def rejoin(self, client: str, at: float, trigger: str = Trigger.LEADER_REJOIN, reason: str = "") -> None:
         """A member that is there starts a round."""
         self.broker(
-            Kind.REBALANCE_STARTED,
+            EventKind.REBALANCE_STARTED,
             at,
             trigger=trigger,
             detail={"culprit": self.ids[client], "client_reason": reason or None},
@@ -93,8 +95,8 @@ class Scene:
         """A generation is formed and assigned."""
         self.generation += 1
         size = len(self.there)
-        self.broker(Kind.GENERATION_FORMED, at, generation=self.generation, members=size, assignor=self.assignor)
-        self.broker(Kind.REBALANCE_COMPLETED, at, generation=self.generation, members=size)
+        self.broker(EventKind.GENERATION_FORMED, at, generation=self.generation, members=size, assignor=self.assignor)
+        self.broker(EventKind.REBALANCE_COMPLETED, at, generation=self.generation, members=size)
 
     def start(self, *clients: str, at: float = 0.0) -> "Scene":
         """Members that start together."""
@@ -105,13 +107,13 @@ class Scene:
 
     def broker(self, kind: str, at: float, **columns: Any) -> None:
         """A line of the broker's log."""
-        self.rows.append(self._row(kind, at, Source.BROKER_LOG, columns))
+        self.rows.append(self._row(kind, at, EventSource.BROKER_LOG, columns))
 
     # ---- a client's log
 
     def log(self, client: str, kind: str, at: float, **columns: Any) -> None:
         """A line of a client's log."""
-        self.rows.append(self._row(kind, at, Source.CLIENT_LOG, {"client": client} | columns))
+        self.rows.append(self._row(kind, at, EventSource.CLIENT_LOG, {"client": client} | columns))
 
     def started(self, client: str, at: float, topics: tuple[str, ...] = ("t",)) -> None:
         """A client's process comes up."""
@@ -122,7 +124,9 @@ class Scene:
 
     def record(self, at: float, topics: dict[str, tuple[str, ...]] | None = None, limit_ms: int = 300_000) -> None:
         """The present generation as `__consumer_offsets` has it."""
-        self._record(at, Kind.GENERATION_RECORDED, {"detail": {"member_ids": [self.ids[one] for one in self.there]}})
+        self._record(
+            at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": [self.ids[one] for one in self.there]}}
+        )
         for client in self.there:
             read = (topics or {}).get(client, ("t",))
             self._record(
@@ -136,13 +140,13 @@ class Scene:
             )
 
     def _record(self, at: float, kind: str, columns: dict[str, Any]) -> None:
-        self.rows.append(self._row(kind, at, Source.OFFSETS_TOPIC, {"generation": self.generation} | columns))
+        self.rows.append(self._row(kind, at, EventSource.OFFSETS_TOPIC, {"generation": self.generation} | columns))
 
     # ---- around the group
 
     def around(self, kind: str, at: float, **detail: Any) -> None:
         """Something that names no group."""
-        self.cluster.append(Row(round(at * 1000), kind, Source.BROKER_LOG, detail=Alone(detail)))
+        self.cluster.append(Row(round(at * 1000), kind, EventSource.BROKER_LOG, detail=Alone(detail)))
 
     def _row(self, kind: str, at: float, source: str, columns: dict[str, Any]) -> Row:
         detail = {name: value for name, value in (columns.pop("detail", None) or {}).items() if value is not None}

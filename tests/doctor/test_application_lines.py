@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 RECOGNISER = TemplateSet(FAMILIES)
 
@@ -28,6 +28,6 @@ def test_a_join_that_is_refused_for_want_of_a_common_assignor_is_recognised_in_a
 ) -> None:
     found = RECOGNISER.read(f"2026-05-01 10:00:00,123 {said}")
     assert found is not None
-    assert (found["kind"], found["error"]) == (Kind.JOIN_REFUSED, "INCONSISTENT_GROUP_PROTOCOL")
-    assert found["source"] == Source.CLIENT_LOG
+    assert (found["kind"], found["error"]) == (EventKind.JOIN_REFUSED, "INCONSISTENT_GROUP_PROTOCOL")
+    assert found["source"] == EventSource.CLIENT_LOG
     assert found["head"].startswith("2026")

@@ -5,7 +5,7 @@ import pytest
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.causes.rules import CAUSES, RULES
 from slackwater.doctor.events.table import FactKind
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 from tests.doctor.scene import Scene
 
 POLL = "consumer poll timeout has expired."
@@ -75,8 +75,8 @@ def test_a_client_that_leaves_and_rejoins_in_one_process_was_put_out_by_its_poll
     scene = settled("a", "b", "c")
     for at in (20, 40):
         kicked(scene, "b", at)
-        scene.log("b", Kind.MEMBER_LEFT, at)
-        scene.log("b", Kind.COMMIT_REFUSED, at + 2, detail={"error": "[Error 25] UnknownMemberIdError"})
+        scene.log("b", EventKind.MEMBER_LEFT, at)
+        scene.log("b", EventKind.COMMIT_REFUSED, at + 2, detail={"error": "[Error 25] UnknownMemberIdError"})
     assert scene.verdict().cause == "poll_delay"
 
 
@@ -131,7 +131,7 @@ def test_members_that_are_late_together_share_a_slow_downstream() -> None:
 def test_librdkafkas_line_alone_names_the_culprit() -> None:
     scene = Scene()
     for at in (10, 20):
-        scene.log("b", Kind.POLL_OVERRUN, at, detail={"limit_ms": 5000, "over_ms": 250})
+        scene.log("b", EventKind.POLL_OVERRUN, at, detail={"limit_ms": 5000, "over_ms": 250})
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("b",))
 
@@ -142,7 +142,7 @@ def test_a_member_that_does_not_rejoin_in_time_has_a_poll_loop_that_is_held_up()
     for at in (20, 60):
         scene.drop("b", at)
         scene.form(at)
-        scene.log("b", Kind.PARTITIONS_REVOKED, at + 5)
+        scene.log("b", EventKind.PARTITIONS_REVOKED, at + 5)
         scene.join("b", at + 6)
         scene.form(at + 7)
     verdict = scene.verdict()
@@ -156,7 +156,7 @@ def test_a_handler_that_holds_heartbeats_up_is_poll_delay_though_the_session_exp
     scene.expire("b", 20)
     scene.form(21)
     for at in (23, 30, 37):
-        scene.log("b", Kind.HEARTBEAT_REFUSED, at, detail={"error": "The coordinator is not aware of this member"})
+        scene.log("b", EventKind.HEARTBEAT_REFUSED, at, detail={"error": "The coordinator is not aware of this member"})
     scene.join("b", 37.1)
     scene.form(38)
     verdict = scene.verdict()
@@ -167,11 +167,11 @@ def test_a_handler_that_holds_heartbeats_up_is_poll_delay_though_the_session_exp
 def test_a_kip_848_member_that_leaves_and_joins_under_its_own_id_was_put_out_by_its_poll_timer() -> None:
     scene = Scene()
     for at, member in enumerate(("A" * 22, "B" * 22)):
-        scene.broker(Kind.MEMBER_JOINED, at, member=member, detail={"group_protocol": "consumer"})
-        scene.broker(Kind.GENERATION_FORMED, at, generation=at + 2, detail={"group_protocol": "consumer"})
+        scene.broker(EventKind.MEMBER_JOINED, at, member=member, detail={"group_protocol": "consumer"})
+        scene.broker(EventKind.GENERATION_FORMED, at, generation=at + 2, detail={"group_protocol": "consumer"})
     for at in (20, 40):
-        scene.broker(Kind.MEMBER_LEFT, at, member="B" * 22, detail={"group_protocol": "consumer"})
-        scene.broker(Kind.MEMBER_JOINED, at + 3, member="B" * 22, detail={"group_protocol": "consumer"})
+        scene.broker(EventKind.MEMBER_LEFT, at, member="B" * 22, detail={"group_protocol": "consumer"})
+        scene.broker(EventKind.MEMBER_JOINED, at + 3, member="B" * 22, detail={"group_protocol": "consumer"})
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits) == ("kip848_poll_delay", ("B" * 22,))
 
@@ -182,13 +182,13 @@ def test_a_kip_848_member_that_leaves_and_joins_under_its_own_id_was_put_out_by_
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
-        (Kind.SESSION_LOST, "session timed out"),
-        (Kind.SESSION_LOST, "UNKNOWN_MEMBER_ID"),
-        (Kind.HEARTBEAT_REFUSED, "The coordinator is not aware of this member"),
+        (EventKind.SESSION_LOST, "session timed out"),
+        (EventKind.SESSION_LOST, "UNKNOWN_MEMBER_ID"),
+        (EventKind.HEARTBEAT_REFUSED, "The coordinator is not aware of this member"),
     ],
     ids=["librdkafka", "java and kafka-python", "kafkajs"],
 )
-def test_a_session_that_ends_while_the_process_lives_is_session_expiry(kind: Kind, error: str) -> None:
+def test_a_session_that_ends_while_the_process_lives_is_session_expiry(kind: EventKind, error: str) -> None:
     scene = settled("a", "b", "c", logged=False)
     scene.record(1)
     for at in (20, 60):
@@ -376,10 +376,14 @@ def test_a_fenced_request_proves_two_processes_with_one_instance_id() -> None:
     for at in (20, 30):
         old, new = scene.replace("i1", at)
         scene.broker(
-            Kind.MEMBER_FENCED, at + 0.3, member=old, instance="i1", detail={"operation": "heartbeat", "holder": new}
+            EventKind.MEMBER_FENCED,
+            at + 0.3,
+            member=old,
+            instance="i1",
+            detail={"operation": "heartbeat", "holder": new},
         )
-    scene.log("c1", Kind.REBALANCE_COMPLETED, 21, instance="i1")
-    scene.log("copy", Kind.REBALANCE_COMPLETED, 31, instance="i1")
+    scene.log("c1", EventKind.REBALANCE_COMPLETED, 21, instance="i1")
+    scene.log("copy", EventKind.REBALANCE_COMPLETED, 31, instance="i1")
     verdict = scene.verdict()
     assert (verdict.cause, verdict.storm) == ("instance_id_conflict", True)
     assert set(verdict.culprits) == {"i1", "c1", "copy"}
@@ -397,12 +401,15 @@ def test_one_instance_replaced_again_and_again_is_not_called_a_deploy_for_sure()
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
-        (Kind.JOIN_REFUSED, "The group member's supported protocols are incompatible with those of existing members"),
-        (Kind.JOIN_REFUSED, "InconsistentGroupProtocolError"),
-        (Kind.JOIN_REFUSED, "Broker: Inconsistent group protocol"),
+        (
+            EventKind.JOIN_REFUSED,
+            "The group member's supported protocols are incompatible with those of existing members",
+        ),
+        (EventKind.JOIN_REFUSED, "InconsistentGroupProtocolError"),
+        (EventKind.JOIN_REFUSED, "Broker: Inconsistent group protocol"),
         (FactKind.CLIENT_FAILED, "InconsistentGroupProtocolError"),
         (
-            Kind.REBALANCE_FAILED,
+            EventKind.REBALANCE_FAILED,
             "The group member's supported protocols are incompatible with those of existing members",
         ),
     ],
@@ -500,10 +507,10 @@ def test_a_change_of_a_topic_that_the_group_reads(kind: str, detail: dict[str, o
 
 def test_the_leaders_log_alone_tells_from_what_to_what_the_topics_changed() -> None:
     scene = Scene()
-    scene.log("a", Kind.MEMBER_JOINED, 0, member="a-1", generation=1)
+    scene.log("a", EventKind.MEMBER_JOINED, 0, member="a-1", generation=1)
     scene.log(
         "a",
-        Kind.JOIN_REQUESTED,
+        EventKind.JOIN_REQUESTED,
         20,
         detail={
             "reason": "cached metadata has changed from (version2: {t=[NO_RACKS, NO_RACKS]}) at the beginning of the "
@@ -545,7 +552,7 @@ def test_a_group_that_only_went_on_after_the_restart_is_told_of_it() -> None:
 
 def test_a_broker_that_is_not_the_groups_coordinator_does_not_matter() -> None:
     scene = settled("a", "b")
-    scene.broker(Kind.REBALANCE_COMPLETED, 1, generation=1, detail={"node": "1"})
+    scene.broker(EventKind.REBALANCE_COMPLETED, 1, generation=1, detail={"node": "1"})
     scene.around(FactKind.BROKER_STARTED, 70, node="2")
     assert scene.verdict().cause == "healthy"
 
@@ -570,7 +577,7 @@ def test_as_many_members_that_start_at_once_are_healthy() -> None:
 def test_a_round_that_is_given_up_is_stuck() -> None:
     scene = settled("a", "b")
     scene.rejoin("a", 20)
-    scene.broker(Kind.REBALANCE_FAILED, 320, detail={"error": "no members rejoined"})
+    scene.broker(EventKind.REBALANCE_FAILED, 320, detail={"error": "no members rejoined"})
     assert scene.verdict().cause == "stuck_rebalance"
 
 

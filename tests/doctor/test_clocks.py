@@ -4,7 +4,7 @@ from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.clocks import apart, steadied
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import judge
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 from tests.doctor.scene import Scene
 
 HOUR = 3_600_000
@@ -56,11 +56,11 @@ def test_lines_that_are_a_little_out_of_order_are_no_clock_that_was_set() -> Non
 
 def joined(offset_ms: int) -> list[Row]:
     """A client that tells of the storm's generations."""
-    formed = [row for row in storm() if row.kind == Kind.GENERATION_FORMED]
+    formed = [row for row in storm() if row.kind == EventKind.GENERATION_FORMED]
     return [
         row._replace(
-            kind=Kind.MEMBER_JOINED,
-            source=Source.CLIENT_LOG,
+            kind=EventKind.MEMBER_JOINED,
+            source=EventSource.CLIENT_LOG,
             file="/logs/a.log",
             time_ms=row.time_ms + offset_ms + 40,
             client="a",

@@ -7,7 +7,7 @@ import pytest
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.events.rows import Alone
 from slackwater.doctor.events.table import DETAIL, FactKind
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from tests.doctor.scene import Scene
 
 NO_MEMBER = {"error": "UnknownMemberIdError"}
@@ -69,7 +69,7 @@ def test_logs_alone_tell_of_joins_late_and_of_starts_in_time() -> None:
     for number in range(8):
         scene.started(f"c{number}", number * 0.6)
         at, generation = (1.0, 1) if number < 1 else (9.0, 2)  # the second round waits for the first member
-        scene.log(f"c{number}", Kind.MEMBER_JOINED, at, member=f"c{number}-1", generation=generation)
+        scene.log(f"c{number}", EventKind.MEMBER_JOINED, at, member=f"c{number}-1", generation=generation)
     assert scene.verdict().cause == "startup_herd"
 
 
@@ -118,7 +118,7 @@ def test_a_member_whose_log_goes_on_did_not_die() -> None:
     scene = group("a", "b")
     scene.expire("b", 20)
     scene.form(21)
-    scene.log("b", Kind.COMMIT_REFUSED, 30, detail={"error": "CommitFailedError"})
+    scene.log("b", EventKind.COMMIT_REFUSED, 30, detail={"error": "CommitFailedError"})
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits) == ("session_expiry", ("b",))
 
@@ -193,7 +193,7 @@ def expiries(session_ms: int, after: float, times: int = 2) -> Scene:
         gone = at + after
         scene.expire("b", gone)
         scene.form(gone + 0.2)
-        scene.log("b", Kind.HEARTBEAT_REFUSED, gone + 5, detail=NO_MEMBER)
+        scene.log("b", EventKind.HEARTBEAT_REFUSED, gone + 5, detail=NO_MEMBER)
         scene.join("b", gone + 5.1)
         at = gone + 5.5
         scene.form(at)
@@ -226,10 +226,10 @@ def test_a_log_alone_that_hears_of_it_does_not_tell_which_for_sure() -> None:
     scene = Scene()
     for client in ("a", "b"):
         scene.started(client, -1)
-        scene.log(client, Kind.MEMBER_JOINED, 0, member=f"{client}-1", generation=1)
+        scene.log(client, EventKind.MEMBER_JOINED, 0, member=f"{client}-1", generation=1)
     for number, at in enumerate((20, 40), start=2):
-        scene.log("b", Kind.HEARTBEAT_REFUSED, at, detail=NO_MEMBER)
-        scene.log("b", Kind.MEMBER_JOINED, at + 0.5, member=f"b-{number}", generation=2 * number)
+        scene.log("b", EventKind.HEARTBEAT_REFUSED, at, detail=NO_MEMBER)
+        scene.log("b", EventKind.MEMBER_JOINED, at + 0.5, member=f"b-{number}", generation=2 * number)
     verdict = scene.verdict()
     assert verdict.cause == "session_expiry"
     assert verdict.confidence < SURE
@@ -259,10 +259,10 @@ def test_a_log_that_tells_of_its_close_tells_of_no_crash() -> None:
     scene = Scene()
     for client in ("a", "b"):
         scene.started(client, -1)
-        scene.log(client, Kind.MEMBER_JOINED, 0, member=f"{client}-1", generation=1)
+        scene.log(client, EventKind.MEMBER_JOINED, 0, member=f"{client}-1", generation=1)
     for number, at in enumerate((20, 40, 60), start=2):
         scene.started("x", at)
-        scene.log("x", Kind.MEMBER_JOINED, at + 1, member=f"x-{number}", generation=number)
+        scene.log("x", EventKind.MEMBER_JOINED, at + 1, member=f"x-{number}", generation=number)
         scene.log("x", FactKind.CLIENT_CLOSED, at + 10)
     verdict = scene.verdict()
     assert verdict.cause == "autoscaler_flapping"
@@ -274,7 +274,7 @@ def test_an_error_is_a_death_only_if_it_is_the_last_thing_said(goes_on: bool, ca
     scene = group("a", "b", "c")
     scene.log("c", FactKind.CLIENT_FAILED, 20, detail={"error": "KafkaTimeoutError"})
     if goes_on:
-        scene.log("c", Kind.MEMBER_JOINED, 30, member=scene.ids["c"], generation=1)
+        scene.log("c", EventKind.MEMBER_JOINED, 30, member=scene.ids["c"], generation=1)
     at = 60 if goes_on else 20.5
     scene.leave("c", at, "the consumer is being closed")
     scene.form(at + 1)
@@ -321,7 +321,7 @@ def static_logs(*joins: tuple[str, str, float]) -> Scene:
     scene = Scene()
     for log, number, at in joins:
         member = f"i-00000000-0000-0000-0000-{number:>012}"
-        scene.log("i", Kind.MEMBER_JOINED, at, member=member, generation=1, file=f"{log}.log")
+        scene.log("i", EventKind.MEMBER_JOINED, at, member=member, generation=1, file=f"{log}.log")
     return scene
 
 
@@ -340,12 +340,12 @@ def test_a_static_member_that_is_replaced_again_and_again_by_new_processes_is_a_
     for instance, client in (("i", "c1"), ("j", "c2")):
         scene.started(client, -2)
         scene.join(client, 0, instance=instance)
-        scene.log(client, Kind.MEMBER_JOINED, 0.4, member=scene.ids[instance], instance=instance, generation=1)
+        scene.log(client, EventKind.MEMBER_JOINED, 0.4, member=scene.ids[instance], instance=instance, generation=1)
     scene.form(0.5)
     for at in (20, 30, 40):
         scene.log("c1", FactKind.CLIENT_STARTED, at - 1, instance="i")
         scene.replace("i", at)
-        scene.log("c1", Kind.MEMBER_JOINED, at + 0.1, member=scene.ids["i"], instance="i", generation=1)
+        scene.log("c1", EventKind.MEMBER_JOINED, at + 0.1, member=scene.ids["i"], instance="i", generation=1)
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("crash_loop", ("i",), True)
     assert verdict.confidence >= SURE
@@ -355,14 +355,14 @@ def test_a_static_member_that_polls_too_late_replaces_itself_and_is_no_conflict(
     scene = Scene()
     ids = [f"i-00000000-0000-0000-0000-{number:>012}" for number in range(5)]
     scene.started("c", -2)
-    scene.broker(Kind.MEMBER_JOINED, 0, member=ids[0], instance="i")
-    scene.log("c", Kind.MEMBER_JOINED, 0.5, member=ids[0], instance="i", generation=1)
+    scene.broker(EventKind.MEMBER_JOINED, 0, member=ids[0], instance="i")
+    scene.log("c", EventKind.MEMBER_JOINED, 0.5, member=ids[0], instance="i", generation=1)
     scene.join("other", 0)
     scene.form(0.5)
     for number, at in enumerate((20, 30, 40, 50)):
-        scene.log("c", Kind.POLL_OVERRUN, at - 4, instance="i", detail={"limit_ms": 6000})
+        scene.log("c", EventKind.POLL_OVERRUN, at - 4, instance="i", detail={"limit_ms": 6000})
         # The broker names the id that goes, and not the one that comes.
-        scene.broker(Kind.MEMBER_REPLACED, at, instance="i", detail={"old_member": ids[number]})
+        scene.broker(EventKind.MEMBER_REPLACED, at, instance="i", detail={"old_member": ids[number]})
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("i",), True)
     assert "instance_id_conflict" not in {finding.cause for finding in verdict.also}
@@ -373,9 +373,9 @@ def test_logs_of_a_deploy_tell_dynamic_members_from_static_ones_only_by_their_le
     scene = Scene()
     for at, client in ((0, "a"), (0, "b"), (20, "a"), (40, "b")):
         if at and leaves:
-            scene.log(client, Kind.MEMBER_LEFT, at - 2, member=f"{client}-0")
+            scene.log(client, EventKind.MEMBER_LEFT, at - 2, member=f"{client}-0")
         scene.started(client, at - 1)
-        scene.log(client, Kind.MEMBER_JOINED, at, member=f"{client}-{at}", generation=at + 1, assignor="range")
+        scene.log(client, EventKind.MEMBER_JOINED, at, member=f"{client}-{at}", generation=at + 1, assignor="range")
     verdict = scene.verdict()
     assert verdict.cause == "rolling_restart"
     assert (verdict.confidence >= SURE) is leaves
@@ -402,7 +402,7 @@ def test_one_swap_of_one_instance_in_the_records_is_no_restart_for_sure() -> Non
     for at, members in ((0, ("1", "2")), (20, ("3", "2"))):
         ids = [f"{name}-00000000-0000-0000-0000-{number:>012}" for name, number in zip("ij", members, strict=True)]
         scene.generation = 1
-        scene._record(at, Kind.GENERATION_RECORDED, {"detail": {"member_ids": ids}})
+        scene._record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": ids}})
         for name, member in zip("ij", ids, strict=True):
             scene._record(at, FactKind.MEMBER_RECORDED, {"member": member, "instance": name, "client": f"c-{name}"})
     verdict = scene.verdict()
@@ -418,7 +418,7 @@ def test_a_round_that_is_open_at_the_end_is_stuck_though_nobody_tells_of_the_gro
     scene = group("a", "b", "c")
     scene.join("d", 20)
     for client in ("a", "c"):
-        scene.log(client, Kind.JOIN_REQUESTED, 21)
+        scene.log(client, EventKind.JOIN_REQUESTED, 21)
     scene.around(FactKind.TOPIC_CREATED, 100, topic="somebody.elses", count=1)
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == ("stuck_rebalance", ("b",), True)
@@ -437,7 +437,7 @@ def test_a_round_that_has_just_begun_at_the_end_is_not() -> None:
 
 def test_members_that_expire_while_a_killed_broker_still_starts_were_there() -> None:
     scene = group("a", "b", session_ms=6000)
-    scene.broker(Kind.GROUP_LOADED, 30, members=2)
+    scene.broker(EventKind.GROUP_LOADED, 30, members=2)
     scene.expire("a", 36)
     scene.expire("b", 36)
     scene.around(FactKind.BROKER_STARTED, 40, node="1")
@@ -451,7 +451,7 @@ def test_members_that_expire_while_a_killed_broker_still_starts_were_there() -> 
 def test_a_broker_that_is_killed_twice_within_a_session_was_away_twice() -> None:
     scene = group("a", "b", session_ms=6000)
     for at in (30, 65):
-        scene.broker(Kind.GROUP_LOADED, at - 10, members=2)
+        scene.broker(EventKind.GROUP_LOADED, at - 10, members=2)
         scene.expire("a", at - 4)
         scene.expire("b", at - 4)
         scene.around(FactKind.BROKER_STARTED, at, node="1")
@@ -483,7 +483,7 @@ def namesakes(logged: bool) -> Scene:
         members["q"] = scene.join("consumer", at + 3)
         scene.form(at + 3.5)
         if logged:
-            scene.log("consumer", Kind.POLL_OVERRUN, at, detail={"limit_ms": 5000}, file="q.log")
+            scene.log("consumer", EventKind.POLL_OVERRUN, at, detail={"limit_ms": 5000}, file="q.log")
     return scene
 
 
@@ -504,7 +504,7 @@ def test_logs_of_namesakes_are_not_taken_for_one_process(folder: str) -> None:
         for at, generation in ((number, 1), (20 + number, 2), (40 + number, 3)):
             member = f"consumer-00000000-0000-0000-0000-{number:>012}"
             file = folder.format(log)
-            scene.log("consumer", Kind.MEMBER_JOINED, at, member=member, generation=generation, file=file)
+            scene.log("consumer", EventKind.MEMBER_JOINED, at, member=member, generation=generation, file=file)
     history = scene.history()
     assert set(history.stories) == {"p", "q"}
     assert scene.verdict().cause == "healthy"
@@ -515,7 +515,7 @@ def test_the_next_log_of_a_process_is_not_another_process() -> None:
     for log, number, at in (("monday", 1, 0), ("tuesday", 2, 100)):
         scene.log("c", FactKind.CLIENT_STARTED, at, file=f"{log}.log")
         member = f"c-00000000-0000-0000-0000-{number:>012}"
-        scene.log("c", Kind.MEMBER_JOINED, at + 1, member=member, generation=number, file=f"{log}.log")
+        scene.log("c", EventKind.MEMBER_JOINED, at + 1, member=member, generation=number, file=f"{log}.log")
     assert set(scene.history().stories) == {"c"}
 
 
@@ -527,7 +527,7 @@ def test_namesakes_of_two_services_did_not_change_their_subscriptions() -> None:
         reads[member] = ("t",) if number < 2 else ("u",)
     for at in (0.5, 20, 40):
         scene.form(at)
-        scene._record(at, Kind.GENERATION_RECORDED, {"detail": {"member_ids": list(reads)}})
+        scene._record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": list(reads)}})
         for member, topics in reads.items():
             columns = {"member": member, "client": "consumer", "detail": {"topics": list(topics)}}
             scene._record(at, FactKind.MEMBER_RECORDED, columns)
@@ -570,7 +570,7 @@ def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_mig
 def test_a_file_of_several_is_no_clients_name() -> None:
     scene = group("a", "b")
     for at in (30, 60, 90):
-        scene.log("b", Kind.POLL_OVERRUN, at, detail={"limit_ms": 5000}, file="/logs/all.log")
+        scene.log("b", EventKind.POLL_OVERRUN, at, detail={"limit_ms": 5000}, file="/logs/all.log")
         unnamed = scene.rows[-1]
         scene.rows.append(unnamed._replace(client=None, member=None, position=7))
         scene.leave("b", at + 0.1, "consumer poll timeout has expired.")
@@ -589,7 +589,7 @@ def test_members_that_only_rejoin_were_there_before_anything_was_read() -> None:
         scene.leave("c", at, "consumer poll timeout has expired.")
         for client in ("a", "b"):
             member = scene.ids[client]
-            scene.broker(Kind.MEMBER_REJOINED, at + 0.2, member=member, client=client)
+            scene.broker(EventKind.MEMBER_REJOINED, at + 0.2, member=member, client=client)
         scene.form(at + 0.5)
         scene.join("c", at + 3)
         scene.form(at + 3.5)

@@ -10,7 +10,7 @@ from slackwater import Broker, Consumer
 from slackwater.doctor.events.rows import Row, row_of
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from tests.client.room import consumer, fill, numbers, poll_until, wait_for
 from tests.doctor.corpus import read_log
 
@@ -47,7 +47,7 @@ def judged(rows: list[Row]) -> Verdict:
 
 
 def left(broker: Broker) -> int:
-    return sum(1 for event in broker.events(GROUP) if event.kind is Kind.MEMBER_LEFT)
+    return sum(1 for event in broker.events(GROUP) if event.kind is EventKind.MEMBER_LEFT)
 
 
 def settle(broker: Broker, members: list[Consumer]) -> None:

@@ -4,7 +4,7 @@ from slackwater.doctor.events.rows import Alone, Row
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.pauses import MINUTE_MS, lag_of, minutes
 from slackwater.doctor.timeline.rebalances import Episode, Rebalance, episodes, rebalances
-from slackwater.group.events import Kind, Source, Trigger
+from slackwater.group.events import EventKind, EventSource, Trigger
 from tests.doctor.scene import Scene
 
 
@@ -66,14 +66,14 @@ def test_generations_are_counted_from_their_numbers_where_compaction_took_some()
 def read(scene: Scene, minute: int, records: int) -> None:
     """The group read so many records in this minute."""
     detail = {"offsets_advanced": records}
-    scene.rows.append(Row(minute * MINUTE_MS, Kind.PROGRESS, Source.OFFSETS_TOPIC, detail=Alone(detail)))
+    scene.rows.append(Row(minute * MINUTE_MS, EventKind.PROGRESS, EventSource.OFFSETS_TOPIC, detail=Alone(detail)))
 
 
 def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:
     scene = Scene().start("a", "b")
     scene.leave("b", 130)
     scene.form(160)
-    scene.broker(Kind.GENERATION_FORMED, 160, generation=2, assignor="range")
+    scene.broker(EventKind.GENERATION_FORMED, 160, generation=2, assignor="range")
     for minute, advanced in ((0, 6000), (1, 6000), (2, 3000)):
         read(scene, minute, advanced)
     history: GroupHistory = scene.history()
@@ -88,7 +88,7 @@ def test_how_far_a_group_fell_behind_and_how_much_of_that_was_rebalancing() -> N
         read(scene, minute, 6000 if minute < 90 else 600)
     scene.leave("b", at + 5)  # in the quiet of the night: 600 records a minute, of which 30 s are lost
     scene.form(at + 35)
-    scene.broker(Kind.GENERATION_FORMED, at + 35, generation=2, assignor="range")
+    scene.broker(EventKind.GENERATION_FORMED, at + 35, generation=2, assignor="range")
     for minute, records in ((180, 300), (181, 900), (182, 600), (183, 600)):
         read(scene, minute, records)
     history = scene.history()
@@ -109,7 +109,7 @@ def test_a_group_that_does_not_come_back_after_a_round_falls_behind_by_more_than
         read(scene, minute, 600)
     scene.leave("b", 610)
     scene.form(640)
-    scene.broker(Kind.GENERATION_FORMED, 640, generation=2, assignor="range")
+    scene.broker(EventKind.GENERATION_FORMED, 640, generation=2, assignor="range")
     for minute in (14, 15):
         read(scene, minute, 600)
     history = scene.history()

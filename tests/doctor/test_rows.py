@@ -9,7 +9,7 @@ import pytest
 from slackwater import doctor
 from slackwater.doctor.events.rows import Row, in_order
 from slackwater.doctor.events.table import UNASKED
-from slackwater.group.events import Source
+from slackwater.group.events import EventSource
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_a_log_is_called_by_its_name_without_what_every_log_ends_with(file: str,
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_first(seed: int) -> None:
     chance = random.Random(seed)
-    sources = [Source.CLIENT_LOG, Source.BROKER_LOG, Source.OFFSETS_TOPIC, "other"]
+    sources = [EventSource.CLIENT_LOG, EventSource.BROKER_LOG, EventSource.OFFSETS_TOPIC, "other"]
     rows = [
         Row(chance.randrange(1 + seed), "kind", chance.choice(sources), file=chance.choice("ab"), position=position)
         for position in range(chance.randrange(30))
     ]
     chance.shuffle(rows)
-    rank: dict[str, int] = {Source.BROKER_LOG: 0, Source.OFFSETS_TOPIC: 1, Source.CLIENT_LOG: 2}
+    rank: dict[str, int] = {EventSource.BROKER_LOG: 0, EventSource.OFFSETS_TOPIC: 1, EventSource.CLIENT_LOG: 2}
     expected = sorted(rows, key=lambda one: (one.time_ms, rank.get(one.source, 3), one.file, one.position))
     assert in_order(rows) == expected
 

@@ -8,7 +8,7 @@ from slackwater.doctor.events.table import COLUMNS, DETAIL, FactKind
 from slackwater.doctor.templates.reasons import REASONS as REASON_FAMILY
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import SLOTS, Family, TemplateSet, compile_by_key
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 from tests.doctor.lines import LINES, REASONS, M
 
 RECOGNISER = TemplateSet(FAMILIES)
@@ -40,7 +40,7 @@ def test_a_family_fills_only_columns_that_there_are(family: Family) -> None:
     for key, readings in compile_by_key(family).items():
         for made in readings:
             assert {*made.groups, *made.constants} <= set(SLOTS)
-            assert made.template.kind is None or made.template.kind in {*Kind, *FactKind}
+            assert made.template.kind is None or made.template.kind in {*EventKind, *FactKind}
             assert key in made.template.wording or key in made.pattern or not key.isalpha()
             assert re.compile(made.pattern).groups >= max(made.groups.values(), default=0)
 

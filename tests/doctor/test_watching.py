@@ -8,13 +8,13 @@ from slackwater.doctor.alerts.monitor import Generation, GroupSeen, Look, Member
 from slackwater.doctor.alerts.rules import ALERTS, adapted
 from slackwater.group.errors import UsageError
 from slackwater.group.events import (
-    Completed,
-    Failed,
+    EventKind,
+    EventSource,
     GroupEvent,
-    Kind,
+    JoinRefused,
+    RebalanceCompleted,
+    RebalanceFailed,
     RebalanceStarted,
-    Refused,
-    Source,
     Trigger,
 )
 from slackwater.group.topic_partition import TopicPartition
@@ -72,13 +72,13 @@ def emptied(number: int, at_s: float) -> Generation:
     return Generation("g", NOON + int(at_s * SECOND), number, frozenset())
 
 
-def event(kind: Kind, at_s: float, *, source: Source = Source.COORDINATOR, **more: object) -> GroupEvent:
+def event(kind: EventKind, at_s: float, *, source: EventSource = EventSource.COORDINATOR, **more: object) -> GroupEvent:
     return GroupEvent(time_ms=NOON + int(at_s * SECOND), group="g", kind=kind, source=source, **more)  # type: ignore[arg-type]
 
 
 def started(at_s: float, trigger: Trigger = Trigger.MEMBER_JOIN) -> GroupEvent:
     detail = RebalanceStarted(culprit="a", old_generation=1, timeout_ms=60_000, initial_delay=False, reason="")
-    return event(Kind.REBALANCE_STARTED, at_s, trigger=trigger, detail=detail)
+    return event(EventKind.REBALANCE_STARTED, at_s, trigger=trigger, detail=detail)
 
 
 def names(notices: Iterable[Notice], turn: Turn = Turn.BEGAN) -> list[str]:
@@ -116,7 +116,7 @@ def test_a_storm_that_begins_with_the_group_and_never_rests_is_no_start() -> Non
     rounds = [formed(1, -10, "a"), formed(2, -9, "a", "b"), formed(3, -7, "a"), formed(4, -5, "a", "b")]
     (began,) = Watch().see(look(0, seen(), rounds))
     assert began.value == 2
-    told = [event(Kind.GENERATION_FORMED, at, generation=at + 20, members=2 - at % 2) for at in range(-19, 0)]
+    told = [event(EventKind.GENERATION_FORMED, at, generation=at + 20, members=2 - at % 2) for at in range(-19, 0)]
     (began,) = Watch().see(look(0, seen(), events=told, by=Told.EVENTS))
     assert began.value == 17
 
@@ -195,9 +195,9 @@ def test_the_coordinators_events_count_before_what_is_written_beside_them() -> N
     watch = Watch()
     rounds = [
         started(-50),
-        event(Kind.GENERATION_FORMED, -49, generation=7),
+        event(EventKind.GENERATION_FORMED, -49, generation=7),
         started(-48, Trigger.COOPERATIVE_FOLLOWUP),
-        event(Kind.GENERATION_FORMED, -47, generation=8),
+        event(EventKind.GENERATION_FORMED, -47, generation=8),
     ]
     assert watch.see(look(0, seen(), [formed(7, -49), formed(8, -47)], rounds, by=Told.EVENTS)) == []
     assert watch.told_by(seen()) is Told.EVENTS
@@ -206,7 +206,7 @@ def test_the_coordinators_events_count_before_what_is_written_beside_them() -> N
 
 def test_events_of_members_alone_do_not_stand_for_the_coordinators() -> None:
     watch = Watch()
-    told = [event(Kind.PARTITIONS_ASSIGNED, -40, source=Source.MEMBER, generation=7)]
+    told = [event(EventKind.PARTITIONS_ASSIGNED, -40, source=EventSource.MEMBER, generation=7)]
     notices = watch.see(look(0, seen(), [formed(7, -50), formed(8, -40)], told, by=Told.EVENTS))
     assert names(notices) == ["RebalancesTooOften"]
     assert watch.told_by(seen()) is Told.OFFSETS
@@ -215,11 +215,11 @@ def test_events_of_members_alone_do_not_stand_for_the_coordinators() -> None:
 @pytest.mark.parametrize(
     ("told", "fires"),
     [
-        (event(Kind.REBALANCE_FAILED, -5, detail=Failed("NOT_COORDINATOR", 100)), True),
-        (event(Kind.REBALANCE_FAILED, -5, detail=Failed("REBALANCE_IN_PROGRESS", 100)), False),
-        (event(Kind.JOIN_REFUSED, -5, detail=Refused("INCONSISTENT_GROUP_PROTOCOL")), True),
-        (event(Kind.JOIN_REFUSED, -5, detail=Refused("MEMBER_ID_REQUIRED")), False),
-        (event(Kind.JOIN_REFUSED, -700, detail=Refused("INCONSISTENT_GROUP_PROTOCOL")), False),
+        (event(EventKind.REBALANCE_FAILED, -5, detail=RebalanceFailed("NOT_COORDINATOR", 100)), True),
+        (event(EventKind.REBALANCE_FAILED, -5, detail=RebalanceFailed("REBALANCE_IN_PROGRESS", 100)), False),
+        (event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("INCONSISTENT_GROUP_PROTOCOL")), True),
+        (event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("MEMBER_ID_REQUIRED")), False),
+        (event(EventKind.JOIN_REFUSED, -700, detail=JoinRefused("INCONSISTENT_GROUP_PROTOCOL")), False),
     ],
 )
 def test_failed_rebalances_fire_but_being_asked_for_a_member_id_is_none(told: GroupEvent, fires: bool) -> None:
@@ -228,13 +228,13 @@ def test_failed_rebalances_fire_but_being_asked_for_a_member_id_is_none(told: Gr
 
 def test_a_failure_is_over_after_ten_minutes() -> None:
     watch = Watch()
-    watch.see(look(0, seen(), events=[event(Kind.JOIN_REFUSED, -5, detail=Refused("X"))], by=Told.EVENTS))
+    watch.see(look(0, seen(), events=[event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("X"))], by=Told.EVENTS))
     assert watch.see(look(590, seen(), by=Told.EVENTS)) == []
     assert names(watch.see(look(600, seen(), by=Told.EVENTS)), Turn.ENDED) == ["RebalancesFail"]
 
 
 def test_a_round_that_took_more_than_a_minute_by_its_own_account() -> None:
-    took = [event(Kind.REBALANCE_COMPLETED, -1, detail=Completed(61_000))]
+    took = [event(EventKind.REBALANCE_COMPLETED, -1, detail=RebalanceCompleted(61_000))]
     assert names(Watch().see(look(0, seen(), events=took, by=Told.EVENTS))) == ["RebalanceTooLong"]
 
 

@@ -6,25 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.group.events import DETAILS, Detail, GroupEvent, GroupState, Kind, Source, Trigger
+from slackwater.group.events import DETAIL_TYPES, EventDetail, EventKind, EventSource, GroupEvent, GroupState, Trigger
 from slackwater.group.topic_partition import TopicPartition
 
 
 def test_every_kind_has_its_detail() -> None:
-    assert set(DETAILS) == set(Kind)
+    assert set(DETAIL_TYPES) == set(EventKind)
 
 
 _partition = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 9))
 _maybe_text = st.none() | st.text(max_size=8)
 
 
-def _detail(kind: type[Detail]) -> st.SearchStrategy[Detail]:
+def _detail(kind: type[EventDetail]) -> st.SearchStrategy[EventDetail]:
     return st.builds(kind)
 
 
 @st.composite
 def _events(draw: st.DrawFn) -> GroupEvent:
-    kind = draw(st.sampled_from(Kind))
+    kind = draw(st.sampled_from(EventKind))
     st.register_type_strategy(TopicPartition, _partition)
     return GroupEvent(
         time_ms=draw(st.integers(0, 2**45)),
@@ -36,8 +36,8 @@ def _events(draw: st.DrawFn) -> GroupEvent:
         state_before=draw(st.none() | st.sampled_from(GroupState)),
         state_after=draw(st.none() | st.sampled_from(GroupState)),
         member=draw(_maybe_text),
-        detail=draw(st.none() | _detail(DETAILS[kind])),
-        source=draw(st.sampled_from(Source)),
+        detail=draw(st.none() | _detail(DETAIL_TYPES[kind])),
+        source=draw(st.sampled_from(EventSource)),
         evidence=draw(_maybe_text),
     )
 
@@ -51,7 +51,7 @@ def test_a_json_line_reads_back_as_the_same_event(event: GroupEvent) -> None:
 
 
 def test_the_columns_of_a_json_line_are_those_of_the_specification_in_order() -> None:
-    event = GroupEvent(time_ms=1, group="g", kind=Kind.GROUP_CREATED, source=Source.COORDINATOR)
+    event = GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)
 
     assert " ".join(json.loads(event.to_json())) == (
         "time_ms cluster group kind trigger generation state_before state_after member instance client host "

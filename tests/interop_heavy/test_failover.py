@@ -19,7 +19,7 @@ from slackwater import Admin, Consumer, Producer
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.network.cluster import TopicMetadata
 from slackwater.group.errors import SlackwaterError
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
 
@@ -85,7 +85,7 @@ class Reader:
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
         self.records: list[ConsumerRecord] = []
-        self.events: list[Kind] = []
+        self.events: list[EventKind] = []
         self.errors: list[BaseException] = []
         self.consumer = Consumer(
             {
@@ -239,8 +239,8 @@ def test_a_group_outlives_the_death_of_its_coordinator_and_of_its_partitions_lea
     values = Counter(int(record.value or b"-1") for one in story.readers for record in one.records)
     assert values == Counter(range(wanted))
     for reader in story.readers:
-        assert Kind.PARTITIONS_LOST not in reader.events
-        assert Kind.COORDINATOR_LOST in reader.events
+        assert EventKind.PARTITIONS_LOST not in reader.events
+        assert EventKind.COORDINATOR_LOST in reader.events
 
 
 def _ends(story: Story) -> int:

@@ -21,8 +21,8 @@ from hypothesis.strategies import SearchStrategy
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
-from slackwater.group.coordinator.records import Record
+from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.messages import (
@@ -33,15 +33,15 @@ from slackwater.group.messages import (
     Heartbeat,
     JoinGroup,
     JoinGroupResponse,
+    JoinProtocol,
     LeaveGroup,
-    Leaver,
+    LeavingMember,
     ListGroups,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
-    Protocol,
     Request,
     Response,
     SyncGroup,
@@ -75,7 +75,7 @@ LEGAL: Final = {
 # about somebody who exists.
 STRANGERS: Final = ("", "stranger")
 
-GOOD_PROTOCOLS: Final = (Protocol("range", encode_subscription(Subscription(("t",)))),)
+GOOD_PROTOCOLS: Final = (JoinProtocol("range", encode_subscription(Subscription(("t",)))),)
 
 group_ids = st.sampled_from(["g", "g", "g", "h", "other", "", None])
 live_group_ids = st.sampled_from(["g", "g", "g", "h", "other"])
@@ -87,9 +87,9 @@ subscriptions = st.lists(st.sampled_from(["t", "u", "v"]), max_size=2).map(
     lambda topics: encode_subscription(Subscription(tuple(topics)))
 )
 metadata = st.one_of(subscriptions, subscriptions, st.binary(max_size=8), st.just(b"\x00\x00\x7f\xff\xff\xff"))
-protocols = st.lists(st.builds(Protocol, st.sampled_from(["range", "range", "sticky", "x"]), metadata), max_size=3).map(
-    tuple
-)
+protocols = st.lists(
+    st.builds(JoinProtocol, st.sampled_from(["range", "range", "sticky", "x"]), metadata), max_size=3
+).map(tuple)
 session_timeouts = st.sampled_from([6_000, 10_000, 10_000, 45_000, 1_800_000, 0, -1, 2**31 - 1])
 rebalance_timeouts = st.sampled_from([-1, 0, 1, 5_000, 60_000, 60_000, 300_000, 600_000, -(2**31)])
 topics = st.sampled_from(["t", "u", "v"])
@@ -138,7 +138,7 @@ heartbeats = st.builds(
 leaves = st.builds(
     LeaveGroup,
     group_id=st.one_of(live_group_ids, group_ids),
-    members=st.lists(st.builds(Leaver, member_ids, instance_ids), max_size=3).map(tuple),
+    members=st.lists(st.builds(LeavingMember, member_ids, instance_ids), max_size=3).map(tuple),
 )
 commits = st.builds(
     OffsetCommit,
@@ -284,14 +284,14 @@ class World:
         self.config = config
         self.coordinator = Coordinator(config)
         self.now_ms = 1_000_000
-        self.logs: list[list[Record]] = [[] for _ in range(SHARDS)]
+        self.logs: list[list[CoordinatorRecord]] = [[] for _ in range(SHARDS)]
         self.epochs = [0] * SHARDS
         self.owned = [True] * SHARDS
         self.loading = [False] * SHARDS
         self.asked: list[Asked] = []
         self.ids: list[str] = []
         self.holding = False
-        self.writes: deque[Append] = deque()
+        self.writes: deque[AppendRecords] = deque()
         self.generations: dict[int, tuple[object, int]] = {}
         for shard in range(SHARDS):
             self.do(self.coordinator.load(shard, 0, self.now_ms))
@@ -429,14 +429,14 @@ class World:
         """Carry out effects in order."""
         for effect in effects:
             match effect:
-                case Append():
+                case AppendRecords():
                     self.writes.append(effect)
-                case Answer():
+                case SendResponse():
                     assert isinstance(effect.caller, Asked)
                     effect.caller.answers.append(effect.response)
                     assert len(effect.caller.answers) == 1, f"answered twice: {effect.caller}"
                     self.learn(effect.response)
-                case Emit(told):
+                case EmitEvent(told):
                     before, after = told.state_before, told.state_after
                     if before is not None and after is not None and before is not after:
                         assert after in LEGAL[before], f"{before} to {after}: {told}"
@@ -517,7 +517,7 @@ class World:
         """All offsets a coordinator knows, of groups in shards it owns."""
         caller = Asked(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in ("g", "h", "other", ""))))
         effects = coordinator.handle(caller.request, caller, self.now_ms)
-        (answer,) = (effect.response for effect in effects if isinstance(effect, Answer))
+        (answer,) = (effect.response for effect in effects if isinstance(effect, SendResponse))
         assert isinstance(answer, OffsetFetchResponse)
         return {
             str(group.group_id): tuple(sorted(group.offsets, key=str))
@@ -579,8 +579,8 @@ def test_a_coordinator_that_owns_nothing_answers_everything_at_once(
         caller = Asked(step.request)
         callers.append(caller)
         effects = coordinator.handle(step.request, caller, 0)
-        assert all(isinstance(effect, Answer) for effect in effects)
-        caller.answers += [effect.response for effect in effects if isinstance(effect, Answer)]
+        assert all(isinstance(effect, SendResponse) for effect in effects)
+        caller.answers += [effect.response for effect in effects if isinstance(effect, SendResponse)]
 
     assert [len(caller.answers) for caller in callers] == [1] * len(callers)
     assert dict(coordinator.groups) == {}

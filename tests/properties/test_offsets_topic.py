@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
 from slackwater.group.coordinator.records import (
     CommittedOffset,
+    CoordinatorRecord,
     GroupMetadata,
-    Record,
     StoredGroup,
     StoredMember,
     StoredOffset,
@@ -45,7 +45,7 @@ group_values = st.builds(
     int64,
     st.lists(st.builds(GroupMember, text, maybe_text, text, text, int32, int32, data, data), max_size=3).map(tuple),
 )
-records: st.SearchStrategy[Record] = st.one_of(
+records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
     st.builds(
         CommittedOffset,
         text,
@@ -97,7 +97,7 @@ def test_a_group_read_and_written_again_is_the_same_bytes(value: GroupValue, ver
 
 
 @given(records)
-def test_a_record_is_read_back_as_it_was_written(record: Record) -> None:
+def test_a_record_is_read_back_as_it_was_written(record: CoordinatorRecord) -> None:
     assert from_bytes(*to_bytes(record)) == record
 
 

@@ -15,10 +15,10 @@ from slackwater.group.coordinator import coordinator as facade
 from slackwater.group.coordinator import heartbeat as heartbeats
 from slackwater.group.coordinator import join as joins
 from slackwater.group.coordinator import offsets, rebalance, states, sync
-from slackwater.group.coordinator.effects import Answer, Effect
-from slackwater.group.coordinator.group import Group, Member, Round
-from slackwater.group.coordinator.states import Act, Input, Outcome
-from slackwater.group.coordinator.turn import Desk, Turn
+from slackwater.group.coordinator.effect_collector import CoordinatorState, EffectCollector
+from slackwater.group.coordinator.effects import Effect, SendResponse
+from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, RebalanceRound
+from slackwater.group.coordinator.states import GroupAction, GroupInput, Transition
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.member.core import Core
@@ -35,8 +35,8 @@ def broken(function: Break) -> Break:
     return function
 
 
-def _table(patch: pytest.MonkeyPatch, happened: Input, state: GroupState, outcome: Outcome) -> None:
-    patch.setitem(states.OUTCOMES[happened], state, outcome)
+def _table(patch: pytest.MonkeyPatch, happened: GroupInput, state: GroupState, outcome: Transition) -> None:
+    patch.setitem(states.TRANSITIONS[happened], state, outcome)
 
 
 @broken
@@ -44,7 +44,7 @@ def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
     """HB-04: members of an old generation are told that all is well."""
     whole = heartbeats.heartbeat
 
-    def lax(desk: Desk, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def lax(desk: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         group = desk.groups.get(beat.group_id or "")
         if group is not None and beat.member_id in group.members:
             beat = replace(beat, generation_id=group.generation_id)
@@ -58,7 +58,7 @@ def commit_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """OC-06: whoever commits, it lands."""
     whole = offsets._refusal
 
-    def lax(turn: Turn, request: OffsetCommit, group: Group | None) -> Error:
+    def lax(turn: EffectCollector, request: OffsetCommit, group: ClassicGroup | None) -> Error:
         error = whole(turn, request, group)
         return Error.NONE if error in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID) else error
 
@@ -76,7 +76,7 @@ def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
     """JG-49: the id that a static member had before is as good as the new one."""
     whole = heartbeats.heartbeat
 
-    def lax(desk: Desk, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def lax(desk: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         group = desk.groups.get(beat.group_id or "")
         if group is not None and beat.group_instance_id in group.static_members:
             beat = replace(beat, member_id=group.static_members[beat.group_instance_id or ""])
@@ -89,7 +89,7 @@ def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
 def static_swap_forgets_the_old_join(patch: pytest.MonkeyPatch) -> None:
     """JG-48: whoever waits under the old id waits for ever."""
 
-    def forget(turn: Turn, group: Group, member: Member) -> None:
+    def forget(turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember) -> None:
         group.take_join(member)
         member.parked_sync = None
 
@@ -101,7 +101,7 @@ def initial_delay_has_no_cap(patch: pytest.MonkeyPatch) -> None:
     """JG-35: every joiner extends the delay, for ever."""
     whole = rebalance.delay_over
 
-    def lax(turn: Turn, round: Round) -> None:
+    def lax(turn: EffectCollector, round: RebalanceRound) -> None:
         round.remaining_ms = 1_000_000
         whole(turn, round)
 
@@ -113,7 +113,7 @@ def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
     """OC-08: a member that only commits is taken for dead."""
     whole = offsets.commit
 
-    def lax(turn: Turn, request: OffsetCommit, caller: object) -> None:
+    def lax(turn: EffectCollector, request: OffsetCommit, caller: object) -> None:
         group = turn.desk.groups.get(request.group_id or "")
         member = None if group is None else group.members.get(request.member_id)
         before_ms = None if member is None else member.session.deadline_ms
@@ -127,8 +127,8 @@ def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
 @broken
 def followers_rejoin_rebalances(patch: pytest.MonkeyPatch) -> None:
     """JG-18: a follower that only asks again starts a rebalance."""
-    rebalances = states.OUTCOMES[Input.JOIN_CHANGED][states.STABLE]
-    _table(patch, Input.JOIN_FOLLOWER, states.STABLE, rebalances)
+    rebalances = states.TRANSITIONS[GroupInput.JOIN_CHANGED][states.STABLE]
+    _table(patch, GroupInput.JOIN_FOLLOWER, states.STABLE, rebalances)
 
 
 @broken
@@ -136,7 +136,7 @@ def assignment_is_handed_out_before_it_is_written(patch: pytest.MonkeyPatch) -> 
     """SG-06: a crash takes back what members already work by."""
     whole = sync._persist
 
-    def hasty(turn: Turn, group: Group, leader: Member, request: Any) -> None:
+    def hasty(turn: EffectCollector, group: ClassicGroup, leader: ClassicGroupMember, request: Any) -> None:
         whole(turn, group, leader, request)
         rebalance.assignment_written(turn, group, group.generation_id, dict(request.assignments))
 
@@ -146,9 +146,9 @@ def assignment_is_handed_out_before_it_is_written(patch: pytest.MonkeyPatch) -> 
 @broken
 def commit_is_answered_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     """OC-12: an acknowledged offset may be lost."""
-    whole = Turn.append
+    whole = EffectCollector.append
 
-    def hasty(self: Turn, shard: int, records: Any, then: Any) -> None:
+    def hasty(self: EffectCollector, shard: int, records: Any, then: Any) -> None:
         kept = tuple(records)
         if kept and all(hasattr(record, "topic") for record in kept):
             then(self, Error.NONE)
@@ -156,13 +156,13 @@ def commit_is_answered_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
         else:
             whole(self, shard, kept, then)
 
-    patch.setattr(Turn, "append", hasty)
+    patch.setattr(EffectCollector, "append", hasty)
 
 
 @broken
 def join_phase_waits_for_everybody(patch: pytest.MonkeyPatch) -> None:
     """JG-29: a member that does not rejoin stops the whole group, for as long as it heartbeats."""
-    _table(patch, Input.JOIN_OVER, states.PREPARING, Outcome(Act.IGNORE))
+    _table(patch, GroupInput.JOIN_OVER, states.PREPARING, Transition(GroupAction.IGNORE))
 
 
 @broken
@@ -181,14 +181,14 @@ def pending_ids_never_expire(patch: pytest.MonkeyPatch) -> None:
 @broken
 def generation_is_not_counted_up(patch: pytest.MonkeyPatch) -> None:
     """ST-07: two assignments share a generation, and nobody is fenced."""
-    whole = Group.next_generation
+    whole = ClassicGroup.next_generation
 
-    def still(self: Group) -> None:
+    def still(self: ClassicGroup) -> None:
         whole(self)
         if self.generation_id > 1:
             self.generation_id -= 1
 
-    patch.setattr(Group, "next_generation", still)
+    patch.setattr(ClassicGroup, "next_generation", still)
 
 
 @broken
@@ -200,36 +200,36 @@ def absent_leader_stays_leader(patch: pytest.MonkeyPatch) -> None:
 @broken
 def superseded_join_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """JG-22: the older of two joins of one member is never answered."""
-    whole = Group.park_join
+    whole = ClassicGroup.park_join
 
-    def forgetful(self: Group, member: Member, caller: object) -> None:
+    def forgetful(self: ClassicGroup, member: ClassicGroupMember, caller: object) -> None:
         whole(self, member, caller)
 
-    patch.setattr(Group, "park_join", forgetful)
+    patch.setattr(ClassicGroup, "park_join", forgetful)
 
 
 @broken
 def reload_starts_a_new_generation(patch: pytest.MonkeyPatch) -> None:
     """CO-06: members come back to a group they are no longer part of."""
-    whole = Group.restore
+    whole = ClassicGroup.restore
 
-    def counting(self: Group) -> None:
+    def counting(self: ClassicGroup) -> None:
         whole(self)
         self.generation_id += 1
 
-    patch.setattr(Group, "restore", counting)
+    patch.setattr(ClassicGroup, "restore", counting)
 
 
 @broken
 def reload_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
     """CO-06: everybody starts from the beginning."""
-    whole = Group.restore
+    whole = ClassicGroup.restore
 
-    def forgetful(self: Group) -> None:
+    def forgetful(self: ClassicGroup) -> None:
         whole(self)
         self.offsets.clear()
 
-    patch.setattr(Group, "restore", forgetful)
+    patch.setattr(ClassicGroup, "restore", forgetful)
 
 
 @broken
@@ -243,10 +243,10 @@ def member_never_hears_of_a_rebalance(patch: pytest.MonkeyPatch) -> None:
     """CL-08: REBALANCE_IN_PROGRESS is taken for a good heartbeat."""
     whole = heartbeats.heartbeat
 
-    def deaf(desk: Desk, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def deaf(desk: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         return [
-            Answer(caller, HeartbeatResponse(Error.NONE))
-            if isinstance(effect, Answer) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
+            SendResponse(caller, HeartbeatResponse(Error.NONE))
+            if isinstance(effect, SendResponse) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
             else effect
             for effect in whole(desk, beat, caller, now_ms)
         ]

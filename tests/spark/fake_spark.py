@@ -34,12 +34,12 @@ from slackwater.group.member import (
     RefreshMetadata,
     Send,
 )
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.agenda import Agenda
 from slackwater.sim.broker import SimBroker
-from slackwater.sim.dice import Dice
-from slackwater.sim.network import Link
+from slackwater.sim.event_queue import EventQueue
+from slackwater.sim.network import NetworkLink
+from slackwater.sim.seeded_random import SeededRandom
 
 METADATA_MAX_AGE_MS = 7_000
 CLOSE_MS = 2_000
@@ -71,10 +71,10 @@ class Habits:
 class Watcher(Protocol):
     """Who counts."""
 
-    def began(self, run: "FakeQuery", seq: int, ranges: Sequence[Range]) -> None:
+    def began(self, run: "FakeQuery", seq: int, ranges: Sequence[OffsetRange]) -> None:
         """A batch is in the checkpoint, and its tasks are handed out."""
 
-    def sunk(self, run: "FakeQuery", seq: int, ranges: Sequence[Range]) -> None:
+    def sunk(self, run: "FakeQuery", seq: int, ranges: Sequence[OffsetRange]) -> None:
         """A batch is in the sink."""
 
     def joined(self, run: "FakeQuery", generation_id: int) -> None:
@@ -97,7 +97,7 @@ class FakeQuery:
         batches: BatchesConfig,
         habits: Habits,
         topic: str,
-        world: "tuple[Agenda, Dice, SimBroker]",
+        world: "tuple[EventQueue, SeededRandom, SimBroker]",
         watcher: Watcher,
     ) -> None:
         self.checkpoint = checkpoint
@@ -108,13 +108,13 @@ class FakeQuery:
         self.topic = topic
         self.agenda, self.dice, self.broker = world
         self.watcher = watcher
-        self.link = Link(self.agenda, self.dice, self.broker, f"/{self.name}")
+        self.link = NetworkLink(self.agenda, self.dice, self.broker, f"/{self.name}")
         self.member = GroupMember(config)
         self.alive = True
         self.stopping = False
         self.fatal: Exception | None = None
         self.extra_work_ms = 0
-        self.reading: list[Range] = []  # of the batch that is logged and not finished
+        self.reading: list[OffsetRange] = []  # of the batch that is logged and not finished
         self.reading_seq = 0
         self.planned: BatchOffset | None = None  # and not yet logged
         self._stalled_until_ms = 0
@@ -189,7 +189,7 @@ class FakeQuery:
         else:
             self._work(seq, ranges)
 
-    def _work(self, seq: int, ranges: list[Range]) -> None:
+    def _work(self, seq: int, ranges: list[OffsetRange]) -> None:
         self.planned = None
         self.reading, self.reading_seq = ranges, seq
         self.watcher.began(self, seq, ranges)
@@ -197,7 +197,7 @@ class FakeQuery:
         self.extra_work_ms = 0
         self._later(work_ms, lambda: self._sink(seq, ranges))
 
-    def _sink(self, seq: int, ranges: list[Range]) -> None:
+    def _sink(self, seq: int, ranges: list[OffsetRange]) -> None:
         if self.stopping:
             return
         self.watcher.sunk(self, seq, ranges)

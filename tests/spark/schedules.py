@@ -23,17 +23,17 @@ from slackwater.group.assignors import assignor
 from slackwater.group.batches.commit_marker import Mark
 from slackwater.group.batches.config import BatchesConfig, Handover
 from slackwater.group.batches.effects import Happened, What
-from slackwater.group.coordinator import Append, CommittedOffset, CoordinatorConfig
+from slackwater.group.coordinator import AppendRecords, CommittedOffset, CoordinatorConfig
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import Driver, MemberConfig, MemberState, OffsetAndMetadata
 from slackwater.group.messages import OffsetCommit, OffsetToCommit
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.agenda import Agenda
 from slackwater.sim.broker import SimBroker
 from slackwater.sim.checkers import Checker, Violation
-from slackwater.sim.dice import Dice
+from slackwater.sim.event_queue import EventQueue
+from slackwater.sim.seeded_random import SeededRandom
 from tests.spark.fake_spark import Checkpoint, FakeQuery, Habits
 
 GROUP: Final = "tide"
@@ -109,7 +109,7 @@ class Schedule:
 
 def schedule(seed: int, handover: Handover) -> Schedule:
     """The schedule of a seed."""
-    dice = Dice(f"schedule {seed}")
+    dice = SeededRandom(f"schedule {seed}")
     chaos_ms = dice.between(8_000, 25_000)
     session_ms = 6_000
     mishaps = sorted(
@@ -159,15 +159,17 @@ class Oracle(Checker):
         self.promised: dict[TopicPartition, set[int]] = {}
         self.excused: dict[TopicPartition, set[int]] = {}
         self.committed: dict[TopicPartition, int] = {}
-        self.logged: dict[tuple[str, int], list[Range]] = {}  # by application and batch
+        self.logged: dict[tuple[str, int], list[OffsetRange]] = {}  # by application and batch
         self.by_app: dict[tuple[str, TopicPartition], int] = {}  # what an application has committed last
-        self.absent: dict[str, tuple[int, list[Range]]] = {}  # of static applications: excused unless back in time
+        self.absent: dict[
+            str, tuple[int, list[OffsetRange]]
+        ] = {}  # of static applications: excused unless back in time
         self.skipped: dict[TopicPartition, int] = {}  # by an operator, who knows nothing of what was handed off
         self.counts: Counter[str] = Counter()
 
     # --- what queries do ----------------------------------------------------------------------------------------------
 
-    def began(self, run: FakeQuery, seq: int, ranges: Sequence[Range]) -> None:
+    def began(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
         app = run.checkpoint.app
         self.logged[app, seq] = [one for one in ranges if one.size]
         for one in ranges:
@@ -178,7 +180,7 @@ class Oracle(Checker):
                     self.fail(f"{run.name} reads {one.of} at {offset} in batch {seq}, and has in batch {seen[offset]}")
                 seen[offset] = seq
 
-    def sunk(self, run: FakeQuery, seq: int, ranges: Sequence[Range]) -> None:
+    def sunk(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
         self.counts["batches"] += 1
         for one in ranges:
             sink = self.sinks.setdefault(one.of, {})
@@ -216,7 +218,7 @@ class Oracle(Checker):
         if before != generation_id:
             self._excuse(open_ones)
 
-    def _excuse(self, ranges: Iterable[Range]) -> None:
+    def _excuse(self, ranges: Iterable[OffsetRange]) -> None:
         for one in ranges:
             self.excused.setdefault(one.of, set()).update(range(one.from_offset, one.until_offset))
 
@@ -232,7 +234,7 @@ class Oracle(Checker):
 
     # --- what the coordinator does ------------------------------------------------------------------------------------
 
-    def written(self, append: Append, error: Error) -> None:
+    def written(self, append: AppendRecords, error: Error) -> None:
         for record in append.records if error is Error.NONE else ():
             if isinstance(record, CommittedOffset) and record.value is not None:
                 partition = TopicPartition(record.topic, record.partition)
@@ -281,8 +283,8 @@ class World:
 
     def __init__(self, plan: Schedule) -> None:
         self.plan = plan
-        self.agenda = Agenda()
-        self.dice = Dice(f"run {plan.seed}")
+        self.agenda = EventQueue()
+        self.dice = SeededRandom(f"run {plan.seed}")
         config = CoordinatorConfig(
             offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0, new_member_join_timeout_ms=60_000
         )
@@ -441,7 +443,7 @@ class World:
                 if self.plan.handover is Handover.HANDOFF:
                     self.oracle.skipped[at] = offset
                 if offset < committed[at]:
-                    self.oracle._excuse([Range(*at, offset, self.broker.ends[at])])
+                    self.oracle._excuse([OffsetRange(*at, offset, self.broker.ends[at])])
             offsets = tuple(OffsetToCommit(at.topic, at.partition, offset, -1, "") for at, offset in moved.items())
             request = OffsetCommit(GROUP, "", None, -1, offsets)
             self.broker.receive(request, "/operator", lambda _answer: None, lambda: None)

@@ -13,7 +13,7 @@ from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.member.effects import OffsetAndMetadata
 from slackwater.group.member.errors import RebalanceInProgress
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -107,7 +107,7 @@ def mine(offset: int, seq: int) -> OffsetAndMetadata:
 def batch(seq: int, **ranges: tuple[int, int]) -> BatchOffset:
     """An offset with the ranges of partitions p0 and p1."""
     by_name = {"p0": P0, "p1": P1}
-    found = {by_name[name]: Range(*by_name[name], *offsets) for name, offsets in ranges.items()}
+    found = {by_name[name]: OffsetRange(*by_name[name], *offsets) for name, offsets in ranges.items()}
     return BatchOffset("mine", seq, "g", 1, found, {P0: 0, P1: 0})
 
 
@@ -124,7 +124,7 @@ def test_a_start_is_committed_before_the_first_batch_reads_it() -> None:
 
     offset = query.plan({P0: 9})
     assert offset is not None
-    assert offset.ranges == {P0: Range(*P0, 7, 9)}
+    assert offset.ranges == {P0: OffsetRange(*P0, 7, 9)}
     assert query.group[P0] == mine(7, 0)
 
 
@@ -148,7 +148,7 @@ def test_a_batch_is_committed_when_it_is_finished_and_no_sooner() -> None:
 
     assert query.committed() == {P0: 5, P1: 0}
     assert query.group[P0] == mine(5, 1)
-    assert offset.ranges[P1] == Range(*P1, 0, 0), "idle partitions stand there too"
+    assert offset.ranges[P1] == OffsetRange(*P1, 0, 0), "idle partitions stand there too"
 
 
 def test_planning_is_not_finishing() -> None:
@@ -451,7 +451,7 @@ def test_an_unfinished_batch_is_read_again_as_it_was() -> None:
     query = replaying(batch(4, p0=(3, 9), p1=(2, 2)), {P0: mine(3, 3), P1: mine(2, 2)})
     query.assign(P0, P1)
 
-    assert query.batches.ranges(4) == [Range(*P0, 3, 9)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9)]
     query.finish(4)
     assert query.group[P0] == mine(9, 4)
     assert query.batches.positions == {P0: 9, P1: 2}
@@ -468,11 +468,11 @@ def test_what_others_have_is_left_out_and_the_next_offset_is_logged_without_it()
     query = replaying(batch(4, p0=(3, 9), p1=(0, 4)), {P0: mine(3, 3), P1: theirs(1)})
     query.assign(P0)
 
-    assert query.batches.ranges(4) == [Range(*P0, 3, 9), Range(*P1, 0, 0)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9), OffsetRange(*P1, 0, 0)]
     query.finish(4)
     offset = query.plan({P0: 9})
     assert offset is not None, "the checkpoint must not take the rest for read"
-    assert offset.ranges == {P0: Range(*P0, 9, 9)}
+    assert offset.ranges == {P0: OffsetRange(*P0, 9, 9)}
 
 
 def test_what_nobody_has_taken_yet_is_waited_for() -> None:
@@ -483,14 +483,14 @@ def test_what_nobody_has_taken_yet_is_waited_for() -> None:
 
     query.tick(101)
 
-    assert query.batches.ranges(4) == [Range(*P0, 3, 3)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 3)]
 
 
 def test_what_others_have_read_of_it_is_not_read_again() -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: theirs(5)})
     query.assign(P0)
 
-    assert query.batches.ranges(4) == [Range(*P0, 5, 9)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 5, 9)]
     assert query.group[P0] == mine(5, 3)
     query.finish(4)
     assert query.group[P0] == mine(9, 4)
@@ -500,7 +500,7 @@ def test_a_reset_takes_a_partition_out_of_the_batch() -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: plain(1)})
     query.assign(P0)
 
-    assert query.batches.ranges(4) == [Range(*P0, 3, 3)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 3)]
     assert query.batches.positions == {P0: 1}
     assert query.batches.counts.resets_obeyed == 1
 
@@ -510,7 +510,7 @@ def test_what_was_handed_off_is_read_again_whoever_has_it(owned: bool) -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: theirs(12)}, handover=Handover.HANDOFF)
     query.assign(*([P0] if owned else []))
 
-    assert query.batches.ranges(4) == [Range(*P0, 3, 9)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9)]
     query.finish(4)
     assert query.group[P0].offset == 12
 
@@ -524,22 +524,22 @@ def test_without_a_group_nothing_is_asked_held_or_committed() -> None:
     offset = query.run({P0: 5})
     query.finish(offset.seq)
 
-    assert offset.ranges == {P0: Range(*P0, 3, 5)}
+    assert offset.ranges == {P0: OffsetRange(*P0, 3, 5)}
     assert not query.commits
     assert not query.held
 
 
 def test_without_a_group_an_unfinished_batch_is_read_again_and_gone_on_behind() -> None:
-    last = BatchOffset("mine", 4, None, ranges={P0: Range(*P0, 3, 9)})
+    last = BatchOffset("mine", 4, None, ranges={P0: OffsetRange(*P0, 3, 9)})
     query = Query(last, grouped=False)
     query.do(query.batches.replay(last, 0, wait_ms=0))
 
-    assert query.batches.ranges(4) == [Range(*P0, 3, 9)]
+    assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9)]
     query.finish(4)
     query.assign(P0)
     offset = query.plan({P0: 10})
     assert offset is not None
-    assert offset.ranges == {P0: Range(*P0, 9, 10)}
+    assert offset.ranges == {P0: OffsetRange(*P0, 9, 10)}
 
 
 # --- how much ---------------------------------------------------------------------------------------------------------
@@ -582,7 +582,7 @@ def test_an_end_before_the_position_is_gone_on_from_where_that_is_wanted() -> No
     offset = query.plan({P0: 7})
 
     assert offset is not None
-    assert offset.ranges == {P0: Range(*P0, 5, 7)}
+    assert offset.ranges == {P0: OffsetRange(*P0, 5, 7)}
 
 
 def test_the_time_without_partitions_is_counted() -> None:

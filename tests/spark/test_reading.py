@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from slackwater import Admin, Producer
 from slackwater.client.errors import TimedOut
 from slackwater.group.errors import BrokerError, PeerError, UsageError
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.source import connections
 from slackwater.spark.source.batch import BatchReader, planned
@@ -50,20 +50,20 @@ def options(kafka: Kafka, **more: str) -> SourceOptions:
     return SourceOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers} | QUICK | named, streaming=False)
 
 
-def plan(kafka: Kafka, **more: str) -> list[Range]:
+def plan(kafka: Kafka, **more: str) -> list[OffsetRange]:
     """What a batch would read."""
     wanted = options(kafka, **more)
     home = link(wanted.kafka)
     return planned(TopicWatch(home.network, home.cluster, wanted), wanted)
 
 
-def rows(kafka: Kafka, wanted: Range, **more: str) -> list[dict[str, Any]]:
+def rows(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[dict[str, Any]]:
     """The records of a range."""
     settings = ReadSettings.of(options(kafka, subscribe="t", **more))
     return [row for batch in read(wanted, settings) for row in batch.to_pylist()]
 
 
-def values(kafka: Kafka, wanted: Range, **more: str) -> list[bytes]:
+def values(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[bytes]:
     """Their values."""
     return [row["value"] for row in rows(kafka, wanted, **more)]
 
@@ -115,7 +115,7 @@ def test_every_codec_is_read_with_all_columns(kafka: Kafka, codec: str) -> None:
             value = b"v%d" % number if number % 5 else None
             headers = [("n", b"%d" % number), ("none", None)] if number % 3 else []
             producer.send("t", value, key, headers=headers, timestamp_ms=1_700_000_000_000 + number, partition=0)
-    found = rows(kafka, Range("t", 0, 0, 50), includeHeaders="true")
+    found = rows(kafka, OffsetRange("t", 0, 0, 50), includeHeaders="true")
     assert [row["offset"] for row in found] == list(range(50))
     assert [row["value"] for row in found] == [b"v%d" % n if n % 5 else None for n in range(50)]
     assert [row["key"] for row in found] == [b"k%d" % n if n % 2 else None for n in range(50)]
@@ -130,7 +130,7 @@ def test_a_range_is_read_to_the_record_across_many_pieces(kafka: Kafka) -> None:
         for value in numbers(3_000):
             producer.send("t", value)
     home = link({"bootstrap.servers": kafka.bootstrap_servers})
-    wanted = Range("t", 0, 7, 2_901)
+    wanted = OffsetRange("t", 0, 7, 2_901)
     pieces = list(RangeFetcher(home.network, home.cluster, wanted, FetchSettings(piece_bytes=2_000)))
     assert len(pieces) > 5
     assert [piece.from_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
@@ -140,7 +140,7 @@ def test_a_range_is_read_to_the_record_across_many_pieces(kafka: Kafka) -> None:
 def test_batches_are_large_and_share_their_constant_columns(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(40_000))
     settings = ReadSettings.of(options(kafka, subscribe="t"))
-    batches = list(read(Range("t", 0, 0, 40_000), settings))
+    batches = list(read(OffsetRange("t", 0, 0, 40_000), settings))
     assert min(batch.num_rows for batch in batches[:-1] or batches) >= 10_000
     assert pa.Table.from_batches(batches).column("topic").unique().to_pylist() == ["t"]
     assert sum(batch.num_rows for batch in batches) == 40_000
@@ -150,57 +150,57 @@ def test_batches_are_large_and_share_their_constant_columns(kafka: Kafka) -> Non
 def test_a_leader_that_has_moved_is_followed(kafka: Kafka, error: str) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", error, times=3)
-    assert values(kafka, Range("t", 0, 0, 10)) == numbers(10)
+    assert values(kafka, OffsetRange("t", 0, 0, 10)) == numbers(10)
 
 
 @pytest.mark.parametrize("processed", [False, True])
 def test_a_lost_connection_is_made_again(kafka: Kafka, processed: bool) -> None:
     fill(kafka, "t", numbers(10))
     kafka.drop("Fetch", times=2, processed=processed)
-    assert values(kafka, Range("t", 0, 0, 10)) == numbers(10)
+    assert values(kafka, OffsetRange("t", 0, 0, 10)) == numbers(10)
 
 
 def test_an_error_that_stays_is_told_with_its_reason_when_the_time_is_over(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
     with pytest.raises(TimedOut, match=r"No records of t-0 from offset 0 on .* NOT_LEADER_OR_FOLLOWER"):
-        values(kafka, Range("t", 0, 0, 10), kafkaConsumer_pollTimeoutMs="200")
+        values(kafka, OffsetRange("t", 0, 0, 10), kafkaConsumer_pollTimeoutMs="200")
 
 
 def test_an_error_that_no_second_try_mends_is_told_at_once(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
     with pytest.raises(BrokerError, match="t-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
-        values(kafka, Range("t", 0, 0, 10))
+        values(kafka, OffsetRange("t", 0, 0, 10))
 
 
 def test_records_that_are_gone_end_the_task(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(20))
     cut_off(kafka, "t", 12)
     with pytest.raises(DataLoss, match="Data loss: t-0 from 3 until 12 is gone: its log has the offsets from 12"):
-        values(kafka, Range("t", 0, 3, 20))
+        values(kafka, OffsetRange("t", 0, 3, 20))
 
 
 def test_records_that_are_gone_are_skipped_if_the_user_says_so(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     fill(kafka, "t", numbers(20))
     cut_off(kafka, "t", 12)
     with caplog.at_level(logging.WARNING, logger="slackwater.spark"):
-        assert values(kafka, Range("t", 0, 3, 20), failOnDataLoss="false") == numbers(8, 12)
-        assert values(kafka, Range("t", 0, 3, 9), failOnDataLoss="false") == []
+        assert values(kafka, OffsetRange("t", 0, 3, 20), failOnDataLoss="false") == numbers(8, 12)
+        assert values(kafka, OffsetRange("t", 0, 3, 9), failOnDataLoss="false") == []
     assert "t-0 from 3 until 12 is gone and skipped" in caplog.text
 
 
 def test_a_log_that_was_cut_short_has_lost_data_too(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(5))
     with pytest.raises(DataLoss, match="t-0 from 8 until 20 is gone"):
-        values(kafka, Range("t", 0, 8, 20))
-    assert values(kafka, Range("t", 0, 8, 20), failOnDataLoss="false") == []
+        values(kafka, OffsetRange("t", 0, 8, 20))
+    assert values(kafka, OffsetRange("t", 0, 8, 20), failOnDataLoss="false") == []
 
 
 def test_what_compaction_has_left_out_is_not_missed(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     home = link({"bootstrap.servers": kafka.bootstrap_servers})
     fill(kafka, "t", numbers(4))
-    wanted = Range("t", 0, 4, 6)
+    wanted = OffsetRange("t", 0, 4, 6)
     assert list(RangeFetcher(home.network, home.cluster, wanted._replace(until_offset=4), FetchSettings())) == []
     # The broker says that its log reaches past the range, and has nothing in it: all of it was compacted away.
     fetcher = RangeFetcher(home.network, home.cluster, wanted, FetchSettings(fetch_max_wait_ms=1))
@@ -222,15 +222,15 @@ def test_damaged_bytes_are_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(RangeFetcher, "_taken", damaged)
     with pytest.raises(PeerError, match=r"t-0 cannot be read from offset 0 on: .*CRC-32C"):
-        values(kafka, Range("t", 0, 0, 10))
-    assert values(kafka, Range("t", 0, 0, 10), kafka_check_crcs="false") == [*numbers(9), b"8"]
+        values(kafka, OffsetRange("t", 0, 0, 10))
+    assert values(kafka, OffsetRange("t", 0, 0, 10), kafka_check_crcs="false") == [*numbers(9), b"8"]
 
 
 def test_connections_are_kept_from_task_to_task(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     settings = ReadSettings.of(options(kafka, subscribe="t"))
     for _ in range(3):
-        list(read(Range("t", 0, 0, 10), settings))
+        list(read(OffsetRange("t", 0, 0, 10), settings))
     assert len(connections._links) == 1
     for number in range(connections.MOST_LINKS + 3):
         link({"bootstrap.servers": kafka.bootstrap_servers, "client.id": f"c{number}"})
@@ -240,10 +240,12 @@ def test_connections_are_kept_from_task_to_task(kafka: Kafka) -> None:
 def test_a_reader_that_stops_early_leaves_nothing_behind(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(1_000))
     home = link({"bootstrap.servers": kafka.bootstrap_servers})
-    pieces = iter(RangeFetcher(home.network, home.cluster, Range("t", 0, 0, 1_000), FetchSettings(piece_bytes=500)))
+    pieces = iter(
+        RangeFetcher(home.network, home.cluster, OffsetRange("t", 0, 0, 1_000), FetchSettings(piece_bytes=500))
+    )
     next(pieces)
     pieces.close()  # type: ignore[attr-defined]
-    assert values(kafka, Range("t", 0, 990, 1_000)) == numbers(10, 990)
+    assert values(kafka, OffsetRange("t", 0, 990, 1_000)) == numbers(10, 990)
 
 
 # --- planning ---------------------------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ def test_a_plan_is_what_the_options_mean(
     kafka: Kafka, more: dict[str, str], expected: list[tuple[str, int, int, int]]
 ) -> None:
     three_topics(kafka)
-    assert plan(kafka, **more) == [Range(*one) for one in expected]
+    assert plan(kafka, **more) == [OffsetRange(*one) for one in expected]
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.spark.source.split import ReadTask, split
 
 LENGTHS = st.lists(st.integers(0, 1_000), min_size=1, max_size=6)
 
 
-def ranges(*lengths: int) -> list[Range]:
-    return [Range("t", number, 100, 100 + length) for number, length in enumerate(lengths)]
+def ranges(*lengths: int) -> list[OffsetRange]:
+    return [OffsetRange("t", number, 100, 100 + length) for number, length in enumerate(lengths)]
 
 
-def spans(tasks: list[InputPartition]) -> list[Range]:
+def spans(tasks: list[InputPartition]) -> list[OffsetRange]:
     return [task.range for task in tasks if isinstance(task, ReadTask)]
 
 
 def test_a_range_is_a_task_and_an_empty_one_is_none() -> None:
-    assert spans(split(ranges(10, 0, 5))) == [ranges(10)[0], Range("t", 2, 100, 105)]
+    assert spans(split(ranges(10, 0, 5))) == [ranges(10)[0], OffsetRange("t", 2, 100, 105)]
 
 
 def test_long_ranges_are_cut_until_there_are_enough_tasks() -> None:

@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 from slackwater.testing import Kafka
 from tests.waiting import wait_until
 
@@ -172,7 +172,7 @@ def test_a_lost_heartbeat_costs_no_rebalance(orders: Kafka) -> None:
         _until(lambda: consumer.poll(0.05) is None and fault.is_over)
         beats = orders.delay("Heartbeat", 0)  # the next one gets through
         _until(lambda: consumer.poll(0.05) is None and beats.is_over)
-        started = [event for event in orders.events("readers") if event.kind is Kind.REBALANCE_STARTED]
+        started = [event for event in orders.events("readers") if event.kind is EventKind.REBALANCE_STARTED]
         assert len(started) == 1
 
 
@@ -235,7 +235,7 @@ def test_a_pause_holds_everybody_up_and_the_test_may_look_in(orders: Kafka) -> N
 def test_a_member_that_expires_comes_back_in_a_new_generation(orders: Kafka) -> None:
     with _member(orders, client_id="a", heartbeat_interval_ms=50) as consumer:
         orders.expire_member("readers", "a")
-        (expired,) = [event for event in orders.events("readers") if event.kind is Kind.MEMBER_EXPIRED]
+        (expired,) = [event for event in orders.events("readers") if event.kind is EventKind.MEMBER_EXPIRED]
         assert (expired.client, expired.trigger) == ("a", Trigger.SESSION_TIMEOUT)
 
         def is_back() -> bool:

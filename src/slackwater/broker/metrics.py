@@ -12,7 +12,7 @@ from typing import Final
 
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.repeats import Run
-from slackwater.group.events import Completed, GroupEvent
+from slackwater.group.events import GroupEvent, RebalanceCompleted
 
 # Upper bounds of request times, in seconds; what is slower stands in one more.
 TIME_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
@@ -74,5 +74,5 @@ class Metrics:
         """Something happened to a group."""
         key = (event.kind, event.trigger or "")
         self.events[key] = self.events.get(key, 0) + 1
-        if isinstance(event.detail, Completed):
+        if isinstance(event.detail, RebalanceCompleted):
             self.rebalance_seconds += event.detail.duration_ms / 1000

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
 from slackwater.broker.server import Server, cannot_listen
-from slackwater.group.events import GroupState, Kind, Trigger
+from slackwater.group.events import EventKind, GroupState, Trigger
 from slackwater.version import __version__
 from slackwater.wire.apis import APIS, HEARTBEAT, OFFSET_COMMIT
 
@@ -40,10 +40,10 @@ log = logging.getLogger("slackwater.broker.metrics")
 
 # Which of a member's timers ended its membership, by the event that tells it.
 _EXPIRED: Final = {
-    Kind.MEMBER_EXPIRED: "session",
-    Kind.MEMBER_DROPPED: "rebalance",
-    Kind.MEMBER_UNSYNCED: "sync",
-    Kind.PENDING_MEMBER_EXPIRED: "pending",
+    EventKind.MEMBER_EXPIRED: "session",
+    EventKind.MEMBER_DROPPED: "rebalance",
+    EventKind.MEMBER_UNSYNCED: "sync",
+    EventKind.PENDING_MEMBER_EXPIRED: "pending",
 }
 
 
@@ -79,7 +79,9 @@ class BrokerCollector(Collector):
     def _rebalances(self, metrics: Metrics) -> Iterator[Metric]:
         started = CounterMetricFamily("slackwater_rebalances", "Rebalances begun, by trigger.", labels=["trigger"])
         for trigger in Trigger:
-            started.add_metric([trigger.value], metrics.events.get((Kind.REBALANCE_STARTED.value, trigger.value), 0))
+            started.add_metric(
+                [trigger.value], metrics.events.get((EventKind.REBALANCE_STARTED.value, trigger.value), 0)
+            )
         yield started
         kinds: Counter[str] = Counter()
         for (kind, _), count in metrics.events.items():
@@ -87,10 +89,10 @@ class BrokerCollector(Collector):
         yield SummaryMetricFamily(
             "slackwater_rebalance_seconds",
             "Rebalances that came to their end, and how long they took from their trigger on.",
-            count_value=kinds[Kind.REBALANCE_COMPLETED],
+            count_value=kinds[EventKind.REBALANCE_COMPLETED],
             sum_value=metrics.rebalance_seconds,
         )
-        failed = kinds[Kind.REBALANCE_FAILED]
+        failed = kinds[EventKind.REBALANCE_FAILED]
         yield CounterMetricFamily("slackwater_rebalances_failed", "Rebalances that came to nothing.", failed)
         expired = CounterMetricFamily(
             "slackwater_members_expired", "Members removed because a timer ran out, by timer.", labels=["timer"]

@@ -10,7 +10,7 @@ import typer
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
-    from slackwater.sim.campaign import Campaign
+    from slackwater.sim.soak import SoakReport
 
 SHOW_EVERY_S = 2.0
 
@@ -35,19 +35,19 @@ def soak(
     if replay is not None:
         _replay(replay)
         return
-    from slackwater.sim.campaign import Campaign, campaign  # other commands do without the simulator
+    from slackwater.sim.soak import SoakReport, run_seeds  # other commands do without the simulator
 
     started = shown = time.monotonic()  # `shown` moves on with every line of progress
 
-    def progress(account: Campaign) -> None:
+    def progress(account: SoakReport) -> None:
         nonlocal shown
         if not as_json and sys.stderr.isatty() and time.monotonic() - shown > SHOW_EVERY_S:
             shown = time.monotonic()
             typer.echo(f"\r{account.runs} of {runs} runs, {len(account.failures)} failed ", err=True, nl=False)
 
-    account, interrupted = Campaign(), False
+    account, interrupted = SoakReport(), False
     try:
-        campaign(range(seed, seed + runs), stop_at=keep_going, account=account, progress=progress)
+        run_seeds(range(seed, seed + runs), stop_at=keep_going, account=account, progress=progress)
     except KeyboardInterrupt:
         interrupted = True  # what was run so far is told all the same
     seconds = time.monotonic() - started
@@ -71,9 +71,9 @@ def soak(
 
 
 def _replay(seed: int) -> None:
-    from slackwater.sim.campaign import play
+    from slackwater.sim.soak import run_seed
 
-    world, failure = play(seed)
+    world, failure = run_seed(seed)
     typer.echo(str(world.plan))
     for line in world.story:
         typer.echo(line)
@@ -83,7 +83,7 @@ def _replay(seed: int) -> None:
     typer.echo(f"seed {seed}: every promise kept")
 
 
-def _account(account: "Campaign", seconds: float) -> dict[str, object]:
+def _account(account: "SoakReport", seconds: float) -> dict[str, object]:
     return {
         "runs": account.runs,
         "failures": [{"seed": failure.seed, "what": failure.what} for failure in account.failures],

@@ -22,7 +22,7 @@ from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.member_timelines import Lane, lanes
 from slackwater.doctor.timeline.pauses import Lag, Minute, lag_of, minutes
 from slackwater.doctor.timeline.rebalances import Episode, Rebalance, episodes, rebalances
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 
 HEALTHY: Final = "healthy"
 UNKNOWN: Final = "unknown"
@@ -100,7 +100,7 @@ def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Ve
     chosen = min(findings, key=_order, default=None) or _healthy(history)
     rounds = rebalances(history)
     # Without a word of progress nobody was behind, and the minutes are for drawing alone.
-    by_minute = minutes(history, rounds) if drawn or history.of(Kind.PROGRESS) else []
+    by_minute = minutes(history, rounds) if drawn or history.of(EventKind.PROGRESS) else []
     remark = stop_the_world(history, rounds)
     findings += [remark] if remark is not None else []
     also = tuple(one for one in findings if one is not chosen and one.cause != chosen.cause)
@@ -148,7 +148,7 @@ def _prescriptions(chosen: Finding, also: Sequence[Finding]) -> tuple[Prescripti
 
 
 def _measured(history: GroupHistory, rounds: Sequence[Rebalance]) -> dict[str, float]:
-    errors = [row.text("error") for row in history.of(Kind.REBALANCE_FAILED) if row.of_broker]
+    errors = [row.text("error") for row in history.of(EventKind.REBALANCE_FAILED) if row.of_broker]
     settled = [one for one in rounds if one.began_ms > history.settled_ms]
     return measure(settled, history.began_ms, history.ended_ms, errors)
 

@@ -3,7 +3,7 @@
 Rules kept here
 - One flat schema, whoever tells the event: coordinator, member, or a reader of logs and of `__consumer_offsets`.
 - Unknown is None, never a guess.
-- `detail` is a small struct whose type is fixed by `kind` (`DETAILS`); a kind without one carries None.
+- `detail` is a small struct whose type is fixed by `kind` (`DETAIL_TYPES`); a kind without one carries None.
 - No event per heartbeat, none per commit.
 - `to_json` and `from_json` are inverses, and a JSON line has the columns in the order of the dataclass.
 """
@@ -17,7 +17,7 @@ from slackwater.group.message import message
 from slackwater.group.topic_partition import TopicPartition
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What happened."""
 
     GROUP_CREATED = "group_created"
@@ -83,7 +83,7 @@ class Trigger(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Source(StrEnum):
+class EventSource(StrEnum):
     """Who tells it."""
 
     COORDINATOR = "coordinator"
@@ -113,7 +113,7 @@ class GroupState(StrEnum):
 
 
 @message
-class GroupLife:
+class GroupLifecycle:
     """group_created, group_deleted, group_emptied, group_loaded, group_unloaded."""
 
     members: int | None = None
@@ -121,14 +121,14 @@ class GroupLife:
 
 
 @message
-class SessionTimeout:
+class MemberIdTimeout:
     """member_id_issued, pending_member_expired."""
 
     session_timeout_ms: int
 
 
 @message
-class Joined:
+class MemberJoined:
     """member_joined, member_rejoined."""
 
     session_timeout_ms: int
@@ -139,7 +139,7 @@ class Joined:
 
 
 @message
-class Replaced:
+class MemberReplaced:
     """member_replaced: a static member returned under a new member id."""
 
     old_member: str
@@ -147,7 +147,7 @@ class Replaced:
 
 
 @message
-class Left:
+class MemberLeft:
     """member_left: `by` is `itself` or `administrator`."""
 
     by: str
@@ -156,7 +156,7 @@ class Left:
 
 
 @message
-class TimedOut:
+class MemberTimedOut:
     """member_expired, member_dropped, member_unsynced: which timer, its length, when the member was last heard of."""
 
     timer: str
@@ -165,7 +165,7 @@ class TimedOut:
 
 
 @message
-class Fenced:
+class MemberFenced:
     """member_fenced: the operation refused, and the member id that holds the instance id."""
 
     operation: str
@@ -173,7 +173,7 @@ class Fenced:
 
 
 @message
-class Refused:
+class JoinRefused:
     """join_refused."""
 
     error: str
@@ -191,7 +191,7 @@ class RebalanceStarted:
 
 
 @message
-class Waiting:
+class RebalanceWaiting:
     """rebalance_waiting: the members (and ids issued but not yet used) that the round waits for."""
 
     waiting_for: tuple[str, ...]
@@ -199,7 +199,7 @@ class Waiting:
 
 
 @message
-class Formed:
+class GenerationFormed:
     """generation_formed."""
 
     leader: str
@@ -217,14 +217,14 @@ class LeaderChanged:
 
 
 @message
-class Completed:
+class RebalanceCompleted:
     """rebalance_completed."""
 
     duration_ms: int
 
 
 @message
-class Failed:
+class RebalanceFailed:
     """rebalance_failed."""
 
     error: str
@@ -232,7 +232,7 @@ class Failed:
 
 
 @message
-class Offsets:
+class OffsetsRemoved:
     """offsets_expired, offsets_deleted."""
 
     count: int
@@ -246,7 +246,7 @@ class JoinRequested:
 
 
 @message
-class Partitions:
+class PartitionsChanged:
     """partitions_assigned, partitions_revoked, partitions_lost; how long the listener took."""
 
     partitions: tuple[TopicPartition, ...]
@@ -262,7 +262,7 @@ class PollOverrun:
 
 
 @message
-class Refusal:
+class RequestRejected:
     """session_lost, heartbeat_refused, commit_refused."""
 
     error: str
@@ -270,7 +270,7 @@ class Refusal:
 
 
 @message
-class CoordinatorNode:
+class CoordinatorChanged:
     """coordinator_found, coordinator_lost."""
 
     node: str | None
@@ -287,7 +287,7 @@ class GenerationRecorded:
 
 
 @message
-class Progress:
+class GroupProgress:
     """progress: one minute of one group."""
 
     commits: int
@@ -295,68 +295,68 @@ class Progress:
     partitions: int
 
 
-Detail = (
-    GroupLife
-    | SessionTimeout
-    | Joined
-    | Replaced
-    | Left
-    | TimedOut
-    | Fenced
-    | Refused
+EventDetail = (
+    GroupLifecycle
+    | MemberIdTimeout
+    | MemberJoined
+    | MemberReplaced
+    | MemberLeft
+    | MemberTimedOut
+    | MemberFenced
+    | JoinRefused
     | RebalanceStarted
-    | Waiting
-    | Formed
+    | RebalanceWaiting
+    | GenerationFormed
     | LeaderChanged
-    | Completed
-    | Failed
-    | Offsets
+    | RebalanceCompleted
+    | RebalanceFailed
+    | OffsetsRemoved
     | JoinRequested
-    | Partitions
+    | PartitionsChanged
     | PollOverrun
-    | Refusal
-    | CoordinatorNode
+    | RequestRejected
+    | CoordinatorChanged
     | GenerationRecorded
-    | Progress
+    | GroupProgress
 )
 
-DETAILS: Final[dict[Kind, type[Detail]]] = {
-    Kind.GROUP_CREATED: GroupLife,
-    Kind.GROUP_DELETED: GroupLife,
-    Kind.GROUP_EMPTIED: GroupLife,
-    Kind.GROUP_LOADED: GroupLife,
-    Kind.GROUP_UNLOADED: GroupLife,
-    Kind.MEMBER_ID_ISSUED: SessionTimeout,
-    Kind.PENDING_MEMBER_EXPIRED: SessionTimeout,
-    Kind.MEMBER_JOINED: Joined,
-    Kind.MEMBER_REJOINED: Joined,
-    Kind.MEMBER_REPLACED: Replaced,
-    Kind.MEMBER_LEFT: Left,
-    Kind.MEMBER_EXPIRED: TimedOut,
-    Kind.MEMBER_DROPPED: TimedOut,
-    Kind.MEMBER_UNSYNCED: TimedOut,
-    Kind.MEMBER_FENCED: Fenced,
-    Kind.JOIN_REFUSED: Refused,
-    Kind.REBALANCE_STARTED: RebalanceStarted,
-    Kind.REBALANCE_WAITING: Waiting,
-    Kind.GENERATION_FORMED: Formed,
-    Kind.LEADER_CHANGED: LeaderChanged,
-    Kind.REBALANCE_COMPLETED: Completed,
-    Kind.REBALANCE_FAILED: Failed,
-    Kind.OFFSETS_EXPIRED: Offsets,
-    Kind.OFFSETS_DELETED: Offsets,
-    Kind.JOIN_REQUESTED: JoinRequested,
-    Kind.PARTITIONS_ASSIGNED: Partitions,
-    Kind.PARTITIONS_REVOKED: Partitions,
-    Kind.PARTITIONS_LOST: Partitions,
-    Kind.POLL_OVERRUN: PollOverrun,
-    Kind.SESSION_LOST: Refusal,
-    Kind.HEARTBEAT_REFUSED: Refusal,
-    Kind.COMMIT_REFUSED: Refusal,
-    Kind.COORDINATOR_FOUND: CoordinatorNode,
-    Kind.COORDINATOR_LOST: CoordinatorNode,
-    Kind.GENERATION_RECORDED: GenerationRecorded,
-    Kind.PROGRESS: Progress,
+DETAIL_TYPES: Final[dict[EventKind, type[EventDetail]]] = {
+    EventKind.GROUP_CREATED: GroupLifecycle,
+    EventKind.GROUP_DELETED: GroupLifecycle,
+    EventKind.GROUP_EMPTIED: GroupLifecycle,
+    EventKind.GROUP_LOADED: GroupLifecycle,
+    EventKind.GROUP_UNLOADED: GroupLifecycle,
+    EventKind.MEMBER_ID_ISSUED: MemberIdTimeout,
+    EventKind.PENDING_MEMBER_EXPIRED: MemberIdTimeout,
+    EventKind.MEMBER_JOINED: MemberJoined,
+    EventKind.MEMBER_REJOINED: MemberJoined,
+    EventKind.MEMBER_REPLACED: MemberReplaced,
+    EventKind.MEMBER_LEFT: MemberLeft,
+    EventKind.MEMBER_EXPIRED: MemberTimedOut,
+    EventKind.MEMBER_DROPPED: MemberTimedOut,
+    EventKind.MEMBER_UNSYNCED: MemberTimedOut,
+    EventKind.MEMBER_FENCED: MemberFenced,
+    EventKind.JOIN_REFUSED: JoinRefused,
+    EventKind.REBALANCE_STARTED: RebalanceStarted,
+    EventKind.REBALANCE_WAITING: RebalanceWaiting,
+    EventKind.GENERATION_FORMED: GenerationFormed,
+    EventKind.LEADER_CHANGED: LeaderChanged,
+    EventKind.REBALANCE_COMPLETED: RebalanceCompleted,
+    EventKind.REBALANCE_FAILED: RebalanceFailed,
+    EventKind.OFFSETS_EXPIRED: OffsetsRemoved,
+    EventKind.OFFSETS_DELETED: OffsetsRemoved,
+    EventKind.JOIN_REQUESTED: JoinRequested,
+    EventKind.PARTITIONS_ASSIGNED: PartitionsChanged,
+    EventKind.PARTITIONS_REVOKED: PartitionsChanged,
+    EventKind.PARTITIONS_LOST: PartitionsChanged,
+    EventKind.POLL_OVERRUN: PollOverrun,
+    EventKind.SESSION_LOST: RequestRejected,
+    EventKind.HEARTBEAT_REFUSED: RequestRejected,
+    EventKind.COMMIT_REFUSED: RequestRejected,
+    EventKind.COORDINATOR_FOUND: CoordinatorChanged,
+    EventKind.COORDINATOR_LOST: CoordinatorChanged,
+    EventKind.GENERATION_RECORDED: GenerationRecorded,
+    EventKind.PROGRESS: GroupProgress,
 }
 
 
@@ -368,7 +368,7 @@ class GroupEvent:
     time_ms: int
     cluster: str | None = None
     group: str
-    kind: Kind
+    kind: EventKind
     trigger: Trigger | None = None
     generation: int | None = None
     state_before: GroupState | None = None
@@ -380,8 +380,8 @@ class GroupEvent:
     protocol_type: str | None = None
     assignor: str | None = None
     members: int | None = None
-    detail: Detail | None = None
-    source: Source
+    detail: EventDetail | None = None
+    source: EventSource
     evidence: str | None = None
 
     def to_json(self) -> str:
@@ -392,16 +392,16 @@ class GroupEvent:
     def from_json(cls, line: str) -> "GroupEvent":
         """Read back what `to_json` wrote."""
         row = json.loads(line)
-        kind = Kind(row["kind"])
-        row["detail"] = None if row["detail"] is None else _build(DETAILS[kind], row["detail"])
+        kind = EventKind(row["kind"])
+        row["detail"] = None if row["detail"] is None else _build(DETAIL_TYPES[kind], row["detail"])
         for name, enum in _ENUMS.items():
             row[name] = None if row[name] is None else enum(row[name])
         return cls(**row)
 
 
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
-    "kind": Kind,
-    "source": Source,
+    "kind": EventKind,
+    "source": EventSource,
     "trigger": Trigger,
     "state_before": GroupState,
     "state_after": GroupState,
@@ -432,7 +432,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _build(detail: type[Detail], row: dict[str, Any]) -> Detail:
+def _build(detail: type[EventDetail], row: dict[str, Any]) -> EventDetail:
     hints = get_type_hints(detail)
     return detail(**{name: _typed(hints[name], value) for name, value in row.items()})
 

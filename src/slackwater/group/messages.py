@@ -17,7 +17,7 @@ NO_MEMBER: Final = ""
 NO_OFFSET: Final = -1
 
 
-class Protocol(NamedTuple):
+class JoinProtocol(NamedTuple):
     """One assignor a member offers, and its metadata in that assignor's format."""
 
     name: str
@@ -55,7 +55,7 @@ class JoinGroup:
     member_id: str
     group_instance_id: str | None
     protocol_type: str
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[JoinProtocol, ...]
     session_timeout_ms: int
     rebalance_timeout_ms: int  # below 0: the session timeout is used (JG-27)
     client_id: str = ""
@@ -129,7 +129,7 @@ class HeartbeatResponse:
     error: Error
 
 
-class Leaver(NamedTuple):
+class LeavingMember(NamedTuple):
     """One member that is to leave: by id, or by an administrator through its instance id."""
 
     member_id: str
@@ -142,7 +142,7 @@ class LeaveGroup:
     """Remove members."""
 
     group_id: str | None
-    members: tuple[Leaver, ...]
+    members: tuple[LeavingMember, ...]
 
 
 class LeftMember(NamedTuple):

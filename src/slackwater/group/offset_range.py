@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 from slackwater.group.topic_partition import TopicPartition
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     """The offsets from `from_offset` up to, and without, `until_offset`; ordered by topic and partition."""
 
     topic: str

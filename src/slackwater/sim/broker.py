@@ -11,14 +11,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect, Record
+from slackwater.group.coordinator import (
+    AppendRecords,
+    Coordinator,
+    CoordinatorConfig,
+    CoordinatorRecord,
+    Effect,
+    SendResponse,
+)
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.messages import JoinGroup, Request, Response
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.agenda import Agenda
 from slackwater.sim.checkers import Checker
-from slackwater.sim.dice import Dice
+from slackwater.sim.event_queue import EventQueue
+from slackwater.sim.seeded_random import SeededRandom
 
 SHARD = 0
 NODE_ID = 1
@@ -40,13 +47,13 @@ class Caller:
 class SimBroker:
     """One broker that coordinates one group."""
 
-    def __init__(self, agenda: Agenda, dice: Dice, config: CoordinatorConfig, group_id: str) -> None:
+    def __init__(self, agenda: EventQueue, dice: SeededRandom, config: CoordinatorConfig, group_id: str) -> None:
         self.agenda = agenda
         self.dice = dice
         self.config = config
         self.group_id = group_id
         self.checkers: Sequence[Checker] = ()
-        self.log: list[Record] = []
+        self.log: list[CoordinatorRecord] = []
         self.ends: dict[TopicPartition, int] = {}
         self.up = True
         self.lives = 0  # how often it was started: what was planned in another life does not happen
@@ -54,7 +61,7 @@ class SimBroker:
         self.refuse_writes = False
         self.write_delay_ms = 3
         self._waiting: dict[Caller, None] = {}
-        self._appends: deque[Append] = deque()
+        self._appends: deque[AppendRecords] = deque()
         self._due_ms: int | None = None
         self.coordinator = Coordinator(config)
         self.load()
@@ -73,14 +80,14 @@ class SimBroker:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, SendResponse):
                 caller = effect.caller
                 assert isinstance(caller, Caller)
                 for checker in self.checkers:
                     checker.answered(caller, caller.request, effect.response)
                 self._waiting.pop(caller, None)
                 caller.reply(effect.response)
-            elif isinstance(effect, Append):
+            elif isinstance(effect, AppendRecords):
                 for checker in self.checkers:
                     checker.appended(effect)
                 self._appends.append(effect)

@@ -28,15 +28,15 @@ from slackwater.group.member import (
 )
 from slackwater.group.member.effects import Effect
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.agenda import Agenda
 from slackwater.sim.broker import SimBroker
 from slackwater.sim.checkers import Checker
-from slackwater.sim.dice import Dice
-from slackwater.sim.network import Link
+from slackwater.sim.event_queue import EventQueue
+from slackwater.sim.network import NetworkLink
+from slackwater.sim.seeded_random import SeededRandom
 
 
 @dataclass(slots=True, kw_only=True)
-class Habits:
+class ApplicationBehavior:
     """How the application behaves."""
 
     poll_every_ms: int = 1_000
@@ -53,10 +53,10 @@ class SimConsumer:
         self,
         name: str,
         config: MemberConfig,
-        habits: Habits,
+        habits: ApplicationBehavior,
         topics: Sequence[str],
-        agenda: Agenda,
-        dice: Dice,
+        agenda: EventQueue,
+        dice: SeededRandom,
         broker: SimBroker,
         checkers: Sequence[Checker],
     ) -> None:
@@ -68,7 +68,7 @@ class SimConsumer:
         self.dice = dice
         self.broker = broker
         self.checkers = checkers
-        self.link = Link(agenda, dice, broker, f"/{name}")
+        self.link = NetworkLink(agenda, dice, broker, f"/{name}")
         self.member = GroupMember(config)
         self.alive = True
         self.staying = True

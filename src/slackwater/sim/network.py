@@ -12,18 +12,18 @@ from collections.abc import Callable
 from slackwater.group.errors import Error
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.messages import FindCoordinator, FindCoordinatorResponse, Response
-from slackwater.sim.agenda import Agenda
 from slackwater.sim.broker import NODE_ID, SimBroker
-from slackwater.sim.dice import Dice
+from slackwater.sim.event_queue import EventQueue
+from slackwater.sim.seeded_random import SeededRandom
 
 Answered = Callable[[MemberResponse], None]
 Failed = Callable[[], None]
 
 
-class Link:
+class NetworkLink:
     """One process's connection to the broker."""
 
-    def __init__(self, agenda: Agenda, dice: Dice, broker: SimBroker, host: str) -> None:
+    def __init__(self, agenda: EventQueue, dice: SeededRandom, broker: SimBroker, host: str) -> None:
         self.agenda = agenda
         self.dice = dice
         self.broker = broker

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from slackwater.sim.dice import Dice
+from slackwater.sim.seeded_random import SeededRandom
 
 
-class Fault(StrEnum):
+class FaultKind(StrEnum):
     """What can go wrong, or at least change."""
 
     CRASH = "a process dies"
@@ -36,11 +36,11 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
+class FaultEvent:
     """One fault: when, to whom (a number, taken modulo the live processes), for how long."""
 
     at_ms: int
-    fault: Fault
+    fault: FaultKind
     whom: int
     length_ms: int
 
@@ -64,7 +64,7 @@ class Scenario:
     poll_every_ms: int
     max_delay_ms: int
     chaos_ms: int
-    mishaps: tuple[Mishap, ...]
+    mishaps: tuple[FaultEvent, ...]
 
     @property
     def settle_ms(self) -> int:
@@ -92,44 +92,44 @@ _ASSIGNORS: Final = (
     ("range", "cooperative-sticky"),
 )
 _COMMON: Final = (
-    Fault.RESTART,
-    Fault.RESTART,
-    Fault.CRASH,
-    Fault.STOP,
-    Fault.STOP,
-    Fault.STALL,
-    Fault.STALL,
-    Fault.OVERRUN,
-    Fault.OVERRUN,
-    Fault.CUT,
-    Fault.CUT,
-    Fault.LOSE_ANSWERS,
-    Fault.LOSE_HEARTBEATS,
-    Fault.SCALE_OUT,
-    Fault.SCALE_OUT,
-    Fault.REMOVE,
-    Fault.ENFORCE,
-    Fault.ADD_PARTITIONS,
-    Fault.RESUBSCRIBE,
-    Fault.BROKER_CRASH,
-    Fault.FAILOVER,
-    Fault.REFUSE_WRITES,
+    FaultKind.RESTART,
+    FaultKind.RESTART,
+    FaultKind.CRASH,
+    FaultKind.STOP,
+    FaultKind.STOP,
+    FaultKind.STALL,
+    FaultKind.STALL,
+    FaultKind.OVERRUN,
+    FaultKind.OVERRUN,
+    FaultKind.CUT,
+    FaultKind.CUT,
+    FaultKind.LOSE_ANSWERS,
+    FaultKind.LOSE_HEARTBEATS,
+    FaultKind.SCALE_OUT,
+    FaultKind.SCALE_OUT,
+    FaultKind.REMOVE,
+    FaultKind.ENFORCE,
+    FaultKind.ADD_PARTITIONS,
+    FaultKind.RESUBSCRIBE,
+    FaultKind.BROKER_CRASH,
+    FaultKind.FAILOVER,
+    FaultKind.REFUSE_WRITES,
 )
 
 
 def scenario(seed: int) -> Scenario:
     """The scenario of a seed."""
-    dice = Dice(f"scenario {seed}")
+    dice = SeededRandom(f"scenario {seed}")
     session_ms = dice.pick((6_000, 8_000, 10_000))
     # Any shorter than a heartbeat and a poll together, and a healthy group would storm: nobody would rejoin in time.
     rebalance_ms = dice.pick((8_000, 10_000, 15_000))
     poll_ms = dice.pick((8_000, 12_000, 25_000))
     static = dice.chance(0.35)
     chaos_ms = dice.between(20_000, 60_000)
-    faults = (*_COMMON, Fault.CONFLICT) if static else _COMMON
+    faults = (*_COMMON, FaultKind.CONFLICT) if static else _COMMON
     mishaps = sorted(
         (
-            Mishap(
+            FaultEvent(
                 dice.between(0, chaos_ms),
                 dice.pick(faults),
                 dice.between(0, 99),
@@ -159,7 +159,7 @@ def scenario(seed: int) -> Scenario:
     )
 
 
-def _length(dice: Dice, timers_ms: tuple[int, ...]) -> int:
+def _length(dice: SeededRandom, timers_ms: tuple[int, ...]) -> int:
     """Some faults are over before anybody notices, some last about as long as a timer, some much longer."""
     around = dice.pick(timers_ms)
     return dice.pick((dice.between(10, 2_000), around + dice.between(-2_000, 4_000), 2 * around))

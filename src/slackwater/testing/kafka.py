@@ -21,7 +21,7 @@ from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.process import Address, BrokerOptions
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
-from slackwater.group.coordinator.group import Member
+from slackwater.group.coordinator.group import ClassicGroupMember
 from slackwater.group.errors import Error, UsageError
 from slackwater.testing.faults import Delay, Drop, Fail, Fault, Faults
 
@@ -147,6 +147,6 @@ def _expire(server: Server, group_id: str, name: str) -> None:
     server.broker.groups.expire(group_id, member.member_id)
 
 
-def _shown(member: Member) -> str:
+def _shown(member: ClassicGroupMember) -> str:
     instance = f", group.instance.id {member.group_instance_id}" if member.group_instance_id is not None else ""
     return f"{member.member_id} (client {member.client_id}{instance})"

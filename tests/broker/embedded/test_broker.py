@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 import slackwater
 from slackwater import Broker
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
-from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.events import EventKind, GroupEvent
 from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
 
@@ -93,7 +93,7 @@ def test_a_client_writes_and_reads_and_nothing_is_left_afterwards(process: bool)
         assert sorted(_read(consumer, 3)) == ["a", "b", "c"]
         group = broker.wait_for_group("readers", members=1)
         assert group.members[0].partitions == (TopicPartition("orders", 0), TopicPartition("orders", 1))
-        assert Kind.REBALANCE_COMPLETED in [event.kind for event in broker.events("readers")]
+        assert EventKind.REBALANCE_COMPLETED in [event.kind for event in broker.events("readers")]
         assert broker.events("nobody") == []
         consumer.close()
 
@@ -149,7 +149,7 @@ def test_a_group_survives_a_restart_without_a_rebalance(process: bool, clean: bo
         assert _read(consumer, 1) == ["two"]
         consumer.commit(asynchronous=False)
         assert broker.committed("readers") == {TopicPartition("orders", 0): 2}
-        started = [event for event in broker.events("readers") if event.kind is Kind.REBALANCE_STARTED]
+        started = [event for event in broker.events("readers") if event.kind is EventKind.REBALANCE_STARTED]
         assert len(started) == 1
         consumer.close()
 
@@ -217,11 +217,11 @@ def test_a_listener_hears_events_as_they_happen_also_after_a_restart() -> None:
         end = broker.subscribe(heard.append)
         broker.create_topic("orders")
         first = _consumer(broker, "first", "orders")
-        _until(lambda: any(event.kind is Kind.REBALANCE_COMPLETED for event in heard))
+        _until(lambda: any(event.kind is EventKind.REBALANCE_COMPLETED for event in heard))
         _close(first)
         broker.restart()
         second = _consumer(broker, "second", "orders")
-        _until(lambda: any(event.kind is Kind.REBALANCE_COMPLETED and event.group == "second" for event in heard))
+        _until(lambda: any(event.kind is EventKind.REBALANCE_COMPLETED and event.group == "second" for event in heard))
         end()
         told = len(heard)
         _close(second)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent, Kind, Left
+from slackwater.group.events import EventKind, GroupEvent, MemberLeft
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, settle
@@ -19,8 +19,8 @@ def test_from_v5_on_a_leaver_says_why(tmp_path: Path, version: int, told: str) -
         broker.broker.events.subscribe(events.append)
         leaver = {"member_id": member_id, "group_instance_id": None, "reason": "closing"}
         client.ask_fields("LeaveGroup", version, group_id=GROUP, members=[leaver])
-    (left,) = (event.detail for event in events if event.kind is Kind.MEMBER_LEFT)
-    assert isinstance(left, Left)
+    (left,) = (event.detail for event in events if event.kind is EventKind.MEMBER_LEFT)
+    assert isinstance(left, MemberLeft)
     assert left.reason == told
 
 

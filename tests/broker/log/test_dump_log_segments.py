@@ -22,8 +22,8 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.coordinator.records import (
     CommittedOffset,
+    CoordinatorRecord,
     GroupMetadata,
-    Record,
     StoredGroup,
     StoredMember,
     StoredOffset,
@@ -147,7 +147,7 @@ def test_the_offsets_decoder_reads_our_offsets_topic(tmp_path: Path) -> None:
         encode_subscription(Subscription(("orders",))),
         encode_assignment(Assignment(parts)),
     )
-    stored: list[Record] = [
+    stored: list[CoordinatorRecord] = [
         GroupMetadata("g", StoredGroup("consumer", 3, "range", "c-1", NOW_MS, (member,))),
         CommittedOffset("g", "orders", 0, StoredOffset(42, 7, "meta", NOW_MS)),
         CommittedOffset("g", "orders", 1, None),

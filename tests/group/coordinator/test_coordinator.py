@@ -5,16 +5,16 @@ import random
 import pytest
 
 from slackwater.group.coordinator import (
-    Answer,
-    Append,
+    AppendRecords,
     CommittedOffset,
     Coordinator,
     CoordinatorConfig,
     Effect,
     GroupMetadata,
+    SendResponse,
     StoredOffset,
 )
-from slackwater.group.coordinator.group import Group
+from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.messages import (
@@ -26,12 +26,12 @@ from slackwater.group.messages import (
     HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
+    JoinProtocol,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
-    Protocol,
     Request,
     Response,
     SyncGroup,
@@ -52,13 +52,13 @@ def _commit(group_id: str = "g") -> OffsetCommit:
     return OffsetCommit(group_id, "", None, -1, (OffsetToCommit("t", 0, 5),))
 
 
-def _append(effects: list[Effect]) -> Append:
-    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+def _append(effects: list[Effect]) -> AppendRecords:
+    (append,) = [effect for effect in effects if isinstance(effect, AppendRecords)]
     return append
 
 
 def _answers(effects: list[Effect]) -> list[Response]:
-    return [effect.response for effect in effects if isinstance(effect, Answer)]
+    return [effect.response for effect in effects if isinstance(effect, SendResponse)]
 
 
 def test_records_of_a_shard_that_was_given_up_while_it_was_loading_are_ignored() -> None:
@@ -150,7 +150,7 @@ def test_nobody_can_heartbeat_in_the_group_without_a_name_even_if_it_has_offsets
 
 
 def test_an_illegal_move_is_an_internal_error() -> None:
-    group = Group("g", 0, 0)
+    group = ClassicGroup("g", 0, 0)
 
     with pytest.raises(AssertionError, match="no move from Empty to Stable"):
         group.move(GroupState.STABLE, 1)
@@ -158,7 +158,7 @@ def test_an_illegal_move_is_an_internal_error() -> None:
 
 def _member_of(coordinator: Coordinator, group_id: str) -> str:
     """Bring a static member into a stable group of its own."""
-    protocols = (Protocol("range", b""),)
+    protocols = (JoinProtocol("range", b""),)
     join = JoinGroup(group_id, "", "i", "consumer", protocols, 10_000, 60_000, uuid=f"of-{group_id}")
     effects = _done(coordinator, coordinator.handle(join, "j", 0), Error.NONE)
     effects += _done(coordinator, coordinator.tick(3_000), Error.NONE)
@@ -172,7 +172,7 @@ def _done(coordinator: Coordinator, effects: list[Effect], error: Error) -> list
     """These effects, and all that come of their writes."""
     done = list(effects)
     for effect in effects:
-        if isinstance(effect, Append):
+        if isinstance(effect, AppendRecords):
             done += _done(coordinator, coordinator.written(effect.write_id, error, 4_000), error)
     return done
 
@@ -210,20 +210,22 @@ def test_commits_that_come_together_are_decided_like_those_that_come_alone(seed:
     at_once = together.handle_all([(request, number) for number, request in asked], 5_000)
     one_by_one = [effect for number, request in asked for effect in alone.handle(request, number, 5_000)]
 
-    records = [record for effect in at_once if isinstance(effect, Append) for record in effect.records]
-    assert records == [record for effect in one_by_one if isinstance(effect, Append) for record in effect.records]
-    answers = [each for each in _done(together, at_once, error) if isinstance(each, Answer)]
-    expected = [each for each in _done(alone, one_by_one, error) if isinstance(each, Answer)]
+    records = [record for effect in at_once if isinstance(effect, AppendRecords) for record in effect.records]
+    assert records == [
+        record for effect in one_by_one if isinstance(effect, AppendRecords) for record in effect.records
+    ]
+    answers = [each for each in _done(together, at_once, error) if isinstance(each, SendResponse)]
+    expected = [each for each in _done(alone, one_by_one, error) if isinstance(each, SendResponse)]
     assert sorted(answers, key=_number) == sorted(expected, key=_number)
     assert [each.caller for each in sorted(answers, key=_number)] == [number for number, _ in asked]
     assert _offsets(together) == _offsets(alone)
-    assert len([1 for each in at_once if isinstance(each, Append)]) < len(
-        [1 for each in one_by_one if isinstance(each, Append)]
+    assert len([1 for each in at_once if isinstance(each, AppendRecords)]) < len(
+        [1 for each in one_by_one if isinstance(each, AppendRecords)]
     )
     assert together.next_due_ms() == alone.next_due_ms()
 
 
-def _number(answer: Answer) -> int:
+def _number(answer: SendResponse) -> int:
     assert isinstance(answer.caller, int)
     return answer.caller
 
@@ -238,5 +240,5 @@ def test_requests_of_several_kinds_that_come_together_are_done_in_their_order() 
 
     effects = coordinator.handle_all(asked, 1)
 
-    assert [effect.records[0].group_id for effect in effects if isinstance(effect, Append)] == ["x", "x"]
+    assert [effect.records[0].group_id for effect in effects if isinstance(effect, AppendRecords)] == ["x", "x"]
     assert _answers(effects) == [HeartbeatResponse(Error.UNKNOWN_MEMBER_ID)]

@@ -2,44 +2,44 @@
 
 import pytest
 
-from slackwater.group.coordinator.states import MOVES, OUTCOMES, Act, Input
+from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent, GroupState
 from slackwater.sim.checkers import Checker
 from slackwater.sim.scenario import scenario
-from slackwater.sim.world import World
+from slackwater.sim.simulation import Simulation
 
 
-@pytest.mark.parametrize("happened", Input)
-def test_every_state_answers_every_input(happened: Input) -> None:
-    assert set(OUTCOMES[happened]) == set(GroupState)
+@pytest.mark.parametrize("happened", GroupInput)
+def test_every_state_answers_every_input(happened: GroupInput) -> None:
+    assert set(TRANSITIONS[happened]) == set(GroupState)
 
 
 def test_every_state_has_its_moves() -> None:
-    assert set(MOVES) == set(GroupState)
+    assert set(NEXT_STATES) == set(GroupState)
 
 
 def _reachable(state: GroupState) -> set[GroupState]:
     """What a state can become in one input: along one move, or two where a round ends in the step that starts it."""
-    first = set(MOVES[state])
-    return first.union(*(MOVES[GroupState.PREPARING_REBALANCE] for _ in first & {GroupState.PREPARING_REBALANCE}))
+    first = set(NEXT_STATES[state])
+    return first.union(*(NEXT_STATES[GroupState.PREPARING_REBALANCE] for _ in first & {GroupState.PREPARING_REBALANCE}))
 
 
-@pytest.mark.parametrize("happened", Input)
-def test_outcomes_move_only_along_legal_moves(happened: Input) -> None:
-    for state, outcome in OUTCOMES[happened].items():
+@pytest.mark.parametrize("happened", GroupInput)
+def test_outcomes_move_only_along_legal_moves(happened: GroupInput) -> None:
+    for state, outcome in TRANSITIONS[happened].items():
         assert set(outcome.moves) <= _reachable(state), (happened, state)
 
 
-@pytest.mark.parametrize("happened", Input)
-def test_only_refusals_carry_an_error(happened: Input) -> None:
-    for outcome in OUTCOMES[happened].values():
-        assert (outcome.error is not Error.NONE) == (outcome.act is Act.REFUSE)
-        assert not (outcome.moves and outcome.act in (Act.REFUSE, Act.ANSWER, Act.IGNORE))
+@pytest.mark.parametrize("happened", GroupInput)
+def test_only_refusals_carry_an_error(happened: GroupInput) -> None:
+    for outcome in TRANSITIONS[happened].values():
+        assert (outcome.error is not Error.NONE) == (outcome.act is GroupAction.REFUSE)
+        assert not (outcome.moves and outcome.act in (GroupAction.REFUSE, GroupAction.ANSWER, GroupAction.IGNORE))
 
 
 def test_nothing_leaves_dead() -> None:
-    assert all(not outcome.moves for row in OUTCOMES.values() for state, outcome in row.items() if state == "Dead")
+    assert all(not outcome.moves for row in TRANSITIONS.values() for state, outcome in row.items() if state == "Dead")
 
 
 class _Moves(Checker):
@@ -55,10 +55,12 @@ class _Moves(Checker):
 def test_what_random_runs_do_stands_in_the_table() -> None:
     _Moves.seen = set()
     for seed in range(60):
-        World(scenario(seed), checkers=[_Moves]).run()
+        Simulation(scenario(seed), checkers=[_Moves]).run()
 
-    told = {(state, target) for row in OUTCOMES.values() for state, outcome in row.items() for target in outcome.moves}
+    told = {
+        (state, target) for row in TRANSITIONS.values() for state, outcome in row.items() for target in outcome.moves
+    }
     assert _Moves.seen <= told
-    assert {(before, after) for before, after in told if after in MOVES[before] and after != "Dead"} <= (
+    assert {(before, after) for before, after in told if after in NEXT_STATES[before] and after != "Dead"} <= (
         _Moves.seen | {(GroupState.INITIAL_REBALANCE, GroupState.EMPTY)}
     )

@@ -5,12 +5,12 @@ import pytest
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import triggers
 from slackwater.group.events import Trigger
-from slackwater.group.messages import Protocol
+from slackwater.group.messages import JoinProtocol
 from slackwater.group.topic_partition import TopicPartition
 
 
-def _range(*topics: str, owned: tuple[TopicPartition, ...] = ()) -> tuple[Protocol, ...]:
-    return (Protocol("range", encode_subscription(Subscription(topics, owned_partitions=owned))),)
+def _range(*topics: str, owned: tuple[TopicPartition, ...] = ()) -> tuple[JoinProtocol, ...]:
+    return (JoinProtocol("range", encode_subscription(Subscription(topics, owned_partitions=owned))),)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_a_clients_own_reason_is_believed(reason: str, expected: Trigger) -> Non
 def test_without_a_reason_the_metadata_is_compared() -> None:
     owned = (TopicPartition("a", 0),)
 
-    def why(before: tuple[Protocol, ...], after: tuple[Protocol, ...], *, leader: bool = False) -> Trigger:
+    def why(before: tuple[JoinProtocol, ...], after: tuple[JoinProtocol, ...], *, leader: bool = False) -> Trigger:
         return triggers.of_rejoin("consumer", before, after, None, leader=leader)
 
     assert why(_range("a"), _range("a"), leader=True) is Trigger.LEADER_REJOIN
     assert why(_range("a"), _range("b")) is Trigger.SUBSCRIPTION_CHANGE
     assert why(_range("a", owned=owned), _range("a")) is Trigger.COOPERATIVE_FOLLOWUP
     assert why(_range("a", owned=owned), _range("a"), leader=True) is Trigger.LEADER_REJOIN
-    assert why(_range("a"), (Protocol("roundrobin", b""),)) is Trigger.PROTOCOL_CHANGE
-    assert why((Protocol("range", b"\x00"),), (Protocol("range", b"\x01"),)) is Trigger.SUBSCRIPTION_CHANGE
+    assert why(_range("a"), (JoinProtocol("roundrobin", b""),)) is Trigger.PROTOCOL_CHANGE
+    assert why((JoinProtocol("range", b"\x00"),), (JoinProtocol("range", b"\x01"),)) is Trigger.SUBSCRIPTION_CHANGE
     assert triggers.of_rejoin("connect", _range("a"), _range("b"), None, leader=False) is Trigger.SUBSCRIPTION_CHANGE

@@ -1,7 +1,7 @@
 """The shared ground: generations, reasons, the coordinator, and what goes down with it."""
 
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import JoinRequested, Kind
+from slackwater.group.events import EventKind, JoinRequested
 from slackwater.group.member import Emit, MemberConfig, Raise, Send
 from slackwater.group.member.core import Core, Generation, Pending
 from slackwater.group.member.states import Input, MemberState
@@ -66,7 +66,9 @@ def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
     ids = [one.send(BEAT, 0), one.send(BEAT, 0)]
     one.lose_coordinator("gone", 1)
     assert failed == ids
-    assert [effect.event.kind for effect in one.effects if isinstance(effect, Emit)].count(Kind.COORDINATOR_LOST) == 1
+    assert [effect.event.kind for effect in one.effects if isinstance(effect, Emit)].count(
+        EventKind.COORDINATOR_LOST
+    ) == 1
 
 
 def test_the_first_failure_is_raised_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from slackwater.group.assignors import RangeAssignor, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import CoordinatorNode, Kind, PollOverrun, Trigger
+from slackwater.group.events import CoordinatorChanged, EventKind, PollOverrun, Trigger
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
@@ -87,7 +87,10 @@ def test_a_coordinator_whose_connection_is_lost_is_looked_for_and_the_place_in_t
     stranger = node._replace(port=node.port + 1)
     assert not any(isinstance(effect, Emit) for effect in member.disconnected(stranger, START_MS + 130))
     (lost,) = [effect.event for effect in member.disconnected(node, START_MS + 130) if isinstance(effect, Emit)]
-    assert (lost.kind, lost.detail) == (Kind.COORDINATOR_LOST, CoordinatorNode(str(node), "coordinator unavailable"))
+    assert (lost.kind, lost.detail) == (
+        EventKind.COORDINATOR_LOST,
+        CoordinatorChanged(str(node), "coordinator unavailable"),
+    )
     (lookup,) = [effect for effect in member.tick(START_MS + 130) if isinstance(effect, Send)]
     assert isinstance(lookup.request, FindCoordinator)
     member.answered(lookup.request_id, NODE, START_MS + 140)
@@ -180,7 +183,11 @@ def test_a_shell_that_keeps_the_poll_timer_leaves_with_its_reason_and_may_subscr
     member = settled(max_poll_interval_ms=3_000)
     effects = member.leave_overrun(500, START_MS)
     told = next(effect.event for effect in effects if isinstance(effect, Emit))
-    assert (told.kind, told.trigger, told.detail) == (Kind.POLL_OVERRUN, Trigger.POLL_TIMEOUT, PollOverrun(3_000, 500))
+    assert (told.kind, told.trigger, told.detail) == (
+        EventKind.POLL_OVERRUN,
+        Trigger.POLL_TIMEOUT,
+        PollOverrun(3_000, 500),
+    )
     leave = next(effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)).request
     assert isinstance(leave, LeaveGroup)
     assert leave.members[0].reason == "consumer poll timeout has expired."

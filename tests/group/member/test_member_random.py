@@ -27,7 +27,7 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_subscription,
 )
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.group.member import (
     Callback,
     CommitDone,
@@ -128,7 +128,7 @@ class MadWorld:
                     assert not isinstance(request, Heartbeat) or (self.before.beats and cause == "tick")
                     if isinstance(request, JoinGroup) and poll_driven:
                         assert cause in ("poll", "listener_done")
-                case Emit(event=event) if event.kind is Kind.COORDINATOR_LOST:
+                case Emit(event=event) if event.kind is EventKind.COORDINATOR_LOST:
                     for request_id in [id for id, send in self.open.items() if send.to_coordinator]:
                         del self.open[request_id]
                         self.late.append(request_id)

@@ -12,7 +12,7 @@ import pytest
 from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import UsageError
-from slackwater.group.events import Formed, GroupEvent, Kind, Partitions, Source
+from slackwater.group.events import EventKind, EventSource, GenerationFormed, GroupEvent, PartitionsChanged
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
@@ -124,19 +124,19 @@ def _own_events() -> list[GroupEvent]:
         GroupEvent(
             time_ms=1,
             group="g",
-            kind=Kind.GENERATION_FORMED,
+            kind=EventKind.GENERATION_FORMED,
             generation=5,
             members=2,
-            detail=Formed(leader=M, protocol="range", static_members=1, join_phase_ms=30),
-            source=Source.COORDINATOR,
+            detail=GenerationFormed(leader=M, protocol="range", static_members=1, join_phase_ms=30),
+            source=EventSource.COORDINATOR,
         ),
         GroupEvent(
             time_ms=2,
             group="g",
-            kind=Kind.PARTITIONS_REVOKED,
+            kind=EventKind.PARTITIONS_REVOKED,
             client="app-1",
-            detail=Partitions((TopicPartition("t", 0),), callback_ms=7),
-            source=Source.MEMBER,
+            detail=PartitionsChanged((TopicPartition("t", 0),), callback_ms=7),
+            source=EventSource.MEMBER,
         ),
     ]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from slackwater.broker.groups.offsets_records import all_to_bytes, from_bytes
-from slackwater.group.coordinator import Answer, Append, Coordinator, CoordinatorConfig, Effect, Emit
+from slackwater.group.coordinator import AppendRecords, Coordinator, CoordinatorConfig, Effect, EmitEvent, SendResponse
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import JoinGroup, Request, Response
@@ -58,9 +58,9 @@ class Groups:
         self._wake_at = wake_at
         self._tell = tell
         self._schedule_flush = schedule_flush
-        self._appends: list[Append] = []
+        self._appends: list[AppendRecords] = []
         self._gathered = 0  # how many records those are
-        self._unsettled: deque[tuple[int, list[Append]]] = deque()  # writes under way, and when they are overdue
+        self._unsettled: deque[tuple[int, list[AppendRecords]]] = deque()  # writes under way, and when they are overdue
         self._given_up = 0  # how many of those, the first ones, nobody waits for any more
         self.has_pending = False  # whether `flush_pending` has something to do
         self._due_ms: int | None = None
@@ -159,9 +159,9 @@ class Groups:
             self._schedule_flush()
         events: list[GroupEvent] | None = None
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, SendResponse):
                 effect.caller(effect.response)  # type: ignore[operator]  # what `submit` was given; a cast costs a call
-            elif isinstance(effect, Emit):
+            elif isinstance(effect, EmitEvent):
                 if events is None:
                     events = []
                 events.append(effect.event)

@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from slackwater.group.events import (
-    Fenced,
-    Formed,
+    EventKind,
+    GenerationFormed,
     GroupEvent,
-    GroupLife,
-    Kind,
+    GroupLifecycle,
     LeaderChanged,
-    Left,
+    MemberFenced,
+    MemberLeft,
+    MemberReplaced,
     RebalanceStarted,
-    Replaced,
 )
 
 
 @dataclass(slots=True)
 class _Memory:
-    formed: Formed | None = None
+    formed: GenerationFormed | None = None
     issued: set[str] = field(default_factory=set)
 
 
@@ -40,7 +40,7 @@ class LogLines:
         """The lines of the events of one turn, in order."""
         dropped: list[GroupEvent] = []
         for event in events:
-            if event.kind is Kind.MEMBER_DROPPED:  # all of a round stand on one line
+            if event.kind is EventKind.MEMBER_DROPPED:  # all of a round stand on one line
                 dropped.append(event)
                 continue
             yield from self._dropped(dropped)
@@ -59,18 +59,18 @@ class LogLines:
         group, member, generation = event.group, event.member, event.generation
         state = event.state_after.wire_name if event.state_after is not None else ""
         match event.kind, event.detail:
-            case Kind.MEMBER_ID_ISSUED, _:
+            case EventKind.MEMBER_ID_ISSUED, _:
                 memory.issued.add(str(member))
                 yield (
                     f"Dynamic member with unknown member id joins group {group} in {state} state. Created a new member "
                     f"id {member} and requesting the member to rejoin with this id."
                 )
-            case Kind.PENDING_MEMBER_EXPIRED, _:
+            case EventKind.PENDING_MEMBER_EXPIRED, _:
                 memory.issued.discard(str(member))
                 yield f"Pending member {member} in group {group} has been removed after session timeout expiration."
-            case Kind.MEMBER_JOINED, _:
+            case EventKind.MEMBER_JOINED, _:
                 yield self._joined(event, memory, state)
-            case Kind.MEMBER_REPLACED, Replaced() as replaced:
+            case EventKind.MEMBER_REPLACED, MemberReplaced() as replaced:
                 yield (
                     f"Static member with groupInstanceId={event.instance} and unknown member id joins group {group} in "
                     f"{state} state. Replacing previously mapped member {replaced.old_member} with this "
@@ -81,47 +81,47 @@ class LogLines:
                         "Static member which joins during Stable stage and doesn't affect the selected protocol will "
                         "not trigger a rebalance."
                     )
-            case Kind.MEMBER_FENCED, Fenced() as fenced:
+            case EventKind.MEMBER_FENCED, MemberFenced() as fenced:
                 yield (
                     f"Request memberId={member} for static member with groupInstanceId={event.instance} is fenced by "
                     f"existing memberId={fenced.holder} during operation {fenced.operation}"
                 )
-            case Kind.MEMBER_LEFT, Left() as left:
+            case EventKind.MEMBER_LEFT, MemberLeft() as left:
                 memory.issued.discard(str(member))
                 who = "Pending member" if left.pending else "Member"
                 yield (
                     f"[Group {group}] {who} {member} has left group through explicit `LeaveGroup` request; client "
                     f"reason: {left.reason}"
                 )
-            case Kind.MEMBER_EXPIRED, _:
+            case EventKind.MEMBER_EXPIRED, _:
                 yield f"Member {member} in group {group} has failed, removing it from the group."
-            case Kind.REBALANCE_STARTED, RebalanceStarted() as started:
+            case EventKind.REBALANCE_STARTED, RebalanceStarted() as started:
                 yield (
                     f"Preparing to rebalance group {group} in state PreparingRebalance with old generation "
                     f"{started.old_generation} (reason: {started.reason})."
                 )
-            case Kind.LEADER_CHANGED, LeaderChanged() as change if change.why.startswith("failed to join"):
+            case EventKind.LEADER_CHANGED, LeaderChanged() as change if change.why.startswith("failed to join"):
                 yield (
                     f"Group leader [memberId: {change.old_leader}, groupInstanceId: None] failed to join before the "
                     f"rebalance timeout. Member {member} was elected as the new leader."
                 )
-            case Kind.GENERATION_FORMED, Formed() as formed:
+            case EventKind.GENERATION_FORMED, GenerationFormed() as formed:
                 memory.formed = formed
                 yield f"Stabilized group {group} generation {generation} with {event.members} members."
-            case Kind.REBALANCE_COMPLETED, _ if memory.formed is not None:
+            case EventKind.REBALANCE_COMPLETED, _ if memory.formed is not None:
                 yield (
                     f"Assignment received from leader {memory.formed.leader} for group {group} for generation "
                     f"{generation}. The group has {event.members} members, {memory.formed.static_members} of which "
                     "are static."
                 )
-            case Kind.GROUP_EMPTIED, _:
+            case EventKind.GROUP_EMPTIED, _:
                 yield f"Group {group} with generation {generation} is now empty."
-            case Kind.GROUP_LOADED, GroupLife() as life:
+            case EventKind.GROUP_LOADED, GroupLifecycle() as life:
                 yield f"Loaded classic group {group} with {life.members} members."
-            case Kind.GROUP_UNLOADED, _:
+            case EventKind.GROUP_UNLOADED, _:
                 del self._groups[group]
                 yield f"[GroupId={group}] Unloading group metadata for generation {generation}."
-            case Kind.GROUP_DELETED, _:
+            case EventKind.GROUP_DELETED, _:
                 del self._groups[group]
             case _:
                 pass

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from slackwater.group.coordinator.records import (
     CommittedOffset,
+    CoordinatorRecord,
     GroupMetadata,
-    Record,
     StoredGroup,
     StoredMember,
     StoredOffset,
@@ -34,7 +34,7 @@ from slackwater.wire.internal_topics.consumer_offsets import (
 )
 
 
-def all_to_bytes(records: Iterable[Record]) -> list[tuple[bytes, bytes | None]]:
+def all_to_bytes(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, bytes | None]]:
     """The keys and values of records; offsets that are nothing but a number, which most are, in half the time."""
     found: list[tuple[bytes, bytes | None]] = []
     for record in records:
@@ -49,7 +49,7 @@ def all_to_bytes(records: Iterable[Record]) -> list[tuple[bytes, bytes | None]]:
     return found
 
 
-def to_bytes(record: Record) -> tuple[bytes, bytes | None]:
+def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """The key and the value under which a record is stored."""
     if isinstance(record, GroupMetadata):
         group = record.value
@@ -58,7 +58,7 @@ def to_bytes(record: Record) -> tuple[bytes, bytes | None]:
     return key, None if record.value is None else _offset_value(record.value)
 
 
-def from_bytes(key: bytes, value: bytes | None) -> Record | None:
+def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The record stored under a key, or None if it is of a kind the core does not have."""
     found = decode_key(key)
     if isinstance(found, UnknownKey):

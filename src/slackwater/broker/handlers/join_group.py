@@ -19,7 +19,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.uuids import random_uuid
 from slackwater.group.errors import Error
-from slackwater.group.messages import NO_MEMBER, JoinGroup, Protocol
+from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinProtocol
 from slackwater.group.messages import JoinGroupResponse as Joined
 from slackwater.wire.envelope import AnswersAlike
 from slackwater.wire.messages.join_group import (
@@ -29,7 +29,7 @@ from slackwater.wire.messages.join_group import (
 )
 
 # The protocols of the last request, as they were read and as the core has them: a crowd shares one list (`wire.alike`).
-_last_protocols: tuple[list[JoinGroupRequestProtocol], tuple[Protocol, ...]] = ([], ())
+_last_protocols: tuple[list[JoinGroupRequestProtocol], tuple[JoinProtocol, ...]] = ([], ())
 _alike: Final = AnswersAlike("member_id")  # what members on_response that are no leaders
 
 
@@ -99,10 +99,10 @@ def _protocol_name(name: str | None, version: int) -> str | None:
     return name or (None if version >= 7 else "")
 
 
-def _protocols(read: list[JoinGroupRequestProtocol]) -> tuple[Protocol, ...]:
+def _protocols(read: list[JoinGroupRequestProtocol]) -> tuple[JoinProtocol, ...]:
     global _last_protocols  # one assignment, so that brokers in several threads may share it
     known, protocols = _last_protocols
     if known is not read:
-        protocols = tuple([Protocol(protocol.name, protocol.metadata) for protocol in read])
+        protocols = tuple([JoinProtocol(protocol.name, protocol.metadata) for protocol in read])
         _last_protocols = (read, protocols)
     return protocols

@@ -10,7 +10,7 @@ v5  a reason for each
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
-from slackwater.group.messages import LeaveGroup, Leaver
+from slackwater.group.messages import LeaveGroup, LeavingMember
 from slackwater.group.messages import LeaveGroupResponse as Left
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
@@ -18,9 +18,9 @@ from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Members leave."""
     if context.version >= 3:
-        leavers = [Leaver(one.member_id, one.group_instance_id, one.reason or None) for one in request.members]
+        leavers = [LeavingMember(one.member_id, one.group_instance_id, one.reason or None) for one in request.members]
     else:
-        leavers = [Leaver(request.member_id)]
+        leavers = [LeavingMember(request.member_id)]
 
     def on_response(answer: Left) -> None:
         if context.version >= 3:

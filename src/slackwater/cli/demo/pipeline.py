@@ -16,7 +16,7 @@ from typing import Any, Final
 from slackwater.cli.demo.crew import Crew, Hand
 from slackwater.cli.demo.screen import Screen
 from slackwater.cli.demo.watch import NotSeen, Watch
-from slackwater.group.events import GroupEvent, Kind, Trigger
+from slackwater.group.events import EventKind, GroupEvent, Trigger
 
 TOPIC: Final = "orders"
 GROUP: Final = "orders"
@@ -239,7 +239,8 @@ class Pipeline:
         self._until(
             f"the return of {name}",
             lambda: any(
-                event.kind in (Kind.MEMBER_REPLACED, Kind.MEMBER_JOINED)  # the second, if its session was over
+                event.kind
+                in (EventKind.MEMBER_REPLACED, EventKind.MEMBER_JOINED)  # the second, if its session was over
                 and (event.group, event.client) == (STATIC_GROUP, name)
                 for event in self.watch.events[before:]
             ),
@@ -290,7 +291,7 @@ class Pipeline:
         before, killed = len(self.watch.events), time.time()
         self.crew.kill(self.last)
         self._until_stable(GROUP, len(self.applications) - 1, before)
-        expired = next(event for event in self.watch.events[before:] if event.kind is Kind.MEMBER_EXPIRED)
+        expired = next(event for event in self.watch.events[before:] if event.kind is EventKind.MEMBER_EXPIRED)
         return f"noticed after {expired.time_ms / 1000 - killed:.1f} s: kafka.session.timeout.ms is {SESSION_MS}"
 
     def _storm(self) -> str:
@@ -313,7 +314,7 @@ class Pipeline:
     def _rate_storm(self) -> None:
         """Rebalances per minute from the slow member's first join until now."""
         events = self.watch.events[self._storm_from :]
-        joined = next(event for event in events if event.kind is Kind.MEMBER_JOINED)
+        joined = next(event for event in events if event.kind is EventKind.MEMBER_JOINED)
         minutes = (time.time() * 1000 - joined.time_ms) / 60_000
         self.measured.storm_per_minute = len(self.watch.rebalances(self._storm_from, GROUP)) / minutes
 
@@ -371,7 +372,8 @@ class Pipeline:
         self._until(
             f"the return of {self.last}",
             lambda: any(
-                event.kind is Kind.MEMBER_JOINED and event.client == self.last for event in self.watch.events[before:]
+                event.kind is EventKind.MEMBER_JOINED and event.client == self.last
+                for event in self.watch.events[before:]
             ),
         )
         self._until_stable(GROUP, len(self.applications), before)

@@ -20,7 +20,7 @@ from rich.text import Text
 from slackwater.cli.demo.crew import Crew
 from slackwater.cli.demo.watch import Group as ShownGroup
 from slackwater.cli.demo.watch import Watch, said
-from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.events import EventKind, GroupEvent
 
 REFRESH_S: Final = 0.1
 EVENTS_SHOWN: Final = 9
@@ -29,11 +29,11 @@ EVENTS_AT_LEAST: Final = 3
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 _STATES: Final = {"Stable": "bold green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow"}
 _EVENTS: Final = {
-    Kind.REBALANCE_STARTED: "yellow",
-    Kind.REBALANCE_COMPLETED: "green",
-    Kind.MEMBER_EXPIRED: "red",
-    Kind.MEMBER_DROPPED: "red",
-    Kind.MEMBER_REPLACED: "bold cyan",
+    EventKind.REBALANCE_STARTED: "yellow",
+    EventKind.REBALANCE_COMPLETED: "green",
+    EventKind.MEMBER_EXPIRED: "red",
+    EventKind.MEMBER_DROPPED: "red",
+    EventKind.MEMBER_REPLACED: "bold cyan",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from slackwater.cli.demo.crew import Crew
 from slackwater.cli.demo.screen import Screen
 from slackwater.cli.demo.watch import Watch
-from slackwater.group.events import GroupEvent, Kind
+from slackwater.group.events import EventKind, GroupEvent
 
 PARTITIONS: Final = 6
 SESSION_MS: Final = 3_000
@@ -76,7 +76,7 @@ class Story:
         self._worker("worker-4", "confluent-kafka")
         self._worker("billing-1", "confluent-kafka", instance="billing-1")
         self.watch.until_stable("orders", 5, before)
-        times = len([event for event in self.watch.events[before:] if event.kind is Kind.REBALANCE_COMPLETED])
+        times = len([event for event in self.watch.events[before:] if event.kind is EventKind.REBALANCE_COMPLETED])
         return f"all {PARTITIONS} partitions stood still, " + ("once" if times == 1 else f"{times} times")
 
     def _restart(self) -> str:
@@ -85,7 +85,7 @@ class Story:
         self._worker("billing-1", "confluent-kafka", instance="billing-1")
         self.watch.until(
             "the return of billing-1",
-            lambda: any(event.kind is Kind.MEMBER_REPLACED for event in self.watch.events[before:]),
+            lambda: any(event.kind is EventKind.MEMBER_REPLACED for event in self.watch.events[before:]),
         )
         self.watch.until_stable("orders", 5, before)
         stayed = self.watch.generations["orders"] == generation
@@ -96,7 +96,7 @@ class Story:
         killed = time.time()
         self.crew.kill("worker-2")
         self.watch.until_stable("orders", 4, before)
-        expired = next(event for event in self.watch.events[before:] if event.kind is Kind.MEMBER_EXPIRED)
+        expired = next(event for event in self.watch.events[before:] if event.kind is EventKind.MEMBER_EXPIRED)
         waited = expired.time_ms / 1000 - killed
         return f"noticed after {waited:.1f} s: session.timeout.ms is {SESSION_MS}"
 

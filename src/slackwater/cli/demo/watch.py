@@ -13,25 +13,25 @@ from typing import Final
 from slackwater.broker.embedded import EmbeddedBroker, GroupDescription
 from slackwater.cli.demo.ownership import Ownership
 from slackwater.cli.printing import count
-from slackwater.group.events import GroupEvent, Kind, RebalanceStarted, Trigger
+from slackwater.group.events import EventKind, GroupEvent, RebalanceStarted, Trigger
 
 DEADLINE_S: Final = 20.0
 LOOK_S: Final = 0.05
 COOPERATIVE: Final = "cooperative-sticky"
 _TOLD: Final = frozenset(
     {
-        Kind.MEMBER_JOINED,
-        Kind.MEMBER_REPLACED,
-        Kind.MEMBER_LEFT,
-        Kind.MEMBER_EXPIRED,
-        Kind.MEMBER_DROPPED,
-        Kind.REBALANCE_STARTED,
-        Kind.REBALANCE_COMPLETED,
-        Kind.GROUP_EMPTIED,
+        EventKind.MEMBER_JOINED,
+        EventKind.MEMBER_REPLACED,
+        EventKind.MEMBER_LEFT,
+        EventKind.MEMBER_EXPIRED,
+        EventKind.MEMBER_DROPPED,
+        EventKind.REBALANCE_STARTED,
+        EventKind.REBALANCE_COMPLETED,
+        EventKind.GROUP_EMPTIED,
     }
 )
 
-_BACK: Final = frozenset({Kind.MEMBER_JOINED, Kind.MEMBER_REPLACED})
+_BACK: Final = frozenset({EventKind.MEMBER_JOINED, EventKind.MEMBER_REPLACED})
 _WHY: Final = {
     Trigger.MEMBER_JOIN: "{who} wants to join",
     Trigger.MEMBER_LEAVE: "{who} leaves",
@@ -83,7 +83,7 @@ class Watch:
     def _hear(self, event: GroupEvent) -> None:
         with self._changed:
             self.events.append(event)
-            if event.generation is not None and event.kind is Kind.GENERATION_FORMED:
+            if event.generation is not None and event.kind is EventKind.GENERATION_FORMED:
                 self.generations[event.group] = event.generation
             if event.kind in _BACK and event.group in self.ownership:
                 self.ownership[event.group].away.discard(event.client or "")
@@ -99,7 +99,7 @@ class Watch:
         return [
             event
             for event in self.events[since:]
-            if event.kind is Kind.REBALANCE_STARTED and group_id in (None, event.group)
+            if event.kind is EventKind.REBALANCE_STARTED and group_id in (None, event.group)
         ]
 
     def group(self, group_id: str) -> Group:
@@ -163,7 +163,7 @@ class Watch:
         """Whether, after a change since this event, the group has so many members, and every one has partitions."""
         group = self.group(group_id)
         done = any(
-            event.kind in (Kind.REBALANCE_COMPLETED, Kind.MEMBER_REPLACED) and event.group == group_id
+            event.kind in (EventKind.REBALANCE_COMPLETED, EventKind.MEMBER_REPLACED) and event.group == group_id
             for event in self.events[since:]
         )
         return done and group.state == "Stable" and sum(bool(one.partitions) for one in group.members) == members
@@ -196,20 +196,20 @@ def said(event: GroupEvent) -> str:
     """An event in a few words."""
     who = event.client or _name(event.member)
     match event.kind, event.detail:
-        case Kind.REBALANCE_STARTED, RebalanceStarted() as started:
+        case EventKind.REBALANCE_STARTED, RebalanceStarted() as started:
             why = _WHY.get(event.trigger, "{who}") if event.trigger is not None else "{who}"
             return f"generation {started.old_generation} ends: " + why.format(who=_name(started.culprit))
-        case Kind.REBALANCE_COMPLETED, _:
+        case EventKind.REBALANCE_COMPLETED, _:
             return f"generation {event.generation} is stable, {count(event.members or 0, 'member')}"
-        case Kind.MEMBER_JOINED, _:
+        case EventKind.MEMBER_JOINED, _:
             return f"{who} joins"
-        case Kind.MEMBER_REPLACED, _:
+        case EventKind.MEMBER_REPLACED, _:
             return f"{who} is back as {event.instance}, and keeps its partitions"
-        case Kind.MEMBER_LEFT, _:
+        case EventKind.MEMBER_LEFT, _:
             return f"{who} leaves"
-        case Kind.MEMBER_EXPIRED, _:
+        case EventKind.MEMBER_EXPIRED, _:
             return f"{who} was not heard of for its session, and is out"
-        case Kind.MEMBER_DROPPED, _:
+        case EventKind.MEMBER_DROPPED, _:
             return f"{who} did not come back for the rebalance, and is out"
         case _:
             return event.kind.value.replace("_", " ")

@@ -18,7 +18,7 @@ from slackwater.client.admin.descriptions import GenerationSource, GroupDescript
 from slackwater.client.admin.tail import newest_first
 from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import SlackwaterError
-from slackwater.group.events import GroupEvent, Kind, Source, Waiting
+from slackwater.group.events import EventKind, EventSource, GroupEvent, RebalanceWaiting
 from slackwater.group.java_order import string_hash
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.errors import WireError
@@ -31,14 +31,14 @@ MOST_SECONDS: Final = 5.0
 # After one of these, an older word of whom the round waits for is out of date.
 _TURNS: Final = frozenset(
     {
-        Kind.REBALANCE_STARTED,
-        Kind.GENERATION_FORMED,
-        Kind.REBALANCE_COMPLETED,
-        Kind.REBALANCE_FAILED,
-        Kind.GROUP_EMPTIED,
-        Kind.GROUP_DELETED,
-        Kind.GROUP_LOADED,
-        Kind.GROUP_UNLOADED,
+        EventKind.REBALANCE_STARTED,
+        EventKind.GENERATION_FORMED,
+        EventKind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_FAILED,
+        EventKind.GROUP_EMPTIED,
+        EventKind.GROUP_DELETED,
+        EventKind.GROUP_LOADED,
+        EventKind.GROUP_UNLOADED,
     }
 )
 
@@ -49,7 +49,7 @@ class _Told:
 
     generation: int | None = None
     state: str | None = None
-    waiting: Waiting | None = None
+    waiting: RebalanceWaiting | None = None
     done: bool = False
 
     def hear(self, event: GroupEvent) -> None:
@@ -57,7 +57,7 @@ class _Told:
             self.generation = event.generation
         if self.state is None and event.state_after is not None:
             self.state = event.state_after.wire_name
-        if event.kind is Kind.REBALANCE_WAITING and isinstance(event.detail, Waiting):
+        if event.kind is EventKind.REBALANCE_WAITING and isinstance(event.detail, RebalanceWaiting):
             self.waiting, self.done = event.detail, True
         elif event.kind in _TURNS:
             self.done = True
@@ -158,7 +158,7 @@ async def _from_events(cluster: Cluster, wanted: Collection[str]) -> dict[str, _
                 if group is None or group not in left or record.value is None:
                     continue
                 event = _event(record.value)
-                if event is None or event.source is not Source.COORDINATOR:
+                if event is None or event.source is not EventSource.COORDINATOR:
                     continue
                 one = told.setdefault(group, _Told())
                 one.hear(event)

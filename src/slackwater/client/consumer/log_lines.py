@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from slackwater.group.errors import Error
-from slackwater.group.events import CoordinatorNode, GroupEvent, JoinRequested, Kind, Partitions, PollOverrun, Refusal
+from slackwater.group.events import (
+    CoordinatorChanged,
+    EventKind,
+    GroupEvent,
+    JoinRequested,
+    PartitionsChanged,
+    PollOverrun,
+    RequestRejected,
+)
 from slackwater.group.member.core import UNAVAILABLE
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.member.errors import java_message
@@ -91,30 +99,30 @@ class LogLines:
 
     def _lines(self, event: GroupEvent) -> Iterator[Line]:
         match event.kind, event.detail:
-            case Kind.COORDINATOR_FOUND, CoordinatorNode() as found:
+            case EventKind.COORDINATOR_FOUND, CoordinatorChanged() as found:
                 self._coordinator = found.node or ""
                 yield logging.INFO, f"Discovered group coordinator {found.node}"
-            case Kind.COORDINATOR_LOST, CoordinatorNode() as lost:
+            case EventKind.COORDINATOR_LOST, CoordinatorChanged() as lost:
                 disconnected = "true" if lost.why in ("null", UNAVAILABLE) else "false"
                 line = (
                     f"Group coordinator {lost.node} is unavailable or invalid due to cause: {lost.why}. "
                     f"isDisconnected: {disconnected}. Rediscovery will be attempted."
                 )
                 yield logging.INFO, line
-            case Kind.JOIN_REQUESTED, JoinRequested() as asked:
+            case EventKind.JOIN_REQUESTED, JoinRequested() as asked:
                 if asked.reason.startswith(("encountered ", "consumer pro-actively")):
                     what = "generation" if "ILLEGAL_GENERATION" in asked.reason else "generation and member id"
                     yield logging.INFO, f"Resetting {what} due to: {asked.reason}"
                 yield logging.INFO, f"Request joining group due to: {asked.reason}"
-            case Kind.PARTITIONS_ASSIGNED, Partitions() as given:
+            case EventKind.PARTITIONS_ASSIGNED, PartitionsChanged() as given:
                 yield logging.INFO, f"Adding newly assigned partitions: {_listed(given.partitions)}"
-            case Kind.PARTITIONS_REVOKED, Partitions() as taken:
+            case EventKind.PARTITIONS_REVOKED, PartitionsChanged() as taken:
                 yield logging.INFO, f"Revoke previously assigned partitions {_listed(taken.partitions)}"
-            case Kind.PARTITIONS_LOST, Partitions() as gone:
+            case EventKind.PARTITIONS_LOST, PartitionsChanged() as gone:
                 yield logging.INFO, f"Lost previously assigned partitions {_listed(gone.partitions)}"
-            case Kind.POLL_OVERRUN, _:
+            case EventKind.POLL_OVERRUN, _:
                 yield logging.WARNING, POLL_TIMEOUT
-            case Kind.HEARTBEAT_REFUSED, Refusal() as refused:
+            case EventKind.HEARTBEAT_REFUSED, RequestRejected() as refused:
                 generation = _generation(refused.generation or -1, event.member or "", event.assignor)
                 instance = f"Optional[{event.instance}]" if event.instance else "Optional.empty"
                 line = (
@@ -135,7 +143,7 @@ class LogLines:
 
 def _what(event: GroupEvent) -> str:
     match event.detail:
-        case Partitions() as moved:
+        case PartitionsChanged() as moved:
             took = f", the listener took {moved.callback_ms} ms" if moved.callback_ms is not None else ""
             count = len(moved.partitions)
             return f"{count} partition{'s' if count != 1 else ''} [{_listed(moved.partitions)}]{took}"
@@ -146,9 +154,9 @@ def _what(event: GroupEvent) -> str:
                 f"no poll for {overrun.limit_ms + overrun.over_ms} ms, where max.poll.interval.ms allows "
                 f"{overrun.limit_ms}; it leaves the group, and rejoins at its next poll"
             )
-        case Refusal() as refused:
+        case RequestRejected() as refused:
             return f"the coordinator, or the lack of it, said {refused.error}"
-        case CoordinatorNode() as node:
+        case CoordinatorChanged() as node:
             return f"{node.node}" + (f", because of {node.why}" if node.why and node.why != "null" else "")
         case _:
             return "no more is known"

@@ -18,7 +18,15 @@ from typing import Final
 
 from slackwater.doctor.alerts.rules import ALERTS, HOUR_MS, NO_FAILURE, RECENT_MS, Alert
 from slackwater.doctor.defaults import INITIAL_DELAY_MS
-from slackwater.group.events import Completed, Failed, GroupEvent, Kind, Refused, Source, Trigger
+from slackwater.group.events import (
+    EventKind,
+    EventSource,
+    GroupEvent,
+    JoinRefused,
+    RebalanceCompleted,
+    RebalanceFailed,
+    Trigger,
+)
 from slackwater.group.topic_partition import TopicPartition
 
 STABLE: Final = "Stable"
@@ -229,20 +237,22 @@ class _Group:
     def heard(self, event: GroupEvent) -> None:
         """The coordinator told something."""
         match event.kind:
-            case Kind.GROUP_CREATED | Kind.GROUP_EMPTIED | Kind.GROUP_DELETED:
+            case EventKind.GROUP_CREATED | EventKind.GROUP_EMPTIED | EventKind.GROUP_DELETED:
                 self.empty = True
                 self._over(event.time_ms, timed=False)
-            case Kind.REBALANCE_STARTED:
+            case EventKind.REBALANCE_STARTED:
                 self.follows_up = event.trigger is Trigger.COOPERATIVE_FOLLOWUP
                 self.rebalancing_since_ms = self.preparing_since_ms = event.time_ms
-            case Kind.GENERATION_FORMED if event.generation is not None:
+            case EventKind.GENERATION_FORMED if event.generation is not None:
                 self.formed(Generation(event.group, event.time_ms, event.generation, size=event.members))
                 self.preparing_since_ms = None
-            case Kind.REBALANCE_COMPLETED:
+            case EventKind.REBALANCE_COMPLETED:
                 self._over(event.time_ms, timed=False)
-                if isinstance(event.detail, Completed):
+                if isinstance(event.detail, RebalanceCompleted):
                     self.lengths.append((event.time_ms, event.detail.duration_ms))
-            case Kind.REBALANCE_FAILED | Kind.JOIN_REFUSED if isinstance(event.detail, Failed | Refused):
+            case EventKind.REBALANCE_FAILED | EventKind.JOIN_REFUSED if isinstance(
+                event.detail, RebalanceFailed | JoinRefused
+            ):
                 if event.detail.error not in NO_FAILURE:
                     self.failures.append((event.time_ms, event.detail.error))
 
@@ -360,7 +370,7 @@ class Watch:
         """Every alert that began, in order."""
         self._groups: dict[str, _Group] = {}
         self._last: Look | None = None
-        self._told: set[Source] = set()
+        self._told: set[EventSource] = set()
 
     def see(self, look: Look) -> list[Notice]:
         """Take a look in; what began and what ended."""
@@ -369,7 +379,7 @@ class Watch:
         self._told |= {event.source for event in look.events}
         if self._by_events:
             for event in look.events:
-                if event.source is Source.COORDINATOR:
+                if event.source is EventSource.COORDINATOR:
                     self._group(event.group).heard(event)
         else:
             for generation in look.generations:
@@ -390,7 +400,7 @@ class Watch:
         """The coordinators tell their decisions; on other brokers only members write to the topic, if anybody does."""
         if self._last is None or not self._last.has_events:
             return False
-        return Source.COORDINATOR in self._told or Source.MEMBER not in self._told
+        return EventSource.COORDINATOR in self._told or EventSource.MEMBER not in self._told
 
     @property
     def firing(self) -> list[Notice]:

@@ -22,14 +22,16 @@ from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.timeline.client_timeline import Story
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 
 _TURNS: Final = 2
 
 
 def instance_id_conflict(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Processes that use one instance id at the same time."""
-    fences = [row for row in history.of(Kind.MEMBER_FENCED, Kind.JOIN_REFUSED) if signals.is_instance_taken(row)]
+    fences = [
+        row for row in history.of(EventKind.MEMBER_FENCED, EventKind.JOIN_REFUSED) if signals.is_instance_taken(row)
+    ]
     instances = unique(name for row in fences if (name := _instance(history, row)))
     instances = instances or _taking_turns(history, readings)
     if not instances:
@@ -75,7 +77,7 @@ def _joined_twice(history: GroupHistory) -> dict[str, list[str]]:
     A log need not say that its member is static; its member id begins with the instance id all the same.
     """
     told: dict[tuple[str, str, int], set[str]] = {}
-    for row in history.of(Kind.MEMBER_JOINED):
+    for row in history.of(EventKind.MEMBER_JOINED):
         if row.of_client and row.member and row.label and row.generation:
             instance = row.instance or signals.made_of(row.member)
             told.setdefault((instance, row.label, row.generation), set()).add(row.member)
@@ -93,7 +95,7 @@ def _changes(names: Sequence[str]) -> int:
 def _logs(history: GroupHistory) -> dict[str, list[str]]:
     """Per instance, whose log tells of each of its joins."""
     found: dict[str, list[str]] = {}
-    for row in history.of(Kind.MEMBER_JOINED):
+    for row in history.of(EventKind.MEMBER_JOINED):
         instance = row.instance or history.names.instances.get(row.member or "")
         if row.of_client and instance and row.label:
             found.setdefault(instance, []).append(row.label)
@@ -117,7 +119,7 @@ def _instance(history: GroupHistory, row: Row) -> str | None:
 
 def inconsistent_protocol(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """Clients whose joins are refused because they share no assignor with the group."""
-    told = history.of(Kind.REBALANCE_FAILED, Kind.JOIN_REFUSED, FactKind.CLIENT_FAILED)
+    told = history.of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, FactKind.CLIENT_FAILED)
     refused = [row for row in told if signals.is_inconsistent(row)]
     if not refused:
         return None

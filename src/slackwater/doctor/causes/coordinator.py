@@ -15,7 +15,7 @@ from slackwater.doctor.events import signals
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.cluster_history import Outage
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 
 BROKER_LOG = "whether the broker restarted or could not be reached: ask for the broker's log"
 
@@ -51,5 +51,5 @@ def _was_there(history: GroupHistory, outage: Outage) -> bool:
 def _loaded_ms(history: GroupHistory, outage: Outage) -> int:
     """When the coordinator that was killed had the group again; a slow start lets members expire before it is over."""
     since = outage.ended_ms - FAILOVER_ROUNDS * SESSION_TIMEOUT_MS
-    loads = (row.time_ms for row in history.of(Kind.GROUP_LOADED) if row.of_broker)
+    loads = (row.time_ms for row in history.of(EventKind.GROUP_LOADED) if row.of_broker)
     return min((time_ms for time_ms in loads if since < time_ms < outage.ended_ms), default=outage.ended_ms)

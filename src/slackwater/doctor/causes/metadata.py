@@ -34,7 +34,7 @@ from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, Story
 from slackwater.doctor.timeline.cluster_history import TopicChange
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 
 CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"
 _CAUSES: Final[dict[str, str]] = {
@@ -42,7 +42,7 @@ _CAUSES: Final[dict[str, str]] = {
     signals.CREATED: "new_topic_matched",
     signals.DELETED: "topic_deleted",
 }
-_STARTED: Final = Kind.REBALANCE_STARTED
+_STARTED: Final = EventKind.REBALANCE_STARTED
 _WATCHED: Final[frozenset[str]] = frozenset(
     {
         Trigger.LEADER_REJOIN,
@@ -150,7 +150,7 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
 
 def _from_clients(history: GroupHistory) -> Finding | None:
     """The leader's log tells from what to what the topics changed."""
-    for row in history.of(Kind.JOIN_REQUESTED):
+    for row in history.of(EventKind.JOIN_REQUESTED):
         found = _difference(row) if row.of_client else None
         if found is not None:
             kind, topics = found
@@ -254,7 +254,7 @@ def _client(history: GroupHistory, row: Row) -> str | None:
 def _rejoins(history: GroupHistory) -> list[Row]:
     """Rebalances that a member started which was there already, outside of any outage."""
     found = []
-    kinds = (Kind.GENERATION_FORMED,) if history.is_consumer_protocol else ()
+    kinds = (EventKind.GENERATION_FORMED,) if history.is_consumer_protocol else ()
     if not kinds and _WATCHED.isdisjoint(history.triggers):
         return []
     for row in history.of(_STARTED, *kinds):

@@ -18,19 +18,19 @@ from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.rebalances import ROUNDS
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 
 LONG_MS: Final = 60_000
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
-_STARTED: Final = Kind.REBALANCE_STARTED
+_STARTED: Final = EventKind.REBALANCE_STARTED
 FOLLOW_UPS: Final = 4
 """One follow-up is the protocol's, a second may come from a member that was late; more in a row are not converging."""
 
 
 def stuck_rebalance(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
     """A round that was given up, or that is still open when it should long be over."""
-    failed = [row for row in history.of(Kind.REBALANCE_FAILED) if row.of_broker]
-    waiting = history.of(Kind.REBALANCE_WAITING)
+    failed = [row for row in history.of(EventKind.REBALANCE_FAILED) if row.of_broker]
+    waiting = history.of(EventKind.REBALANCE_WAITING)
     open_since = _open_since(history)
     if not failed and open_since is None:
         return None

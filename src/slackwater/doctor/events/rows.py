@@ -18,19 +18,19 @@ from itertools import compress, count, islice
 from operator import eq, itemgetter
 from typing import Any, Final, NamedTuple
 
-from slackwater.group.events import GroupEvent, Source
+from slackwater.group.events import EventSource, GroupEvent
 
 _ORDER: Final[dict[str, int]] = {
-    Source.COORDINATOR: 0,
-    Source.BROKER_LOG: 1,
-    Source.OFFSETS_TOPIC: 2,
-    Source.MEMBER: 3,
-    Source.CLIENT_LOG: 4,
+    EventSource.COORDINATOR: 0,
+    EventSource.BROKER_LOG: 1,
+    EventSource.OFFSETS_TOPIC: 2,
+    EventSource.MEMBER: 3,
+    EventSource.CLIENT_LOG: 4,
 }
 _ENDINGS: Final = re.compile(r"(?:\.(?:log|txt|out|err|jsonl?)(?:[.-]\d[\d-]*)?)?(?:\.gz)?$")
 """What a log's name ends with, also one that was put away: orders.log, orders.log.3, orders.log.2026-11-16.gz."""
-BROKER_SIDE: Final[frozenset[str]] = frozenset({Source.COORDINATOR, Source.BROKER_LOG})
-CLIENT_SIDE: Final[frozenset[str]] = frozenset({Source.MEMBER, Source.CLIENT_LOG})
+BROKER_SIDE: Final[frozenset[str]] = frozenset({EventSource.COORDINATOR, EventSource.BROKER_LOG})
+CLIENT_SIDE: Final[frozenset[str]] = frozenset({EventSource.MEMBER, EventSource.CLIENT_LOG})
 
 
 Detail = Mapping[str, Sequence[Any]]

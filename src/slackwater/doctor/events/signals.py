@@ -11,7 +11,7 @@ from typing import Final
 
 from slackwater.doctor.events.rows import BROKER_SIDE, CLIENT_SIDE, Row
 from slackwater.doctor.events.table import FactKind
-from slackwater.group.events import GroupState, Kind
+from slackwater.group.events import EventKind, GroupState
 
 CONSUMER: Final = "consumer"
 """The protocol of KIP-848's groups."""
@@ -58,17 +58,17 @@ _TOPIC_KINDS: Final[dict[str, str]] = {
 
 
 # An enum's member is looked up by code of Python's, which takes longer than all that a signal does with it.
-_FORMED: Final = Kind.GENERATION_FORMED
-_RECORDED: Final = Kind.GENERATION_RECORDED
-_STARTED: Final = Kind.REBALANCE_STARTED
-_COMPLETED: Final = Kind.REBALANCE_COMPLETED
-_JOINED: Final = Kind.MEMBER_JOINED
-_LEFT: Final = Kind.MEMBER_LEFT
-_ISSUED: Final = Kind.MEMBER_ID_ISSUED
-_REQUESTED: Final = Kind.JOIN_REQUESTED
+_FORMED: Final = EventKind.GENERATION_FORMED
+_RECORDED: Final = EventKind.GENERATION_RECORDED
+_STARTED: Final = EventKind.REBALANCE_STARTED
+_COMPLETED: Final = EventKind.REBALANCE_COMPLETED
+_JOINED: Final = EventKind.MEMBER_JOINED
+_LEFT: Final = EventKind.MEMBER_LEFT
+_ISSUED: Final = EventKind.MEMBER_ID_ISSUED
+_REQUESTED: Final = EventKind.JOIN_REQUESTED
 _EMPTY: Final = GroupState.EMPTY
-_OVERRUN: Final = Kind.POLL_OVERRUN
-_SESSION_LOST: Final = Kind.SESSION_LOST
+_OVERRUN: Final = EventKind.POLL_OVERRUN
+_SESSION_LOST: Final = EventKind.SESSION_LOST
 _CONVERTED: Final = FactKind.GROUP_CONVERTED
 _CLIENT_STARTED: Final = FactKind.CLIENT_STARTED
 _CLIENT_CLOSED: Final = FactKind.CLIENT_CLOSED
@@ -78,7 +78,7 @@ _COMING: Final = frozenset({_ISSUED, _JOINED})
 _ASKING: Final = frozenset({_REQUESTED, _JOINED})
 _TELL_GENERATION: Final = frozenset({_JOINED, _COMPLETED, _FORMED})
 _TELL_OWN_ID: Final = frozenset({_JOINED, _COMPLETED, _LEFT, _REQUESTED})
-_TELL_LOSS: Final = frozenset({Kind.SESSION_LOST, Kind.HEARTBEAT_REFUSED, Kind.COMMIT_REFUSED})
+_TELL_LOSS: Final = frozenset({EventKind.SESSION_LOST, EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED})
 
 
 def is_poll_reason(text: str) -> bool:
@@ -236,13 +236,13 @@ def is_failure(row: Row) -> bool:
 
 def is_join_refused(row: Row) -> bool:
     """A join was refused for good."""
-    return row.kind == Kind.JOIN_REFUSED
+    return row.kind == EventKind.JOIN_REFUSED
 
 
 def is_inconsistent(row: Row) -> bool:
     """A join refused because no assignor (or protocol type) is common to all members, or the error that it raised."""
-    told = row.of_client and row.kind == Kind.REBALANCE_FAILED
-    if not told and row.kind not in (Kind.JOIN_REFUSED, FactKind.CLIENT_FAILED):
+    told = row.of_client and row.kind == EventKind.REBALANCE_FAILED
+    if not told and row.kind not in (EventKind.JOIN_REFUSED, FactKind.CLIENT_FAILED):
         return False
     text = f"{row.text('error')} {row.text('why')}"
     return any(words in text for words in _INCONSISTENT)
@@ -250,14 +250,14 @@ def is_inconsistent(row: Row) -> bool:
 
 def is_instance_taken(row: Row) -> bool:
     """A request, or a join, refused because another live process has the same instance id."""
-    if row.kind == Kind.MEMBER_FENCED:
+    if row.kind == EventKind.MEMBER_FENCED:
         return True
-    return row.kind == Kind.JOIN_REFUSED and "UNRELEASED_INSTANCE_ID" in row.text("error")
+    return row.kind == EventKind.JOIN_REFUSED and "UNRELEASED_INSTANCE_ID" in row.text("error")
 
 
 def is_coordinator_lost(row: Row) -> bool:
     """The client lost its coordinator, and not by its own silence."""
-    return row.kind == Kind.COORDINATOR_LOST
+    return row.kind == EventKind.COORDINATOR_LOST
 
 
 def is_rejoin(row: Row) -> bool:

@@ -8,13 +8,13 @@ are looked for, anywhere in a line.
 from typing import Final
 
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 _REFUSED: Final = {"error": "INCONSISTENT_GROUP_PROTOCOL"}
 
 APPLICATIONS: Final = Family(
     name="applications",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=(
         "Inconsistent group protocol",
         "INCONSISTENT_GROUP_PROTOCOL",
@@ -29,7 +29,7 @@ APPLICATIONS: Final = Family(
             "all",
             "Inconsistent group protocol",
             "Broker: Inconsistent group protocol[[<*>]]",
-            Kind.JOIN_REFUSED,
+            EventKind.JOIN_REFUSED,
             _REFUSED,
         ),
         Template(
@@ -37,7 +37,7 @@ APPLICATIONS: Final = Family(
             "all",
             "INCONSISTENT_GROUP_PROTOCOL",
             "INCONSISTENT_GROUP_PROTOCOL[[<*>]]",
-            Kind.JOIN_REFUSED,
+            EventKind.JOIN_REFUSED,
             _REFUSED,
         ),
         Template(
@@ -45,7 +45,7 @@ APPLICATIONS: Final = Family(
             "all",
             "group protocol type is incompatible with the other members",
             "kafka server: The provider group protocol type is incompatible with the other members[[<*>]]",
-            Kind.JOIN_REFUSED,
+            EventKind.JOIN_REFUSED,
             _REFUSED,
         ),
     ),

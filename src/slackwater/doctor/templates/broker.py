@@ -11,7 +11,7 @@ from typing import Final
 
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 _PARTITION: Final = "[[ (__consumer_offsets-<*>)]]"
 _METADATA: Final = (
@@ -30,7 +30,7 @@ _CLASSIC_GROUPS: Final = (
         "1.0+",
         "Stabilized group ",
         f"Stabilized group <group> generation <generation>{_PARTITION}[[ with <members> members]][[.]]",
-        Kind.GENERATION_FORMED,
+        EventKind.GENERATION_FORMED,
         _CLASSIC,
     ),
     Template(
@@ -39,7 +39,7 @@ _CLASSIC_GROUPS: Final = (
         "Assignment received from leader",
         "Assignment received from leader[[ <leader>]] for group <group> for generation <generation>"
         "[[. The group has <members> members, <static_members> of which are static.]]",
-        Kind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_COMPLETED,
         _CLASSIC,
     ),
     Template(
@@ -48,7 +48,7 @@ _CLASSIC_GROUPS: Final = (
         "Preparing to rebalance group ",
         "Preparing to rebalance group <group> [[in state <*> ]]with old generation <old_generation>"
         f"{_PARTITION}[[ (reason: <reason>)]][[.]]",
-        Kind.REBALANCE_STARTED,
+        EventKind.REBALANCE_STARTED,
         {"generation": "<old_generation>"},
     ),
     Template(
@@ -57,7 +57,7 @@ _CLASSIC_GROUPS: Final = (
         "to rejoin with this id",
         "Dynamic member with unknown member id joins group <group> in <state_before> state. Created a new member id "
         "<member> and request[[ing]] the member to rejoin with this id.",
-        Kind.MEMBER_ID_ISSUED,
+        EventKind.MEMBER_ID_ISSUED,
     ),
     Template(
         "id issued by a consumer group",
@@ -65,7 +65,7 @@ _CLASSIC_GROUPS: Final = (
         "to rejoin with this id",
         "[GroupId <group>] Dynamic member with unknown member id joins the consumer group. Created a new member id "
         "<member> and requesting the member to rejoin with this id.",
-        Kind.MEMBER_ID_ISSUED,
+        EventKind.MEMBER_ID_ISSUED,
         _CONSUMER,
     ),
     Template(
@@ -80,7 +80,7 @@ _CLASSIC_GROUPS: Final = (
         "3.0+",
         "Pending dynamic member with id ",
         "Pending dynamic member with id <member> joins group <group> in <state_before> state. Adding to the group now.",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "static member added",
@@ -88,7 +88,7 @@ _CLASSIC_GROUPS: Final = (
         "Static member with groupInstanceId=",
         "Static member with groupInstanceId=<instance> and unknown member id joins group <group> in <state_before> "
         "state. Created a new member id <member> for this member and add[[ed]] to the group.",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "static member replaced",
@@ -96,7 +96,7 @@ _CLASSIC_GROUPS: Final = (
         "Static member with groupInstanceId=",
         "Static member with groupInstanceId=<instance> and unknown member id joins group <group> in <state_before> "
         "state. Replacing previously mapped member <old_member> with this groupInstanceId.",
-        Kind.MEMBER_REPLACED,
+        EventKind.MEMBER_REPLACED,
     ),
     Template(
         "dynamic member added",
@@ -104,7 +104,7 @@ _CLASSIC_GROUPS: Final = (
         "for this member and add to the group",
         "Dynamic [[M]][[m]]ember with unknown member id joins group <group> in <state_before> state. Created a new "
         "member id <member> for this member and add to the group.",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "dynamic member added",
@@ -112,7 +112,7 @@ _CLASSIC_GROUPS: Final = (
         "and added the member to the group",
         "Dynamic member with unknown member id joins group <group> in state <state_before>. Created a new member id "
         "<member> and added the member to the group.",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "static member replaced",
@@ -120,7 +120,7 @@ _CLASSIC_GROUPS: Final = (
         "with unknown member id rejoins, assigning new member id ",
         "Static member <instance> of group <group> with unknown member id rejoins, assigning new member id <member>, "
         "while old member [[id ]]<old_member> will be removed.",
-        Kind.MEMBER_REPLACED,
+        EventKind.MEMBER_REPLACED,
     ),
     Template(
         "no rebalance for a static member",
@@ -135,7 +135,7 @@ _CLASSIC_GROUPS: Final = (
         "for static member with groupInstanceId=",
         "Request memberId=<member> for static member with groupInstanceId=<instance> is fenced by <*> "
         "memberId=<holder> during operation <operation>",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
     ),
     Template(
         "fenced",
@@ -143,14 +143,14 @@ _CLASSIC_GROUPS: Final = (
         "will be fenced",
         "given member.id <member> is identified as a known static member <instance>, but not matching the expected "
         "member.id <holder> during <operation>, will be fenced[[.]]",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
     ),
     Template(
         "failed",
         "1.0+",
         "has failed, removing it from the group",
         "Member <member> in group <group> has failed, removing it from the group[[.]]",
-        Kind.MEMBER_EXPIRED,
+        EventKind.MEMBER_EXPIRED,
         {"timer": "session"},
     ),
     Template(
@@ -158,7 +158,7 @@ _CLASSIC_GROUPS: Final = (
         "4.0+",
         "has left group through explicit",
         f"[Group <group>] Member <member> {_LEFT}",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         _ITSELF,
     ),
     Template(
@@ -167,7 +167,7 @@ _CLASSIC_GROUPS: Final = (
         "Member MemberMetadata(memberId=",
         f"Member {_METADATA} has left group <group> through explicit `LeaveGroup`[[ request]]"
         "[[; client reason: <reason>]]",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         _ITSELF,
     ),
     Template(
@@ -176,7 +176,7 @@ _CLASSIC_GROUPS: Final = (
         "has left, removing it from the group",
         "Member[group.instance.id <instance>, member.id <member>] in group <group> has left, removing it from the "
         "group",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         _ITSELF,
     ),
     Template(
@@ -184,7 +184,7 @@ _CLASSIC_GROUPS: Final = (
         "1.0-2.3",
         "has left, removing it from the group",
         "Member <member> in group <group> has left, removing it from the group",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         _ITSELF,
     ),
     Template(
@@ -192,7 +192,7 @@ _CLASSIC_GROUPS: Final = (
         "4.0+",
         "has left group through explicit",
         f"[Group <group>] Pending member <member> {_LEFT}",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "pending": "true"},
     ),
     Template(
@@ -201,7 +201,7 @@ _CLASSIC_GROUPS: Final = (
         "Pending member with memberId=",
         "Pending member with memberId=<member> has left group <group> through explicit `LeaveGroup` request"
         "[[; client reason: <reason>]]",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "pending": "true"},
     ),
     Template(
@@ -209,7 +209,7 @@ _CLASSIC_GROUPS: Final = (
         "2.3-2.8",
         "Pending member ",
         "Pending member <member> is leaving group <group>.",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "pending": "true"},
     ),
     Template(
@@ -217,14 +217,14 @@ _CLASSIC_GROUPS: Final = (
         "2.2+",
         "Pending member ",
         "Pending member <member> in group <group> has been removed after session timeout expiration.",
-        Kind.PENDING_MEMBER_EXPIRED,
+        EventKind.PENDING_MEMBER_EXPIRED,
     ),
     Template(
         "dropped",
         "2.8+",
         "removed dynamic members who haven't joined",
         "Group <group> removed dynamic members who haven't joined: <member_ids>",
-        Kind.MEMBER_DROPPED,
+        EventKind.MEMBER_DROPPED,
         {"timer": "rebalance", "trigger": "rebalance_timeout"},
     ),
     Template(
@@ -232,7 +232,7 @@ _CLASSIC_GROUPS: Final = (
         "3.1+",
         "removed members who haven't sent their sync request",
         "Group <group> removed members who haven't sent their sync request[[s]]: <member_ids>",
-        Kind.MEMBER_UNSYNCED,
+        EventKind.MEMBER_UNSYNCED,
         {"timer": "sync", "trigger": "sync_timeout"},
     ),
     Template(
@@ -241,7 +241,7 @@ _CLASSIC_GROUPS: Final = (
         "failed to join before rebalance timeout",
         "Group leader [member.id: <old_leader>, group.instance.id: <*>] failed to join before rebalance timeout, "
         "while new leader <leader> was elected.",
-        Kind.LEADER_CHANGED,
+        EventKind.LEADER_CHANGED,
         {"why": "failed to join before the rebalance timeout"},
     ),
     Template(
@@ -250,7 +250,7 @@ _CLASSIC_GROUPS: Final = (
         "failed to join before the rebalance timeout",
         "Group leader [memberId: <old_leader>, groupInstanceId: <*>] failed to join before the rebalance timeout. "
         "Member <leader> was elected as the new leader.",
-        Kind.LEADER_CHANGED,
+        EventKind.LEADER_CHANGED,
         {"why": "failed to join before the rebalance timeout"},
     ),
     Template(
@@ -259,7 +259,7 @@ _CLASSIC_GROUPS: Final = (
         "failed to join before",
         "Group leader [<*>: <old_leader>, <*>] failed to join before [[the ]]rebalance timeout[[,]] and the group "
         "couldn't proceed to [[the ]]next generation because no member joined.",
-        Kind.LEADER_CHANGED,
+        EventKind.LEADER_CHANGED,
         {"why": "failed to join before the rebalance timeout"},
     ),
     Template(
@@ -267,7 +267,7 @@ _CLASSIC_GROUPS: Final = (
         "2.3+",
         "could not complete rebalance because no members rejoined",
         "Group <group> could not complete rebalance because no members rejoined[[.]]",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"error": "no members rejoined"},
     ),
     Template(
@@ -275,7 +275,7 @@ _CLASSIC_GROUPS: Final = (
         "1.0+",
         " is now empty",
         f"Group <group> with generation <generation> is now empty{_PARTITION}[[.]]",
-        Kind.GROUP_EMPTIED,
+        EventKind.GROUP_EMPTIED,
     ),
 )
 
@@ -285,7 +285,7 @@ _CONSUMER_GROUPS: Final = (
         "3.7+",
         "Bumped group epoch to ",
         "[GroupId <group>] Bumped group epoch to <generation>[[ with metadata hash <*>]].",
-        Kind.GENERATION_FORMED,
+        EventKind.GENERATION_FORMED,
         _CONSUMER,
     ),
     Template(
@@ -294,7 +294,7 @@ _CONSUMER_GROUPS: Final = (
         "Computed a new target assignment for epoch ",
         "[GroupId <group>] Computed a new target assignment for epoch <generation> with '<assignor>' assignor in "
         "<duration_ms>ms.",
-        Kind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_COMPLETED,
         _CONSUMER,
     ),
     Template(
@@ -302,7 +302,7 @@ _CONSUMER_GROUPS: Final = (
         "3.7+",
         "joins the consumer group using the ",
         "[GroupId <group>] Member <member> joins the consumer group[[ using the <group_protocol> protocol]].",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "static consumer joined",
@@ -310,7 +310,7 @@ _CONSUMER_GROUPS: Final = (
         "joins the consumer group using the ",
         "[GroupId <group>] Static member <member> with instance id <instance> joins the consumer group using the "
         "<group_protocol> protocol.",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "static consumer returned",
@@ -318,14 +318,14 @@ _CONSUMER_GROUPS: Final = (
         "joins the consumer group using the ",
         "[GroupId <group>] Static member with instance id <instance> re-joins the consumer group using the "
         "<group_protocol> protocol. Created a new member <member> to replace the existing member <old_member>.",
-        Kind.MEMBER_REPLACED,
+        EventKind.MEMBER_REPLACED,
     ),
     Template(
         "consumer left",
         "3.7+",
         " left the consumer group",
         "[GroupId <group>] Member <member> left the consumer group.",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "group_protocol": "consumer"},
     ),
     Template(
@@ -334,7 +334,7 @@ _CONSUMER_GROUPS: Final = (
         " left the consumer group",
         "[GroupId <group>] Static [[M]][[m]]ember <member> with instance id <instance> temporarily left the consumer "
         "group.",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "group_protocol": "consumer", "why": "temporarily"},
     ),
     Template(
@@ -342,7 +342,7 @@ _CONSUMER_GROUPS: Final = (
         "3.7+",
         " left the consumer group",
         "[GroupId <group>] Static [[M]][[m]]ember <member> with instance id <instance> left the consumer group.",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "group_protocol": "consumer"},
     ),
     Template(
@@ -350,7 +350,7 @@ _CONSUMER_GROUPS: Final = (
         "3.7+",
         "fenced from the group because the member session expired",
         "[GroupId <group>] Member <member> fenced from the group because the member session expired.[[.]]",
-        Kind.MEMBER_EXPIRED,
+        EventKind.MEMBER_EXPIRED,
         {"timer": "session", "group_protocol": "consumer"},
     ),
     Template(
@@ -359,7 +359,7 @@ _CONSUMER_GROUPS: Final = (
         "fenced from the group because it failed to transition",
         "[GroupId <group>] Member <member> fenced from the group because it failed to transition from epoch <epoch> "
         "within <timer_ms>ms.",
-        Kind.MEMBER_DROPPED,
+        EventKind.MEMBER_DROPPED,
         {"timer": "rebalance", "trigger": "rebalance_timeout", "group_protocol": "consumer"},
     ),
     Template(
@@ -368,7 +368,7 @@ _CONSUMER_GROUPS: Final = (
         "fenced from the group because the classic member failed to join",
         "[GroupId <group>] Member <member> fenced from the group because the classic member failed to join within the "
         "rebalance timeout.[[.]]",
-        Kind.MEMBER_DROPPED,
+        EventKind.MEMBER_DROPPED,
         {"timer": "rebalance", "trigger": "rebalance_timeout", "group_protocol": "consumer"},
     ),
     Template(
@@ -377,7 +377,7 @@ _CONSUMER_GROUPS: Final = (
         "fenced from the group because the member failed to sync",
         "[GroupId <group>] Member <member> fenced from the group because the member failed to sync within "
         "timeout.[[.]]",
-        Kind.MEMBER_UNSYNCED,
+        EventKind.MEMBER_UNSYNCED,
         {"timer": "sync", "trigger": "sync_timeout", "group_protocol": "consumer"},
     ),
     Template(
@@ -386,7 +386,7 @@ _CONSUMER_GROUPS: Final = (
         "cannot join the group because the instance id is owned by",
         "[GroupId <group>] Static member <member> with instance id <instance> cannot join the group because the "
         "instance id is owned by member <holder>.",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
         {"error": "UNRELEASED_INSTANCE_ID", "group_protocol": "consumer"},
     ),
     Template(
@@ -394,7 +394,7 @@ _CONSUMER_GROUPS: Final = (
         "3.8+",
         " is fenced by existing member ",
         "[GroupId <group>] Static member <member> with instance id <instance> is fenced by existing member <holder>.",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         _CONSUMER,
     ),
     Template(
@@ -402,7 +402,7 @@ _CONSUMER_GROUPS: Final = (
         "3.8+",
         "has left group through explicit",
         f"[GroupId <group>] Dynamic [[M]][[m]]ember <member> {_LEFT}",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "group_protocol": "consumer"},
     ),
     Template(
@@ -410,7 +410,7 @@ _CONSUMER_GROUPS: Final = (
         "3.8+",
         "has left group through explicit",
         f"[GroupId <group>] Static [[M]][[m]]ember <member> with instance id <instance> {_LEFT}",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself", "group_protocol": "consumer"},
     ),
     Template(
@@ -418,7 +418,7 @@ _CONSUMER_GROUPS: Final = (
         "3.7+",
         " updated its subscribed ",
         "[GroupId <group>] Member <member> updated its subscribed topics to: [<topics>].",
-        Kind.MEMBER_REJOINED,
+        EventKind.MEMBER_REJOINED,
         {"metadata_changed": "true", "group_protocol": "consumer"},
     ),
     Template(
@@ -426,7 +426,7 @@ _CONSUMER_GROUPS: Final = (
         "4.0+",
         " updated its subscribed ",
         "[GroupId <group>] Member <member> updated its subscribed regex to: <reason>.",
-        Kind.MEMBER_REJOINED,
+        EventKind.MEMBER_REJOINED,
         {"metadata_changed": "true", "group_protocol": "consumer"},
     ),
     Template(
@@ -441,21 +441,21 @@ _CONSUMER_GROUPS: Final = (
         "3.8+",
         "grade classic group ",
         "Cannot <*>grade classic group <group> to consumer group<error>.",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "group not converted",
         "3.8+",
         "grade ",
         "Cannot <*>grade [[the ]]consumer group <group>[[ to classic group]]<error>.",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "migration disabled",
         "3.8+",
         "Cannot join the consumer group ",
         "Cannot join the consumer group <group> with the classic protocol because <error>.",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "assignment state",
@@ -493,21 +493,21 @@ _LIFE: Final = (
         "1.0-3.9",
         "oading group metadata for ",
         "Loading group metadata for <group> with generation <generation>",
-        Kind.GROUP_LOADED,
+        EventKind.GROUP_LOADED,
     ),
     Template(
         "unloading a group",
         "1.0-3.9",
         "oading group metadata for ",
         "Unloading group metadata for <group> with generation <generation>",
-        Kind.GROUP_UNLOADED,
+        EventKind.GROUP_UNLOADED,
     ),
     Template(
         "loaded a classic group",
         "4.0+",
         "Loaded classic group ",
         "Loaded classic group <group> with <members> members.",
-        Kind.GROUP_LOADED,
+        EventKind.GROUP_LOADED,
         _CLASSIC,
     ),
     Template(
@@ -515,7 +515,7 @@ _LIFE: Final = (
         "4.0+",
         "Loaded consumer group ",
         "Loaded consumer group <group> with <members> members.",
-        Kind.GROUP_LOADED,
+        EventKind.GROUP_LOADED,
         _CONSUMER,
     ),
     Template(
@@ -523,7 +523,7 @@ _LIFE: Final = (
         "4.0+",
         "oading group metadata for ",
         "[GroupId=<group>] Unloading group metadata for generation <generation>.",
-        Kind.GROUP_UNLOADED,
+        EventKind.GROUP_UNLOADED,
         _CLASSIC,
     ),
     Template(
@@ -531,7 +531,7 @@ _LIFE: Final = (
         "4.0+",
         "Unloaded group metadata for group epoch ",
         "[GroupId=<group>] Unloaded group metadata for group epoch <generation>.",
-        Kind.GROUP_UNLOADED,
+        EventKind.GROUP_UNLOADED,
         _CONSUMER,
     ),
     Template(
@@ -553,7 +553,7 @@ _LIFE: Final = (
         "2.0-3.9",
         "The following groups were deleted: ",
         "The following groups were deleted: <group>. A total of <count> offsets were removed.",
-        Kind.GROUP_DELETED,
+        EventKind.GROUP_DELETED,
     ),
     Template(
         "offsets of a group deleted",
@@ -561,7 +561,7 @@ _LIFE: Final = (
         "The following offsets of the group ",
         "The following offsets of the group <group> were deleted: <partitions>. A total of <count> offsets were "
         "removed.",
-        Kind.OFFSETS_DELETED,
+        EventKind.OFFSETS_DELETED,
     ),
 )
 
@@ -585,7 +585,7 @@ _CHATTER: Final = (
 
 COORDINATOR: Final = Family(
     name="group coordinator",
-    source=Source.BROKER_LOG,
+    source=EventSource.BROKER_LOG,
     markers=("[GroupCoordinator ",),
     prefix=r"^(.*?)\[GroupCoordinator (?:id=)?(\d+)[^\]]*\]:? ",
     prefix_slots=("head", "node"),
@@ -595,7 +595,7 @@ COORDINATOR: Final = Family(
 
 GROUP_METADATA: Final = Family(
     name="group metadata manager",
-    source=Source.BROKER_LOG,
+    source=EventSource.BROKER_LOG,
     markers=("[GroupMetadataManager brokerId=", "[Group Metadata Manager on Broker ", "Loaded member "),
     prefix=r"^(.*?)(?:\[Group ?Metadata ?Manager (?:brokerId=|on Broker )\d+\]:? )?",
     prefix_slots=("head",),
@@ -624,14 +624,14 @@ GROUP_METADATA: Final = Family(
             "1.0-3.9",
             "transitioned to Dead",
             "Group <group> transitioned to Dead in generation <generation>",
-            Kind.GROUP_DELETED,
+            EventKind.GROUP_DELETED,
         ),
     ),
 )
 
 SURROUNDINGS: Final = Family(
     name="broker",
-    source=Source.BROKER_LOG,
+    source=EventSource.BROKER_LOG,
     markers=(
         "Created log for partition ",
         "scheduled for deletion",

@@ -11,7 +11,7 @@ from typing import Final
 
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 _GENERATION: Final = "Generation{generationId=<generation>, memberId='<member>', protocol=[[']]<assignor>[[']]}"
 
@@ -21,21 +21,21 @@ _GROUP: Final = (
         "2.6+",
         "Successfully joined group with generation ",
         f"Successfully joined group with generation {_GENERATION}",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "joined",
         "1.0-2.5",
         "Successfully joined group with generation ",
         "Successfully joined group with generation <generation>",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "synced",
         "2.6+",
         "Successfully synced group in generation ",
         f"Successfully synced group in generation {_GENERATION}",
-        Kind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_COMPLETED,
     ),
     Template("joining", "1.0+", "(Re-)joining group", "(Re-)joining group[[ <*>]]", None),
     Template(
@@ -43,42 +43,42 @@ _GROUP: Final = (
         "3.0+",
         "Request joining group due to: ",
         "Request joining group due to: <reason>",
-        Kind.JOIN_REQUESTED,
+        EventKind.JOIN_REQUESTED,
     ),
     Template(
         "assignment finished",
         "2.4+",
         "Finished assignment for group at generation ",
         "Finished assignment for group at generation <generation>: {<*>}",
-        Kind.GENERATION_FORMED,
+        EventKind.GENERATION_FORMED,
     ),
     Template(
         "assigned",
         "2.4+",
         "newly assigned partitions",
         "Adding newly assigned partitions:[[ ]]<partitions>",
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "assigned",
         "1.0-2.3",
         "newly assigned partitions",
         "Setting newly assigned partitions[[:]] <partitions>",
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "revoked",
         "1.0+",
         "previously assigned partitions",
         "Revok[[e]][[ing]] previously assigned partitions <partitions>",
-        Kind.PARTITIONS_REVOKED,
+        EventKind.PARTITIONS_REVOKED,
     ),
     Template(
         "lost",
         "2.4+",
         "previously assigned partitions",
         "Lost previously assigned partitions <partitions>",
-        Kind.PARTITIONS_LOST,
+        EventKind.PARTITIONS_LOST,
     ),
     Template("assignor notified", "3.0+", "Notifying assignor about ", "Notifying assignor about <*>", None),
     Template("assignment updated", "2.4+", "Updating assignment with", "Updating assignment with<*>", None),
@@ -88,7 +88,7 @@ _GROUP: Final = (
         "3.7+",
         " transitioned from ",
         "Member <member> with epoch <epoch> transitioned from ACKNOWLEDGING to STABLE.",
-        Kind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_COMPLETED,
         {"group_protocol": "consumer", "generation": "<epoch>"},
     ),
     Template(
@@ -96,7 +96,7 @@ _GROUP: Final = (
         "3.7+",
         " transitioned from ",
         "Member <member> with epoch <epoch> transitioned from <why> to JOINING.",
-        Kind.JOIN_REQUESTED,
+        EventKind.JOIN_REQUESTED,
         {"group_protocol": "consumer", "reason": "<why>"},
     ),
     Template(
@@ -104,7 +104,7 @@ _GROUP: Final = (
         "3.7+",
         " transitioned from ",
         "Member <member> with epoch <epoch> transitioned from <*> to PREPARE_LEAVING.",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"group_protocol": "consumer", "by": "itself"},
     ),
     Template(
@@ -112,7 +112,7 @@ _GROUP: Final = (
         "3.7+",
         " transitioned from ",
         "Member <member> with epoch <epoch> transitioned from <*> to <error>ENCED.",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
         {"group_protocol": "consumer", "error": "FENCED_MEMBER_EPOCH"},
     ),
     Template("transitioned on the way", "3.7+", " transitioned from ", "Member <*> transitioned from <*>", None),
@@ -121,7 +121,7 @@ _GROUP: Final = (
         "2.2+",
         "sending LeaveGroup request to coordinator",
         "Member <member> sending LeaveGroup request to coordinator <node>[[ due to <reason>]]",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself"},
     ),
     Template(
@@ -129,7 +129,7 @@ _GROUP: Final = (
         "2.1+",
         "onsumer poll timeout has expired.",
         "[[This member will leave the group because ]][[C]][[c]]onsumer poll timeout has expired. This means <*>",
-        Kind.POLL_OVERRUN,
+        EventKind.POLL_OVERRUN,
         {"trigger": "poll_timeout"},
     ),
     Template(
@@ -138,7 +138,7 @@ _GROUP: Final = (
         "exceeded approximately by ",
         "Time between subsequent calls to poll() was longer than the configured max.poll.interval.ms, exceeded "
         "approximately by <over_ms> ms. Member <member> will rejoin the group now.",
-        Kind.POLL_OVERRUN,
+        EventKind.POLL_OVERRUN,
         {"trigger": "poll_timeout", "group_protocol": "consumer"},
     ),
     Template(
@@ -153,7 +153,7 @@ _GROUP: Final = (
         "2.3+",
         "Caught fenced group.instance.id",
         "Caught fenced group.instance.id <*> error in heartbeat thread",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "heartbeat", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -162,14 +162,14 @@ _GROUP: Final = (
         "Attempt to heartbeat with ",
         f"Attempt to heartbeat with [[stale ]]{_GENERATION} and group instance id <*> failed due to <error>, "
         "[[resetting generation]][[ignoring the error]]",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
     ),
     Template(
         "heartbeat refused for a rebalance",
         "1.0-2.8",
         "Attempt to heartbeat failed",
         "Attempt to heartbeat failed since group is rebalancing",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
         {"error": "REBALANCE_IN_PROGRESS"},
     ),
     Template(
@@ -177,7 +177,7 @@ _GROUP: Final = (
         "1.0+",
         "Attempt to heartbeat failed",
         "Attempt to heartbeat failed since coordinator <node> is either not started or not valid[[.]]",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
         {"error": "NOT_COORDINATOR"},
     ),
     Template(
@@ -185,7 +185,7 @@ _GROUP: Final = (
         "1.0-2.5",
         "Attempt to heartbeat failed",
         "Attempt to heartbeat failed <error>",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
     ),
     Template(
         "generation reset by itself",
@@ -199,14 +199,14 @@ _GROUP: Final = (
         "3.0+",
         "Resetting generation ",
         "Resetting generation [[and member id ]]due to: encountered <error> from <operation> response",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
     ),
     Template(
         "generation reset otherwise",
         "3.0+",
         "Resetting generation ",
         "Resetting generation [[and member id ]]due to: <why>",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
     ),
     Template("given away", "2.4+", "Giving away all ", "Giving away all assigned partitions <*>", None),
     Template(
@@ -214,14 +214,14 @@ _GROUP: Final = (
         "2.0+",
         "JoinGroup failed",
         "JoinGroup failed due to fatal error: <error>",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "join refused for an instance",
         "2.3+",
         "JoinGroup failed",
         "JoinGroup failed: The group instance id <*> has been fenced by another instance.[[ <*>]]",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "join-group", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -230,7 +230,7 @@ _GROUP: Final = (
         "JoinGroup failed",
         "JoinGroup failed: <error>[[ Need to re-join the group.]][[ Marking coordinator unknown.]]"
         "[[ Sent generation was <*>]]",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"operation": "join-group"},
     ),
     Template(
@@ -238,14 +238,14 @@ _GROUP: Final = (
         "1.0-2.5",
         "Attempt to join group failed",
         "Attempt to join group failed due to fatal error: <error>",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "join failed",
         "1.0-2.5",
         "Attempt to join group",
         "Attempt to join group [[<*> ]]failed <error>",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"operation": "join-group"},
     ),
     Template(
@@ -253,7 +253,7 @@ _GROUP: Final = (
         "2.3+",
         "SyncGroup failed",
         "SyncGroup failed: The group instance id <*> has been fenced by another instance.[[ <*>]]",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "sync-group", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -262,7 +262,7 @@ _GROUP: Final = (
         "SyncGroup failed",
         "SyncGroup failed[[:]][[ due to]] <error>[[ Need to re-join the group.]][[ Marking coordinator unknown.]]"
         "[[ Sent generation was <*>]]",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"operation": "sync-group"},
     ),
     Template(
@@ -270,7 +270,7 @@ _GROUP: Final = (
         "2.0-2.8",
         "ebalance failed",
         "Rebalance failed.[[ <error>]]",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
     ),
     Template(
         "static leader returned",
@@ -284,7 +284,7 @@ _GROUP: Final = (
         "3.7+",
         " failed due to fenced instance id ",
         "<operation> failed due to fenced instance id <*>: <*>",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -292,7 +292,7 @@ _GROUP: Final = (
         "3.7+",
         " failed due to unreleased instance id ",
         "<operation> failed due to unreleased instance id <*>: <*>",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
         {"error": "UNRELEASED_INSTANCE_ID"},
     ),
     Template(
@@ -300,7 +300,7 @@ _GROUP: Final = (
         "3.7+",
         "ConsumerGroupHeartbeatRequest failed",
         "ConsumerGroupHeartbeatRequest failed <error>",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
         {"group_protocol": "consumer"},
     ),
 )
@@ -311,7 +311,7 @@ _OFFSETS: Final = (
         "2.3+",
         "OffsetCommit failed with ",
         f"OffsetCommit failed with {_GENERATION} due to group instance id <*> fenced",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "offset-commit", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -319,21 +319,21 @@ _OFFSETS: Final = (
         "2.6+",
         "OffsetCommit failed with ",
         f"OffsetCommit failed with {_GENERATION}: <error>",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "partition's commit refused",
         "1.0+",
         "Offset commit failed on partition ",
         "Offset commit failed on partition <*> at offset <*>: <error>",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "commit of a stranger",
         "2.6+",
         "Failing OffsetCommit request since",
         "Failing OffsetCommit request since the consumer is not part of an active group",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
         {"error": "UNKNOWN_MEMBER_ID"},
     ),
     Template(
@@ -356,7 +356,7 @@ _COORDINATOR: Final = (
         "1.0+",
         "Discovered group coordinator ",
         "Discovered group coordinator <node>",
-        Kind.COORDINATOR_FOUND,
+        EventKind.COORDINATOR_FOUND,
     ),
     Template(
         "session timed out",
@@ -364,7 +364,7 @@ _COORDINATOR: Final = (
         "is unavailable or invalid due to cause: session timed out",
         "Group coordinator <node> is unavailable or invalid due to cause: session timed out <why>.[[ ]]isDisconnected: "
         "<*>",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
         {"error": "session timed out without receiving a heartbeat response"},
     ),
     Template(
@@ -373,21 +373,21 @@ _COORDINATOR: Final = (
         "is unavailable or invalid",
         "Group coordinator <node> is unavailable or invalid due to cause: <why>.[[ ]][[isDisconnected: <*>. ]]"
         "Rediscovery will be attempted.",
-        Kind.COORDINATOR_LOST,
+        EventKind.COORDINATOR_LOST,
     ),
     Template(
         "coordinator lost",
         "1.0-2.6",
         "is unavailable or invalid",
         "Group coordinator <node> is unavailable or invalid, will attempt rediscovery",
-        Kind.COORDINATOR_LOST,
+        EventKind.COORDINATOR_LOST,
     ),
     Template(
         "coordinator marked dead",
         "1.0-2.0",
         "Marking the coordinator ",
         "Marking the coordinator <node> dead[[ <*>]]",
-        Kind.COORDINATOR_LOST,
+        EventKind.COORDINATOR_LOST,
     ),
     Template(
         "disconnect requested",
@@ -421,7 +421,7 @@ _LIFE: Final = (
 
 JAVA_CONSUMER: Final = Family(
     name="Java consumer",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=("[Consumer clientId=", "[Consumer instanceId="),
     prefix=r"^(.*?)\[Consumer (?:instanceId=(.+?), )?clientId=(.*?), groupId=(.*?)\] ",
     prefix_slots=("head", "instance", "client", "group"),
@@ -441,7 +441,7 @@ _FAILURES: Final = (
 
 JAVA_PROCESS: Final = Family(
     name="Java process",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=("ConsumerConfig values:", "kafka.consumer for ", "Exception in thread "),
     prefix=r"^(.*?)",
     prefix_slots=("head",),
@@ -491,7 +491,7 @@ BROKER_SETTINGS: Final = (
 """Of those that a broker prints."""
 
 
-def _settings(name: str, source: Source, names: tuple[str, ...], kind: FactKind) -> Family:
+def _settings(name: str, source: EventSource, names: tuple[str, ...], kind: FactKind) -> Family:
     return Family(
         name=name,
         source=source,
@@ -504,5 +504,5 @@ def _settings(name: str, source: Source, names: tuple[str, ...], kind: FactKind)
     )
 
 
-JAVA_SETTINGS: Final = _settings("client's setting", Source.CLIENT_LOG, SETTINGS, FactKind.CLIENT_SETTING)
-BROKER_PRINTED: Final = _settings("broker's setting", Source.BROKER_LOG, BROKER_SETTINGS, FactKind.BROKER_SETTING)
+JAVA_SETTINGS: Final = _settings("client's setting", EventSource.CLIENT_LOG, SETTINGS, FactKind.CLIENT_SETTING)
+BROKER_PRINTED: Final = _settings("broker's setting", EventSource.BROKER_LOG, BROKER_SETTINGS, FactKind.BROKER_SETTING)

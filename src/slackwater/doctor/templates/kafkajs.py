@@ -4,13 +4,13 @@ from typing import Final
 
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 _WHO: Final = '"groupId":"<group>","memberId":"<member>"'
 
 KAFKAJS: Final = Family(
     name="kafkajs",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=('"logger":"kafkajs"',),
     prefix=r'^(.*?)"logger":"kafkajs","message":"',
     prefix_slots=("head",),
@@ -22,14 +22,14 @@ KAFKAJS: Final = Family(
             "Consumer has joined the group",
             f'[ConsumerGroup] Consumer has joined the group",{_WHO},"leaderId":"<leader>","isLeader":<*>,'
             '"memberAssignment":{<partitions>},"groupProtocol":"<assignor>","duration":<duration_ms>}',
-            Kind.MEMBER_JOINED,
+            EventKind.MEMBER_JOINED,
         ),
         Template(
             "rebalancing",
             "1.0+",
             "The group is rebalancing, re-joining",
             f'[Runner] The group is rebalancing, re-joining",{_WHO},<*>',
-            Kind.HEARTBEAT_REFUSED,
+            EventKind.HEARTBEAT_REFUSED,
             {"error": "REBALANCE_IN_PROGRESS"},
         ),
         Template(
@@ -37,7 +37,7 @@ KAFKAJS: Final = Family(
             "1.0+",
             "The coordinator is not aware of this member, re-joining",
             f'[Runner] The coordinator is not aware of this member, re-joining the group",{_WHO},<*>',
-            Kind.SESSION_LOST,
+            EventKind.SESSION_LOST,
             {"error": "UNKNOWN_MEMBER_ID"},
         ),
         Template(
@@ -45,21 +45,21 @@ KAFKAJS: Final = Family(
             "1.0+",
             "[Connection] Response JoinGroup",
             '[Connection] Response JoinGroup(<*>","broker":"<node>","clientId":"<client>","error":"<error>",<*>',
-            Kind.JOIN_REFUSED,
+            EventKind.JOIN_REFUSED,
         ),
         Template(
             "heartbeat refused",
             "1.0+",
             "[Connection] Response Heartbeat",
             '[Connection] Response Heartbeat(<*>","broker":"<node>","clientId":"<client>","error":"<error>",<*>',
-            Kind.HEARTBEAT_REFUSED,
+            EventKind.HEARTBEAT_REFUSED,
         ),
         Template(
             "commit refused",
             "1.0+",
             "[Connection] Response OffsetCommit",
             '[Connection] Response OffsetCommit(<*>","broker":"<node>","clientId":"<client>","error":"<error>",<*>',
-            Kind.COMMIT_REFUSED,
+            EventKind.COMMIT_REFUSED,
         ),
         Template(
             "started",

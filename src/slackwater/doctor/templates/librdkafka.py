@@ -10,7 +10,7 @@ from typing import Final
 
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 _RDKAFKA_EVENTS: Final = (
     Template(
@@ -18,7 +18,7 @@ _RDKAFKA_EVENTS: Final = (
         "1.0+",
         "Application maximum poll interval",
         "Application maximum poll interval (<limit_ms>ms) exceeded by <over_ms>ms <*>",
-        Kind.POLL_OVERRUN,
+        EventKind.POLL_OVERRUN,
         {"trigger": "poll_timeout"},
     ),
     Template(
@@ -27,7 +27,7 @@ _RDKAFKA_EVENTS: Final = (
         "]: Consumer group session timed out",
         "Consumer group session timed out (in join-state <*>) after <duration_ms> ms without a successful response "
         "from the group coordinator (broker <node>, last error was <why>): <*>",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
         {"error": "session timed out"},
     ),
     Template(
@@ -35,14 +35,14 @@ _RDKAFKA_EVENTS: Final = (
         "1.6+",
         "Offset commit (",
         "Offset commit (<*>) failed for <*> partition(s) in join-state <*>: <error>[[: <*>]]",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "assignor failed",
         "1.0+",
         "failed to run assignor",
         'Group "<group>": failed to run assignor "<assignor>" for <members> member(s): <error>',
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
     ),
     Template(
         "join answered",
@@ -50,7 +50,7 @@ _RDKAFKA_EVENTS: Final = (
         "JoinGroup response: GenerationId ",
         "JoinGroup response: GenerationId <generation>, Protocol <assignor>, LeaderId <leader>[[ (me)]], my MemberId "
         "<member>, member metadata count <*>: (no error)",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "id issued",
@@ -65,22 +65,24 @@ _RDKAFKA_EVENTS: Final = (
         "JoinGroup response: GenerationId ",
         "JoinGroup response: GenerationId <*>, Protocol <*>, LeaderId <*>, my MemberId <*>, member metadata count <*>: "
         "<error>",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "synced",
         "1.0+",
         "SyncGroup response: ",
         "SyncGroup response: Success (<*>",
-        Kind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_COMPLETED,
     ),
-    Template("sync refused", "1.0+", "SyncGroup response: ", "SyncGroup response: <error> (<*>", Kind.REBALANCE_FAILED),
+    Template(
+        "sync refused", "1.0+", "SyncGroup response: ", "SyncGroup response: <error> (<*>", EventKind.REBALANCE_FAILED
+    ),
     Template(
         "assignment lost",
         "1.6+",
         "current assignment of ",
         'Group "<group>": current assignment of <count> partition(s) lost: <why>: <*>',
-        Kind.PARTITIONS_LOST,
+        EventKind.PARTITIONS_LOST,
     ),
     Template(
         "rebalance",
@@ -88,49 +90,49 @@ _RDKAFKA_EVENTS: Final = (
         "rebalanc",
         'Group "<group>" [[is rebalancing]][[initiating rebalance]] (<why>) in state <*> (join-state <*>) with <count> '
         "assigned partition(s)[[ (lost)]][[ without an assignment]]: <reason>",
-        Kind.JOIN_REQUESTED,
+        EventKind.JOIN_REQUESTED,
     ),
     Template(
         "assigned incrementally",
         "1.6+",
         "being added to group assignment",
         'Group "<group>": <count> partition(s) being added to group assignment of <*>',
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "assigned",
         "1.6+",
         "setting group assignment to ",
         'Group "<group>": setting group assignment to <count> partition(s)',
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "assigned",
         "1.0+",
         "new assignment of ",
         'Group "<group>": new assignment of <count> partition(s) in join-state <*>',
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "revoked incrementally",
         "1.6+",
         "being removed from group assignment",
         'Group "<group>": <count> partition(s) being removed from group assignment of <*>',
-        Kind.PARTITIONS_REVOKED,
+        EventKind.PARTITIONS_REVOKED,
     ),
     Template(
         "revoked",
         "1.6+",
         "Clearing current assignment of ",
         "Clearing current assignment of <count> partition(s)",
-        Kind.PARTITIONS_REVOKED,
+        EventKind.PARTITIONS_REVOKED,
     ),
     Template(
         "heartbeat refused",
         "1.0+",
         "heartbeat error response",
         'Group "<group>" heartbeat error response in state <*> (join-state <*>): <error>',
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
     ),
     Template("heartbeat", "1.0+", "|HEARTBEAT|", "<*>", None),
     Template(
@@ -138,23 +140,23 @@ _RDKAFKA_EVENTS: Final = (
         "1.0+",
         ": leave (in state ",
         'Group "<group>": leave (in state <*>)',
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself"},
     ),
-    Template("leaving", "1.0+", "Leaving group", "<*>Leaving group<*>", Kind.MEMBER_LEFT, {"by": "itself"}),
+    Template("leaving", "1.0+", "Leaving group", "<*>Leaving group<*>", EventKind.MEMBER_LEFT, {"by": "itself"}),
     Template(
         "coordinator found",
         "1.0+",
         "coordinator set to broker ",
         'Group "<group>" coordinator set to broker <node>',
-        Kind.COORDINATOR_FOUND,
+        EventKind.COORDINATOR_FOUND,
     ),
     Template(
         "coordinator lost",
         "1.0+",
         "is no longer coordinator",
         'Group "<group>" broker <node> is no longer coordinator',
-        Kind.COORDINATOR_LOST,
+        EventKind.COORDINATOR_LOST,
     ),
     Template("started", "1.0+", "|INIT|", "librdkafka <version> (<*>", FactKind.CLIENT_STARTED),
     Template("closed", "1.0+", "Consumer closed", "Consumer closed", FactKind.CLIENT_CLOSED),
@@ -163,14 +165,14 @@ _RDKAFKA_EVENTS: Final = (
         "1.4+",
         "tatic consumer fenced",
         "<*>tatic consumer fenced<*>",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"error": "FENCED_INSTANCE_ID"},
     ),
 )
 
 LIBRDKAFKA: Final = Family(
     name="librdkafka",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=("[thrd:",),
     # `%7|1699.123|TAG|name#consumer-1| [thrd:main]: ` as librdkafka prints it, `TAG [name#consumer-1] [thrd:main]: ` as
     # an application's logger does.

@@ -9,7 +9,7 @@ from typing import Final
 
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 _PYTHON_EVENTS: Final = (
     Template(
@@ -17,28 +17,28 @@ _PYTHON_EVENTS: Final = (
         "kafka-python 2.1+",
         "Successfully joined group ",
         "Successfully joined group <group> <Generation <generation> (member_id: <member>, protocol: <assignor>)>",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "joined",
         "kafka-python 1.4-2.0",
         "Successfully joined group ",
         "Successfully joined group <group> with generation <generation>",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "joined",
         "aiokafka",
         "Joined group '",
         "Joined group '<group>' (generation <generation>) with member_id <member>",
-        Kind.MEMBER_JOINED,
+        EventKind.MEMBER_JOINED,
     ),
     Template(
         "synced",
         "aiokafka",
         "Successfully synced group ",
         "Successfully synced group <group> with generation <generation>",
-        Kind.REBALANCE_COMPLETED,
+        EventKind.REBALANCE_COMPLETED,
     ),
     Template("joining", "all", "(Re-)joining group", "(Re-)joining group[[ <group>]]", None),
     Template(
@@ -46,7 +46,7 @@ _PYTHON_EVENTS: Final = (
         "kafka-python 3.0+",
         " is rebalancing; rejoining",
         "Group <group> is rebalancing; rejoining.",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
         {"error": "REBALANCE_IN_PROGRESS"},
     ),
     Template(
@@ -54,7 +54,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "because it is rebalancing",
         "Heartbeat failed for group <group> because it is rebalancing",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
         {"error": "REBALANCE_IN_PROGRESS"},
     ),
     Template(
@@ -62,7 +62,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "is either not started or not valid",
         "Heartbeat failed for group <group>: coordinator (node <node>) is either not started or not valid",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
         {"error": "NOT_COORDINATOR"},
     ),
     Template(
@@ -70,7 +70,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "generation id is not",
         "Heartbeat failed for group <group>: generation id is not <*>current.",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
         {"error": "ILLEGAL_GENERATION"},
     ),
     Template(
@@ -78,7 +78,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "local member_id was not recognized",
         "Heartbeat[[ failed]]: local member_id was not recognized; <*>",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
         {"error": "UNKNOWN_MEMBER_ID"},
     ),
     Template(
@@ -86,7 +86,7 @@ _PYTHON_EVENTS: Final = (
         "kafka-python",
         "due to fenced id error",
         "Heartbeat failed for group <group> due to fenced id error: <instance>",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "heartbeat", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -94,7 +94,7 @@ _PYTHON_EVENTS: Final = (
         "kafka-python",
         "due to fenced id error",
         "OffsetCommit for group <group> failed due to fenced id error: <instance>",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "offset-commit", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -102,7 +102,7 @@ _PYTHON_EVENTS: Final = (
         "kafka-python",
         "due to fenced id error",
         "SyncGroup for group <group> failed due to fenced id error: <instance>",
-        Kind.MEMBER_FENCED,
+        EventKind.MEMBER_FENCED,
         {"operation": "sync-group", "error": "FENCED_INSTANCE_ID"},
     ),
     Template(
@@ -117,7 +117,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "eartbeat session expired",
         "Heartbeat session expired<*> marking coordinator dead",
-        Kind.SESSION_LOST,
+        EventKind.SESSION_LOST,
         {"error": "session timed out"},
     ),
     Template(
@@ -125,14 +125,14 @@ _PYTHON_EVENTS: Final = (
         "all",
         "Heartbeat failed: ",
         "Heartbeat failed: <error>",
-        Kind.HEARTBEAT_REFUSED,
+        EventKind.HEARTBEAT_REFUSED,
     ),
     Template(
         "poll overrun",
         "kafka-python",
         "onsumer poll timeout has expired",
         "[[C]][[c]]onsumer poll timeout has expired. <*>",
-        Kind.POLL_OVERRUN,
+        EventKind.POLL_OVERRUN,
         {"trigger": "poll_timeout"},
     ),
     Template(
@@ -140,7 +140,7 @@ _PYTHON_EVENTS: Final = (
         "kafka-python 1.4-2.0",
         "Heartbeat poll expired",
         "Heartbeat poll expired, leaving group",
-        Kind.POLL_OVERRUN,
+        EventKind.POLL_OVERRUN,
         {"trigger": "poll_timeout"},
     ),
     Template(
@@ -148,11 +148,15 @@ _PYTHON_EVENTS: Final = (
         "kafka-python",
         "Leaving consumer group",
         "Leaving consumer group <group> (member <member>).",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself"},
     ),
     Template(
-        "leaving", "kafka-python 1.4-2.0", "Leaving consumer group", "Leaving consumer group (<*>).", Kind.MEMBER_LEFT
+        "leaving",
+        "kafka-python 1.4-2.0",
+        "Leaving consumer group",
+        "Leaving consumer group (<*>).",
+        EventKind.MEMBER_LEFT,
     ),
     Template("left", "kafka-python", "returned successfully", "LeaveGroup request<*> returned successfully", None),
     Template(
@@ -160,7 +164,7 @@ _PYTHON_EVENTS: Final = (
         "aiokafka",
         "LeaveGroup request succeeded",
         "LeaveGroup request succeeded",
-        Kind.MEMBER_LEFT,
+        EventKind.MEMBER_LEFT,
         {"by": "itself"},
     ),
     Template("leave failed", "all", "LeaveGroup request", "LeaveGroup request<*> failed<*>", None),
@@ -169,21 +173,21 @@ _PYTHON_EVENTS: Final = (
         "all",
         "etting newly assigned partitions",
         "Setting newly assigned partitions <partitions> for group <group>",
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "assigned cooperatively",
         "kafka-python 3.0+",
         "Cooperative rebalance complete for group ",
         "Cooperative rebalance complete for group <group>: <reason>",
-        Kind.PARTITIONS_ASSIGNED,
+        EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
         "follow-up",
         "kafka-python 3.0+",
         "Triggering follow-up rebalance for group ",
         "Triggering follow-up rebalance for group <group> to <reason>",
-        Kind.JOIN_REQUESTED,
+        EventKind.JOIN_REQUESTED,
         {"trigger": "cooperative_followup"},
     ),
     Template(
@@ -191,21 +195,21 @@ _PYTHON_EVENTS: Final = (
         "all",
         "evoking previously assigned partitions",
         "Revoking previously assigned partitions <partitions> for group <group>[[ on close]]",
-        Kind.PARTITIONS_REVOKED,
+        EventKind.PARTITIONS_REVOKED,
     ),
     Template(
         "revoked cooperatively",
         "kafka-python 3.0+",
         "Cooperative pre-rebalance for group ",
         "Cooperative pre-rebalance for group <group>: revoking <partitions> (no longer in subscription)",
-        Kind.PARTITIONS_REVOKED,
+        EventKind.PARTITIONS_REVOKED,
     ),
     Template(
         "lost",
         "kafka-python",
         "lost membership; forcibly revoking",
         "Group <group> lost membership; forcibly revoking <partitions>",
-        Kind.PARTITIONS_LOST,
+        EventKind.PARTITIONS_LOST,
     ),
     Template(
         "id issued",
@@ -219,14 +223,14 @@ _PYTHON_EVENTS: Final = (
         "all",
         "failed due to fatal error",
         "Attempt to join group[[ <group>]] failed due to fatal error: <error>",
-        Kind.JOIN_REFUSED,
+        EventKind.JOIN_REFUSED,
     ),
     Template(
         "join failed",
         "all",
         "Attempt to join group",
         "Attempt to join group <group> failed due to <error>",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"operation": "join-group"},
     ),
     Template(
@@ -234,7 +238,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "Attempt to join group",
         "Attempt to join group <group> rejected since <error>",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"operation": "join-group"},
     ),
     Template(
@@ -242,7 +246,7 @@ _PYTHON_EVENTS: Final = (
         "all",
         "SyncGroup for group",
         "SyncGroup for group <group> failed due to <error>",
-        Kind.REBALANCE_FAILED,
+        EventKind.REBALANCE_FAILED,
         {"operation": "sync-group"},
     ),
     Template(
@@ -250,49 +254,49 @@ _PYTHON_EVENTS: Final = (
         "all",
         "Elected group leader",
         "Elected group leader -- performing partition assignments using <assignor>",
-        Kind.GENERATION_FORMED,
+        EventKind.GENERATION_FORMED,
     ),
     Template(
         "metadata changed",
         "aiokafka",
         "Metadata for topic has changed",
         "Metadata for topic has changed from <why> to <reason>.",
-        Kind.JOIN_REQUESTED,
+        EventKind.JOIN_REQUESTED,
     ),
     Template(
         "commit refused",
         "aiokafka",
         "OffsetCommit failed for group ",
         "OffsetCommit failed for group <group> due to group error (<error>), will rejoin",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "commit put off",
         "aiokafka",
         "OffsetCommit failed for group ",
         "OffsetCommit failed for group <group> <error>",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "commit refused",
         "kafka-python",
         "OffsetCommit for group ",
         "OffsetCommit for group <group> failed: <error>",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "commit before the join failed",
         "aiokafka",
         "OffsetCommit failed before join",
         "OffsetCommit failed before join, ignoring: <error>",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template(
         "automatic commit failed",
         "all",
         "uto offset commit failed",
         "Auto offset commit failed[[ for group <group>]]: <error>",
-        Kind.COMMIT_REFUSED,
+        EventKind.COMMIT_REFUSED,
     ),
     Template("commit failed", "kafka-python", "Offset commit failed: ", "Offset commit failed: <*>", None),
     Template("commit not sent", "all", "Failing OffsetCommit request", "Failing OffsetCommit request <*>", None),
@@ -301,14 +305,14 @@ _PYTHON_EVENTS: Final = (
         "all",
         "Discovered coordinator ",
         "Discovered coordinator <node> for group <group>",
-        Kind.COORDINATOR_FOUND,
+        EventKind.COORDINATOR_FOUND,
     ),
     Template(
         "coordinator lost",
         "all",
         "Marking the coordinator dead",
         "Marking the coordinator dead (node <node>)[[ ]]for group <group>[[: <why>]].",
-        Kind.COORDINATOR_LOST,
+        EventKind.COORDINATOR_LOST,
     ),
     Template(
         "coordinator unreachable",
@@ -349,7 +353,7 @@ _PYTHON_EVENTS: Final = (
 
 PYTHON: Final = Family(
     name="Python clients",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=(
         " kafka.coordinator",
         ":kafka.coordinator",
@@ -366,7 +370,7 @@ PYTHON: Final = Family(
 
 PYTHON_ERRORS: Final = Family(
     name="Python errors",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=("kafka.errors.",),
     prefix=r"^(?:[\w.]*)",
     prefix_slots=(),
@@ -385,7 +389,7 @@ PYTHON_ERRORS: Final = Family(
 
 ANY_CLIENT: Final = Family(
     name="clients without a logger's name",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=(
         "oining group ",
         "oined group ",

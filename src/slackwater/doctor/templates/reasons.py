@@ -9,18 +9,18 @@ Rules kept here
 from typing import Final
 
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source, Trigger
+from slackwater.group.events import EventKind, EventSource, Trigger
 
 _CLIENT: Final = "[[; client reason: <client_reason>]]"
 
 
 def _why(name: str, versions: str, key: str, wording: str, trigger: Trigger) -> Template:
-    return Template(name, versions, key, wording + "[[.]]", Kind.REBALANCE_STARTED, {"trigger": trigger})
+    return Template(name, versions, key, wording + "[[.]]", EventKind.REBALANCE_STARTED, {"trigger": trigger})
 
 
 REASONS: Final = Family(
     name="reason",
-    source=Source.BROKER_LOG,
+    source=EventSource.BROKER_LOG,
     markers=("",),
     prefix="^",
     prefix_slots=(),

@@ -4,11 +4,11 @@ from typing import Final
 
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.templates.wording import Family, Template
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 
 SARAMA: Final = Family(
     name="sarama",
-    source=Source.CLIENT_LOG,
+    source=EventSource.CLIENT_LOG,
     markers=("consumergroup/", "client/coordinator ", "Initializing new client", "Closing Client"),
     prefix=r"^(.*?)",
     prefix_slots=("head",),
@@ -26,7 +26,7 @@ SARAMA: Final = Family(
             "1.20+",
             " released",
             "consumergroup/session/<member>/<generation> released",
-            Kind.PARTITIONS_REVOKED,
+            EventKind.PARTITIONS_REVOKED,
         ),
         Template(
             "partition count changed",
@@ -34,7 +34,7 @@ SARAMA: Final = Family(
             " changed from ",
             "consumergroup/<group> loop check partition number goroutine find partitions in topics [<topics>] changed "
             "from <*> to <count>",
-            Kind.JOIN_REQUESTED,
+            EventKind.JOIN_REQUESTED,
             {"trigger": "partitions_added", "reason": "partition count changed"},
         ),
         Template(
@@ -49,14 +49,14 @@ SARAMA: Final = Family(
             "1.43+",
             ": lost ownership of ",
             "consumergroup/<group>: lost ownership of <partitions> due to <why>",
-            Kind.PARTITIONS_LOST,
+            EventKind.PARTITIONS_LOST,
         ),
         Template(
             "fenced",
             "1.32+",
             "has been fenced",
             "JoinGroup failed: group instance id <instance> has been fenced",
-            Kind.MEMBER_FENCED,
+            EventKind.MEMBER_FENCED,
             {"operation": "join-group", "error": "FENCED_INSTANCE_ID"},
         ),
         Template(
@@ -64,14 +64,14 @@ SARAMA: Final = Family(
             "1.20+",
             "coordinator for ",
             "client/coordinator coordinator for <group> is #<*> (<node>)",
-            Kind.COORDINATOR_FOUND,
+            EventKind.COORDINATOR_FOUND,
         ),
         Template(
             "coordinator unavailable",
             "1.20+",
             "is not available",
             "client/coordinator coordinator for <group> is not available",
-            Kind.COORDINATOR_LOST,
+            EventKind.COORDINATOR_LOST,
         ),
         Template("coordinator asked for", "1.20+", "client/coordinator ", "client/coordinator <*>", None),
         Template(

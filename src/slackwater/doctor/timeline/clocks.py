@@ -14,13 +14,13 @@ from typing import Final
 
 from slackwater.doctor.events import signals
 from slackwater.doctor.events.rows import BROKER_SIDE, PLACE, Row
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 
 BACK_MS: Final = 2_000
 """Threads of one process write their lines by so much out of order at most."""
 ZONE_MS: Final = 900_000
 """Zones differ by quarters of an hour."""
-_FORMED: Final = Kind.GENERATION_FORMED
+_FORMED: Final = EventKind.GENERATION_FORMED
 _NEAR_MS: Final = 60_000
 _SHOWN: Final = 3
 

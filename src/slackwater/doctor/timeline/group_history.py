@@ -38,7 +38,7 @@ from slackwater.doctor.timeline.clocks import apart, steadied
 from slackwater.doctor.timeline.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.timeline.member_identity import by_log
 from slackwater.doctor.timeline.membership_intervals import End, Names, Term, terms
-from slackwater.group.events import GroupState, Kind, Source
+from slackwater.group.events import EventKind, EventSource, GroupState
 
 _LAST_TERMS: Final = 8
 _EXPIRED: Final = End.EXPIRED
@@ -46,30 +46,30 @@ _WAS_REPLACED: Final = End.REPLACED
 _SMALL_START: Final = 8
 """A first recorded generation up to this number is taken for a group's start, a higher one for what compaction left."""
 _EMPTY: Final = GroupState.EMPTY
-_STARTED: Final = Kind.REBALANCE_STARTED
+_STARTED: Final = EventKind.REBALANCE_STARTED
 _SETTING: Final = FactKind.CLIENT_SETTING
 _MEMBER: Final = FactKind.MEMBER_RECORDED
-_JOINED: Final = (Kind.MEMBER_JOINED, Kind.REBALANCE_COMPLETED)
-_TELL_PROTOCOL: Final = (Kind.GENERATION_FORMED, Kind.GENERATION_RECORDED, FactKind.MEMBER_RECORDED)
-_GENERATIONS: Final[tuple[tuple[Callable[[Row], bool], tuple[Kind, ...]], ...]] = (
-    (signals.is_formed, (Kind.GENERATION_FORMED,)),
-    (signals.is_recorded, (Kind.GENERATION_RECORDED,)),
-    (signals.is_joined, (Kind.GENERATION_FORMED, *_JOINED)),
+_JOINED: Final = (EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED)
+_TELL_PROTOCOL: Final = (EventKind.GENERATION_FORMED, EventKind.GENERATION_RECORDED, FactKind.MEMBER_RECORDED)
+_GENERATIONS: Final[tuple[tuple[Callable[[Row], bool], tuple[EventKind, ...]], ...]] = (
+    (signals.is_formed, (EventKind.GENERATION_FORMED,)),
+    (signals.is_recorded, (EventKind.GENERATION_RECORDED,)),
+    (signals.is_joined, (EventKind.GENERATION_FORMED, *_JOINED)),
 )
 """Who tells of generations, and by which kinds of rows; the best first."""
 _TELL_PARTITIONS: Final = (
-    Kind.PARTITIONS_ASSIGNED,
-    Kind.PARTITIONS_REVOKED,
-    Kind.PARTITIONS_LOST,
+    EventKind.PARTITIONS_ASSIGNED,
+    EventKind.PARTITIONS_REVOKED,
+    EventKind.PARTITIONS_LOST,
     FactKind.MEMBER_RECORDED,
 )
-_CLASSIC: Final = (Kind.REBALANCE_STARTED, Kind.MEMBER_ID_ISSUED, Kind.PROGRESS)
+_CLASSIC: Final = (EventKind.REBALANCE_STARTED, EventKind.MEMBER_ID_ISSUED, EventKind.PROGRESS)
 """What is never told of a KIP-848 group, or does not say that it is one."""
 _FIRST_JOINS: Final = (
-    Kind.MEMBER_ID_ISSUED,
-    Kind.MEMBER_JOINED,
-    Kind.GENERATION_FORMED,
-    Kind.GENERATION_RECORDED,
+    EventKind.MEMBER_ID_ISSUED,
+    EventKind.MEMBER_JOINED,
+    EventKind.GENERATION_FORMED,
+    EventKind.GENERATION_RECORDED,
 )
 """What may tell of a group's first member, beside the first round that began."""
 _HEARD: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
@@ -77,15 +77,15 @@ _HEARD: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
     FactKind.CLIENT_SUBSCRIBED: ((signals.is_subscribe, "subscribes"),),
     FactKind.CLIENT_CLOSED: ((signals.is_close, "closes"),),
     FactKind.CLIENT_FAILED: ((signals.is_failure, "failures"),),
-    Kind.POLL_OVERRUN: ((signals.is_overrun, "overruns"),),
-    Kind.MEMBER_LEFT: ((signals.is_overrun, "overruns"), (signals.is_leave, "leaves")),
-    Kind.SESSION_LOST: ((signals.is_lost, "lost"),),
-    Kind.HEARTBEAT_REFUSED: ((signals.is_lost, "lost"),),
-    Kind.COMMIT_REFUSED: ((signals.is_lost, "lost"),),
-    Kind.JOIN_REFUSED: ((signals.is_join_refused, "refused"),),
-    Kind.COORDINATOR_LOST: ((signals.is_coordinator_lost, "coordinator_lost"),),
-    Kind.JOIN_REQUESTED: ((signals.is_rejoin, "rejoins"),),
-    Kind.MEMBER_JOINED: ((signals.is_rejoin, "rejoins"),),
+    EventKind.POLL_OVERRUN: ((signals.is_overrun, "overruns"),),
+    EventKind.MEMBER_LEFT: ((signals.is_overrun, "overruns"), (signals.is_leave, "leaves")),
+    EventKind.SESSION_LOST: ((signals.is_lost, "lost"),),
+    EventKind.HEARTBEAT_REFUSED: ((signals.is_lost, "lost"),),
+    EventKind.COMMIT_REFUSED: ((signals.is_lost, "lost"),),
+    EventKind.JOIN_REFUSED: ((signals.is_join_refused, "refused"),),
+    EventKind.COORDINATOR_LOST: ((signals.is_coordinator_lost, "coordinator_lost"),),
+    EventKind.JOIN_REQUESTED: ((signals.is_rejoin, "rejoins"),),
+    EventKind.MEMBER_JOINED: ((signals.is_rejoin, "rejoins"),),
 }
 """By kind: what a client's row may be, and where it is then put down in its story."""
 
@@ -112,7 +112,7 @@ class GroupHistory:
             self._places[kind].append(place)
         self._of: dict[tuple[str, ...], list[Row]] = {}
         told = _JOINED if self.has_clients else ()
-        self.clocks: tuple[str, ...] = (*set_back, *apart(self.each(Kind.GENERATION_FORMED, *told)))
+        self.clocks: tuple[str, ...] = (*set_back, *apart(self.each(EventKind.GENERATION_FORMED, *told)))
         """What is wrong with the clocks of what was read, in sentences."""
         self.cluster = cluster or ClusterHistory()
         self.names = Names(labelled=frozenset(members))
@@ -174,7 +174,7 @@ class GroupHistory:
     @property
     def has_records(self) -> bool:
         """`__consumer_offsets` was read."""
-        return Source.OFFSETS_TOPIC in self.sources
+        return EventSource.OFFSETS_TOPIC in self.sources
 
     @property
     def told_from(self) -> str:
@@ -223,7 +223,7 @@ class GroupHistory:
         if not formed or not signals.is_recorded(formed[0].row):
             return len(formed)
         kept = {one.number for one in formed if one.members}
-        recorded = self.of(Kind.GENERATION_RECORDED)
+        recorded = self.of(EventKind.GENERATION_RECORDED)
         empty = {row.generation for row in recorded if signals.is_recorded_empty(row) and row.generation} - kept
         unseen = formed[0].number - 1 if self._begins_with_first(formed[0]) else 0
         return unseen + formed[-1].number - formed[0].number + 1 - len(empty)

@@ -16,7 +16,7 @@ from typing import Final
 from slackwater.doctor.events import signals
 from slackwater.doctor.events.rows import BROKER_SIDE, Row
 from slackwater.doctor.events.table import FactKind
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 
 
 class End(StrEnum):
@@ -32,24 +32,24 @@ class End(StrEnum):
 
 
 _ENDS: Final[dict[str, End]] = {
-    Kind.MEMBER_LEFT: End.LEFT,
-    Kind.MEMBER_EXPIRED: End.EXPIRED,
-    Kind.MEMBER_DROPPED: End.DROPPED,
-    Kind.MEMBER_UNSYNCED: End.UNSYNCED,
+    EventKind.MEMBER_LEFT: End.LEFT,
+    EventKind.MEMBER_EXPIRED: End.EXPIRED,
+    EventKind.MEMBER_DROPPED: End.DROPPED,
+    EventKind.MEMBER_UNSYNCED: End.UNSYNCED,
 }
-_STARTED: Final = Kind.REBALANCE_STARTED
-_LEFT: Final = Kind.MEMBER_LEFT
-_REPLACED: Final = Kind.MEMBER_REPLACED
-_REJOINED: Final = Kind.MEMBER_REJOINED
+_STARTED: Final = EventKind.REBALANCE_STARTED
+_LEFT: Final = EventKind.MEMBER_LEFT
+_REPLACED: Final = EventKind.MEMBER_REPLACED
+_REJOINED: Final = EventKind.MEMBER_REJOINED
 """Told of who was a member before, perhaps before anything was read."""
-_NEVER_JOINED: Final = Kind.PENDING_MEMBER_EXPIRED
+_NEVER_JOINED: Final = EventKind.PENDING_MEMBER_EXPIRED
 _JOIN: Final = Trigger.MEMBER_JOIN
 _REMOVAL: Final = Trigger.ADMIN_REMOVAL
-_OPENING: Final = frozenset({Kind.MEMBER_ID_ISSUED, Kind.MEMBER_JOINED, Kind.MEMBER_REJOINED})
+_OPENING: Final = frozenset({EventKind.MEMBER_ID_ISSUED, EventKind.MEMBER_JOINED, EventKind.MEMBER_REJOINED})
 _BY_BROKER: Final = (*_OPENING, *_ENDS, _NEVER_JOINED, _REPLACED, _STARTED)
-_NAMES_ONLY: Final = frozenset({_STARTED, Kind.MEMBER_ID_ISSUED})
+_NAMES_ONLY: Final = frozenset({_STARTED, EventKind.MEMBER_ID_ISSUED})
 """Rows that tell who a member is, and nothing of its settings."""
-_BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, Kind.GENERATION_RECORDED)
+_BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, EventKind.GENERATION_RECORDED)
 """The kinds of rows that tell of terms."""
 _CULPRIT_ENDS: Final[dict[str, End]] = {
     Trigger.MEMBER_LEAVE: End.LEFT,

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.rebalances import Protocol, Rebalance
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 
 MINUTE_MS: Final = 60_000
 _MOST: Final = 200_000
@@ -67,7 +67,7 @@ def minutes(history: GroupHistory, found: Sequence[Rebalance]) -> list[Minute]:
             begin, end = minute * MINUTE_MS, (minute + 1) * MINUTE_MS
             stopped[minute] = stopped.get(minute, 0) + min(end, one.ended_ms) - max(begin, one.began_ms)
     advanced: dict[int, int] = {}
-    for row in history.of(Kind.PROGRESS):
+    for row in history.of(EventKind.PROGRESS):
         minute = row.time_ms // MINUTE_MS
         advanced[minute] = advanced.get(minute, 0) + (row.number("offsets_advanced") or 0)
     rate = _rate(advanced, stopped)

@@ -18,14 +18,14 @@ from slackwater.doctor.events.rows import BROKER_SIDE, Row
 from slackwater.doctor.events.serialization import travelling
 from slackwater.doctor.timeline.client_timeline import NEAR_MS
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.group.events import Kind, Trigger
+from slackwater.group.events import EventKind, Trigger
 
 EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
 """A member that is put out at every poll comes back within it."""
-_STARTED: Final = Kind.REBALANCE_STARTED
-_FORMED: Final = Kind.GENERATION_FORMED
-_LOADED: Final = Kind.GROUP_LOADED
-ROUNDS: Final = (_STARTED, _FORMED, Kind.GROUP_EMPTIED, Kind.GROUP_UNLOADED, _LOADED)
+_STARTED: Final = EventKind.REBALANCE_STARTED
+_FORMED: Final = EventKind.GENERATION_FORMED
+_LOADED: Final = EventKind.GROUP_LOADED
+ROUNDS: Final = (_STARTED, _FORMED, EventKind.GROUP_EMPTIED, EventKind.GROUP_UNLOADED, _LOADED)
 """What tells that a round began, or that none is under way any more."""
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
 _UNKNOWN: Final = Trigger.UNKNOWN
@@ -181,7 +181,7 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
 
 def _ends(history: GroupHistory) -> dict[int, Row]:
     found: dict[int, Row] = {}
-    for row in history.of(Kind.REBALANCE_COMPLETED):
+    for row in history.of(EventKind.REBALANCE_COMPLETED):
         generation = row.generation
         if generation is not None and row.source in BROKER_SIDE:
             found.setdefault(generation, row)

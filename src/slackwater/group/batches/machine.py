@@ -29,7 +29,7 @@ from slackwater.group.batches.replay import Committed, Replay, decide
 from slackwater.group.batches.start_positions import Read, Start, after_finished, after_nothing, after_read
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.member.effects import OffsetAndMetadata
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 _FORBIDDEN: Final = frozenset(
@@ -40,7 +40,7 @@ _FORBIDDEN: Final = frozenset(
 class _Batch:
     """A batch from its plan to its end; `unbroken` are the partitions owned ever since."""
 
-    def __init__(self, seq: int, ranges: Iterable[Range], unbroken: Iterable[TopicPartition]) -> None:
+    def __init__(self, seq: int, ranges: Iterable[OffsetRange], unbroken: Iterable[TopicPartition]) -> None:
         self.seq = seq
         self.ranges = {one.of: one for one in ranges}
         self.unbroken = set(unbroken)
@@ -65,7 +65,7 @@ class Batches:
         self.unresolved: set[TopicPartition] = set()  # neither group nor checkpoint knows where these begin
         self.failure: SlackwaterError | None = None
         self.stopping = False
-        self._known: dict[TopicPartition, Range] = dict(last.ranges)
+        self._known: dict[TopicPartition, OffsetRange] = dict(last.ranges)
         self._known_seq = last.seq
         self._read: dict[TopicPartition, Read] = {}
         self._planned: tuple[BatchOffset, _Batch] | None = None
@@ -361,7 +361,8 @@ class Batches:
             return None, self._after(now_ms)
         taken = shared(backlog, limits.max_offsets)
         ranges = [
-            Range(*partition, position, position + taken.get(partition, 0)) for partition, position in here.items()
+            OffsetRange(*partition, position, position + taken.get(partition, 0))
+            for partition, position in here.items()
         ]
         batch = _Batch(self.last.seq + 1, ranges, here)
         offset = BatchOffset(
@@ -393,7 +394,7 @@ class Batches:
             self._running = batch
         return self._after(now_ms)
 
-    def ranges(self, seq: int) -> list[Range] | None:
+    def ranges(self, seq: int) -> list[OffsetRange] | None:
         """What the running batch reads; None if another one runs, or none."""
         running = self._running
         return None if running is None or running.seq != seq else list(running.ranges.values())

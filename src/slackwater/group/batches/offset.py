@@ -11,7 +11,7 @@ Rules kept here
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 NO_GENERATION = -1
@@ -25,7 +25,7 @@ class BatchOffset:
     seq: int
     group_id: str | None
     generation_id: int = NO_GENERATION
-    ranges: Mapping[TopicPartition, Range] = field(default_factory=dict)
+    ranges: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.batches.start_positions import Start, replayed, undecided
 from slackwater.group.member.effects import OffsetAndMetadata
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
@@ -32,7 +32,7 @@ class Replay:
     fetch_id: int | None = None
 
     @property
-    def reads(self) -> dict[TopicPartition, Range]:
+    def reads(self) -> dict[TopicPartition, OffsetRange]:
         """The ranges that have anything in them."""
         return {partition: one for partition, one in self.offset.ranges.items() if one.size}
 
@@ -41,7 +41,7 @@ class Replay:
 class Replayed:
     """What was decided: the pieces to read, where owned partitions start, and which of them are to be committed."""
 
-    pieces: list[Range] = field(default_factory=list)
+    pieces: list[OffsetRange] = field(default_factory=list)
     starts: dict[TopicPartition, Start] = field(default_factory=dict)
     to_commit: list[TopicPartition] = field(default_factory=list)
 

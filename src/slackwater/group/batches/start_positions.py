@@ -16,7 +16,7 @@ from typing import Self
 
 from slackwater.group.batches.commit_marker import Mark
 from slackwater.group.member.effects import OffsetAndMetadata
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,20 @@ class Start:
     claim: tuple[int, int] | None = None
     reset_from: int | None = None
     """Where the query stood, if an operator has moved the group's offset back from there."""
-    replay: Range | None = None
+    replay: OffsetRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """What this run of the query has last read of a partition, or is reading, and from where on without a gap."""
 
-    range: Range
+    range: OffsetRange
     seq: int
     finished: bool
     since: int
 
     @classmethod
-    def after(cls, before: Self | None, range: Range, seq: int) -> Self:
+    def after(cls, before: Self | None, range: OffsetRange, seq: int) -> Self:
         """The next batch reads this."""
         joins = before is not None and before.since <= range.from_offset <= before.range.until_offset
         return cls(
@@ -65,7 +65,7 @@ def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: 
     return Start(at, (at, seq), reset_from=end if mark is None else None)
 
 
-def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, last: Range) -> Start:
+def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange) -> Start:
     """A partition of the checkpoint's last batch, which is finished, comes to a new run."""
     end = last.until_offset
     if committed is None:
@@ -88,7 +88,7 @@ def after_nothing(token: str, seq: int, committed: OffsetAndMetadata | None, sta
     return None if start is None else Start(start, (start, seq))
 
 
-def replayed(token: str, seq: int, committed: OffsetAndMetadata | None, last: Range, *, handoff: bool) -> Start:
+def replayed(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool) -> Start:
     """A partition of the checkpoint's last batch, which is not finished, and which this run owns again."""
     first, end = last.from_offset, last.until_offset
     if committed is None:
@@ -107,7 +107,7 @@ def replayed(token: str, seq: int, committed: OffsetAndMetadata | None, last: Ra
     return Start(max(at, end), (at, seq_claimed), replay=last.between(min(at, end), end))
 
 
-def undecided(token: str, committed: OffsetAndMetadata | None, last: Range) -> bool:
+def undecided(token: str, committed: OffsetAndMetadata | None, last: OffsetRange) -> bool:
     """Whether nobody has yet taken a partition of the unfinished batch that this run does not own."""
     if committed is None:
         return True

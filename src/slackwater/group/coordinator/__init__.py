@@ -2,26 +2,26 @@
 
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.coordinator import Coordinator
-from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
+from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
 from slackwater.group.coordinator.records import (
     CommittedOffset,
+    CoordinatorRecord,
     GroupMetadata,
-    Record,
     StoredGroup,
     StoredMember,
     StoredOffset,
 )
 
 __all__ = [
-    "Answer",
-    "Append",
+    "AppendRecords",
     "CommittedOffset",
     "Coordinator",
     "CoordinatorConfig",
+    "CoordinatorRecord",
     "Effect",
-    "Emit",
+    "EmitEvent",
     "GroupMetadata",
-    "Record",
+    "SendResponse",
     "StoredGroup",
     "StoredMember",
     "StoredOffset",

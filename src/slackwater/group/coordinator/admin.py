@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
+from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
 from slackwater.group.coordinator.expiry import dissolve
-from slackwater.group.coordinator.group import Group
-from slackwater.group.coordinator.states import DEAD, OUTCOMES, STABLE, Act, Input
-from slackwater.group.coordinator.turn import Turn, write_error
+from slackwater.group.coordinator.group import ClassicGroup
+from slackwater.group.coordinator.states import DEAD, STABLE, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
 from slackwater.group.messages import (
     DeletedGroup,
@@ -24,13 +24,13 @@ from slackwater.group.messages import (
 GROUP_TYPE = "classic"
 
 
-def describe(turn: Turn, request: DescribeGroups, caller: object) -> None:
+def describe(turn: EffectCollector, request: DescribeGroups, caller: object) -> None:
     """Tell what groups are made of."""
     groups = tuple(_describe_group(turn, group_id, request) for group_id in request.group_ids)
     turn.answer(caller, DescribeGroupsResponse(groups))
 
 
-def _describe_group(turn: Turn, group_id: str | None, request: DescribeGroups) -> DescribedGroup:
+def _describe_group(turn: EffectCollector, group_id: str | None, request: DescribeGroups) -> DescribedGroup:
     if group_id is None:
         return DescribedGroup(group_id, Error.INVALID_GROUP_ID)
     group = turn.desk.groups.get(group_id)
@@ -52,7 +52,7 @@ def _describe_group(turn: Turn, group_id: str | None, request: DescribeGroups) -
     )
 
 
-def _describe_members(group: Group, *, stable: bool) -> tuple[DescribedMember, ...]:
+def _describe_members(group: ClassicGroup, *, stable: bool) -> tuple[DescribedMember, ...]:
     """Assignments are shown in every state; what members said only while it holds (AD-02)."""
     return tuple(
         DescribedMember(
@@ -67,7 +67,7 @@ def _describe_members(group: Group, *, stable: bool) -> tuple[DescribedMember, .
     )
 
 
-def list_groups(turn: Turn, request: ListGroups, caller: object) -> None:
+def list_groups(turn: EffectCollector, request: ListGroups, caller: object) -> None:
     """Name the groups of every shard that is owned; a shard still loading makes the listing incomplete (CO-04)."""
     if any(shard.loading for shard in turn.desk.shards.values()):
         turn.answer(caller, ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
@@ -84,14 +84,14 @@ def list_groups(turn: Turn, request: ListGroups, caller: object) -> None:
     turn.answer(caller, ListGroupsResponse(Error.NONE, groups))
 
 
-def delete(turn: Turn, request: DeleteGroups, caller: object) -> None:
+def delete(turn: EffectCollector, request: DeleteGroups, caller: object) -> None:
     """Forget groups without members, each for itself; one named twice gives one result (AD-04)."""
     results: dict[str | None, Error | None] = dict.fromkeys(request.group_ids)
     if not results:
         turn.answer(caller, DeleteGroupsResponse(()))
         return
 
-    def settle(later: Turn, group_id: str | None, error: Error) -> None:
+    def settle(later: EffectCollector, group_id: str | None, error: Error) -> None:
         results[group_id] = error
         settled = [DeletedGroup(key, value) for key, value in results.items() if value is not None]
         if len(settled) == len(results):
@@ -102,20 +102,23 @@ def delete(turn: Turn, request: DeleteGroups, caller: object) -> None:
         if group is None:
             settle(turn, group_id, _why_absent(turn, group_id))
             continue
-        outcome = OUTCOMES[Input.DELETE][group.state]
-        if outcome.act is not Act.DISSOLVE:
+        outcome = TRANSITIONS[GroupInput.DELETE][group.state]
+        if outcome.act is not GroupAction.DISSOLVE:
             settle(turn, group_id, outcome.error)
             continue
         dissolve(turn, group, partial(_settle_deletion, settle, group_id))
 
 
 def _settle_deletion(
-    settle: Callable[[Turn, str | None, Error], None], group_id: str | None, turn: Turn, error: Error
+    settle: Callable[[EffectCollector, str | None, Error], None],
+    group_id: str | None,
+    turn: EffectCollector,
+    error: Error,
 ) -> None:
-    settle(turn, group_id, write_error(error))
+    settle(turn, group_id, response_error(error))
 
 
-def _why_absent(turn: Turn, group_id: str | None) -> Error:
+def _why_absent(turn: EffectCollector, group_id: str | None) -> Error:
     if group_id is None:
         return Error.INVALID_GROUP_ID
     error = turn.desk.refusal(group_id)

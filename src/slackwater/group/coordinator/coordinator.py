@@ -13,23 +13,23 @@ from typing import Any, Final
 
 from slackwater.group.coordinator import admin, expiry, join, leave, offsets, rebalance, sync
 from slackwater.group.coordinator.config import CoordinatorConfig
+from slackwater.group.coordinator.effect_collector import CoordinatorState, EffectCollector, OffsetsPartition
 from slackwater.group.coordinator.effects import Effect
 from slackwater.group.coordinator.group import (
-    Cause,
-    Group,
+    ClassicGroup,
+    ClassicGroupMember,
     JoinPhase,
-    Member,
     OffsetsSweep,
     PendingMember,
+    RebalanceCause,
     SyncPhase,
     TimerOwner,
 )
 from slackwater.group.coordinator.heartbeat import heartbeat
-from slackwater.group.coordinator.records import GroupMetadata, Record
-from slackwater.group.coordinator.states import DEAD, INITIAL, STABLE, Input
-from slackwater.group.coordinator.turn import Desk, Shard, Turn
+from slackwater.group.coordinator.records import CoordinatorRecord, GroupMetadata
+from slackwater.group.coordinator.states import DEAD, INITIAL, STABLE, GroupInput
 from slackwater.group.errors import Error
-from slackwater.group.events import Failed, GroupLife, Kind, Trigger, Waiting
+from slackwater.group.events import EventKind, GroupLifecycle, RebalanceFailed, RebalanceWaiting, Trigger
 from slackwater.group.messages import (
     DeleteGroups,
     DescribeGroups,
@@ -44,7 +44,7 @@ from slackwater.group.messages import (
     SyncGroup,
 )
 
-_HANDLERS: Final[dict[type, Callable[[Turn, Any, object], None]]] = {
+_HANDLERS: Final[dict[type, Callable[[EffectCollector, Any, object], None]]] = {
     JoinGroup: join.join,
     SyncGroup: sync.sync,
     LeaveGroup: leave.leave,
@@ -61,7 +61,7 @@ class Coordinator:
     """Coordinates the classic groups of the shards it owns."""
 
     def __init__(self, config: CoordinatorConfig | None = None) -> None:
-        self._desk = Desk(config or CoordinatorConfig())
+        self._desk = CoordinatorState(config or CoordinatorConfig())
 
     def reconfigure(self, config: CoordinatorConfig) -> None:
         """Go by other settings from now on; timers that run stay, and so does the number of shards if one is owned."""
@@ -75,13 +75,13 @@ class Coordinator:
         """Take a request; `caller` is any object but None, and comes back with the answer."""
         if request.__class__ is Heartbeat:
             return heartbeat(self._desk, request, caller, now_ms)
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         _HANDLERS[request.__class__](turn, request, caller)
         return turn.effects
 
     def handle_all(self, asked: Sequence[tuple[Request, object]], now_ms: int) -> list[Effect]:
         """Take requests that came together, one after the other; commits of one group are written together."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         if all([request.__class__ is OffsetCommit for request, _ in asked]):  # noqa: C419  # a generator costs more
             offsets.commit_all(turn, asked)  # type: ignore[arg-type]  # they are all of that class
         else:
@@ -91,20 +91,20 @@ class Coordinator:
 
     def written(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
         """Take the outcome of an append; outcomes come in the order of the appends."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         turn.settle(write_id, error)
         return turn.effects
 
     def all_written(self, outcomes: Iterable[tuple[int, Error]], now_ms: int) -> list[Effect]:
         """Take the outcomes of appends that were written together."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         for write_id, error in outcomes:
             turn.settle(write_id, error)
         return turn.effects
 
     def overdue(self, write_ids: Iterable[int], now_ms: int) -> list[Effect]:
         """These writes take too long: whoever waits for one is told so, and the outcome may still come (OC-12)."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         for write_id in write_ids:
             turn.give_up(write_id)
         return turn.effects
@@ -119,20 +119,20 @@ class Coordinator:
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Fire every timer due at or before `now_ms`, in the order of their deadlines."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         while (timer := self._desk.timers.pop(now_ms)) is not None:
             _fire(turn, timer.owner)
         return turn.effects
 
     def expire(self, group_id: str, member_id: str, now_ms: int) -> list[Effect]:
         """End a member's session now, as if it had been silent for all of it; whoever is parked stays (SE-03)."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         rebalance.session_over(turn, self._desk.groups[group_id].members[member_id])
         return turn.effects
 
     def topics_deleted(self, topics: Collection[str], now_ms: int) -> list[Effect]:
         """Topics are gone, and so are their offsets (EX-10)."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         expiry.topics_deleted(turn, topics)
         return turn.effects
 
@@ -140,16 +140,16 @@ class Coordinator:
 
     def load(self, shard: int, leader_epoch: int, now_ms: int) -> list[Effect]:
         """Begin to load a shard; its records follow through `replay`, then `loaded`."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         owned = self._desk.shards.get(shard)
         if owned is not None:
             if leader_epoch <= owned.epoch:
                 return []  # CO-10
             _close_shard(turn, shard)
-        self._desk.shards[shard] = Shard(shard, leader_epoch)
+        self._desk.shards[shard] = OffsetsPartition(shard, leader_epoch)
         return turn.effects
 
-    def replay(self, shard: int, record: Record) -> None:
+    def replay(self, shard: int, record: CoordinatorRecord) -> None:
         """Take over one record of a shard's log; a later record of the same key wins."""
         owned = self._desk.shards.get(shard)
         if owned is None or not owned.loading:
@@ -157,14 +157,14 @@ class Coordinator:
         groups = owned.groups
         group = groups.get(record.group_id)
         if group is None:
-            group = groups[record.group_id] = Group(record.group_id, shard, 0)
+            group = groups[record.group_id] = ClassicGroup(record.group_id, shard, 0)
         group.apply((record,))
         if isinstance(record, GroupMetadata) and record.value is None and not group.offsets:
             del groups[record.group_id]
 
     def loaded(self, shard: int, now_ms: int) -> list[Effect]:
         """The log is at its end: groups come back as they last were, without a rebalance (CO-06)."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         desk = self._desk
         owned = desk.shards.get(shard)
         if owned is None or not owned.loading:
@@ -178,20 +178,22 @@ class Coordinator:
             desk.groups[group.group_id] = group
             for member in group.members.values():
                 rebalance.extend_session(turn, member)
-            turn.tell(group, Kind.GROUP_LOADED, GroupLife(len(group.members), owned.epoch))
+            turn.tell(group, EventKind.GROUP_LOADED, GroupLifecycle(len(group.members), owned.epoch))
             if len(group.members) > desk.config.group_max_size:  # CO-07
                 reason = (
                     f"Freshly-loaded group is over capacity ({desk.config.group_max_size}). "
                     "Rebalancing in order to give a chance for consumers to commit offsets"
                 )
-                rebalance.trigger(turn, group, Input.LOADED_OVER_SIZE, Cause(Trigger.OVER_CAPACITY, reason))
+                rebalance.trigger(
+                    turn, group, GroupInput.LOADED_OVER_SIZE, RebalanceCause(Trigger.OVER_CAPACITY, reason)
+                )
         owned.groups = {}
         desk.timers.arm(owned.sweep.timer, now_ms + desk.config.offsets_retention_check_interval_ms)
         return turn.effects
 
     def unload(self, shard: int, leader_epoch: int | None, now_ms: int) -> list[Effect]:
         """Give a shard up; everybody who waits is sent to look for the new coordinator (CO-08)."""
-        turn = Turn(self._desk, now_ms)
+        turn = EffectCollector(self._desk, now_ms)
         owned = self._desk.shards.get(shard)
         if owned is None or (leader_epoch is not None and leader_epoch <= owned.epoch):
             return []  # CO-10: as in Kafka, an unload needs a newer epoch than the load, or none
@@ -201,7 +203,7 @@ class Coordinator:
     # --- looking in -----------------------------------------------------------------------------------------------
 
     @property
-    def groups(self) -> Mapping[str, Group]:
+    def groups(self) -> Mapping[str, ClassicGroup]:
         """The groups of all loaded shards."""
         return self._desk.groups
 
@@ -209,7 +211,7 @@ class Coordinator:
         """The shard that holds a group (CO-01)."""
         return self._desk.shard_of(group_id)
 
-    def waiting_for(self, group_id: str) -> Waiting | None:
+    def waiting_for(self, group_id: str) -> RebalanceWaiting | None:
         """Whom a group's rebalance waits for, and until when; None when nothing is under way."""
         group = self._desk.groups.get(group_id)
         if group is None or group.round is None or group.state in (STABLE, DEAD):
@@ -217,9 +219,9 @@ class Coordinator:
         return rebalance.waiting_of(group, group.round)
 
 
-def _fire(turn: Turn, owner: TimerOwner) -> None:
+def _fire(turn: EffectCollector, owner: TimerOwner) -> None:
     match owner:
-        case Member():
+        case ClassicGroupMember():
             rebalance.session_over(turn, owner)
         case PendingMember():
             join.pending_over(turn, owner)
@@ -236,7 +238,7 @@ def _fire(turn: Turn, owner: TimerOwner) -> None:
             rebalance.waiting(turn, owner.round)
 
 
-def _close_shard(turn: Turn, number: int) -> None:
+def _close_shard(turn: EffectCollector, number: int) -> None:
     desk = turn.desk
     desk.shards.pop(number).sweep.timer.cancel()
     for group in [group for group in desk.groups.values() if group.shard == number]:
@@ -246,19 +248,19 @@ def _close_shard(turn: Turn, number: int) -> None:
         turn.settle(write_id, Error.NOT_COORDINATOR)
 
 
-def _close_group(turn: Turn, group: Group) -> None:
+def _close_group(turn: EffectCollector, group: ClassicGroup) -> None:
     if group.state is DEAD:
         return
     round = group.round
     if round is not None:
         round.cancel()
         if group.state is not STABLE and group.members:
-            failed = Failed(Error.NOT_COORDINATOR.name, turn.now_ms - round.started_ms)
-            turn.tell(group, Kind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
+            failed = RebalanceFailed(Error.NOT_COORDINATOR.name, turn.now_ms - round.started_ms)
+            turn.tell(group, EventKind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
     for pending in group.pending.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
         rebalance.dismiss(turn, member, Error.NOT_COORDINATOR, member_id=member.member_id)
     before = group.move(DEAD, turn.now_ms)
-    turn.tell(group, Kind.GROUP_UNLOADED, GroupLife(len(group.members)), before=before)
+    turn.tell(group, EventKind.GROUP_UNLOADED, GroupLifecycle(len(group.members)), before=before)

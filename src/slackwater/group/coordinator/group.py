@@ -11,21 +11,27 @@ Rules kept here
 from collections.abc import Iterable
 from typing import Final
 
-from slackwater.group.coordinator.records import CommittedOffset, Record, StoredGroup, StoredMember, StoredOffset
-from slackwater.group.coordinator.states import EMPTY, MOVES, STABLE
+from slackwater.group.coordinator.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    StoredGroup,
+    StoredMember,
+    StoredOffset,
+)
+from slackwater.group.coordinator.states import EMPTY, NEXT_STATES, STABLE
 from slackwater.group.coordinator.subscriptions import CONSUMER, topics_of
 from slackwater.group.coordinator.timers import Timer
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState, Trigger
 from slackwater.group.java_order import hash_map_order
 from slackwater.group.message import message
-from slackwater.group.messages import JoinedMember, JoinGroup, Protocol
+from slackwater.group.messages import JoinedMember, JoinGroup, JoinProtocol
 from slackwater.group.topic_partition import TopicPartition
 
-NOT_STAMPED: Final = -1
+NO_TIMESTAMP: Final = -1
 
 
-class Member:
+class ClassicGroupMember:
     """One member; `parked_join` and `parked_sync` are the callers that wait for an answer."""
 
     __slots__ = (
@@ -47,14 +53,14 @@ class Member:
 
     def __init__(
         self,
-        group: "Group",
+        group: "ClassicGroup",
         member_id: str,
         group_instance_id: str | None,
         client_id: str,
         client_host: str,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
-        protocols: tuple[Protocol, ...],
+        protocols: tuple[JoinProtocol, ...],
     ) -> None:
         self.group = group
         self.member_id = member_id
@@ -89,7 +95,7 @@ class PendingMember:
 
     __slots__ = ("client_host", "client_id", "expiry", "group", "member_id", "session_timeout_ms")
 
-    def __init__(self, group: "Group", member_id: str, request: JoinGroup) -> None:
+    def __init__(self, group: "ClassicGroup", member_id: str, request: JoinGroup) -> None:
         self.group = group
         self.member_id = member_id
         self.client_id = request.client_id
@@ -99,15 +105,15 @@ class PendingMember:
 
 
 @message
-class Cause:
+class RebalanceCause:
     """Why a rebalance starts: for the event, the trigger and the culprit; for the log, Kafka's words."""
 
     trigger: Trigger
     reason: str
-    culprit: Member | PendingMember | None = None
+    culprit: ClassicGroupMember | PendingMember | None = None
 
 
-class Round:
+class RebalanceRound:
     """One rebalance, from its trigger to a stable (or empty) group; also the owner of the round's timers."""
 
     __slots__ = (
@@ -124,7 +130,7 @@ class Round:
         "told",
     )
 
-    def __init__(self, group: "Group", cause: Cause, started_ms: int) -> None:
+    def __init__(self, group: "ClassicGroup", cause: RebalanceCause, started_ms: int) -> None:
         self.group = group
         self.cause = cause
         self.started_ms = started_ms
@@ -148,7 +154,7 @@ class Round:
 class _Phase:
     __slots__ = ("round",)
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: RebalanceRound) -> None:
         self.round = round
 
 
@@ -180,10 +186,10 @@ class OffsetsSweep:
         self.timer: Timer[TimerOwner] = Timer(self)
 
 
-TimerOwner = Member | PendingMember | JoinPhase | SyncPhase | WaitingNotice | OffsetsSweep
+TimerOwner = ClassicGroupMember | PendingMember | JoinPhase | SyncPhase | WaitingNotice | OffsetsSweep
 
 
-class Group:
+class ClassicGroup:
     """A classic group."""
 
     __slots__ = (
@@ -218,22 +224,24 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending: dict[str, PendingMember] = {}
         self.unsynced: dict[str, None] = {}  # members of the new generation that have not synced yet (ST-07)
         self.supported: dict[str, int] = {}  # protocol name -> how many members offer it
         self.parked_joins = 0
         self.assignment_in_flight = False
-        self.round: Round | None = None
+        self.round: RebalanceRound | None = None
         self.subscribed_topics: frozenset[str] | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
-        self.writing: dict[int, tuple[Record, ...]] = {}  # what is on its way to the log, by the number of the write
+        self.writing: dict[
+            int, tuple[CoordinatorRecord, ...]
+        ] = {}  # what is on its way to the log, by the number of the write
 
     # --- hard state -----------------------------------------------------------------------------------------------
 
-    def apply(self, records: Iterable[Record]) -> None:
+    def apply(self, records: Iterable[CoordinatorRecord]) -> None:
         """Take over what was written."""
         offsets, new = self.offsets, tuple.__new__
         for record in records:
@@ -267,7 +275,7 @@ class Group:
             members=tuple([self._to_store(member, assignments) for member in self.members.values()]),
         )
 
-    def _to_store(self, member: Member, assignments: dict[str, bytes] | None) -> StoredMember:
+    def _to_store(self, member: ClassicGroupMember, assignments: dict[str, bytes] | None) -> StoredMember:
         member_id = member.member_id
         stored = (
             member_id,
@@ -291,7 +299,7 @@ class Group:
         self.protocol_name = stored.protocol_name
         self.state_since_ms = stored.state_timestamp_ms
         for kept in stored.members:
-            member = Member(
+            member = ClassicGroupMember(
                 self,
                 kept.member_id,
                 kept.group_instance_id,
@@ -299,7 +307,7 @@ class Group:
                 kept.client_host,
                 kept.session_timeout_ms,
                 kept.rebalance_timeout_ms,
-                (Protocol(stored.protocol_name or "", kept.subscription),),
+                (JoinProtocol(stored.protocol_name or "", kept.subscription),),
             )
             member.assignment = kept.assignment
             self._enter(member)
@@ -312,7 +320,7 @@ class Group:
     def move(self, to: GroupState, now_ms: int) -> GroupState:
         """Change the state and stamp the time (ST-01, ST-02); the state before is returned."""
         before = self.state
-        if to not in MOVES[before]:
+        if to not in NEXT_STATES[before]:
             raise AssertionError(f"group {self.group_id}: no move from {before} to {to}")
         self.state = to
         self.state_since_ms = now_ms
@@ -348,7 +356,7 @@ class Group:
                 return Error.FENCED_INSTANCE_ID
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         """Take a member in; the first one fixes the protocol type and is the leader (ST-04)."""
         if not self.members:
             self.protocol_type = protocol_type
@@ -357,14 +365,14 @@ class Group:
             self.leader_id = member.member_id
         self.pending.pop(member.member_id, None)
 
-    def _enter(self, member: Member) -> None:
+    def _enter(self, member: ClassicGroupMember) -> None:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         for name in {name for name, _ in member.protocols}:
             self.supported[name] = self.supported.get(name, 0) + 1
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicGroupMember) -> None:
         """Take a member out; who is parked must have been answered."""
         del self.members[member.member_id]
         member.session.cancel()
@@ -375,7 +383,7 @@ class Group:
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)  # JG-31
 
-    def replace(self, member: Member, member_id: str) -> None:
+    def replace(self, member: ClassicGroupMember, member_id: str) -> None:
         """Give a static member a new id, in its old place (JG-41)."""
         old_id = member.member_id
         # The order of members is the order of joining: rebuild the dict rather than move the member to its end.
@@ -389,7 +397,9 @@ class Group:
         if self.leader_id == old_id:
             self.leader_id = member_id
 
-    def update(self, member: Member, protocols: tuple[Protocol, ...], session_ms: int, rebalance_ms: int) -> None:
+    def update(
+        self, member: ClassicGroupMember, protocols: tuple[JoinProtocol, ...], session_ms: int, rebalance_ms: int
+    ) -> None:
         """Take over what a rejoin says (JG-22)."""
         self._forget_protocols(member)
         member.protocols = protocols
@@ -398,7 +408,7 @@ class Group:
         for protocol in protocols:
             self.supported[protocol.name] = self.supported.get(protocol.name, 0) + 1
 
-    def park_join(self, member: Member, caller: object) -> object | None:
+    def park_join(self, member: ClassicGroupMember, caller: object) -> object | None:
         """Keep a join for later; the caller it supersedes, if any, is returned."""
         superseded = member.parked_join
         if superseded is None:
@@ -406,7 +416,7 @@ class Group:
         member.parked_join = caller
         return superseded
 
-    def take_join(self, member: Member) -> object | None:
+    def take_join(self, member: ClassicGroupMember) -> object | None:
         """The caller of the parked join, which is parked no longer."""
         caller = member.parked_join
         if caller is not None:
@@ -414,7 +424,7 @@ class Group:
             self.parked_joins -= 1
         return caller
 
-    def _forget_protocols(self, member: Member) -> None:
+    def _forget_protocols(self, member: ClassicGroupMember) -> None:
         for protocol in member.protocols:
             left = self.supported[protocol.name] - 1
             if left:
@@ -424,7 +434,7 @@ class Group:
 
     # --- protocols ------------------------------------------------------------------------------------------------
 
-    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+    def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
         """Whether somebody with these protocols can be in this group (JG-05, JG-06)."""
         if not protocol_type or not protocols:
             return False

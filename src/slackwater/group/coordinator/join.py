@@ -3,35 +3,43 @@
 Rules kept here
 - A request that is refused changes nothing, with one exception that is Kafka's: an id refused because the group is
   full is forgotten (JG-38).
-- What a request is (`Input`) is found out here; what to do with it stands in the table.
+- What a request is (`GroupInput`) is found out here; what to do with it stands in the table.
 """
 
 from typing import Final
 
 from slackwater.group.coordinator import rebalance, triggers
-from slackwater.group.coordinator.group import Cause, Group, Member, PendingMember
+from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
 from slackwater.group.coordinator.identity import identify, tell_fenced
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import (
     COMPLETING,
     DEAD,
     INITIAL,
-    OUTCOMES,
     PREPARING,
     STABLE,
-    Act,
-    Input,
+    TRANSITIONS,
+    GroupAction,
+    GroupInput,
 )
 from slackwater.group.coordinator.subscriptions import CONSUMER, is_overlong
-from slackwater.group.coordinator.turn import Turn, write_error
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupLife, Joined, Kind, Refused, Replaced, SessionTimeout, Trigger
-from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, Protocol
+from slackwater.group.events import (
+    EventKind,
+    GroupLifecycle,
+    JoinRefused,
+    MemberIdTimeout,
+    MemberJoined,
+    MemberReplaced,
+    Trigger,
+)
+from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, JoinProtocol
 
 NOT_PROVIDED: Final = "not provided"
 
 
-def join(turn: Turn, request: JoinGroup, caller: object) -> None:
+def join(turn: EffectCollector, request: JoinGroup, caller: object) -> None:
     """Answer, park, or refuse a join."""
     desk = turn.desk
     group_id = request.group_id
@@ -57,27 +65,27 @@ def join(turn: Turn, request: JoinGroup, caller: object) -> None:
         _join_known(turn, group, request, caller)
 
 
-def _join_absent(turn: Turn, group_id: str, request: JoinGroup, caller: object) -> None:
+def _join_absent(turn: EffectCollector, group_id: str, request: JoinGroup, caller: object) -> None:
     """The first join of a group creates it (JG-04)."""
-    group = Group(group_id, turn.desk.shard_of(group_id), turn.now_ms)
+    group = ClassicGroup(group_id, turn.desk.shard_of(group_id), turn.now_ms)
     if (error := _malformed(request)) is Error.NONE and not group.supports(request.protocol_type, request.protocols):
         error = Error.INCONSISTENT_GROUP_PROTOCOL  # JG-05
     if error is not Error.NONE:
         return _refuse(turn, None, request, caller, error)
     turn.desk.groups[group_id] = group
-    turn.tell(group, Kind.GROUP_CREATED, GroupLife())
+    turn.tell(group, EventKind.GROUP_CREATED, GroupLifecycle())
     # An id that was issued is promised only once the group that remembers it is written.
     promised: list[JoinGroupResponse] = []
 
-    def written(later: Turn, error: Error) -> None:
+    def written(later: EffectCollector, error: Error) -> None:
         if error is Error.NONE:
             for response in promised:
                 later.answer(caller, response)
             return
         if later.desk.groups.get(group_id) is group and group.stored is None:
-            _abandon(later, group, write_error(error))
+            _abandon(later, group, response_error(error))
         for _ in promised:
-            later.answer(caller, JoinGroupResponse(write_error(error)))
+            later.answer(caller, JoinGroupResponse(response_error(error)))
 
     turn.append(group.shard, [GroupMetadata(group_id, group.to_store())], written)
     if request.group_instance_id is None and request.requires_known_member_id:
@@ -86,7 +94,7 @@ def _join_absent(turn: Turn, group_id: str, request: JoinGroup, caller: object) 
         _join_new(turn, group, request, caller)
 
 
-def _abandon(turn: Turn, group: Group, error: Error) -> None:
+def _abandon(turn: EffectCollector, group: ClassicGroup, error: Error) -> None:
     """A new group that could not be written is gone again; whoever waits in it hears why (JG-04)."""
     if group.round is not None:
         group.round.cancel()
@@ -97,7 +105,7 @@ def _abandon(turn: Turn, group: Group, error: Error) -> None:
         rebalance.dismiss(turn, member, error)
     before = group.move(DEAD, turn.now_ms)
     del turn.desk.groups[group.group_id]
-    turn.tell(group, Kind.GROUP_DELETED, GroupLife(), before=before)
+    turn.tell(group, EventKind.GROUP_DELETED, GroupLifecycle(), before=before)
 
 
 # --- who may join ---------------------------------------------------------------------------------------------------
@@ -116,7 +124,7 @@ def _malformed(request: JoinGroup) -> Error:
     return Error.NONE
 
 
-def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
+def _has_room(turn: EffectCollector, group: ClassicGroup, member_id: str) -> bool:
     """Whether group.max.size lets this one in (JG-38, JG-39); pending ids do not count (JG-12)."""
     limit = turn.desk.config.group_max_size
     if len(group.members) < limit:
@@ -129,7 +137,7 @@ def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
     return True
 
 
-def _refuse_for_size(turn: Turn, group: Group, request: JoinGroup, caller: object) -> None:
+def _refuse_for_size(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
     """The group is full: the id is forgotten, and the join phase does not wait for it."""
     _tell_refused(turn, group, request, Error.GROUP_MAX_SIZE_REACHED)
     turn.answer(caller, JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
@@ -141,19 +149,21 @@ def _refuse_for_size(turn: Turn, group: Group, request: JoinGroup, caller: objec
         rebalance.complete_if_joined(turn, group)
 
 
-def _refuse(turn: Turn, group: Group | None, request: JoinGroup, caller: object, error: Error) -> None:
+def _refuse(
+    turn: EffectCollector, group: ClassicGroup | None, request: JoinGroup, caller: object, error: Error
+) -> None:
     """Say no; a newcomer without an id hears "", anybody else their own id (JG-06)."""
     if group is not None:
         _tell_refused(turn, group, request, error)
     turn.answer(caller, JoinGroupResponse(error, member_id=request.member_id))
 
 
-def _tell_refused(turn: Turn, group: Group, request: JoinGroup, error: Error) -> None:
+def _tell_refused(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, error: Error) -> None:
     known = group.members.get(request.member_id) or group.pending.get(request.member_id)
     turn.tell(
         group,
-        Kind.JOIN_REFUSED,
-        Refused(error.name),
+        EventKind.JOIN_REFUSED,
+        JoinRefused(error.name),
         who=known,
         member_id=request.member_id or None,
         instance_id=request.group_instance_id,
@@ -163,7 +173,7 @@ def _tell_refused(turn: Turn, group: Group, request: JoinGroup, error: Error) ->
 # --- newcomers ------------------------------------------------------------------------------------------------------
 
 
-def _join_new(turn: Turn, group: Group, request: JoinGroup, caller: object) -> None:
+def _join_new(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
     """A join without an id: a new member, or a static one that returns (JG-07, JG-08, JG-13)."""
     if group.state is DEAD:
         return _refuse(turn, group, request, caller, Error.COORDINATOR_NOT_AVAILABLE)
@@ -181,29 +191,29 @@ def _join_new(turn: Turn, group: Group, request: JoinGroup, caller: object) -> N
         _admit(turn, group, request, f"{instance_id}-{request.uuid}", caller)
 
 
-def _issue_id(turn: Turn, group: Group, request: JoinGroup) -> JoinGroupResponse:
+def _issue_id(turn: EffectCollector, group: ClassicGroup, request: JoinGroup) -> JoinGroupResponse:
     """Give out an id, so that a lost answer does not leave a ghost behind (JG-08)."""
     pending = PendingMember(group, f"{request.client_id}-{request.uuid}", request)
     group.pending[pending.member_id] = pending
     turn.desk.timers.arm(pending.expiry, turn.now_ms + request.session_timeout_ms)
-    turn.tell(group, Kind.MEMBER_ID_ISSUED, SessionTimeout(request.session_timeout_ms), who=pending)
+    turn.tell(group, EventKind.MEMBER_ID_ISSUED, MemberIdTimeout(request.session_timeout_ms), who=pending)
     return JoinGroupResponse(Error.MEMBER_ID_REQUIRED, member_id=pending.member_id)
 
 
-def pending_over(turn: Turn, pending: PendingMember) -> None:
+def pending_over(turn: EffectCollector, pending: PendingMember) -> None:
     """An issued id that nobody used is dropped (JG-10), also ending an initial delay that waited for it (JG-37)."""
     group = pending.group
     del group.pending[pending.member_id]
-    turn.tell(group, Kind.PENDING_MEMBER_EXPIRED, SessionTimeout(pending.session_timeout_ms), who=pending)
-    if OUTCOMES[Input.PENDING_OVER][group.state].act is Act.COMPLETE:
+    turn.tell(group, EventKind.PENDING_MEMBER_EXPIRED, MemberIdTimeout(pending.session_timeout_ms), who=pending)
+    if TRANSITIONS[GroupInput.PENDING_OVER][group.state].act is GroupAction.COMPLETE:
         rebalance.complete_if_joined(turn, group)
 
 
-def _admit(turn: Turn, group: Group, request: JoinGroup, member_id: str, caller: object) -> None:
+def _admit(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, member_id: str, caller: object) -> None:
     """Take a new member in, and rebalance (JG-07, JG-09, JG-13)."""
     if (pending := group.pending.get(member_id)) is not None:
         pending.expiry.cancel()
-    member = Member(
+    member = ClassicGroupMember(
         group,
         member_id,
         request.group_instance_id,
@@ -219,24 +229,24 @@ def _admit(turn: Turn, group: Group, request: JoinGroup, member_id: str, caller:
     group.park_join(member, caller)
     # JG-24: its session starts with the answer; until then only this long timer can expire it.
     turn.desk.timers.arm(member.session, turn.now_ms + turn.desk.config.new_member_join_timeout_ms)
-    act = OUTCOMES[Input.JOIN_NEW][group.state].act
-    if act is Act.DELAY:
+    act = TRANSITIONS[GroupInput.JOIN_NEW][group.state].act
+    if act is GroupAction.DELAY:
         assert group.round is not None
         group.round.extended = True  # JG-36
-    turn.tell(group, Kind.MEMBER_JOINED, _joined(request, changed=None), who=member, trigger=Trigger.MEMBER_JOIN)
-    if act is Act.PARK:  # most of a crowd: the round has its cause
+    turn.tell(group, EventKind.MEMBER_JOINED, _joined(request, changed=None), who=member, trigger=Trigger.MEMBER_JOIN)
+    if act is GroupAction.PARK:  # most of a crowd: the round has its cause
         return rebalance.complete_if_joined(turn, group)
     instance = "null" if request.group_instance_id is None else request.group_instance_id
     reason = f"Adding new member {member_id} with group instance id {instance}; client reason: {_reason(request)}"
-    rebalance.trigger(turn, group, Input.JOIN_NEW, Cause(Trigger.MEMBER_JOIN, reason, member))
+    rebalance.trigger(turn, group, GroupInput.JOIN_NEW, RebalanceCause(Trigger.MEMBER_JOIN, reason, member))
 
 
 def _reason(request: JoinGroup) -> str:
     return request.reason or NOT_PROVIDED  # JG-51
 
 
-def _joined(request: JoinGroup, *, changed: bool | None) -> Joined:
-    return Joined(
+def _joined(request: JoinGroup, *, changed: bool | None) -> MemberJoined:
+    return MemberJoined(
         request.session_timeout_ms,
         request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
         tuple([name for name, _ in request.protocols]),
@@ -248,7 +258,7 @@ def _joined(request: JoinGroup, *, changed: bool | None) -> Joined:
 # --- members that return --------------------------------------------------------------------------------------------
 
 
-def _join_known(turn: Turn, group: Group, request: JoinGroup, caller: object) -> None:
+def _join_known(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
     """A join with an id (JG-09, JG-14 … JG-23)."""
     if group.state is DEAD:
         return _refuse(turn, group, request, caller, Error.COORDINATOR_NOT_AVAILABLE)
@@ -265,29 +275,33 @@ def _join_known(turn: Turn, group: Group, request: JoinGroup, caller: object) ->
     _rejoin(turn, group, group.members[member_id], request, caller)
 
 
-def _rejoin(turn: Turn, group: Group, member: Member, request: JoinGroup, caller: object) -> None:
+def _rejoin(
+    turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+) -> None:
     """A member joins again, with what it said before or with something new (JG-17 … JG-22)."""
     changed = member.protocols != request.protocols
     leader = group.leader_id == member.member_id
-    happened = Input.JOIN_CHANGED if changed else Input.JOIN_LEADER if leader else Input.JOIN_FOLLOWER
-    outcome = OUTCOMES[happened][group.state]
-    if outcome.act is Act.ANSWER:
+    happened = GroupInput.JOIN_CHANGED if changed else GroupInput.JOIN_LEADER if leader else GroupInput.JOIN_FOLLOWER
+    outcome = TRANSITIONS[happened][group.state]
+    if outcome.act is GroupAction.ANSWER:
         # JG-18 as Kafka 4.3.1 does it: neither the session timer nor its length is touched.
         member.last_heard_ms = turn.now_ms
-        turn.tell(group, Kind.MEMBER_REJOINED, _joined(request, changed=False), who=member)
+        turn.tell(group, EventKind.MEMBER_REJOINED, _joined(request, changed=False), who=member)
         turn.answer(caller, rebalance.current_generation(group, member))
         return
     before = member.protocols
     why = triggers.of_rejoin(request.protocol_type, before, request.protocols, request.reason, leader=leader)
     state = group.state
     _take_over(turn, group, member, request, caller)
-    turn.tell(group, Kind.MEMBER_REJOINED, _joined(request, changed=changed), who=member, trigger=why)
+    turn.tell(group, EventKind.MEMBER_REJOINED, _joined(request, changed=changed), who=member, trigger=why)
     what = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
     reason = f"{what.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
-    rebalance.trigger(turn, group, happened, Cause(why, reason, member))
+    rebalance.trigger(turn, group, happened, RebalanceCause(why, reason, member))
 
 
-def _take_over(turn: Turn, group: Group, member: Member, request: JoinGroup, caller: object) -> None:
+def _take_over(
+    turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+) -> None:
     """Replace what a member said before, and park its join; an older one of its own hears to try again.
 
     As in Kafka, client id and host stay those of the member's first join, whoever joins in its name.
@@ -302,7 +316,9 @@ def _take_over(turn: Turn, group: Group, member: Member, request: JoinGroup, cal
 # --- static members that return -------------------------------------------------------------------------------------
 
 
-def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller: object) -> None:
+def _return(
+    turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+) -> None:
     """A static member comes back under a new id, and the old id is fenced (JG-41 … JG-48)."""
     old_id = member.member_id
     before = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
@@ -314,12 +330,12 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
     _take_over(turn, group, member, request, caller)
     rebalance.extend_session(turn, member)
     other = group.state is STABLE and group.select_protocol() != group.protocol_name
-    happened = Input.JOIN_STATIC_OTHER_PROTOCOL if other else Input.JOIN_STATIC
-    outcome = OUTCOMES[happened][group.state]
-    needed = outcome.act is Act.REBALANCE
+    happened = GroupInput.JOIN_STATIC_OTHER_PROTOCOL if other else GroupInput.JOIN_STATIC
+    outcome = TRANSITIONS[happened][group.state]
+    needed = outcome.act is GroupAction.REBALANCE
     why = Trigger.STATIC_CHANGED if needed else None
-    turn.tell(group, Kind.MEMBER_REPLACED, Replaced(old_id, needed), who=member, trigger=why)
-    if outcome.act is not Act.SWAP:
+    turn.tell(group, EventKind.MEMBER_REPLACED, MemberReplaced(old_id, needed), who=member, trigger=why)
+    if outcome.act is not GroupAction.SWAP:
         instance = member.group_instance_id
         if other:
             what = (
@@ -329,9 +345,9 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
         else:
             what = f"Updating metadata for static member {member.member_id} with instance id {instance}"
         reason = f"{what}; client reason: {_reason(request)}"
-        return rebalance.trigger(turn, group, happened, Cause(Trigger.STATIC_CHANGED, reason, member))
+        return rebalance.trigger(turn, group, happened, RebalanceCause(Trigger.STATIC_CHANGED, reason, member))
 
-    def written(later: Turn, error: Error) -> None:
+    def written(later: EffectCollector, error: Error) -> None:
         if group.members.get(new_id) is not member or member.parked_join is not caller:
             return  # it left, was replaced again, or a rebalance took its join over
         if group.state is not STABLE:
@@ -341,12 +357,12 @@ def _return(turn: Turn, group: Group, member: Member, request: JoinGroup, caller
             later.answer(caller, _swapped(group, member, request, old_leader))
             return
         _restore(later, group, member, old_id, before)  # JG-44
-        later.answer(caller, JoinGroupResponse(write_error(error)))
+        later.answer(caller, JoinGroupResponse(response_error(error)))
 
     turn.append(group.shard, [GroupMetadata(group.group_id, group.to_store())], written)
 
 
-def _fence(turn: Turn, group: Group, member: Member, new_id: str) -> None:
+def _fence(turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
     """Whoever waits under the old id hears that it is fenced, at once (JG-48)."""
     if member.parked_join is not None:
         tell_fenced(turn, group, member.member_id, member.group_instance_id, "join-group", holder=new_id)
@@ -355,7 +371,7 @@ def _fence(turn: Turn, group: Group, member: Member, new_id: str) -> None:
     rebalance.dismiss(turn, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
 
 
-def _swapped(group: Group, member: Member, request: JoinGroup, old_leader: str) -> JoinGroupResponse:
+def _swapped(group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, old_leader: str) -> JoinGroupResponse:
     """The answer to a static member that is back without a rebalance.
 
     A leader that knows to skip the assignment gets the member list, to go on watching the topics (JG-42). An older
@@ -377,11 +393,11 @@ def _swapped(group: Group, member: Member, request: JoinGroup, old_leader: str) 
 
 
 def _restore(
-    turn: Turn,
-    group: Group,
-    member: Member,
+    turn: EffectCollector,
+    group: ClassicGroup,
+    member: ClassicGroupMember,
     old_id: str,
-    before: tuple[tuple[Protocol, ...], int, int],
+    before: tuple[tuple[JoinProtocol, ...], int, int],
 ) -> None:
     """The swap could not be written: the old id and what it said are back (JG-44)."""
     protocols, session_ms, rebalance_ms = before

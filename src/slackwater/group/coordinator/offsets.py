@@ -11,14 +11,14 @@ from operator import itemgetter
 from typing import Final
 
 from slackwater.group.coordinator import rebalance
-from slackwater.group.coordinator.effects import Answer
-from slackwater.group.coordinator.group import Group
+from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effects import SendResponse
+from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.identity import identify
-from slackwater.group.coordinator.records import CommittedOffset, Record, StoredOffset
-from slackwater.group.coordinator.states import DEAD, EMPTY, OUTCOMES, Act, Input
-from slackwater.group.coordinator.turn import Turn, write_error
+from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, StoredOffset
+from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupLife, Kind, Offsets
+from slackwater.group.events import EventKind, GroupLifecycle, OffsetsRemoved
 from slackwater.group.messages import (
     NO_MEMBER,
     CommittedPartition,
@@ -36,19 +36,19 @@ from slackwater.group.topic_partition import TopicPartition
 
 _LATEST_MS: Final = 2**63 - 1  # the latest time that can be written down
 
-_COMMIT: Final = OUTCOMES[Input.COMMIT]
-_COMMIT_SIMPLE: Final = OUTCOMES[Input.COMMIT_SIMPLE]
+_COMMIT: Final = TRANSITIONS[GroupInput.COMMIT]
+_COMMIT_SIMPLE: Final = TRANSITIONS[GroupInput.COMMIT_SIMPLE]
 _PARTITION: Final = itemgetter(0, 1)  # of an offset to commit
 
 # --- commit ---------------------------------------------------------------------------------------------------------
 
 
-def commit(turn: Turn, request: OffsetCommit, caller: object) -> None:
+def commit(turn: EffectCollector, request: OffsetCommit, caller: object) -> None:
     """Store offsets, or say for each why not."""
     commit_all(turn, ((request, caller),))
 
 
-def commit_all(turn: Turn, asked: Iterable[tuple[OffsetCommit, object]]) -> None:
+def commit_all(turn: EffectCollector, asked: Iterable[tuple[OffsetCommit, object]]) -> None:
     """The same for commits that came together: each is decided by itself, those of one group are written together.
 
     Who commits again at once, in the same generation, is not asked again who he is: nothing has happened since.
@@ -92,7 +92,7 @@ def _too_large(request: OffsetCommit, limit: int) -> list[int]:
     return [place for place, one in enumerate(request.offsets) if len(one.metadata or "") > limit]
 
 
-def _admit(turn: Turn, request: OffsetCommit, caller: object) -> Group | None:
+def _admit(turn: EffectCollector, request: OffsetCommit, caller: object) -> ClassicGroup | None:
     """The group in which a commit may be stored; it is made if there was none. None: the commit has its answer."""
     group_id = request.group_id
     group = turn.desk.groups.get(group_id) if group_id is not None else None
@@ -110,8 +110,8 @@ def _admit(turn: Turn, request: OffsetCommit, caller: object) -> Group | None:
         turn.answer(caller, _response(request, Error.OFFSET_METADATA_TOO_LARGE))
         return None
     assert group_id is not None
-    turn.desk.groups[group_id] = group = Group(group_id, turn.desk.shard_of(group_id), turn.now_ms)
-    turn.tell(group, Kind.GROUP_CREATED, GroupLife())
+    turn.desk.groups[group_id] = group = ClassicGroup(group_id, turn.desk.shard_of(group_id), turn.now_ms)
+    turn.tell(group, EventKind.GROUP_CREATED, GroupLifecycle())
     return group
 
 
@@ -120,27 +120,27 @@ class _Batch:
 
     __slots__ = ("group", "records", "waiting")
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: ClassicGroup) -> None:
         self.group = group
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.waiting: list[tuple[object, OffsetCommit, Collection[int]]] = []  # with the places of what is too large
 
-    def append(self, turn: Turn) -> None:
+    def append(self, turn: EffectCollector) -> None:
         """Write them, if there is anything to write."""
         if self.records:
             turn.append(self.group.shard, self.records, self._written)
         else:
             self._written(turn, Error.NONE)
 
-    def _written(self, turn: Turn, failure: Error) -> None:
-        told, effects = write_error(failure), turn.effects
+    def _written(self, turn: EffectCollector, failure: Error) -> None:
+        told, effects = response_error(failure), turn.effects
         answer: OffsetCommitResponse | None = None
         answered: tuple[tuple[str, int], ...] = ()
         for caller, request, too_large in self.waiting:
             asked = tuple(map(_PARTITION, request.offsets))
             if answer is None or too_large or asked != answered:  # else it is the one before
                 answer, answered = _response(request, told, too_large), asked
-            effects.append(Answer(caller, answer))
+            effects.append(SendResponse(caller, answer))
             if too_large:
                 answer = None
         if failure is not Error.NONE:
@@ -155,14 +155,14 @@ def _response(request: OffsetCommit, error: Error, too_large: Collection[int] = 
     return OffsetCommitResponse(tuple(results))
 
 
-def _forget_if_never_kept(turn: Turn, group: Group) -> None:
+def _forget_if_never_kept(turn: EffectCollector, group: ClassicGroup) -> None:
     """A simple group whose first offsets could not be written is no group."""
     if group.is_simple and group.stored is None and not group.offsets and not group.unwritten():
         group.move(DEAD, turn.now_ms)
         turn.desk.groups.pop(group.group_id, None)
 
 
-def _refusal(turn: Turn, request: OffsetCommit, group: Group | None) -> Error:
+def _refusal(turn: EffectCollector, request: OffsetCommit, group: ClassicGroup | None) -> Error:
     """Why nothing of this commit can be stored, or NONE (OC-01 … OC-08)."""
     if request.group_id is None:
         return Error.INVALID_GROUP_ID  # OC-14
@@ -181,13 +181,13 @@ def _refusal(turn: Turn, request: OffsetCommit, group: Group | None) -> Error:
                 return error
         if request.generation_id != group.generation_id:
             return Error.ILLEGAL_GENERATION
-    return Error.NONE if outcome.act is Act.STORE else outcome.error
+    return Error.NONE if outcome.act is GroupAction.STORE else outcome.error
 
 
 # --- fetch ----------------------------------------------------------------------------------------------------------
 
 
-def fetch(turn: Turn, request: OffsetFetch, caller: object) -> None:
+def fetch(turn: EffectCollector, request: OffsetFetch, caller: object) -> None:
     """Read committed offsets; nobody's membership is checked (OF-02).
 
     With `require_stable` a group whose shard still has writes under way is read after them: an empty append is the
@@ -205,13 +205,13 @@ def fetch(turn: Turn, request: OffsetFetch, caller: object) -> None:
         else:
             answers[place] = _fetch_group(turn, wanted)
 
-    def answer_when_complete(later: Turn) -> None:
+    def answer_when_complete(later: EffectCollector) -> None:
         if len(answers) == len(request.groups):
             later.answer(caller, OffsetFetchResponse(tuple(answers[place] for place in sorted(answers))))
 
     for shard, places in waiting.items():
 
-        def read(later: Turn, error: Error, places: list[int] = places) -> None:
+        def read(later: EffectCollector, error: Error, places: list[int] = places) -> None:
             for place in places:
                 wanted = request.groups[place]
                 if error is Error.NONE:
@@ -225,7 +225,7 @@ def fetch(turn: Turn, request: OffsetFetch, caller: object) -> None:
         answer_when_complete(turn)
 
 
-def _fetch_group(turn: Turn, wanted: GroupToFetch) -> FetchedGroup:
+def _fetch_group(turn: EffectCollector, wanted: GroupToFetch) -> FetchedGroup:
     group_id, partitions = wanted
     if group_id is None:
         return FetchedGroup(group_id, Error.INVALID_GROUP_ID)
@@ -246,7 +246,7 @@ def _fetched(stored: StoredOffset | None, at: TopicPartition) -> FetchedOffset:
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def delete(turn: Turn, request: OffsetDelete, caller: object) -> None:
+def delete(turn: EffectCollector, request: OffsetDelete, caller: object) -> None:
     """Forget offsets of topics that nobody in the group reads (AD-05)."""
     group_id = request.group_id
     if not group_id:
@@ -272,12 +272,12 @@ def delete(turn: Turn, request: OffsetDelete, caller: object) -> None:
         if at in group.offsets or at in unwritten:
             doomed[at] = None
 
-    def written(later: Turn, error: Error) -> None:
+    def written(later: EffectCollector, error: Error) -> None:
         if error is not Error.NONE:
-            later.answer(caller, OffsetDeleteResponse(write_error(error)))
+            later.answer(caller, OffsetDeleteResponse(response_error(error)))
             return
         if doomed:
-            later.tell(group, Kind.OFFSETS_DELETED, Offsets(len(doomed)))
+            later.tell(group, EventKind.OFFSETS_DELETED, OffsetsRemoved(len(doomed)))
         later.answer(caller, OffsetDeleteResponse(Error.NONE, tuple(results)))
 
     if doomed:

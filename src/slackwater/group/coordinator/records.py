@@ -64,4 +64,4 @@ class CommittedOffset(NamedTuple):
     value: StoredOffset | None
 
 
-Record = GroupMetadata | CommittedOffset
+CoordinatorRecord = GroupMetadata | CommittedOffset

@@ -28,7 +28,7 @@ STABLE: Final = GroupState.STABLE
 DEAD: Final = GroupState.DEAD
 
 # ST-01. A failed deletion does not move Dead: the group is built anew from its records.
-MOVES: Final[dict[GroupState, frozenset[GroupState]]] = {
+NEXT_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
     EMPTY: frozenset({INITIAL, DEAD}),
     INITIAL: frozenset({COMPLETING, EMPTY, DEAD}),
     PREPARING: frozenset({COMPLETING, EMPTY, DEAD}),
@@ -38,7 +38,7 @@ MOVES: Final[dict[GroupState, frozenset[GroupState]]] = {
 }
 
 
-class Input(Enum):
+class GroupInput(Enum):
     """Everything that can happen to a group."""
 
     JOIN_WITHOUT_ID = "a dynamic member that must first be given an id joins"
@@ -70,7 +70,7 @@ class Input(Enum):
     __hash__ = object.__hash__  # each is one object; the enum's own hash is a call, at every look into the table
 
 
-class Act(Enum):
+class GroupAction(Enum):
     """What the coordinator does."""
 
     REFUSE = "answer with the error"
@@ -93,39 +93,44 @@ class Act(Enum):
 
 
 @message
-class Outcome:
+class Transition:
     """What a state does with an input, and the states it may move to (none: it stays)."""
 
-    act: Act
+    act: GroupAction
     error: Error = Error.NONE
     moves: tuple[GroupState, ...] = ()
 
 
-def _refuse(error: Error) -> Outcome:
-    return Outcome(Act.REFUSE, error)
+def _refuse(error: Error) -> Transition:
+    return Transition(GroupAction.REFUSE, error)
 
 
 _UNKNOWN = _refuse(Error.UNKNOWN_MEMBER_ID)
 _GONE = _refuse(Error.COORDINATOR_NOT_AVAILABLE)
 _REJOIN = _refuse(Error.REBALANCE_IN_PROGRESS)
 _NOT_EMPTY = _refuse(Error.NON_EMPTY_GROUP)
-_IGNORE = Outcome(Act.IGNORE)
-_ANSWER = Outcome(Act.ANSWER)
-_PARK = Outcome(Act.PARK, moves=(COMPLETING,))
-_DELAY = Outcome(Act.DELAY)
+_IGNORE = Transition(GroupAction.IGNORE)
+_ANSWER = Transition(GroupAction.ANSWER)
+_PARK = Transition(GroupAction.PARK, moves=(COMPLETING,))
+_DELAY = Transition(GroupAction.DELAY)
 # ST-06, ST-11: a round that nobody is left to join passes through PreparingRebalance into Empty in the same step, one
 # that everybody has already joined into CompletingRebalance.
-_REBALANCE = Outcome(Act.REBALANCE, moves=(PREPARING, COMPLETING, EMPTY))
-_INITIAL = Outcome(Act.REBALANCE, moves=(INITIAL,))
-_COMPLETE = Outcome(Act.COMPLETE, moves=(COMPLETING, EMPTY))
-_END = Outcome(Act.END, moves=(COMPLETING, EMPTY))
-_CLOSE = Outcome(Act.CLOSE, moves=(DEAD,))
-_DISSOLVE = Outcome(Act.DISSOLVE, moves=(DEAD,))
+_REBALANCE = Transition(GroupAction.REBALANCE, moves=(PREPARING, COMPLETING, EMPTY))
+_INITIAL = Transition(GroupAction.REBALANCE, moves=(INITIAL,))
+_COMPLETE = Transition(GroupAction.COMPLETE, moves=(COMPLETING, EMPTY))
+_END = Transition(GroupAction.END, moves=(COMPLETING, EMPTY))
+_CLOSE = Transition(GroupAction.CLOSE, moves=(DEAD,))
+_DISSOLVE = Transition(GroupAction.DISSOLVE, moves=(DEAD,))
 
 
 def _row(
-    empty: Outcome, initial: Outcome, preparing: Outcome, completing: Outcome, stable: Outcome, dead: Outcome
-) -> dict[GroupState, Outcome]:
+    empty: Transition,
+    initial: Transition,
+    preparing: Transition,
+    completing: Transition,
+    stable: Transition,
+    dead: Transition,
+) -> dict[GroupState, Transition]:
     return {
         EMPTY: empty,
         INITIAL: initial,
@@ -136,38 +141,38 @@ def _row(
     }
 
 
-_ISSUE = Outcome(Act.ISSUE_ID)
-_STORE = Outcome(Act.STORE)
+_ISSUE = Transition(GroupAction.ISSUE_ID)
+_STORE = Transition(GroupAction.STORE)
 
 # fmt: off
-OUTCOMES: Final[dict[Input, dict[GroupState, Outcome]]] = {
+TRANSITIONS: Final[dict[GroupInput, dict[GroupState, Transition]]] = {
     # input                                 Empty      Initial    Preparing  Completing   Stable       Dead
-    Input.JOIN_WITHOUT_ID:            _row(_ISSUE,    _ISSUE,    _ISSUE,    _ISSUE,      _ISSUE,      _GONE),     # JG-08
-    Input.JOIN_NEW:                   _row(_INITIAL,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # ST-05
-    Input.JOIN_LEADER:                _row(_UNKNOWN,  _DELAY,    _PARK,     _ANSWER,     _REBALANCE,  _GONE),     # JG-17, JG-20
-    Input.JOIN_FOLLOWER:              _row(_UNKNOWN,  _DELAY,    _PARK,     _ANSWER,     _ANSWER,     _GONE),     # JG-18, JG-20
-    Input.JOIN_CHANGED:               _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # JG-19, JG-21
-    Input.JOIN_STATIC:                _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  Outcome(Act.SWAP), _GONE),  # JG-41, JG-46, JG-47
-    Input.JOIN_STATIC_OTHER_PROTOCOL: _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # JG-45
-    Input.SYNC_FOLLOWER:              _row(_UNKNOWN,  _REJOIN,   _REJOIN,   Outcome(Act.PARK), _ANSWER, _GONE),   # SG-04, SG-05, SG-09
-    Input.SYNC_LEADER:                _row(_UNKNOWN,  _REJOIN,   _REJOIN,   Outcome(Act.PERSIST), _ANSWER, _GONE),  # SG-06
+    GroupInput.JOIN_WITHOUT_ID:            _row(_ISSUE,    _ISSUE,    _ISSUE,    _ISSUE,      _ISSUE,      _GONE),     # JG-08
+    GroupInput.JOIN_NEW:                   _row(_INITIAL,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # ST-05
+    GroupInput.JOIN_LEADER:                _row(_UNKNOWN,  _DELAY,    _PARK,     _ANSWER,     _REBALANCE,  _GONE),     # JG-17, JG-20
+    GroupInput.JOIN_FOLLOWER:              _row(_UNKNOWN,  _DELAY,    _PARK,     _ANSWER,     _ANSWER,     _GONE),     # JG-18, JG-20
+    GroupInput.JOIN_CHANGED:               _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # JG-19, JG-21
+    GroupInput.JOIN_STATIC:                _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  Transition(GroupAction.SWAP), _GONE),  # JG-41, JG-46, JG-47
+    GroupInput.JOIN_STATIC_OTHER_PROTOCOL: _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # JG-45
+    GroupInput.SYNC_FOLLOWER:              _row(_UNKNOWN,  _REJOIN,   _REJOIN,   Transition(GroupAction.PARK), _ANSWER, _GONE),   # SG-04, SG-05, SG-09
+    GroupInput.SYNC_LEADER:                _row(_UNKNOWN,  _REJOIN,   _REJOIN,   Transition(GroupAction.PERSIST), _ANSWER, _GONE),  # SG-06
     # HB-06: no rejoin is asked for while the assignment is on its way, whatever Kafka's state documentation says.
-    Input.HEARTBEAT:                  _row(_UNKNOWN,  _REJOIN,   _REJOIN,   _ANSWER,     _ANSWER,     _GONE),     # HB-01 … HB-07
-    Input.LEAVE:                      _row(_UNKNOWN,  _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _GONE),     # LG-09
+    GroupInput.HEARTBEAT:                  _row(_UNKNOWN,  _REJOIN,   _REJOIN,   _ANSWER,     _ANSWER,     _GONE),     # HB-01 … HB-07
+    GroupInput.LEAVE:                      _row(_UNKNOWN,  _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _GONE),     # LG-09
     # LG-07 as Kafka 4.3.1 does it: even an id that never joined starts a rebalance when it leaves.
-    Input.LEAVE_PENDING:              _row(_IGNORE,   _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _GONE),
-    Input.COMMIT:                     _row(_UNKNOWN,  _STORE,    _STORE,    _REJOIN,     _STORE,      _GONE),     # OC-04, OC-07, OC-08
-    Input.COMMIT_SIMPLE:              _row(_STORE,    _UNKNOWN,  _UNKNOWN,  _UNKNOWN,    _UNKNOWN,    _GONE),     # OC-03, OC-05
-    Input.SESSION_OVER:               _row(_IGNORE,   _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _IGNORE),   # SE-02, JG-24
-    Input.PENDING_OVER:               _row(_IGNORE,   _COMPLETE, _COMPLETE, _IGNORE,     _IGNORE,     _IGNORE),   # JG-10, JG-37
-    Input.DELAY_OVER:                 _row(_IGNORE,   Outcome(Act.EXTEND, moves=(COMPLETING, EMPTY)), _IGNORE, _IGNORE, _IGNORE, _IGNORE),  # JG-35
-    Input.JOIN_OVER:                  _row(_IGNORE,   _IGNORE,   _END,      _IGNORE,     _IGNORE,     _IGNORE),   # JG-29, JG-30
-    Input.SYNC_OVER:                  _row(_IGNORE,   _IGNORE,   _IGNORE,   Outcome(Act.DROP_UNSYNCED, moves=(PREPARING, COMPLETING, EMPTY)), Outcome(Act.DROP_UNSYNCED, moves=(PREPARING, COMPLETING, EMPTY)), _IGNORE),  # SG-11
-    Input.ASSIGNMENT_WRITTEN:         _row(_IGNORE,   _IGNORE,   _IGNORE,   Outcome(Act.SETTLE, moves=(STABLE,)), _IGNORE, _IGNORE),  # ST-09, SG-07
-    Input.ASSIGNMENT_REFUSED:         _row(_IGNORE,   _IGNORE,   _IGNORE,   _REBALANCE,  _IGNORE,     _IGNORE),   # SG-08
-    Input.LOADED_OVER_SIZE:           _row(_IGNORE,   _IGNORE,   _IGNORE,   _IGNORE,     _REBALANCE,  _IGNORE),   # CO-07
-    Input.DELETE:                     _row(_DISSOLVE, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, _refuse(Error.GROUP_ID_NOT_FOUND)),  # AD-04, ST-12
-    Input.SWEEP:                      _row(_DISSOLVE, _IGNORE,   _IGNORE,   _IGNORE,     _IGNORE,     _IGNORE),   # EX-07
-    Input.UNLOAD:                     _row(_CLOSE,    _CLOSE,    _CLOSE,    _CLOSE,      _CLOSE,      _IGNORE),   # CO-08
+    GroupInput.LEAVE_PENDING:              _row(_IGNORE,   _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _GONE),
+    GroupInput.COMMIT:                     _row(_UNKNOWN,  _STORE,    _STORE,    _REJOIN,     _STORE,      _GONE),     # OC-04, OC-07, OC-08
+    GroupInput.COMMIT_SIMPLE:              _row(_STORE,    _UNKNOWN,  _UNKNOWN,  _UNKNOWN,    _UNKNOWN,    _GONE),     # OC-03, OC-05
+    GroupInput.SESSION_OVER:               _row(_IGNORE,   _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _IGNORE),   # SE-02, JG-24
+    GroupInput.PENDING_OVER:               _row(_IGNORE,   _COMPLETE, _COMPLETE, _IGNORE,     _IGNORE,     _IGNORE),   # JG-10, JG-37
+    GroupInput.DELAY_OVER:                 _row(_IGNORE,   Transition(GroupAction.EXTEND, moves=(COMPLETING, EMPTY)), _IGNORE, _IGNORE, _IGNORE, _IGNORE),  # JG-35
+    GroupInput.JOIN_OVER:                  _row(_IGNORE,   _IGNORE,   _END,      _IGNORE,     _IGNORE,     _IGNORE),   # JG-29, JG-30
+    GroupInput.SYNC_OVER:                  _row(_IGNORE,   _IGNORE,   _IGNORE,   Transition(GroupAction.DROP_UNSYNCED, moves=(PREPARING, COMPLETING, EMPTY)), Transition(GroupAction.DROP_UNSYNCED, moves=(PREPARING, COMPLETING, EMPTY)), _IGNORE),  # SG-11
+    GroupInput.ASSIGNMENT_WRITTEN:         _row(_IGNORE,   _IGNORE,   _IGNORE,   Transition(GroupAction.SETTLE, moves=(STABLE,)), _IGNORE, _IGNORE),  # ST-09, SG-07
+    GroupInput.ASSIGNMENT_REFUSED:         _row(_IGNORE,   _IGNORE,   _IGNORE,   _REBALANCE,  _IGNORE,     _IGNORE),   # SG-08
+    GroupInput.LOADED_OVER_SIZE:           _row(_IGNORE,   _IGNORE,   _IGNORE,   _IGNORE,     _REBALANCE,  _IGNORE),   # CO-07
+    GroupInput.DELETE:                     _row(_DISSOLVE, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, _refuse(Error.GROUP_ID_NOT_FOUND)),  # AD-04, ST-12
+    GroupInput.SWEEP:                      _row(_DISSOLVE, _IGNORE,   _IGNORE,   _IGNORE,     _IGNORE,     _IGNORE),   # EX-07
+    GroupInput.UNLOAD:                     _row(_CLOSE,    _CLOSE,    _CLOSE,    _CLOSE,      _CLOSE,      _IGNORE),   # CO-08
 }
 # fmt: on

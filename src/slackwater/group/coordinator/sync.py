@@ -1,16 +1,16 @@
 """SyncGroup: get this member's part of the assignment; the leader brings everybody's (SG-01 … SG-13)."""
 
 from slackwater.group.coordinator import rebalance
-from slackwater.group.coordinator.group import Group, Member
+from slackwater.group.coordinator.effect_collector import EffectCollector
+from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember
 from slackwater.group.coordinator.identity import identify
 from slackwater.group.coordinator.records import GroupMetadata
-from slackwater.group.coordinator.states import DEAD, OUTCOMES, Act, Input
-from slackwater.group.coordinator.turn import Turn
+from slackwater.group.coordinator.states import DEAD, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
 from slackwater.group.messages import SyncGroup, SyncGroupResponse
 
 
-def sync(turn: Turn, request: SyncGroup, caller: object) -> None:
+def sync(turn: EffectCollector, request: SyncGroup, caller: object) -> None:
     """Answer, park, or refuse a sync."""
     error = _refusal(turn, request)
     if error is not Error.NONE:
@@ -19,9 +19,9 @@ def sync(turn: Turn, request: SyncGroup, caller: object) -> None:
     assert request.group_id is not None
     group = turn.desk.groups[request.group_id]
     member = group.members[request.member_id]
-    happened = Input.SYNC_LEADER if group.leader_id == member.member_id else Input.SYNC_FOLLOWER
-    outcome = OUTCOMES[happened][group.state]
-    if outcome.act is Act.REFUSE:
+    happened = GroupInput.SYNC_LEADER if group.leader_id == member.member_id else GroupInput.SYNC_FOLLOWER
+    outcome = TRANSITIONS[happened][group.state]
+    if outcome.act is GroupAction.REFUSE:
         turn.answer(caller, SyncGroupResponse(outcome.error))
         return
     member.last_heard_ms = turn.now_ms
@@ -30,15 +30,15 @@ def sync(turn: Turn, request: SyncGroup, caller: object) -> None:
     if superseded is not None:  # Kafka never answers it
         turn.answer(superseded, SyncGroupResponse(Error.REBALANCE_IN_PROGRESS))
     match outcome.act:
-        case Act.ANSWER:
+        case GroupAction.ANSWER:
             rebalance.answer_sync(turn, group, member)  # SG-09: the session timer is left alone
-        case Act.PERSIST if not group.assignment_in_flight:
+        case GroupAction.PERSIST if not group.assignment_in_flight:
             _persist(turn, group, member, request)
         case _:
             pass  # parked until the assignment is written
 
 
-def _refusal(turn: Turn, request: SyncGroup) -> Error:
+def _refusal(turn: EffectCollector, request: SyncGroup) -> Error:
     """Why this sync cannot be, in the order of SG-01 … SG-03, or NONE."""
     if request.requires_protocol and not (request.protocol_type and request.protocol_name):
         return Error.INCONSISTENT_GROUP_PROTOCOL  # SG-02
@@ -68,13 +68,13 @@ def _differ(named: str | None, chosen: str | None) -> bool:
     return named is not None and chosen is not None and named != chosen
 
 
-def _persist(turn: Turn, group: Group, leader: Member, request: SyncGroup) -> None:
+def _persist(turn: EffectCollector, group: ClassicGroup, leader: ClassicGroupMember, request: SyncGroup) -> None:
     """Write what the leader brought; whom it left out gets nothing (SG-06)."""
     assignments = {member_id: data for member_id, data in request.assignments if member_id in group.members}
     generation_id = group.generation_id
     group.assignment_in_flight = True
 
-    def written(later: Turn, error: Error) -> None:
+    def written(later: EffectCollector, error: Error) -> None:
         if error is Error.NONE:
             rebalance.assignment_written(later, group, generation_id, assignments)
         else:

@@ -9,7 +9,7 @@ from typing import Final
 
 from slackwater.group.coordinator.subscriptions import CONSUMER, topics_of
 from slackwater.group.events import Trigger
-from slackwater.group.messages import Protocol
+from slackwater.group.messages import JoinProtocol
 
 # The beginnings of the reasons that Java clients since 3.2 send (catalogue, section 14).
 _JOIN_REASONS: Final = (
@@ -30,8 +30,8 @@ def of_leave(reason: str | None, *, administrator: bool) -> Trigger:
 
 def of_rejoin(
     protocol_type: str,
-    before: tuple[Protocol, ...],
-    after: tuple[Protocol, ...],
+    before: tuple[JoinProtocol, ...],
+    after: tuple[JoinProtocol, ...],
     reason: str | None,
     *,
     leader: bool,
@@ -50,7 +50,7 @@ def of_rejoin(
     return Trigger.SUBSCRIPTION_CHANGE
 
 
-def _same_topics(before: tuple[Protocol, ...], after: tuple[Protocol, ...]) -> bool:
+def _same_topics(before: tuple[JoinProtocol, ...], after: tuple[JoinProtocol, ...]) -> bool:
     for old, new in zip(before, after, strict=True):
         topics = topics_of([old.metadata])
         if topics is None or topics != topics_of([new.metadata]):

@@ -16,7 +16,7 @@ Rules kept here
 from collections.abc import Mapping
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
-from slackwater.group.events import Kind, Refusal
+from slackwater.group.events import EventKind, RequestRejected
 from slackwater.group.member.core import Core, Pending
 from slackwater.group.member.effects import CommitDone, OffsetAndMetadata
 from slackwater.group.member.errors import (
@@ -226,7 +226,9 @@ class Commits:
         if unauthorized:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             message = f"Not authorized to access topics: [{', '.join(sorted(unauthorized))}]"
-            self._core.emit(Kind.COMMIT_REFUSED, now_ms, Refusal(error.name, pending.generation.generation_id))
+            self._core.emit(
+                EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id)
+            )
             return self._finish(commit, BrokerError(error, message), now_ms)
         return self._finish(commit, None, now_ms)
 
@@ -248,7 +250,7 @@ class Commits:
             case Error.COORDINATOR_NOT_AVAILABLE | Error.NOT_COORDINATOR | Error.REQUEST_TIMED_OUT:
                 self._again(commit, error, now_ms)
                 return core.lose_coordinator(f"error response {error.name}", now_ms)
-        core.emit(Kind.COMMIT_REFUSED, now_ms, Refusal(error.name, pending.generation.generation_id))
+        core.emit(EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id))
         cause = _cause(error, stale=core.stale(pending))
         if cause is None:
             message = f"Unexpected error in commit: {error.name} on {at.topic}-{at.partition}"

@@ -14,7 +14,15 @@ from typing import Final, NamedTuple
 
 from slackwater.group.assignors.assignor import TopicInfo
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
-from slackwater.group.events import CoordinatorNode, Detail, GroupEvent, JoinRequested, Kind, Source, Trigger
+from slackwater.group.events import (
+    CoordinatorChanged,
+    EventDetail,
+    EventKind,
+    EventSource,
+    GroupEvent,
+    JoinRequested,
+    Trigger,
+)
 from slackwater.group.member.config import MemberConfig
 from slackwater.group.member.effects import Disconnect, Effect, Emit, MemberRequest, Node, Raise, RefreshMetadata, Send
 from slackwater.group.member.heartbeat import HeartbeatTimers, backoff_ms
@@ -28,7 +36,7 @@ from slackwater.group.messages import (
     FindCoordinator,
     FindCoordinatorResponse,
     LeaveGroup,
-    Leaver,
+    LeavingMember,
 )
 
 MAX_REASON_CHARS: Final = 255
@@ -118,7 +126,7 @@ class Core:
         self.effects.append(Send(request_id, request, timeout_ms or self.config.request_timeout_ms, to_coordinator))
         return request_id
 
-    def emit(self, kind: Kind, now_ms: int, detail: Detail, trigger: Trigger | None = None) -> None:
+    def emit(self, kind: EventKind, now_ms: int, detail: EventDetail, trigger: Trigger | None = None) -> None:
         """Tell a group event, as this member."""
         generation_id, member_id, protocol_name = self.generation
         event = GroupEvent(
@@ -133,7 +141,7 @@ class Core:
             client=self.config.client_id,
             assignor=protocol_name,
             detail=detail,
-            source=Source.MEMBER,
+            source=EventSource.MEMBER,
         )
         self.effects.append(Emit(event))
 
@@ -169,7 +177,7 @@ class Core:
         self.rejoin_needed = True
         self.rejoin_reason = reason
         if news:
-            self.emit(Kind.JOIN_REQUESTED, now_ms, JoinRequested(full_reason or reason), trigger)
+            self.emit(EventKind.JOIN_REQUESTED, now_ms, JoinRequested(full_reason or reason), trigger)
 
     def reset(self, reason: str, now_ms: int, *, member_id: bool) -> None:
         """Forget the generation (CL-09), and the member id with it if that is gone too; then rejoin."""
@@ -190,7 +198,7 @@ class Core:
         member_id = self.generation.member_id
         says_so = for_good or not self.config.is_static
         if says_so and self.coordinator and was is not MemberState.UNJOINED and member_id:
-            leaver = Leaver(member_id, self.config.group_instance_id, reason[:MAX_REASON_CHARS])
+            leaver = LeavingMember(member_id, self.config.group_instance_id, reason[:MAX_REASON_CHARS])
             request_id = self.send(LeaveGroup(self.config.group_id, (leaver,)), now_ms)
         self.reset(LEAVING, now_ms, member_id=True)
         return request_id
@@ -222,7 +230,7 @@ class Core:
         self._lookup_due_ms = now_ms
         self.coordinator = Node(response.node_id, response.host, response.port)
         self.timers.coordinator_found(now_ms)
-        self.emit(Kind.COORDINATOR_FOUND, now_ms, CoordinatorNode(str(self.coordinator)))
+        self.emit(EventKind.COORDINATOR_FOUND, now_ms, CoordinatorChanged(str(self.coordinator)))
         return True
 
     def lookup_failed(self, now_ms: int) -> None:
@@ -239,7 +247,7 @@ class Core:
         if (node := self.coordinator) is None:
             return
         self.coordinator = None
-        self.emit(Kind.COORDINATOR_LOST, now_ms, CoordinatorNode(str(node), cause))
+        self.emit(EventKind.COORDINATOR_LOST, now_ms, CoordinatorChanged(str(node), cause))
         if not disconnected:
             self.effects.append(Disconnect(node))
         for pending in [pending for pending in self.requests.values() if pending.to_coordinator]:

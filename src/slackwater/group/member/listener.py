@@ -8,7 +8,7 @@ Rules kept here
 from collections.abc import Callable
 from typing import Final
 
-from slackwater.group.events import Kind, Partitions
+from slackwater.group.events import EventKind, PartitionsChanged
 from slackwater.group.member.core import Core
 from slackwater.group.member.effects import Callback, Notify
 from slackwater.group.topic_partition import TopicPartition
@@ -16,9 +16,9 @@ from slackwater.group.topic_partition import TopicPartition
 Then = Callable[[frozenset[TopicPartition], BaseException | None, int], None]
 
 _KINDS: Final = {
-    Callback.REVOKED: Kind.PARTITIONS_REVOKED,
-    Callback.ASSIGNED: Kind.PARTITIONS_ASSIGNED,
-    Callback.LOST: Kind.PARTITIONS_LOST,
+    Callback.REVOKED: EventKind.PARTITIONS_REVOKED,
+    Callback.ASSIGNED: EventKind.PARTITIONS_ASSIGNED,
+    Callback.LOST: EventKind.PARTITIONS_LOST,
 }
 
 
@@ -57,6 +57,6 @@ class Listener:
             Callback.LOST: metrics.lost,
         }
         latencies[told.callback].record(callback_ms, now_ms)
-        self._core.emit(_KINDS[told.callback], now_ms, Partitions(told.partitions, callback_ms))
+        self._core.emit(_KINDS[told.callback], now_ms, PartitionsChanged(told.partitions, callback_ms))
         then(frozenset(told.partitions), error, now_ms)
         return True

@@ -9,7 +9,7 @@ Rules kept here
 """
 
 from slackwater.group.errors import Error
-from slackwater.group.events import Kind, PollOverrun, Refusal, Trigger
+from slackwater.group.events import EventKind, PollOverrun, RequestRejected, Trigger
 from slackwater.group.member.core import Core, Pending
 from slackwater.group.member.errors import FencedInstanceId
 from slackwater.group.member.states import Action, Input
@@ -47,14 +47,14 @@ class Liveness:
         core = self._core
         expired = core.coordinator is not None and core.timers.session_expired(now_ms)
         if expired and core.step(Input.SESSION_OVER) is Action.FIND:
-            core.emit(Kind.SESSION_LOST, now_ms, Refusal(SESSION_OVER, core.generation.generation_id))
+            core.emit(EventKind.SESSION_LOST, now_ms, RequestRejected(SESSION_OVER, core.generation.generation_id))
             core.lose_coordinator(SESSION_OVER, now_ms)
         if not core.find_coordinator(now_ms):
             return
         if not core.config.in_background and core.timers.poll_expired(now_ms):
             limit_ms = core.config.max_poll_interval_ms
             overrun = PollOverrun(limit_ms, core.timers.overrun_ms(now_ms))
-            core.emit(Kind.POLL_OVERRUN, now_ms, overrun, Trigger.POLL_TIMEOUT)
+            core.emit(EventKind.POLL_OVERRUN, now_ms, overrun, Trigger.POLL_TIMEOUT)
             core.leave(Input.POLL_OVER, POLL_OVER, now_ms)
         elif core.timers.beat_due(now_ms) and core.step(Input.BEAT_DUE) is Action.SEND_BEAT:
             core.timers.sent(now_ms)
@@ -71,7 +71,7 @@ class Liveness:
         action = core.step(_cause(error, stale=core.stale(pending)))
         reset = f"encountered {error.name} from HEARTBEAT response"
         if action in (Action.RESET_ID, Action.RESET_GENERATION, Action.FENCED, Action.RETRY_BEAT):
-            core.emit(Kind.HEARTBEAT_REFUSED, now_ms, Refusal(error.name, before.generation_id))
+            core.emit(EventKind.HEARTBEAT_REFUSED, now_ms, RequestRejected(error.name, before.generation_id))
         match action:
             case Action.EXTEND:
                 core.timers.received(now_ms)

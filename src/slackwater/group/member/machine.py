@@ -28,7 +28,7 @@ from typing import Final, assert_never
 
 from slackwater.group.assignors.assignor import RebalanceProtocol, TopicInfo
 from slackwater.group.errors import UsageError
-from slackwater.group.events import Kind, PollOverrun, Trigger
+from slackwater.group.events import EventKind, PollOverrun, Trigger
 from slackwater.group.member.commits import Commits
 from slackwater.group.member.committed import CommittedOffsets
 from slackwater.group.member.config import MemberConfig
@@ -228,7 +228,7 @@ class GroupMember:
         """Leave as one whose poll timer ran out does, until `subscribe`: for a shell that keeps that timer itself."""
         self._must_stay()
         overrun = PollOverrun(self._core.config.max_poll_interval_ms, over_ms)
-        self._core.emit(Kind.POLL_OVERRUN, now_ms, overrun, Trigger.POLL_TIMEOUT)
+        self._core.emit(EventKind.POLL_OVERRUN, now_ms, overrun, Trigger.POLL_TIMEOUT)
         self._departure.unsubscribe(now_ms, POLL_OVER)
         return self._after(now_ms)
 

@@ -38,7 +38,7 @@ from slackwater.group.messages import (
     NO_GENERATION,
     JoinGroup,
     JoinGroupResponse,
-    Protocol,
+    JoinProtocol,
     SyncGroup,
     SyncGroupResponse,
 )
@@ -218,7 +218,7 @@ class Rebalance:
             member_id=core.generation.member_id,
             group_instance_id=config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=tuple(Protocol(assignor.name, self._subscription(assignor)) for assignor in config.assignors),
+            protocols=tuple(JoinProtocol(assignor.name, self._subscription(assignor)) for assignor in config.assignors),
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.join_rebalance_timeout_ms,
             client_id=config.client_id,

@@ -1,6 +1,6 @@
 """The join phase ends: in KIP-134's delay as in any other round."""
 
-from slackwater.group.events import Formed, GroupEvent, Kind, RebalanceStarted
+from slackwater.group.events import EventKind, GenerationFormed, GroupEvent, RebalanceStarted
 from slackwater.sim.checkers.checker import Checker, View
 
 
@@ -18,9 +18,9 @@ class JoinPhasesAreBounded(Checker):
         match event.detail:
             case RebalanceStarted(initial_delay=initial, timeout_ms=timeout_ms):
                 self.until_ms = event.time_ms + max(self.view.initial_delay_ms if initial else 0, timeout_ms)
-            case Formed(static_members=0) if self.until_ms is not None and event.time_ms > self.until_ms:
+            case GenerationFormed(static_members=0) if self.until_ms is not None and event.time_ms > self.until_ms:
                 self.fail(f"the join phase ended {event.time_ms - self.until_ms} ms after its bound")
-        if event.kind in (Kind.GENERATION_FORMED, Kind.GROUP_EMPTIED):
+        if event.kind in (EventKind.GENERATION_FORMED, EventKind.GROUP_EMPTIED):
             self.until_ms = None
 
     def restarted(self) -> None:

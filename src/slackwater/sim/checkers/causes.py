@@ -1,8 +1,8 @@
 """No rebalance without a cause, and in particular none for a follower that only asks again."""
 
 from slackwater.group.coordinator import GroupMetadata
-from slackwater.group.events import GroupEvent, GroupState, Kind
-from slackwater.group.messages import JoinGroup, Protocol, Request, Response
+from slackwater.group.events import EventKind, GroupEvent, GroupState
+from slackwater.group.messages import JoinGroup, JoinProtocol, Request, Response
 from slackwater.sim.checkers.checker import Checker, View
 
 
@@ -11,7 +11,7 @@ class RebalancesHaveACause(Checker):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self.said: dict[str, tuple[Protocol, ...]] = {}
+        self.said: dict[str, tuple[JoinProtocol, ...]] = {}
         self.innocent: JoinGroup | None = None
 
     def arrived(self, caller: object, request: Request) -> None:
@@ -40,8 +40,8 @@ class RebalancesHaveACause(Checker):
         for record in self.view.log:
             if isinstance(record, GroupMetadata) and record.value is not None:
                 name = record.value.protocol_name or ""
-                self.said = {m.member_id: (Protocol(name, m.subscription),) for m in record.value.members}
+                self.said = {m.member_id: (JoinProtocol(name, m.subscription),) for m in record.value.members}
 
     def told(self, event: GroupEvent) -> None:
-        if event.kind is Kind.REBALANCE_STARTED and self.innocent is not None:
+        if event.kind is EventKind.REBALANCE_STARTED and self.innocent is not None:
             self.fail(f"{self.innocent.member_id} only asked again, and the group rebalanced")

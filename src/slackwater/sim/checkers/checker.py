@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from slackwater.group.coordinator import Append, Record
+from slackwater.group.coordinator import AppendRecords, CoordinatorRecord
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent, GroupState
 from slackwater.group.messages import Request, Response
@@ -40,7 +40,7 @@ class View(Protocol):
     @property
     def ends(self) -> Mapping[TopicPartition, int]: ...
     @property
-    def log(self) -> Sequence[Record]: ...
+    def log(self) -> Sequence[CoordinatorRecord]: ...
     @property
     def owned(self) -> Mapping[str, frozenset[TopicPartition]]: ...
     @property
@@ -70,10 +70,10 @@ class Checker:
     def abandoned(self, caller: object) -> None:
         """The connection of a waiting caller is gone with its broker: no answer is owed any more."""
 
-    def appended(self, append: Append) -> None:
+    def appended(self, append: AppendRecords) -> None:
         """The coordinator wants records written."""
 
-    def written(self, append: Append, error: Error) -> None:
+    def written(self, append: AppendRecords, error: Error) -> None:
         """Records are in the log, or were refused."""
 
     def told(self, event: GroupEvent) -> None:

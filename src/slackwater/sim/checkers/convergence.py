@@ -1,6 +1,6 @@
 """When faults stop the group becomes stable, stays so, and owns every partition."""
 
-from slackwater.group.events import GroupEvent, GroupState, Kind
+from slackwater.group.events import EventKind, GroupEvent, GroupState
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker, View
 
@@ -20,7 +20,7 @@ class TheGroupConverges(Checker):
         self._look()
 
     def told(self, event: GroupEvent) -> None:
-        if self.is_quiet and event.kind is Kind.REBALANCE_STARTED:
+        if self.is_quiet and event.kind is EventKind.REBALANCE_STARTED:
             self.fail(f"nothing changes any more, and yet a rebalance started: {event.detail}")
 
     def _look(self) -> None:

@@ -1,6 +1,6 @@
 """What was answered is in the log: an assignment, an offset, a static member's new id."""
 
-from slackwater.group.coordinator import Append, CommittedOffset, GroupMetadata
+from slackwater.group.coordinator import AppendRecords, CommittedOffset, GroupMetadata
 from slackwater.group.errors import Error
 from slackwater.group.messages import (
     OffsetCommit,
@@ -23,7 +23,7 @@ class AnswersAreDurable(Checker):
         self.assignments: dict[str, bytes] = {}
         self.offsets: dict[TopicPartition, int] = {}
 
-    def written(self, append: Append, error: Error) -> None:
+    def written(self, append: AppendRecords, error: Error) -> None:
         if error is not Error.NONE:
             return
         for record in append.records:

@@ -1,7 +1,7 @@
 """Only a member that was silent for its session timeout expires, and every member that was silent does."""
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent, Kind, TimedOut
+from slackwater.group.events import EventKind, GroupEvent, MemberTimedOut
 from slackwater.group.messages import (
     Heartbeat,
     JoinGroupResponse,
@@ -37,7 +37,11 @@ class OnlyTheSilentExpire(Checker):
                     self.heard_ms[request.member_id] = self.view.now_ms
 
     def told(self, event: GroupEvent) -> None:
-        if event.kind is not Kind.MEMBER_EXPIRED or event.member is None or not isinstance(event.detail, TimedOut):
+        if (
+            event.kind is not EventKind.MEMBER_EXPIRED
+            or event.member is None
+            or not isinstance(event.detail, MemberTimedOut)
+        ):
             return
         heard_ms = self.heard_ms.get(event.member)
         if event.detail.timer == "session" and heard_ms is not None:

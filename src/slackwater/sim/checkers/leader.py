@@ -1,7 +1,7 @@
 """The leader of a generation is one who joined it: nobody else can bring the assignment."""
 
 from slackwater.group.errors import Error
-from slackwater.group.events import Formed, GroupEvent, Kind
+from slackwater.group.events import EventKind, GenerationFormed, GroupEvent
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, Request, Response
 from slackwater.sim.checkers.checker import Checker, View
 
@@ -14,9 +14,9 @@ class TheLeaderIsPresent(Checker):
         self.expected: str | None = None
 
     def told(self, event: GroupEvent) -> None:
-        if isinstance(event.detail, Formed):
+        if isinstance(event.detail, GenerationFormed):
             self.expected = event.detail.leader
-        elif event.kind in (Kind.REBALANCE_COMPLETED, Kind.REBALANCE_FAILED) and self.expected is not None:
+        elif event.kind in (EventKind.REBALANCE_COMPLETED, EventKind.REBALANCE_FAILED) and self.expected is not None:
             self.fail(f"{self.expected} is the leader of generation {event.generation}, and had not joined it")
 
     def answered(self, caller: object, request: Request, response: Response) -> None:

@@ -1,7 +1,7 @@
 """No partition has two owners in one generation."""
 
 from slackwater.group.assignors.consumer_protocol import decode_assignment
-from slackwater.group.coordinator import Append, GroupMetadata
+from slackwater.group.coordinator import AppendRecords, GroupMetadata
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker, View
@@ -14,7 +14,7 @@ class OneOwnerPerGeneration(Checker):
         super().__init__(view)
         self.assignments: dict[int, dict[TopicPartition, str]] = {}
 
-    def written(self, append: Append, error: Error) -> None:
+    def written(self, append: AppendRecords, error: Error) -> None:
         if error is not Error.NONE:
             return
         for record in append.records:

@@ -7,7 +7,7 @@ stints is exactly what was uncommitted when the first one ended; and the committ
 passes a record that nobody has processed.
 """
 
-from slackwater.group.coordinator import Append, CommittedOffset
+from slackwater.group.coordinator import AppendRecords, CommittedOffset
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker, View
@@ -44,7 +44,7 @@ class NothingIsLostOrRepeated(Checker):
         for partition in partitions:
             self.next_offset.pop((process, partition), None)
 
-    def written(self, append: Append, error: Error) -> None:
+    def written(self, append: AppendRecords, error: Error) -> None:
         if error is not Error.NONE:
             return
         for record in append.records:

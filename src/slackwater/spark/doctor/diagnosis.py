@@ -24,18 +24,18 @@ from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
-from slackwater.group.events import Kind
+from slackwater.group.events import EventKind
 from slackwater.spark.doctor.history.reading import SAID
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 _UNASKED: Final = (
-    Kind.PARTITIONS_REVOKED,
-    Kind.PARTITIONS_LOST,
-    Kind.COORDINATOR_FOUND,
-    Kind.OFFSETS_EXPIRED,
-    Kind.OFFSETS_DELETED,
+    EventKind.PARTITIONS_REVOKED,
+    EventKind.PARTITIONS_LOST,
+    EventKind.COORDINATOR_FOUND,
+    EventKind.OFFSETS_EXPIRED,
+    EventKind.OFFSETS_DELETED,
     FactKind.COORDINATOR_ELECTED,
     FactKind.COORDINATOR_RESIGNED,
     FactKind.COORDINATOR_LOADED,
@@ -44,7 +44,9 @@ _UNASKED: Final = (
 """Kinds that no rule asks for."""
 _REBALANCING: Final = "REBALANCE_IN_PROGRESS"
 """A heartbeat's refusal that says nothing: every member gets it in every round."""
-_LIFELESS: Final = frozenset({Kind.GROUP_LOADED, Kind.GROUP_UNLOADED, Kind.GROUP_DELETED, Kind.PROGRESS})
+_LIFELESS: Final = frozenset(
+    {EventKind.GROUP_LOADED, EventKind.GROUP_UNLOADED, EventKind.GROUP_DELETED, EventKind.PROGRESS}
+)
 _PARTED_BY: Final = ("cluster", "group")
 _BATCH_MS: Final = 1_000
 """Partitions of one topic that are created or deleted within this are told as one."""
@@ -144,7 +146,7 @@ def _asked(rows: "pa.Table", choice: Choice) -> "pa.Array":
                 if name == "error"
                 else pc.match_substring(told, f'"error":"{_REBALANCING}"')
             )
-            silent = pc.and_(among(rows["kind"], [Kind.HEARTBEAT_REFUSED]), pc.fill_null(said, False))
+            silent = pc.and_(among(rows["kind"], [EventKind.HEARTBEAT_REFUSED]), pc.fill_null(said, False))
             asked = pc.and_(asked, pc.invert(silent))
     if choice.groups:
         asked = pc.and_(asked, among(rows["group"], choice.groups))

@@ -22,7 +22,7 @@ from slackwater.group.batches.effects import BatchEffect
 from slackwater.group.batches.machine import Batches
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import SlackwaterError, UsageError
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.member.control import Address
 from slackwater.spark.member.locks import HostLock
@@ -96,7 +96,7 @@ class QueryRun:
                 self._changed.wait(pause_s)
             pause_s = min(pause_s * 2, NEWS_S)
 
-    def ranges(self, start: BatchOffset, end: BatchOffset) -> list[Range]:
+    def ranges(self, start: BatchOffset, end: BatchOffset) -> list[OffsetRange]:
         """What a batch reads, that is in the checkpoint now; of an unfinished one after a restart, what is ours."""
         if self._batches is None:
             if end.group_id is None and end.starts and not end.ranges:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.spark.source.connections import link
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.reading import ReadSettings, read
@@ -44,9 +44,9 @@ class BatchReader(DataSourceReader):
             yield from read(partition.range, self.settings)
 
 
-def planned(watch: TopicWatch, options: SourceOptions) -> list[Range]:
+def planned(watch: TopicWatch, options: SourceOptions) -> list[OffsetRange]:
     """What is there to read now."""
     partitions = watch.partitions()
     starts = watch.resolve(options.starting, partitions)
     ends = watch.resolve(options.ending, partitions)
-    return [Range(*one, starts[one], ends[one]) for one in partitions]
+    return [OffsetRange(*one, starts[one], ends[one]) for one in partitions]

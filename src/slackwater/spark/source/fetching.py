@@ -23,7 +23,7 @@ from slackwater.client.errors import ConnectionFailed, TimedOut
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.thread import Network
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.wire.apis import FETCH
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from slackwater.wire.records.batch import end_offset
@@ -68,7 +68,7 @@ class Piece:
 class RangeFetcher:
     """The pieces of one range, in order."""
 
-    def __init__(self, network: Network, cluster: Cluster, wanted: Range, settings: FetchSettings) -> None:
+    def __init__(self, network: Network, cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> None:
         self._network = network
         self._cluster = cluster
         self._settings = settings
@@ -221,7 +221,7 @@ class RangeFetcher:
         return found[0], found[1]
 
     def _lost(self, from_offset: int, until_offset: int, seen: str) -> None:
-        gone = Range(*self._of, from_offset, until_offset)
+        gone = OffsetRange(*self._of, from_offset, until_offset)
         if self._settings.fail_on_data_loss:
             raise DataLoss(
                 f"Data loss: {gone} is gone: {seen}. They were deleted by retention, or the topic was made anew. To "

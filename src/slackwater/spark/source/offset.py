@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import UsageError
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 VERSION: Final = 1
@@ -44,7 +44,7 @@ def from_json(found: Mapping[str, Any], *, token: str) -> BatchOffset:
                 f"This checkpoint was written by a newer Slackwater (its offsets have version {found['v']!r}, this one "
                 f"knows {VERSION}); use that, or another checkpoint."
             )
-        ranges = {at: Range(*at, _number(value[0]), _number(value[1])) for at, value in _flat(found["ranges"])}
+        ranges = {at: OffsetRange(*at, _number(value[0]), _number(value[1])) for at, value in _flat(found["ranges"])}
         return BatchOffset(
             str(found["token"]),
             _number(found["seq"]),
@@ -64,7 +64,9 @@ def from_json(found: Mapping[str, Any], *, token: str) -> BatchOffset:
 
 def foreign_batch(start: BatchOffset, end: BatchOffset, earliest: Mapping[TopicPartition, int]) -> BatchOffset:
     """A batch of Spark's own source: what lies between two of its offsets; partitions it had not known are new."""
-    ranges = {at: Range(*at, start.starts.get(at, earliest.get(at, until)), until) for at, until in end.starts.items()}
+    ranges = {
+        at: OffsetRange(*at, start.starts.get(at, earliest.get(at, until)), until) for at, until in end.starts.items()
+    }
     return BatchOffset(end.token, end.seq, None, ranges=ranges)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from slackwater.client.config import CONSUMER_SETTINGS, number, parse_settings
 from slackwater.group.errors import PeerError
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 from slackwater.spark.source.columns import Constants, arrow_schema, nullable_headers
 from slackwater.spark.source.connections import link
 from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, Piece, RangeFetcher
@@ -57,7 +57,7 @@ class ReadSettings:
         return cls(options.kafka, fetch, options.include_headers, bool(values["check.crcs"]))
 
 
-def read(wanted: Range, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
     """The records of a range."""
     constants = _constants(wanted.topic, wanted.partition)
     with in_a_sentence():
@@ -69,7 +69,9 @@ def read(wanted: Range, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
                 raise PeerError(f"{wanted.of} cannot be read from offset {piece.from_offset} on: {error}") from error
 
 
-def _batches(piece: Piece, wanted: Range, settings: ReadSettings, constants: Constants) -> Iterator["pa.RecordBatch"]:
+def _batches(
+    piece: Piece, wanted: OffsetRange, settings: ReadSettings, constants: Constants
+) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
     schema = arrow_schema(headers=settings.include_headers)
@@ -81,7 +83,7 @@ def _batches(piece: Piece, wanted: Range, settings: ReadSettings, constants: Con
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _decoded(piece: Piece, wanted: Range, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+def _decoded(piece: Piece, wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
     """The records of a piece, in the columns of `wire.arrow`."""
     headers = settings.include_headers
     bounds = piece.from_offset, wanted.until_offset

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from slackwater.group.offset_range import Range
+from slackwater.group.offset_range import OffsetRange
 
 _HALF: Final = 0.5
 
@@ -20,17 +20,17 @@ _HALF: Final = 0.5
 class ReadTask(InputPartition):
     """What one task reads."""
 
-    def __init__(self, range: Range) -> None:
+    def __init__(self, range: OffsetRange) -> None:
         super().__init__(tuple(range))
 
     @property
-    def range(self) -> Range:
+    def range(self) -> OffsetRange:
         """The offsets."""
-        return Range(*self.value)
+        return OffsetRange(*self.value)
 
 
 def split(
-    ranges: Iterable[Range], min_partitions: int | None = None, max_records_per_partition: int | None = None
+    ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records_per_partition: int | None = None
 ) -> list[InputPartition]:
     """The tasks that read these ranges."""
     wanted = [one for one in ranges if one.size]
@@ -42,7 +42,7 @@ def split(
     return [ReadTask(one) for one in pieces]
 
 
-def cut(whole: Range, parts: int) -> list[Range]:
+def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """A range in parts of equal length, as far as that goes."""
     pieces = []
     start, left = whole.from_offset, whole.size
@@ -54,7 +54,7 @@ def cut(whole: Range, parts: int) -> list[Range]:
     return pieces
 
 
-def _at_least(ranges: list[Range], wanted: int) -> list[Range]:
+def _at_least(ranges: list[OffsetRange], wanted: int) -> list[OffsetRange]:
     """Long ranges in several parts; those that stay whole are left out of the proportions."""
     total = sum(one.size for one in ranges)
     whole = [one for one in ranges if _parts(one, total, wanted) == 1]
@@ -64,5 +64,5 @@ def _at_least(ranges: list[Range], wanted: int) -> list[Range]:
     return [part for one in ranges for part in ([one] if one in kept else cut(one, _parts(one, left, parts_left)))]
 
 
-def _parts(one: Range, total: int, wanted: int) -> int:
+def _parts(one: OffsetRange, total: int, wanted: int) -> int:
     return max(int(one.size / total * wanted + _HALF), 1)

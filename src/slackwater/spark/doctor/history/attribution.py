@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from slackwater.group.events import Source
+from slackwater.group.events import EventSource
 from slackwater.spark.doctor.history.packing import UUID, WITHOUT_GROUP
 
 _COUNTS: Final = ("loose", "around", "unread", "records", "own", "nameless", "groupless", "memberships", "fences")
@@ -169,7 +169,7 @@ def _named() -> Column:
 
 
 def _told_by_client() -> Column:
-    return F.col("source") == Source.CLIENT_LOG.value
+    return F.col("source") == EventSource.CLIENT_LOG.value
 
 
 def _client_of(member: str, instance: str) -> Column:

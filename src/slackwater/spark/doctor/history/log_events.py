@@ -21,7 +21,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, FactKind
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 from slackwater.spark.doctor.history.kernels import Kernels, Texts, column
 from slackwater.spark.doctor.history.recognise import CLIENTS_WHY, LINES, WHY, Said, read, with_constants
 from slackwater.spark.doctor.history.stamps import time_ms, zone_of
@@ -39,7 +39,7 @@ ARROW: Final[dict[str, pa.DataType]] = {
 }
 """The types of the event table, as Arrow has them."""
 _TYPES: Final = COLUMNS | DETAIL
-_GONE: Final = (Kind.MEMBER_DROPPED, Kind.MEMBER_UNSYNCED)
+_GONE: Final = (EventKind.MEMBER_DROPPED, EventKind.MEMBER_UNSYNCED)
 _WHEN_STARTING: Final = (FactKind.BROKER_SETTING, FactKind.BROKER_STARTED)
 _BRACKETS: Final = r"^\w*[(\[{]+|[)\]}]+$"
 _PARTITION: Final = r"TopicPartition\(topic='(.*?)', partition=(\d+)\)"
@@ -115,7 +115,7 @@ class Reader:
 
     def _fill(self, times: Longs, known: Flags, said: Said, names: list[str], codes: NDArray[Any]) -> None:
         """Give lines of clients, and what brokers print when they start, the time of the line before."""
-        apart = said.among("source", [Source.CLIENT_LOG]) | said.among("kind", _WHEN_STARTING)
+        apart = said.among("source", [EventSource.CLIENT_LOG]) | said.among("kind", _WHEN_STARTING)
         apart &= said.has("kind")
         wanting = set(codes[apart & ~known].tolist())
         for code in set(codes[apart].tolist()):
@@ -180,7 +180,7 @@ def _each(values: list[str | None], codes: NDArray[Any]) -> pa.Array:
 
 def _why(said: Said, kernels: Kernels) -> Said:
     """What the reasons of rebalances say, for all rows."""
-    rows = np.flatnonzero(said.among("kind", [Kind.REBALANCE_STARTED]) & said.has("reason"))
+    rows = np.flatnonzero(said.among("kind", [EventKind.REBALANCE_STARTED]) & said.has("reason"))
     found = read(said.slot("reason").of(rows), WHY, kernels)
     why = Said(said.data, said.rows, np.zeros(said.rows, np.bool_))
     for name, (starts, ends) in found.slots.items():
@@ -234,7 +234,7 @@ def among(values: pa.Array, known: Iterable[str], *, null: bool = False) -> pa.A
 
 
 def _derived(said: Said, why: Said, kernels: Kernels) -> dict[str, pa.Array]:
-    started = said.among("kind", [Kind.REBALANCE_STARTED])
+    started = said.among("kind", [EventKind.REBALANCE_STARTED])
     client_reason = _or(said.slot("client_reason"), why.slot("client_reason"))
     culprits = _names(kernels.strings(_or(said.slot("member_ids"), why.slot("member_ids"))))
     first = _first(culprits)
@@ -266,7 +266,7 @@ def _lists(said: Said, kernels: Kernels) -> dict[str, pa.Array]:
 
 
 def _trigger(said: Said, why: Said, client_reason: Texts, kernels: Kernels) -> pa.Array:
-    left = said.among("kind", [Kind.MEMBER_LEFT])
+    left = said.among("kind", [EventKind.MEMBER_LEFT])
     told = _or(client_reason, _where(left, said.slot("reason")))
     found = Said(said.data, said.rows, np.zeros(said.rows, np.bool_))
     plain = _or(said.slot("trigger"), why.slot("trigger"))

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE, FactKind
 from slackwater.group.assignors.consumer_protocol import MalformedMetadata, decode_assignment, decode_subscription
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 from slackwater.wire.errors import WireError
 from slackwater.wire.internal_topics.consumer_groups import (
     GROUP_EPOCH_KEY,
@@ -95,7 +95,7 @@ def _decoded(records: DataFrame, undecodable: Accumulator[int] | None) -> DataFr
 
 
 def _with_gap(rows: DataFrame) -> DataFrame:
-    recorded = F.col("kind") == Kind.GENERATION_RECORDED
+    recorded = F.col("kind") == EventKind.GENERATION_RECORDED
     order = Window.partitionBy("cluster", "group", "kind").orderBy("partition", "offset")
     before = F.lag("generation").over(order)
     passed = F.greatest(F.col("generation") - before - 1, F.lit(0))
@@ -121,14 +121,14 @@ def _progress(commits: DataFrame) -> DataFrame:
         F.sum("advance").alias("offsets_advanced"),
         F.count(F.lit(1)).alias("count"),
         F.max("last").alias("last"),
-    ).select("*", "last.*", F.lit(Kind.PROGRESS.value).alias("kind"))
+    ).select("*", "last.*", F.lit(EventKind.PROGRESS.value).alias("kind"))
 
 
 def _select(rows: DataFrame) -> DataFrame:
     has = set(rows.columns)
     columns = {"time_ms": "timestamp"}
     fixed = {
-        "source": f"'{Source.OFFSETS_TOPIC}'",
+        "source": f"'{EventSource.OFFSETS_TOPIC}'",
         "evidence": "concat('__consumer_offsets-', partition, '@', offset)",
         "template": "CAST(NULL AS string)",
         "text": "CAST(NULL AS string)",
@@ -187,11 +187,11 @@ def _commit(key: OffsetKey, value: bytes | None) -> list[Row]:
 
 def _group(key: GroupKey, value: bytes | None) -> list[Row]:
     if value is None:
-        return [{"kind": Kind.GROUP_DELETED, "group": key.group}]
+        return [{"kind": EventKind.GROUP_DELETED, "group": key.group}]
     recorded = decode_group_value(value)
     owned = {member.member_id: _assigned(member) for member in recorded.members}
     generation = {
-        "kind": Kind.GENERATION_RECORDED,
+        "kind": EventKind.GENERATION_RECORDED,
         "group": key.group,
         "generation": recorded.generation,
         "protocol_type": recorded.protocol_type,
@@ -241,8 +241,8 @@ def _consumer_group(key: ConsumerGroupKey, value: bytes | None) -> list[Row]:
     row: Row = {"group": key.group, "member": key.member_id, "group_protocol": "consumer"}
     if key.version == GROUP_EPOCH_KEY:
         if value is None:
-            return [{**row, "kind": Kind.GROUP_DELETED}]
-        return [{**row, "kind": Kind.GENERATION_RECORDED, "generation": decode_epoch(value)}]
+            return [{**row, "kind": EventKind.GROUP_DELETED}]
+        return [{**row, "kind": EventKind.GENERATION_RECORDED, "generation": decode_epoch(value)}]
     if key.version != MEMBER_KEY:
         return []
     if value is None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from slackwater.doctor.events.table import AROUND, COLUMNS, DETAIL, EVIDENCE, TEXT, UNASKED, FactKind
-from slackwater.group.events import Kind, Source
+from slackwater.group.events import EventKind, EventSource
 from slackwater.spark.doctor.history.kernels import kernels_for
 from slackwater.spark.doctor.history.lines import EVENT, RECORD
 from slackwater.spark.doctor.history.log_events import ARROW, Reader, among, as_detail, as_json, told
@@ -32,7 +32,7 @@ Work = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 SURVEY: Final = -1
 LINES_AT_ONCE: Final = 100_000
-WITHOUT_GROUP: Final = (Kind.MEMBER_FENCED.value, Kind.LEADER_CHANGED.value)
+WITHOUT_GROUP: Final = (EventKind.MEMBER_FENCED.value, EventKind.LEADER_CHANGED.value)
 TOLD: Final = ", ".join(
     f"`{name}` {kind}" for name, kind in (*COLUMNS.items(), ("detail", "string"), *EVIDENCE.items())
 )
@@ -176,7 +176,7 @@ def _parted(lines: pa.RecordBatch, rows: pa.Table, buckets: int) -> Iterator[pa.
 
 def _whole(rows: pa.Table) -> NDArray[np.bool_]:
     whole = _has(rows, "kind") & _has(rows, "time_ms") & _has(rows, "group")
-    return whole & (_has(rows, "client") | ~_is(rows, "source", Source.CLIENT_LOG))
+    return whole & (_has(rows, "client") | ~_is(rows, "source", EventSource.CLIENT_LOG))
 
 
 def _pieces(rows: pa.Table, buckets: int) -> pa.RecordBatch:
@@ -232,7 +232,7 @@ def _no_rows(count: int) -> pa.RecordBatch:
 
 def _survey_piece(rows: pa.Table, whole: NDArray[np.bool_]) -> pa.RecordBatch:
     """What the survey has to know of each file, as JSON."""
-    by_client = _is(rows, "source", Source.CLIENT_LOG)
+    by_client = _is(rows, "source", EventSource.CLIENT_LOG)
     groupless, kind = ~_has(rows, "group"), _has(rows, "kind")
     counts = {
         "loose": kind & ~whole,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from slackwater.sim.checkers import Violation
 from slackwater.sim.scenario import scenario
-from slackwater.sim.world import World
+from slackwater.sim.simulation import Simulation
 
-STORY_LINES = 60
+MAX_TRACE_LINES = 60
 
 
 @dataclass(slots=True)
@@ -20,12 +20,12 @@ class Failure:
 
     def report(self) -> str:
         """What to show: the promise, how it came to it, and the one command that plays it again."""
-        tail = self.story[-STORY_LINES:]
+        tail = self.story[-MAX_TRACE_LINES:]
         return "\n".join([f"seed {self.seed}: {self.what}", *tail, f"replay: {replay_command(self.seed)}"])
 
 
 @dataclass(slots=True)
-class Campaign:
+class SoakReport:
     """The account of many runs."""
 
     runs: int = 0
@@ -40,9 +40,9 @@ def replay_command(seed: int) -> str:
     return f".venv/bin/slackwater soak --replay {seed}"
 
 
-def play(seed: int) -> tuple[World, Failure | None]:
+def run_seed(seed: int) -> tuple[Simulation, Failure | None]:
     """Run one seed; an exception of the machines is a failure like a broken promise."""
-    world = World(scenario(seed))
+    world = Simulation(scenario(seed))
     try:
         world.run()
     except Violation as violation:
@@ -52,17 +52,17 @@ def play(seed: int) -> tuple[World, Failure | None]:
     return world, None
 
 
-def campaign(
+def run_seeds(
     seeds: Iterable[int],
     *,
     stop_at: int = 1,
-    account: Campaign | None = None,
-    progress: Callable[[Campaign], None] | None = None,
-) -> Campaign:
+    account: SoakReport | None = None,
+    progress: Callable[[SoakReport], None] | None = None,
+) -> SoakReport:
     """Run seeds until `stop_at` of them failed; to have the account of an interrupted campaign, bring it along."""
-    account = account or Campaign()
+    account = account or SoakReport()
     for seed in seeds:
-        world, failure = play(seed)
+        world, failure = run_seed(seed)
         account.runs += 1
         account.steps += world.agenda.steps
         account.virtual_ms += world.now_ms

@@ -10,14 +10,14 @@ from heapq import heappop, heappush
 
 Action = Callable[[], None]
 
-MOST_STEPS_AT_ONCE = 5_000
+MAX_STEPS_PER_MS = 5_000
 
 
-class StandstillError(Exception):
+class NoProgressError(Exception):
     """Somebody keeps planning something for this very moment."""
 
 
-class Agenda:
+class EventQueue:
     """A heap of planned actions and the current time."""
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -42,8 +42,8 @@ class Agenda:
         while heap and heap[0][0] <= time_ms:
             at_ms, _, action = heappop(heap)
             here = here + 1 if at_ms == self.now_ms else 0
-            if here > MOST_STEPS_AT_ONCE:
-                raise StandstillError(f"{here} steps at {at_ms} ms, and time does not move on")
+            if here > MAX_STEPS_PER_MS:
+                raise NoProgressError(f"{here} steps at {at_ms} ms, and time does not move on")
             self.now_ms = at_ms
             self.steps += 1
             action()

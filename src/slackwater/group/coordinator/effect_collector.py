@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import Answer, Append, Effect, Emit
-from slackwater.group.coordinator.group import Group, Member, OffsetsSweep, PendingMember, TimerOwner
-from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata, Record
+from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, OffsetsSweep, PendingMember, TimerOwner
+from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, GroupMetadata
 from slackwater.group.coordinator.timers import Timers
 from slackwater.group.errors import Error
-from slackwater.group.events import Detail, GroupEvent, GroupState, Kind, Source, Trigger
+from slackwater.group.events import EventDetail, EventKind, EventSource, GroupEvent, GroupState, Trigger
 from slackwater.group.java_order import string_hash
 from slackwater.group.messages import Response
 
-Then = Callable[["Turn", Error], None]
+WriteCallback = Callable[["EffectCollector", Error], None]
 
 # SG-08: what a failed write means to the client that waits for it.
 _WRITE_ERRORS: Final = {
@@ -36,20 +36,20 @@ _WRITE_ERRORS: Final = {
 }
 
 
-def write_error(error: Error) -> Error:
+def response_error(error: Error) -> Error:
     """The error a client is told when a write it depends on failed with `error`."""
     return _WRITE_ERRORS.get(error, error)
 
 
-class Write(NamedTuple):
+class PendingWrite(NamedTuple):
     """An append whose outcome is not known yet."""
 
     shard: int
-    records: tuple[Record, ...]
-    then: Then
+    records: tuple[CoordinatorRecord, ...]
+    then: WriteCallback
 
 
-class Shard:
+class OffsetsPartition:
     """One partition of the offsets topic that this coordinator owns, or is loading."""
 
     __slots__ = ("epoch", "groups", "loading", "sweep")
@@ -57,21 +57,21 @@ class Shard:
     def __init__(self, number: int, epoch: int) -> None:
         self.epoch = epoch
         self.loading = True
-        self.groups: dict[str, Group] = {}  # while loading; afterwards they are the coordinator's
+        self.groups: dict[str, ClassicGroup] = {}  # while loading; afterwards they are the coordinator's
         self.sweep = OffsetsSweep(number)
 
 
-class Desk:
+class CoordinatorState:
     """What every turn works on: settings, groups, shards, timers, outstanding writes."""
 
     __slots__ = ("config", "groups", "last_write_id", "shards", "timers", "writes")
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
-        self.groups: dict[str, Group] = {}
-        self.shards: dict[int, Shard] = {}
+        self.groups: dict[str, ClassicGroup] = {}
+        self.shards: dict[int, OffsetsPartition] = {}
         self.timers: Timers[TimerOwner] = Timers()
-        self.writes: dict[int, Write] = {}
+        self.writes: dict[int, PendingWrite] = {}
         self.last_write_id = 0
 
     def shard_of(self, group_id: str) -> int:
@@ -88,40 +88,42 @@ class Desk:
         return Error.COORDINATOR_LOAD_IN_PROGRESS if shard.loading else Error.NONE
 
 
-class Turn:
+class EffectCollector:
     """Collects the effects of one input."""
 
     __slots__ = ("desk", "effects", "now_ms")
 
-    def __init__(self, desk: Desk, now_ms: int) -> None:
+    def __init__(self, desk: CoordinatorState, now_ms: int) -> None:
         self.desk = desk
         self.now_ms = now_ms
         self.effects: list[Effect] = []
 
     def answer(self, caller: object, response: Response) -> None:
         """Answer a request."""
-        self.effects.append(Answer(caller, response))
+        self.effects.append(SendResponse(caller, response))
 
-    def append(self, shard: int, records: Iterable[Record], then: Then) -> None:
+    def append(self, shard: int, records: Iterable[CoordinatorRecord], then: WriteCallback) -> None:
         """Write records, all of one group; `then` runs when the outcome is known."""
         desk = self.desk
         desk.last_write_id = write_id = desk.last_write_id + 1
         written = tuple(records)
-        desk.writes[write_id] = tuple.__new__(Write, (shard, written, then))  # without the class's slower `__new__`
+        desk.writes[write_id] = tuple.__new__(
+            PendingWrite, (shard, written, then)
+        )  # without the class's slower `__new__`
         if written and (group := desk.groups.get(written[0].group_id)) is not None:
             group.writing[write_id] = written
-        self.effects.append(Append(write_id, shard, written))
+        self.effects.append(AppendRecords(write_id, shard, written))
 
-    def also(self, then: Then) -> None:
+    def also(self, then: WriteCallback) -> None:
         """Let `then` run with the outcome of the last append, too."""
         desk = self.desk
         write = desk.writes[desk.last_write_id]
 
-        def both(turn: "Turn", error: Error) -> None:
+        def both(turn: "EffectCollector", error: Error) -> None:
             write.then(turn, error)
             then(turn, error)
 
-        desk.writes[desk.last_write_id] = Write(write.shard, write.records, both)
+        desk.writes[desk.last_write_id] = PendingWrite(write.shard, write.records, both)
 
     def settle(self, write_id: int, error: Error) -> None:
         """Take over what was written, or not, and go on with whatever waited for it."""
@@ -139,16 +141,16 @@ class Turn:
         """Let whoever waits for a write wait no longer; what becomes of it is taken over later, in silence."""
         write = self.desk.writes.get(write_id)
         if write is not None:
-            self.desk.writes[write_id] = Write(write.shard, write.records, _nobody_waits)
+            self.desk.writes[write_id] = PendingWrite(write.shard, write.records, _nobody_waits)
             write.then(self, Error.REQUEST_TIMED_OUT)
 
     def tell(
         self,
-        group: Group,
-        kind: Kind,
-        detail: Detail | None = None,
+        group: ClassicGroup,
+        kind: EventKind,
+        detail: EventDetail | None = None,
         *,
-        who: Member | PendingMember | None = None,
+        who: ClassicGroupMember | PendingMember | None = None,
         trigger: Trigger | None = None,
         before: GroupState | None = None,
         member_id: str | None = None,
@@ -165,23 +167,23 @@ class Turn:
             state_before=before,
             state_after=group.state,
             member=who.member_id if who is not None else member_id,
-            instance=who.group_instance_id if isinstance(who, Member) else instance_id,
+            instance=who.group_instance_id if isinstance(who, ClassicGroupMember) else instance_id,
             client=who.client_id if who is not None else None,
             host=who.client_host if who is not None else None,
             protocol_type=group.protocol_type,
             assignor=group.protocol_name,
             members=len(group.members),
             detail=detail,
-            source=Source.COORDINATOR,
+            source=EventSource.COORDINATOR,
         )
-        self.effects.append(Emit(event))
+        self.effects.append(EmitEvent(event))
 
 
-def _nobody_waits(turn: Turn, error: Error) -> None:
+def _nobody_waits(turn: EffectCollector, error: Error) -> None:
     """What comes after a write that was given up."""
 
 
-def tombstone(group: Group) -> list[Record]:
+def group_tombstones(group: ClassicGroup) -> list[CoordinatorRecord]:
     """Everything it takes to forget a group, offsets on their way to the log included."""
     partitions = sorted({*group.offsets, *group.unwritten()})
     return [

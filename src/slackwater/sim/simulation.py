@@ -12,30 +12,30 @@ from hashlib import blake2b
 from typing import Final
 
 from slackwater.group.assignors import assignor
-from slackwater.group.coordinator import CoordinatorConfig, Record
+from slackwater.group.coordinator import CoordinatorConfig, CoordinatorRecord
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.events import GroupEvent, GroupState
 from slackwater.group.member import Driver, MemberConfig
-from slackwater.group.messages import Heartbeat, LeaveGroup, Leaver
+from slackwater.group.messages import Heartbeat, LeaveGroup, LeavingMember
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.agenda import Agenda
 from slackwater.sim.broker import SimBroker
 from slackwater.sim.checkers import ALL, Checker, Violation
-from slackwater.sim.consumer import Habits, SimConsumer
-from slackwater.sim.dice import Dice
-from slackwater.sim.scenario import Fault, Mishap, Scenario
+from slackwater.sim.consumer import ApplicationBehavior, SimConsumer
+from slackwater.sim.event_queue import EventQueue
+from slackwater.sim.scenario import FaultEvent, FaultKind, Scenario
+from slackwater.sim.seeded_random import SeededRandom
 
 GROUP: Final = "tide"
 _PRODUCE_EVERY_MS: Final = 2_000
 
 
-class World:
+class Simulation:
     """Runs a scenario, once; it is its own `View` for the checkers."""
 
     def __init__(self, plan: Scenario, checkers: Collection[type[Checker]] = ALL) -> None:
         self.plan = plan
-        self.agenda = Agenda()
-        self.dice = Dice(f"run {plan.seed}")
+        self.agenda = EventQueue()
+        self.dice = SeededRandom(f"run {plan.seed}")
         self.topics = [f"topic-{number}" for number in range(len(plan.partitions))]
         config = CoordinatorConfig(
             offsets_topic_num_partitions=1,
@@ -108,7 +108,7 @@ class World:
             assignors=tuple(assignor(each) for each in plan.assignors),
             driver=Driver.BACKGROUND if plan.background else Driver.POLL,
         )
-        habits = Habits(
+        habits = ApplicationBehavior(
             poll_every_ms=plan.poll_every_ms,
             commit_after_batch=not plan.auto_commit,
             commit_on_revoke=not plan.background,  # there the batch commits itself when it is finished
@@ -123,7 +123,7 @@ class World:
 
     # --- mishaps ------------------------------------------------------------------------------------------------------
 
-    def _befall(self, mishap: Mishap) -> None:
+    def _befall(self, mishap: FaultEvent) -> None:
         live = [process for process in self.processes.values() if process.staying]
         length_ms = mishap.length_ms
         if not live:
@@ -133,50 +133,50 @@ class World:
         slot = int(process.name[1:].split(".")[0])
         self._note(f"{mishap.fault} ({process.name}, {length_ms} ms)")
         match mishap.fault:
-            case Fault.CRASH:
+            case FaultKind.CRASH:
                 process.crash()
-            case Fault.RESTART:
+            case FaultKind.RESTART:
                 process.crash()
                 self.agenda.after(length_ms // 2, lambda: self._start(slot))
-            case Fault.STOP:
+            case FaultKind.STOP:
                 process.stop()
                 self.agenda.after(length_ms // 2 + 2_500, lambda: self._start(slot))
-            case Fault.STALL:
+            case FaultKind.STALL:
                 process.stall(length_ms)
-            case Fault.OVERRUN:
+            case FaultKind.OVERRUN:
                 process.overrun(length_ms)
-            case Fault.CUT:
+            case FaultKind.CUT:
                 process.link.to_broker = process.link.from_broker = False
                 self.agenda.after(length_ms, lambda: self._mend(process))
-            case Fault.LOSE_ANSWERS:
+            case FaultKind.LOSE_ANSWERS:
                 process.link.from_broker = False
                 self.agenda.after(length_ms, lambda: self._mend(process))
-            case Fault.LOSE_HEARTBEATS:
+            case FaultKind.LOSE_HEARTBEATS:
                 process.link.losing = Heartbeat
                 self.agenda.after(length_ms, lambda: self._mend(process))
-            case Fault.SCALE_OUT:
-                if len(live) < MOST_PROCESSES:
+            case FaultKind.SCALE_OUT:
+                if len(live) < MAX_PROCESSES:
                     self._start(self.started)
-            case Fault.CONFLICT:
+            case FaultKind.CONFLICT:
                 self._start(self.started, instance=process.config.group_instance_id)
-            case Fault.REMOVE:
-                leaver = Leaver(process.member.member_id, process.config.group_instance_id, "removed by hand")
+            case FaultKind.REMOVE:
+                leaver = LeavingMember(process.member.member_id, process.config.group_instance_id, "removed by hand")
                 if self.broker.up:
                     self.broker.receive(LeaveGroup(GROUP, (leaver,)), "/admin", lambda _answer: None, lambda: None)
-            case Fault.ENFORCE:
+            case FaultKind.ENFORCE:
                 process.enforce_rebalance()
-            case Fault.ADD_PARTITIONS:
+            case FaultKind.ADD_PARTITIONS:
                 self._add_partition(self.topics[mishap.whom % len(self.topics)])
-            case Fault.RESUBSCRIBE:
+            case FaultKind.RESUBSCRIBE:
                 process.resubscribe(self.topics[: 1 + mishap.whom % len(self.topics)])
                 self.agenda.after(length_ms, lambda: process.resubscribe(self.topics))
-            case Fault.BROKER_CRASH:
+            case FaultKind.BROKER_CRASH:
                 if self.broker.up:
                     self.broker.crash()
                     self.agenda.after(min(length_ms, 5_000), self._restart_broker)
-            case Fault.FAILOVER:
+            case FaultKind.FAILOVER:
                 self.broker.fail_over(min(length_ms, 2_000))
-            case Fault.REFUSE_WRITES:
+            case FaultKind.REFUSE_WRITES:
                 self.broker.refuse_writes = True
                 self.agenda.after(min(length_ms, 5_000), self._accept_writes)
 
@@ -194,7 +194,7 @@ class World:
 
     def _add_partition(self, topic: str) -> None:
         count = sum(1 for at in self.broker.ends if at.topic == topic)
-        if count < MOST_PARTITIONS:
+        if count < MAX_PARTITIONS:
             self.broker.ends[TopicPartition(topic, count)] = 0
 
     def _heal(self) -> None:
@@ -260,7 +260,7 @@ class World:
         return self.broker.ends
 
     @property
-    def log(self) -> Sequence[Record]:
+    def log(self) -> Sequence[CoordinatorRecord]:
         """The coordinator's log."""
         return self.broker.log
 
@@ -288,14 +288,14 @@ class World:
         return {process.name: process.settled for process in self._live()}
 
 
-MOST_PROCESSES: Final = 5
-MOST_PARTITIONS: Final = 8
+MAX_PROCESSES: Final = 5
+MAX_PARTITIONS: Final = 8
 
 
 class _Digest(Checker):
     """Sums up what happened: every event and every record processed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         super().__init__(world)
         self.world = world
         self.sum = blake2b(digest_size=16)

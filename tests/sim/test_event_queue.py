@@ -2,11 +2,11 @@
 
 import pytest
 
-from slackwater.sim.agenda import Agenda, StandstillError
+from slackwater.sim.event_queue import EventQueue, NoProgressError
 
 
 def test_things_happen_in_order_of_time_and_at_the_same_time_in_the_order_planned() -> None:
-    agenda, seen = Agenda(), list[str]()
+    agenda, seen = EventQueue(), list[str]()
     agenda.at(20, lambda: seen.append("c"))
     agenda.at(10, lambda: seen.append("a"))
     agenda.at(10, lambda: seen.append("b"))
@@ -18,7 +18,7 @@ def test_things_happen_in_order_of_time_and_at_the_same_time_in_the_order_planne
 
 
 def test_what_is_planned_for_the_past_happens_now() -> None:
-    agenda, seen = Agenda(now_ms=50), list[int]()
+    agenda, seen = EventQueue(now_ms=50), list[int]()
     agenda.at(10, lambda: seen.append(agenda.now_ms))
 
     agenda.run_until(60)
@@ -27,12 +27,12 @@ def test_what_is_planned_for_the_past_happens_now() -> None:
 
 
 def test_a_standstill_is_an_error_and_not_an_endless_loop() -> None:
-    agenda = Agenda()
+    agenda = EventQueue()
 
     def again() -> None:
         agenda.after(0, again)
 
     agenda.after(0, again)
 
-    with pytest.raises(StandstillError, match="time does not move on"):
+    with pytest.raises(NoProgressError, match="time does not move on"):
         agenda.run_until(1)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from slackwater.sim.campaign import Failure, campaign, replay_command
+from slackwater.sim.soak import Failure, replay_command, run_seeds
 
 RUNS = int(os.environ.get("SLACKWATER_SIM_RUNS", "2400"))
 SHARE = 100
@@ -12,7 +12,7 @@ SHARE = 100
 
 @pytest.mark.parametrize("first", range(0, RUNS, SHARE))
 def test_random_faults_break_no_promise(first: int) -> None:
-    account = campaign(range(first, min(first + SHARE, RUNS)))
+    account = run_seeds(range(first, min(first + SHARE, RUNS)))
 
     assert not account.failures, account.failures[0].report()
 

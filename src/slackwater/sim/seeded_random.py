@@ -10,7 +10,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-class Dice:
+class SeededRandom:
     """A seeded source of choices."""
 
     def __init__(self, seed: int | str) -> None:
