@@ -10,9 +10,9 @@ from slackwater.sim.simulation import Simulation
 SEEDS = (3, 39, 148, 244)
 _PRINT_DIGESTS = """
 from slackwater.sim.scenario import scenario
-from slackwater.sim.simulation import World
+from slackwater.sim.simulation import Simulation
 for seed in {seeds}:
-    print(World(scenario(seed)).run())
+    print(Simulation(scenario(seed)).run())
 """
 
 
