@@ -6,8 +6,8 @@ import pytest
 
 from slackwater import Admin, Broker
 from slackwater.group.topic_partition import TopicPartition
+from tests.client.consumer_pool import ConsumerPool, wait_until
 
-from ..client.crowd import Crowd, wait_until
 from .conftest import Command, Terminal
 
 
@@ -36,7 +36,7 @@ def test_groups_are_listed_with_their_lag(slackwater: Command, admin: Admin) -> 
 
 
 def test_a_living_group_is_described(slackwater: Command, broker: Broker) -> None:
-    with Crowd(broker.bootstrap_servers, "living", ["orders"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, "living", ["orders"]) as crowd:
         crowd.join(4)
         crowd.join(1, {"group.instance.id": "pod-4"})
         crowd.settle(3)
@@ -79,8 +79,8 @@ def test_a_living_group_is_described(slackwater: Command, broker: Broker) -> Non
 
 def test_a_stuck_rebalance_says_whom_it_waits_for(slackwater: Command, broker: Broker) -> None:
     with (
-        Crowd(broker.bootstrap_servers, "stuck", ["orders"]) as other,
-        Crowd(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
+        ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as other,
+        ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
     ):
         crowd.join(1, {"client.id": "slow"})
         crowd.settle(3)
@@ -114,7 +114,7 @@ def test_a_group_that_is_not_there_is_exit_code_1_and_one_sentence(slackwater: C
 def test_members_are_shown_before_they_are_removed_and_it_is_said_that_they_come_back(
     slackwater: Command, broker: Broker, admin: Admin
 ) -> None:
-    with Crowd(broker.bootstrap_servers, "removed", ["orders"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, "removed", ["orders"]) as crowd:
         crowd.join(1, {"client.id": "dynamic"})
         crowd.join(1, {"group.instance.id": "pod-1"})
         crowd.settle(3)
@@ -212,7 +212,7 @@ def test_a_reset_that_is_not_understood_is_one_sentence(
 
 
 def test_a_living_group_is_neither_reset_nor_deleted(slackwater: Command, broker: Broker) -> None:
-    with Crowd(broker.bootstrap_servers, "alive", ["orders"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, "alive", ["orders"]) as crowd:
         crowd.join()
         crowd.settle(3)
         reset = slackwater("groups", "reset-offsets", "alive", "--topic", "orders", "--to-latest", "--dry-run")

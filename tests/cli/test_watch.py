@@ -18,7 +18,7 @@ from slackwater import Admin, Broker, Producer
 from slackwater.doctor.alerts.rules import prometheus_rules
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.crowd import Crowd
+from tests.client.consumer_pool import ConsumerPool
 from tests.waiting import wait_until
 
 from .conftest import Command, Done
@@ -40,7 +40,7 @@ def objects(text: str) -> list[dict[str, object]]:
 
 
 def test_a_group_with_work_for_everybody_is_calm(slackwater: Command, broker: Broker) -> None:
-    with Crowd(broker.bootstrap_servers, "watched-calm", ["orders"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, "watched-calm", ["orders"]) as crowd:
         crowd.join()
         crowd.settle(3)
         done = slackwater("watch", "--once", "--group", "watched-calm")
@@ -51,7 +51,7 @@ def test_a_group_with_work_for_everybody_is_calm(slackwater: Command, broker: Br
 
 
 def test_members_without_partitions_are_an_alert(slackwater: Command, broker: Broker, at_once: Path) -> None:
-    with Crowd(broker.bootstrap_servers, "watched-idle", ["payments"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, "watched-idle", ["payments"]) as crowd:
         crowd.join(2)
         crowd.settle(1)
         done = slackwater("watch", "--once", "--group", "watched-idle", "--rules", at_once)
@@ -64,7 +64,7 @@ def test_members_without_partitions_are_an_alert(slackwater: Command, broker: Br
 
 
 def test_members_that_go_and_come_are_an_alert(slackwater: Command, broker: Broker) -> None:
-    with Crowd(broker.bootstrap_servers, "watched-storm", ["orders"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, "watched-storm", ["orders"]) as crowd:
         crowd.join(2)
         crowd.settle(3)
         crowd.leave()
@@ -126,7 +126,7 @@ def test_an_alert_begins_and_ends_and_ctrl_c_brings_the_account(
     broker: Broker, at_once: Path, number: signal.Signals
 ) -> None:
     group = f"watched-{number.name.lower()}"
-    with Crowd(broker.bootstrap_servers, group, ["payments"]) as crowd:
+    with ConsumerPool(broker.bootstrap_servers, group, ["payments"]) as crowd:
         crowd.join()
         crowd.settle(1)
         words = ("--bootstrap", broker.bootstrap_servers, "--group", group, "--interval", "0.1s", "--rules", at_once)

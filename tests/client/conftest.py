@@ -1,11 +1,11 @@
-"""The fixture `side`: every cluster in turn that a test runs on (see `sides.py`)."""
+"""The fixture `side`: every cluster in turn that a test runs on (see `clusters.py`)."""
 
 from collections.abc import Iterator
 
 import pytest
 from scripts.apache_kafka import KAFKA, OLD_KAFKA
 
-from tests.client.sides import EMBEDDED, Side, side_of
+from tests.client.clusters import EMBEDDED, Side, side_of
 
 MARKERS = (
     "old_kafka: runs on Apache Kafka 3.9.2 too",

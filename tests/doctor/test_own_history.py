@@ -11,7 +11,7 @@ from slackwater.doctor.events.rows import Row, row_of
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import EventKind
-from tests.client.room import consumer, fill, numbers, poll_until, wait_for
+from tests.client.helpers import consumer, fill, numbers, poll_until, wait_for
 from tests.doctor.corpus import read_log
 
 GROUP, TOPIC = "orders", "t"

@@ -15,7 +15,7 @@ from typing import Final
 from slackwater import Consumer
 from slackwater.client.consumer.consumer import RebalanceListener
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.client.errors import Closed
+from slackwater.client.errors import ClientClosedError
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
@@ -101,7 +101,7 @@ class Member(RebalanceListener):
         """Do something, and live with what a lost place or a lost broker makes of it."""
         try:
             work()
-        except (UsageError, Closed):
+        except (UsageError, ClientClosedError):
             raise
         except SlackwaterError:
             if self._killed:

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from slackwater import Admin, Producer
-from slackwater.client.errors import TimedOut
+from slackwater.client.errors import ClientTimeoutError
 from slackwater.group.errors import BrokerError, PeerError, UsageError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
@@ -19,7 +19,7 @@ from slackwater.spark.source import connections
 from slackwater.spark.source.batch import BatchReader, planned
 from slackwater.spark.source.columns import arrow_schema, ddl
 from slackwater.spark.source.connections import close_links, link
-from slackwater.spark.source.fetching import DataLoss, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.fetching import DataLossError, FetchSettings, Piece, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.reading import ReadSettings, read
 from slackwater.spark.source.split import ReadTask
@@ -32,7 +32,7 @@ from slackwater.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from slackwater.wire.messages.fetch import PartitionData
-from tests.client.room import fill, numbers
+from tests.client.helpers import fill, numbers
 
 QUICK = {"kafka.retry.backoff.ms": "10", "kafka.reconnect.backoff.ms": "10", "kafka.fetch.max.wait.ms": "20"}
 
@@ -73,7 +73,7 @@ def cut_off(kafka: Kafka, topic: str, before: int) -> None:
     home = link({"bootstrap.servers": kafka.bootstrap_servers})
     wish = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(0, before)])
     request = DeleteRecordsRequest(topics=[wish], timeout_ms=30_000)
-    home.network.run(home.cluster.ask_any(request, DeleteRecordsResponse))
+    home.network.run(home.cluster.request_any(request, DeleteRecordsResponse))
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -163,7 +163,7 @@ def test_a_lost_connection_is_made_again(kafka: Kafka, processed: bool) -> None:
 def test_an_error_that_stays_is_told_with_its_reason_when_the_time_is_over(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
-    with pytest.raises(TimedOut, match=r"No records of t-0 from offset 0 on .* NOT_LEADER_OR_FOLLOWER"):
+    with pytest.raises(ClientTimeoutError, match=r"No records of t-0 from offset 0 on .* NOT_LEADER_OR_FOLLOWER"):
         values(kafka, OffsetRange("t", 0, 0, 10), kafkaConsumer_pollTimeoutMs="200")
 
 
@@ -177,7 +177,7 @@ def test_an_error_that_no_second_try_mends_is_told_at_once(kafka: Kafka) -> None
 def test_records_that_are_gone_end_the_task(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(20))
     cut_off(kafka, "t", 12)
-    with pytest.raises(DataLoss, match="Data loss: t-0 from 3 until 12 is gone: its log has the offsets from 12"):
+    with pytest.raises(DataLossError, match="Data loss: t-0 from 3 until 12 is gone: its log has the offsets from 12"):
         values(kafka, OffsetRange("t", 0, 3, 20))
 
 
@@ -192,7 +192,7 @@ def test_records_that_are_gone_are_skipped_if_the_user_says_so(kafka: Kafka, cap
 
 def test_a_log_that_was_cut_short_has_lost_data_too(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(5))
-    with pytest.raises(DataLoss, match="t-0 from 8 until 20 is gone"):
+    with pytest.raises(DataLossError, match="t-0 from 8 until 20 is gone"):
         values(kafka, OffsetRange("t", 0, 8, 20))
     assert values(kafka, OffsetRange("t", 0, 8, 20), failOnDataLoss="false") == []
 

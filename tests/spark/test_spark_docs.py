@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from slackwater.spark.source.columns import COLUMNS, HEADERS
 from slackwater.testing.kafka import Kafka
-from tests.client.room import fill, numbers
+from tests.client.helpers import fill, numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "spark.md"

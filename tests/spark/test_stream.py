@@ -597,7 +597,7 @@ def test_a_group_of_another_kind_is_refused(room: Room) -> None:
 
     async def join() -> JoinGroupResponse:
         await home.cluster.refresh()
-        connection = await home.cluster.any()
+        connection = await home.cluster.any_connection()
         request = JoinGroupRequest(
             group_id=room.group,
             session_timeout_ms=60_000,
@@ -607,7 +607,7 @@ def test_a_group_of_another_kind_is_refused(room: Room) -> None:
             protocol_type="connect",
             protocols=[JoinGroupRequestProtocol(name="compatible", metadata=b"")],
         )
-        return await connection.ask(request, JoinGroupResponse, timeout_s=PATIENCE_S)
+        return await connection.request(request, JoinGroupResponse, timeout_s=PATIENCE_S)
 
     assert home.network.run(join(), PATIENCE_S).error_code == 0
     reader = room.reader()

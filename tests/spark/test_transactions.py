@@ -13,7 +13,7 @@ from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.reading import ReadSettings, read
 from slackwater.spark.source.topics import TopicWatch
-from tests.client.sides import Side, side_of
+from tests.client.clusters import Side, side_of
 
 pytestmark = pytest.mark.java
 DEADLINE_S = 60.0

@@ -306,12 +306,12 @@ def _files(path: Path) -> Iterator[Path]:
 def _named(patient: "Patient") -> "Patient":
     """The patient with the cluster's id as its name, once it has answered and lets its records be read."""
     from slackwater.cli.connecting import administrator
-    from slackwater.client.admin.evidence import OFFSETS_TOPIC
-    from slackwater.client.admin.following import GroupFollower
+    from slackwater.client.admin.generations import OFFSETS_TOPIC
+    from slackwater.client.admin.group_log import GroupLogFollower
 
     with administrator(patient.bootstrap, None) as admin:
         cluster = admin.cluster_id
-        written = admin.follow_groups(GroupFollower(sys.maxsize), patient.groups or [""])
+        written = admin.follow_groups(GroupLogFollower(sys.maxsize), patient.groups or [""])
     if OFFSETS_TOPIC in written.refused:
         raise BrokerError(
             Error.TOPIC_AUTHORIZATION_FAILED,

@@ -31,7 +31,7 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupOffset
-    from slackwater.client.admin.following import Written
+    from slackwater.client.admin.group_log import GroupLogEntries
     from slackwater.doctor.alerts.monitor import Generation, GroupSeen, Look, Notice
     from slackwater.doctor.alerts.rules import Alert
 
@@ -156,7 +156,7 @@ class _Watcher:
     """One run of the command."""
 
     def __init__(self, admin: "Admin", where: str, plan: _Plan, *, as_json: bool) -> None:
-        from slackwater.client.admin.following import GroupFollower
+        from slackwater.client.admin.group_log import GroupLogFollower
         from slackwater.doctor.alerts.monitor import Watch
 
         self._admin = admin
@@ -164,7 +164,7 @@ class _Watcher:
         self._plan = plan
         self._as_json = as_json
         self._watch = Watch(plan.rules)
-        self._follower = GroupFollower(_now_ms() - HISTORY_MS)
+        self._follower = GroupLogFollower(_now_ms() - HISTORY_MS)
         self._account = _Account(time.monotonic())
         self._preparing: set[str] = set()
         self._status_shown = False
@@ -209,7 +209,7 @@ class _Watcher:
         self._show_status(look)
 
     def _seen(self) -> "Look":
-        from slackwater.client.admin.evidence import EVENTS_TOPIC, OFFSETS_TOPIC
+        from slackwater.client.admin.generations import EVENTS_TOPIC, OFFSETS_TOPIC
         from slackwater.doctor.alerts.monitor import Look
 
         names = self._plan.groups or self._listed()
@@ -237,21 +237,21 @@ class _Watcher:
         found = self._each(names)
         preparing = {one.group_id for one in found if one.state == "PreparingRebalance"}
         if again := sorted(preparing & self._preparing):
-            closer = {one.group_id: one for one in self._each(again, evidence=True)}
+            closer = {one.group_id: one for one in self._each(again, find_generation=True)}
             found = [closer.get(one.group_id, one) for one in found]
         self._preparing = preparing
         return found
 
-    def _each(self, names: Sequence[str], *, evidence: bool = False) -> list["GroupDescription"]:
+    def _each(self, names: Sequence[str], *, find_generation: bool = False) -> list["GroupDescription"]:
         try:
-            return self._admin.describe_groups(names, evidence=evidence)
+            return self._admin.describe_groups(names, find_generation=find_generation)
         except BrokerError as error:
             if error.error is not Error.GROUP_ID_NOT_FOUND and error.error not in _REFUSED:
                 raise
         found: list[GroupDescription] = []
         for name in names:  # one of them is gone, or may not be looked at: which?
             try:
-                found += self._admin.describe_groups([name], evidence=evidence)
+                found += self._admin.describe_groups([name], find_generation=find_generation)
             except BrokerError as error:
                 self._note_absence(name, error)
         return found
@@ -407,7 +407,7 @@ def _lag(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> int | N
     return total_lag(one for one in offsets if not owned or one.partition in owned)
 
 
-def _generations(written: "Written", groups: Sequence[str]) -> "list[Generation]":
+def _generations(written: "GroupLogEntries", groups: Sequence[str]) -> "list[Generation]":
     from slackwater.doctor.alerts.monitor import Generation
 
     return [

@@ -8,17 +8,17 @@ Rules kept here
 from slackwater.group.errors import SlackwaterError
 
 
-class ConnectionFailed(SlackwaterError):
+class NetworkError(SlackwaterError):
     """No connection could be made, or it was lost before the answer came; asking again may succeed."""
 
 
-class TimedOut(SlackwaterError):
+class ClientTimeoutError(SlackwaterError):
     """The time given to an operation is over."""
 
 
-class UnsupportedByBroker(SlackwaterError):
+class UnsupportedVersionError(SlackwaterError):
     """The broker speaks no version of a request that we can write."""
 
 
-class Closed(SlackwaterError):
+class ClientClosedError(SlackwaterError):
     """The client was closed."""

@@ -26,7 +26,7 @@ def delete(
     With --json a group is one line. Exit code 1 if one could not be deleted.
     """
     with administrator(bootstrap, config) as admin:
-        described = admin.describe_groups(group, evidence=False)
+        described = admin.describe_groups(group, find_generation=False)
         offsets = {one.group_id: len(admin.committed(one.group_id)) for one in described}
         if not as_json:
             typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(described), 'group')}:")
@@ -85,7 +85,7 @@ def delete_offsets(
     With --json a partition is one line. Exit code 1 if one could not be forgotten.
     """
     with administrator(bootstrap, config) as admin:
-        admin.describe_groups([group], evidence=False)  # a group that is not there is told as such
+        admin.describe_groups([group], find_generation=False)  # a group that is not there is told as such
         wanted = {one: at.offset for one, at in sorted(admin.committed(group).items()) if one.topic in topic}
         if not as_json:
             _show_offsets(group, wanted, dry_run=dry_run)

@@ -58,7 +58,7 @@ def _details(admin: "Admin", found: list["GroupListing"]) -> dict[str, Details]:
     from slackwater.client.admin.groups import DESCRIBED_TYPES
 
     known = [one.group_id for one in found if one.type.lower() in DESCRIBED_TYPES]
-    described = admin.describe_groups(known, evidence=False)
+    described = admin.describe_groups(known, find_generation=False)
     offsets = admin.group_offsets(described)
     return {group.group_id: (group, offsets[group.group_id]) for group in described}
 

@@ -38,7 +38,7 @@ def remove_members(
     if all_ == bool(member or instance):
         raise UsageError("say whom to remove: --member ID, --instance ID, or --all.")
     with administrator(bootstrap, config) as admin:
-        (described,) = admin.describe_groups([group], evidence=False)
+        (described,) = admin.describe_groups([group], find_generation=False)
         chosen = list(described.members) if all_ else _chosen(described, member or [], instance or [])
         if not as_json:
             _show(chosen, group, dry_run=dry_run)

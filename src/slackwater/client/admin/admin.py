@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from slackwater.client.admin import group_offsets, groups, topics
-from slackwater.client.admin.asking import reach
 from slackwater.client.admin.descriptions import (
     ConfigEntry,
     GroupDescription,
@@ -22,12 +21,13 @@ from slackwater.client.admin.descriptions import (
     OffsetChange,
     RemovedMember,
 )
-from slackwater.client.admin.following import GroupFollower, Written
+from slackwater.client.admin.group_log import GroupLogEntries, GroupLogFollower
 from slackwater.client.admin.reset import ResetTo
+from slackwater.client.admin.retries import ensure_connected
 from slackwater.client.config import ADMIN_SETTINGS, cluster_config, parse_settings
-from slackwater.client.consumer.offsets import OffsetAndTimestamp, list_offsets
 from slackwater.client.network.cluster import BrokerNode, Cluster, TopicMetadata
-from slackwater.client.network.thread import Network
+from slackwater.client.network.offsets import OffsetAndTimestamp, list_offsets
+from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
@@ -48,8 +48,8 @@ class Admin:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self.client_id = str(values["client.id"]) or f"adminclient-{next(_numbers)}"
         brokers = cluster_config(values, self.client_id)
-        self._network = Network(f"slackwater-{self.client_id}")
-        self._cluster = self._network.run(Cluster.make(brokers))
+        self._network = NetworkThread(f"slackwater-{self.client_id}")
+        self._cluster = self._network.run(Cluster.create(brokers))
         self._closed = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -77,14 +77,14 @@ class Admin:
 
     def brokers(self) -> list[BrokerNode]:
         """The brokers, by id."""
-        self._run(reach(self._cluster))
+        self._run(ensure_connected(self._cluster))
         self._run(self._cluster.refresh())
         return sorted(self._cluster.brokers.values(), key=lambda broker: broker.node_id)
 
     @property
     def cluster_id(self) -> str | None:
         """The cluster's id."""
-        self._run(reach(self._cluster))
+        self._run(ensure_connected(self._cluster))
         return self._cluster.cluster_id
 
     # --- topics -------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Admin:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The offset for each timestamp; -1 is the end, -2 the beginning. None where no record is as new."""
-        self._run(reach(self._cluster))
+        self._run(ensure_connected(self._cluster))
         return self._run(list_offsets(self._cluster, wanted))
 
     # --- groups -------------------------------------------------------------------------------------------------------
@@ -151,20 +151,20 @@ class Admin:
         """
         return self._run(groups.list_groups(self._cluster, states, types, on_failure))
 
-    def describe_groups(self, group_ids: Iterable[str], *, evidence: bool = True) -> list[GroupDescription]:
+    def describe_groups(self, group_ids: Iterable[str], *, find_generation: bool = True) -> list[GroupDescription]:
         """State, members, assignor, generation, coordinator, whom a rebalance waits for.
 
         Generation and waiting are not in the coordinator's answer: they are looked for in what it has written down,
-        unless `evidence` is False.
+        unless `find_generation` is False.
         """
-        return self._run(groups.describe_groups(self._cluster, group_ids, evidence=evidence))
+        return self._run(groups.describe_groups(self._cluster, group_ids, find_generation=find_generation))
 
     def group_offsets(self, described: Iterable[GroupDescription]) -> dict[str, list[GroupOffset]]:
         """How far these groups have come, and their lag, by partition."""
-        self._run(reach(self._cluster))
+        self._run(ensure_connected(self._cluster))
         return self._run(group_offsets.group_offsets(self._cluster, list(described)))
 
-    def follow_groups(self, follower: GroupFollower, group_ids: Iterable[str]) -> Written:
+    def follow_groups(self, follower: GroupLogFollower, group_ids: Iterable[str]) -> GroupLogEntries:
         """What the cluster has written down about groups since the follower last looked."""
         return self._run(follower.read(self._cluster, set(group_ids)))
 

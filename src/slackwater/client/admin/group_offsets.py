@@ -10,16 +10,16 @@ Rules kept here
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from slackwater.client.admin.asking import reach
 from slackwater.client.admin.descriptions import GroupDescription, GroupOffset, OffsetChange
 from slackwater.client.admin.group_requests import with_coordinator
 from slackwater.client.admin.groups import describe_groups, each, no_such_group
 from slackwater.client.admin.reset import Bounds, ResetTo, Where, changes
+from slackwater.client.admin.retries import ensure_connected
 from slackwater.client.admin.topics import describe_topics
-from slackwater.client.consumer.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.group_apis import api_of, from_wire, to_wire, version_of
+from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.messages import (
@@ -47,7 +47,7 @@ Ends = Mapping[TopicPartition, tuple[int, int]]
 
 async def committed(cluster: Cluster, group_id: str) -> Committed:
     """All offsets that a group has committed."""
-    await reach(cluster)
+    await ensure_connected(cluster)
     request = OffsetFetch((GroupToFetch(group_id, None),))
 
     async def ask(connection: BrokerConnection) -> Committed:
@@ -133,7 +133,7 @@ async def plan_reset(
     partitions: Iterable[TopicPartition],
 ) -> list[OffsetChange]:
     """What a reset would do, for these topics and partitions; None and none mean all that the group has committed."""
-    await reach(cluster)
+    await ensure_connected(cluster)
     await _needs_empty(cluster, group_id)
     offsets = await committed(cluster, group_id)
     wanted = set(partitions)
@@ -177,7 +177,7 @@ async def _bounds(
 
 async def _needs_empty(cluster: Cluster, group_id: str) -> None:
     try:
-        (group,) = await describe_groups(cluster, [group_id], evidence=False)
+        (group,) = await describe_groups(cluster, [group_id], find_generation=False)
     except BrokerError as error:
         if error.error is Error.GROUP_ID_NOT_FOUND:
             return  # a group may get its first offsets before its first member
@@ -199,7 +199,7 @@ def _count(number: int, what: str) -> str:
 
 async def commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Set offsets of a group without members; all of them, or an error that names the first that was refused."""
-    await reach(cluster)
+    await ensure_connected(cluster)
     request = OffsetCommit(
         group_id,
         NO_MEMBER,
@@ -238,10 +238,10 @@ async def delete_offsets(
     for partition in sorted(partitions):
         topic = wanted.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic))
         topic.partitions.append(OffsetDeleteRequestPartition(partition_index=partition.partition))
-    await reach(cluster)
+    await ensure_connected(cluster)
 
     async def ask(connection: BrokerConnection) -> OffsetDeleteResponse:
-        answer = await connection.ask(
+        answer = await connection.request(
             OffsetDeleteRequest(group_id=group_id, topics=list(wanted.values())),
             OffsetDeleteResponse,
             timeout_s=cluster.config.request_timeout_ms / 1000,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from slackwater.client.errors import ConnectionFailed, TimedOut
+from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.group_apis import from_wire, to_wire
@@ -23,7 +23,7 @@ ADMIN: str = "admin"
 
 async def coordinator_of(cluster: Cluster, group_id: str) -> FindCoordinatorResponse:
     """Who coordinates a group."""
-    connection = await cluster.any()
+    connection = await cluster.any_connection()
     request = FindCoordinator(group_id)
     version = connection.version_of(FIND_COORDINATOR)
     response = await connection.send(
@@ -46,12 +46,14 @@ async def with_coordinator(
     while True:
         try:
             found = await coordinator_of(cluster, group_id)
-            return await ask(await cluster.at(found.host, found.port, ADMIN))
-        except (BrokerError, ConnectionFailed) as error:
+            return await ask(await cluster.connection_at(found.host, found.port, ADMIN))
+        except (BrokerError, NetworkError) as error:
             if isinstance(error, BrokerError) and not error.retriable:
                 raise
             if loop.time() + pause_s > deadline:
-                raise TimedOut(f"The coordinator of group {group_id} did not answer in time: {error}") from error
+                raise ClientTimeoutError(
+                    f"The coordinator of group {group_id} did not answer in time: {error}"
+                ) from error
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, cluster.config.retry_backoff_max_ms / 1000)
 
@@ -66,7 +68,7 @@ async def remove_members(
     ]
 
     async def ask(connection: BrokerConnection) -> LeaveGroupResponse:
-        answer = await connection.ask(
+        answer = await connection.request(
             LeaveGroupRequest(group_id=group_id, members=leavers),
             LeaveGroupResponse,
             timeout_s=cluster.config.request_timeout_ms / 1000,

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from slackwater.client.admin.asking import reach, read
 from slackwater.client.admin.descriptions import (
     GenerationSource,
     GroupDescription,
@@ -20,8 +19,9 @@ from slackwater.client.admin.descriptions import (
     MemberDescription,
     RemovedMember,
 )
-from slackwater.client.admin.evidence import evidence as find_evidence
+from slackwater.client.admin.generations import add_generations
 from slackwater.client.admin.group_requests import coordinator_of, remove_members, with_coordinator
+from slackwater.client.admin.retries import ensure_connected, retry_read
 from slackwater.client.network.cluster import BrokerNode, Cluster
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.group.assignors.consumer_protocol import (
@@ -58,8 +58,8 @@ async def list_groups(
     """The groups of all brokers, by name."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
-    await reach(cluster)
-    await read(cluster, lambda: cluster.refresh())
+    await ensure_connected(cluster)
+    await retry_read(cluster, lambda: cluster.refresh())
     brokers = list(cluster.brokers.values())
     answers = await asyncio.gather(*(_listed(cluster, broker) for broker in brokers), return_exceptions=True)
     found: list[GroupListing] = []
@@ -81,7 +81,7 @@ async def list_groups(
 async def _listed(cluster: Cluster, broker: BrokerNode) -> list[GroupListing]:
     # The filters are ours, not the request's: a broker that is too old for them lists everything just the same.
     async def ask() -> list[GroupListing]:
-        answer = await cluster.ask(broker.node_id, ListGroupsRequest(), ListGroupsResponse)
+        answer = await cluster.request(broker.node_id, ListGroupsRequest(), ListGroupsResponse)
         if answer.error_code:
             raise BrokerError(Error(answer.error_code))
         return [
@@ -89,20 +89,20 @@ async def _listed(cluster: Cluster, broker: BrokerNode) -> list[GroupListing]:
             for one in answer.groups
         ]
 
-    return await read(cluster, ask)
+    return await retry_read(cluster, ask)
 
 
 async def describe_groups(
-    cluster: Cluster, group_ids: Iterable[str], *, evidence: bool = True
+    cluster: Cluster, group_ids: Iterable[str], *, find_generation: bool = True
 ) -> list[GroupDescription]:
-    """These groups; one that is not there is an error. Without `evidence` only what the coordinator answers."""
+    """These groups; one that is not there is an error. Without `find_generation`, only what the coordinator answers."""
     wanted = list(dict.fromkeys(group_ids))
-    await reach(cluster)
+    await ensure_connected(cluster)
     for look in range(LOOKS):
         groups = await each(wanted, lambda group_id: _described(cluster, group_id))
-        if not evidence:
+        if not find_generation:
             break
-        found = await find_evidence(cluster, groups)
+        found = await add_generations(cluster, groups)
         groups = found.groups
         if not found.behind:
             break
@@ -127,7 +127,7 @@ async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
 
     async def ask(connection: BrokerConnection) -> GroupDescription | None:
         timeout_s = cluster.config.request_timeout_ms / 1000
-        answer = await connection.ask(
+        answer = await connection.request(
             DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse, timeout_s=timeout_s
         )
         (row,) = answer.groups
@@ -136,9 +136,9 @@ async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
             return _classic(row, coordinator)
         if error not in (Error.NONE, Error.GROUP_ID_NOT_FOUND):
             raise BrokerError(error, f"Group {group_id} cannot be described: {error.name}.")
-        if not connection.speaks(CONSUMER_GROUP_DESCRIBE):
+        if not connection.supports(CONSUMER_GROUP_DESCRIBE):
             return None
-        newer = await connection.ask(
+        newer = await connection.request(
             new_protocol.ConsumerGroupDescribeRequest(group_ids=[group_id]),
             new_protocol.ConsumerGroupDescribeResponse,
             timeout_s=timeout_s,
@@ -171,7 +171,7 @@ async def no_such_group(cluster: Cluster, group_id: str) -> BrokerError:
 
 
 async def _coordinator(cluster: Cluster, group_id: str) -> BrokerNode:
-    found = await read(cluster, lambda: coordinator_of(cluster, group_id))
+    found = await retry_read(cluster, lambda: coordinator_of(cluster, group_id))
     known = cluster.brokers.get(found.node_id)
     return known if known is not None else BrokerNode(found.node_id, found.host, found.port)
 
@@ -235,10 +235,10 @@ def _of_new_protocol(row: new_protocol.DescribedGroup, coordinator: BrokerNode) 
 
 async def delete_group(cluster: Cluster, group_id: str) -> None:
     """Delete an empty group and its offsets."""
-    await reach(cluster)
+    await ensure_connected(cluster)
 
     async def ask(connection: BrokerConnection) -> Error:
-        answer = await connection.ask(
+        answer = await connection.request(
             DeleteGroupsRequest(groups_names=[group_id]),
             DeleteGroupsResponse,
             timeout_s=cluster.config.request_timeout_ms / 1000,
@@ -266,9 +266,9 @@ async def remove(
     member_ids, instance_ids = list(members), list(instances)
     if everybody == bool(member_ids or instance_ids):
         raise UsageError("Say whom to remove: members by their ids, instances by theirs, or everybody.")
-    await reach(cluster)
+    await ensure_connected(cluster)
     if everybody:
-        (group,) = await describe_groups(cluster, [group_id], evidence=False)
+        (group,) = await describe_groups(cluster, [group_id], find_generation=False)
         member_ids = [one.member_id for one in group.members if not one.is_static]
         instance_ids = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
         if not group.members:

@@ -8,8 +8,8 @@ Rules kept here
 from collections.abc import AsyncIterator
 from typing import Final
 
-from slackwater.client.consumer.offsets import EARLIEST, LATEST, list_offsets
 from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import FETCH
@@ -55,7 +55,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> by
     leader, topic = cluster.leader(*partition), cluster.topics.get(partition.topic)
     if leader is None or topic is None:
         raise BrokerError(Error.LEADER_NOT_AVAILABLE, f"{partition} has no leader.")
-    connection = await cluster.to(leader.leader)
+    connection = await cluster.connection_to(leader.leader)
     version = connection.version_of(FETCH)
     if topic.topic_id == NO_UUID:
         version = min(version, BY_NAME)
@@ -73,7 +73,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> by
         ],
     )
     timeout_s = cluster.config.request_timeout_ms / 1000
-    answer = await connection.ask(request, FetchResponse, timeout_s=timeout_s, version=version)
+    answer = await connection.request(request, FetchResponse, timeout_s=timeout_s, version=version)
     if answer.error_code:
         raise BrokerError(Error(answer.error_code))
     row = answer.responses[0].partitions[0]

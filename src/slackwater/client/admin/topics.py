@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from slackwater.client.admin.asking import reach, read, write
 from slackwater.client.admin.descriptions import ConfigEntry
+from slackwater.client.admin.retries import ensure_connected, retry_read, retry_write
 from slackwater.client.network.cluster import Cluster, TopicMetadata
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.wire.messages.create_partitions import (
@@ -49,8 +49,8 @@ _OWN_SOURCES: Final = {"topic": {1}, "broker": {2, 4}, "group": {8}}
 
 async def list_topics(cluster: Cluster, *, internal: bool = False) -> list[TopicMetadata]:
     """All topics by name; Kafka's own only if they are asked for."""
-    await reach(cluster)
-    found = await read(cluster, lambda: cluster.refresh(None))
+    await ensure_connected(cluster)
+    found = await retry_read(cluster, lambda: cluster.refresh(None))
     return [found[name] for name in sorted(found) if internal or not is_internal(found[name])]
 
 
@@ -62,8 +62,8 @@ def is_internal(topic: TopicMetadata) -> bool:
 async def describe_topics(cluster: Cluster, names: Iterable[str]) -> list[TopicMetadata]:
     """These topics; one that is not there is an error."""
     wanted = list(names)
-    await reach(cluster)
-    found = await read(cluster, lambda: cluster.refresh(wanted))
+    await ensure_connected(cluster)
+    found = await retry_read(cluster, lambda: cluster.refresh(wanted))
     for name in wanted:
         error = found[name].error if name in found else Error.UNKNOWN_TOPIC_OR_PARTITION
         if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
@@ -105,11 +105,11 @@ async def create_topic(
     )
 
     async def ask() -> None:
-        answer = await cluster.ask_controller(request, CreateTopicsResponse)
+        answer = await cluster.request_controller(request, CreateTopicsResponse)
         (row,) = answer.topics
         _check(row.error_code, row.error_message, f"The topic {name} was not created")
 
-    await write(cluster, ask)
+    await retry_write(cluster, ask)
 
 
 async def delete_topic(cluster: Cluster, name: str) -> None:
@@ -119,13 +119,13 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
     )
 
     async def ask() -> None:
-        answer = await cluster.ask_controller(request, DeleteTopicsResponse)
+        answer = await cluster.request_controller(request, DeleteTopicsResponse)
         (row,) = answer.responses
         if row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
         _check(row.error_code, row.error_message, f"The topic {name} was not deleted")
 
-    await write(cluster, ask)
+    await retry_write(cluster, ask)
     cluster.topics.pop(name, None)
 
 
@@ -138,13 +138,13 @@ async def add_partitions(cluster: Cluster, name: str, total: int, *, validate_on
     )
 
     async def ask() -> None:
-        answer = await cluster.ask_controller(request, CreatePartitionsResponse)
+        answer = await cluster.request_controller(request, CreatePartitionsResponse)
         (row,) = answer.results
         if row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
         _check(row.error_code, row.error_message, f"The topic {name} got no more partitions")
 
-    await write(cluster, ask)
+    await retry_write(cluster, ask)
 
 
 async def describe_configs(cluster: Cluster, kind: str, name: str) -> dict[str, ConfigEntry]:
@@ -164,7 +164,7 @@ async def describe_configs(cluster: Cluster, kind: str, name: str) -> dict[str, 
             for one in sorted(row.configs, key=lambda one: one.name)
         }
 
-    return await read(cluster, ask)
+    return await retry_read(cluster, ask)
 
 
 async def alter_configs(
@@ -188,15 +188,15 @@ async def alter_configs(
             raise await no_such_topic(cluster, name)
         _check(row.error_code, row.error_message, f"The settings of {kind} {name} were not changed")
 
-    await write(cluster, ask)
+    await retry_write(cluster, ask)
 
 
 async def _ask_for(cluster: Cluster, kind: str, name: str, request: Request, answer: type[R]) -> R:
     if kind == "broker" and name:
         if not name.isascii() or not name.isdigit():
             raise UsageError(f"{name!r} is no broker; use its id, a number.")
-        return await cluster.ask(int(name), request, answer)
-    return await cluster.ask_controller(request, answer)
+        return await cluster.request(int(name), request, answer)
+    return await cluster.request_controller(request, answer)
 
 
 def _resource(kind: str) -> int:

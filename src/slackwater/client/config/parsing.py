@@ -88,7 +88,7 @@ FOREIGN_PREFIXES: Final = (
 )
 
 
-def named(config: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
+def merge_settings(config: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
     """Settings by their names, and as keywords, in whose names an underscore stands for a dot."""
     if config is not None and not isinstance(config, Mapping):
         raise UsageError(
@@ -105,7 +105,7 @@ def parse_settings(
     for name, value in settings.items():
         setting = known.get(name)
         if setting is not None:
-            values[name] = setting.parse(expanded(name, _text(value)))
+            values[name] = setting.parse(expand_variables(name, _text(value)))
         elif _is_foreign(name):
             ignored(name)
         else:
@@ -129,7 +129,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def expanded(name: str, text: str) -> str:
+def expand_variables(name: str, text: str) -> str:
     """A value with `${NAME}` taken from the environment."""
 
     def found(match: re.Match[str]) -> str:

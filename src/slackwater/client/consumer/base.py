@@ -18,26 +18,26 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, named, number, parse_settings
+from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, int_value, merge_settings, parse_settings
 from slackwater.client.consumer.config import (
     STRATEGY,
-    assignors_of,
     default_client_id,
     fetch_config,
     member_config,
-    warn,
+    parse_assignors,
+    warn_about_settings,
 )
+from slackwater.client.consumer.decoding import RecordDecoder
 from slackwater.client.consumer.event_publisher import EventPublisher
-from slackwater.client.consumer.fetcher import Fetcher, NoOffsetForPartition
+from slackwater.client.consumer.fetcher import Fetcher, NoOffsetForPartitionError
 from slackwater.client.consumer.log_lines import LogLines, consumer_prefix
 from slackwater.client.consumer.membership import Membership
 from slackwater.client.consumer.positions import PartitionState, Positions
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.client.consumer.unpacking import Unpacker
-from slackwater.client.errors import Closed, TimedOut
+from slackwater.client.errors import ClientClosedError, ClientTimeoutError
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.maintenance import keep_house
-from slackwater.client.network.thread import Network
+from slackwater.client.network.maintenance import run_maintenance
+from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import AnchoredClock
 from slackwater.group.errors import PeerError, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
@@ -80,8 +80,8 @@ class ConsumerBase:
     """A consumer without its calls."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
-        settings = named(config, more)
-        assignors = assignors_of(settings.pop(STRATEGY, None))
+        settings = merge_settings(config, more)
+        assignors = parse_assignors(settings.pop(STRATEGY, None))
         ignored: list[str] = []
         values = parse_settings(settings, CONSUMER_SETTINGS, ignored=ignored.append)
         group_id, instance_id = str(values["group.id"]), str(values["group.instance.id"]) or None
@@ -106,21 +106,21 @@ class ConsumerBase:
         brokers = replace(cluster_config(values, self.client_id), log_prefix=prefix)
         member = member_config(values, self.client_id, assignors) if group_id else None
         fetch = fetch_config(values, self._clock.now_ms)
-        self._max_poll_records = number(values, "max.poll.records")
-        self._unpacker = Unpacker(self._positions, check_crcs=bool(values["check.crcs"]))
+        self._max_poll_records = int_value(values, "max.poll.records")
+        self._unpacker = RecordDecoder(self._positions, check_crcs=bool(values["check.crcs"]))
         if ignored:
             log.info("%sSettings of other clients are ignored: %s.", prefix, ", ".join(sorted(ignored)))
         if member is not None:
-            warn(member)
+            warn_about_settings(member)
         self._lines = LogLines(self.client_id, group_id, instance_id)
-        self._network = Network(f"slackwater-{self.client_id}")
-        self._cluster = self._network.run(Cluster.make(brokers))
+        self._network = NetworkThread(f"slackwater-{self.client_id}")
+        self._cluster = self._network.run(Cluster.create(brokers))
         self._publisher = EventPublisher(self._cluster, self._network) if values["group.events.publish"] else None
         self._fetcher = Fetcher(fetch, self._cluster, self._network, self._changed, self._positions)
         self._membership = self._join(member) if member is not None else None
         if self._membership is not None:
             self._fetcher.refresh = self._membership.refresh
-        self._house: Future[None] = self._network.start(keep_house(self._cluster, self._refresh))
+        self._house: Future[None] = self._network.submit(run_maintenance(self._cluster, self._refresh))
 
     def _join(self, member: MemberConfig) -> Membership:
         return Membership(
@@ -304,7 +304,7 @@ class ConsumerBase:
             self._positions.reset(state, reset_to)
             return
         state.asked_committed = False
-        error = NoOffsetForPartition(
+        error = NoOffsetForPartitionError(
             f"{state.partition} has no committed offset, and auto.offset.reset is none; seek, or set "
             "auto.offset.reset to earliest or latest."
         )
@@ -397,7 +397,7 @@ class ConsumerBase:
     def _use(self) -> Iterator[None]:
         """One thread at a time, and not after the end."""
         if self._closed:
-            raise Closed("This consumer was closed; make a new one.")
+            raise ClientClosedError("This consumer was closed; make a new one.")
         me = threading.get_ident()
         with self._changed:
             if self._user not in (None, me):
@@ -436,17 +436,17 @@ class ConsumerBase:
                 self._changed.wait(left)
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return number(self._settings, "default.api.timeout.ms") / 1000 if timeout is None else timeout
+        return int_value(self._settings, "default.api.timeout.ms") / 1000 if timeout is None else timeout
 
     def _explained(self, error: SlackwaterError) -> SlackwaterError:
         """An error of the machine, which knows nothing of servers."""
         return self._late(str(error)) if isinstance(error, OperationTimedOut) else error
 
-    def _late(self, what: str) -> TimedOut:
+    def _late(self, what: str) -> ClientTimeoutError:
         """The error of a call whose time is over."""
         why = self._cluster.last_failure
         reason = f" {why}" if why and why not in what else ""
-        return TimedOut(f"{what.rstrip('.')}; the cluster is looked for at {self._cluster.servers}.{reason}")
+        return ClientTimeoutError(f"{what.rstrip('.')}; the cluster is looked for at {self._cluster.servers}.{reason}")
 
 
 def _located(table: "pa.Table", partition: TopicPartition) -> "pa.Table":

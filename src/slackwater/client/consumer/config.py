@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from slackwater.client.config import CONSUMER_SETTINGS, number
-from slackwater.client.config.parsing import expanded
+from slackwater.client.config import CONSUMER_SETTINGS, int_value
+from slackwater.client.config.parsing import expand_variables
 from slackwater.client.consumer.fetcher import FetchConfig
-from slackwater.client.consumer.offsets import EARLIEST, LATEST
+from slackwater.client.network.offsets import EARLIEST, LATEST
 from slackwater.group.assignors import Assignor, assignor
 from slackwater.group.errors import UsageError
 from slackwater.group.member import MemberConfig
@@ -26,12 +26,12 @@ def default_client_id(group_id: str) -> str:
     return f"consumer-{group_id}-{next(_numbers)}" if group_id else f"consumer-{next(_numbers)}"
 
 
-def assignors_of(wanted: Any) -> tuple[Assignor, ...]:
+def parse_assignors(wanted: Any) -> tuple[Assignor, ...]:
     """The assignors that a user named, or brought along."""
     if wanted is None:
         wanted = CONSUMER_SETTINGS[STRATEGY].default
     if isinstance(wanted, str):
-        words: Any = expanded(STRATEGY, wanted).split(",")
+        words: Any = expand_variables(STRATEGY, wanted).split(",")
     else:
         words = [wanted] if isinstance(wanted, Assignor) else wanted
     return tuple(assignor(word.strip() if isinstance(word, str) else word) for word in words)
@@ -39,21 +39,21 @@ def assignors_of(wanted: Any) -> tuple[Assignor, ...]:
 
 def member_config(values: Mapping[str, Value], client_id: str, assignors: tuple[Assignor, ...]) -> MemberConfig:
     """What the group member takes."""
-    rebalance_timeout_ms = number(values, "rebalance.timeout.ms")
+    rebalance_timeout_ms = int_value(values, "rebalance.timeout.ms")
     return MemberConfig(
         group_id=str(values["group.id"]),
         client_id=client_id,
         group_instance_id=str(values["group.instance.id"]) or None,
-        session_timeout_ms=number(values, "session.timeout.ms"),
-        heartbeat_interval_ms=number(values, "heartbeat.interval.ms"),
-        max_poll_interval_ms=number(values, "max.poll.interval.ms"),
+        session_timeout_ms=int_value(values, "session.timeout.ms"),
+        heartbeat_interval_ms=int_value(values, "heartbeat.interval.ms"),
+        max_poll_interval_ms=int_value(values, "max.poll.interval.ms"),
         rebalance_timeout_ms=rebalance_timeout_ms if rebalance_timeout_ms >= 0 else None,
-        request_timeout_ms=number(values, "request.timeout.ms"),
-        default_api_timeout_ms=number(values, "default.api.timeout.ms"),
-        retry_backoff_ms=number(values, "retry.backoff.ms"),
-        retry_backoff_max_ms=number(values, "retry.backoff.max.ms"),
+        request_timeout_ms=int_value(values, "request.timeout.ms"),
+        default_api_timeout_ms=int_value(values, "default.api.timeout.ms"),
+        retry_backoff_ms=int_value(values, "retry.backoff.ms"),
+        retry_backoff_max_ms=int_value(values, "retry.backoff.max.ms"),
         enable_auto_commit=bool(values["enable.auto.commit"]),
-        auto_commit_interval_ms=number(values, "auto.commit.interval.ms"),
+        auto_commit_interval_ms=int_value(values, "auto.commit.interval.ms"),
         assignors=assignors,
         client_rack=str(values["client.rack"]) or None,
         exclude_internal_topics=bool(values["exclude.internal.topics"]),
@@ -65,10 +65,10 @@ def fetch_config(values: Mapping[str, Value], now_ms: Callable[[], int]) -> Fetc
     policy = str(values["auto.offset.reset"])
     reset_time(policy, 0)  # a wrong one is refused at once
     return FetchConfig(
-        fetch_min_bytes=number(values, "fetch.min.bytes"),
-        fetch_max_bytes=number(values, "fetch.max.bytes"),
-        fetch_max_wait_ms=number(values, "fetch.max.wait.ms"),
-        max_partition_fetch_bytes=number(values, "max.partition.fetch.bytes"),
+        fetch_min_bytes=int_value(values, "fetch.min.bytes"),
+        fetch_max_bytes=int_value(values, "fetch.max.bytes"),
+        fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
+        max_partition_fetch_bytes=int_value(values, "max.partition.fetch.bytes"),
         read_committed=values["isolation.level"] == "read_committed",
         client_rack=str(values["client.rack"]),
         create_topics=bool(values["allow.auto.create.topics"]),
@@ -90,7 +90,7 @@ def reset_time(policy: str, now_ms: int) -> int | None:
     return max(now_ms - int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000), 0)
 
 
-def warn(member: MemberConfig) -> None:
+def warn_about_settings(member: MemberConfig) -> None:
     """Settings that work, and will be regretted."""
     if member.heartbeat_interval_ms * 3 > member.session_timeout_ms:
         log.warning(

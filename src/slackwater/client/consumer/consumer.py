@@ -8,7 +8,7 @@ Rules kept here
 - Listeners, and the callbacks of asynchronous commits, run on the thread that polls and without the lock, so that
   heartbeats and answers go on. Listeners may commit, seek, pause, and ask.
 - A cluster that cannot be reached is tried again without end, and the log says so; a call that must have an answer
-  ends with `TimedOut`, which names the servers.
+  ends with `ClientTimeoutError`, which names the servers.
 - With `assign` there is no membership, and no heartbeat.
 """
 
@@ -36,10 +36,10 @@ from slackwater.client.consumer.arguments import (
 )
 from slackwater.client.consumer.base import ConsumerBase, RebalanceListener
 from slackwater.client.consumer.metrics import FETCH_GROUP, MetricName
-from slackwater.client.consumer.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.client.errors import ConnectionFailed, TimedOut
+from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import METRIC_GROUPS, OffsetAndMetadata
@@ -233,7 +233,7 @@ class Consumer(ConsumerBase):
 
         `order` is partition, key or none: which records may not overtake each other. A record that failed
         `max_attempts` times, or once with an error of `no_retry`, goes to the dead-letter topic; without one, this
-        raises `HandlerFailed`. `limits` are the marks of `WorkConfig` (high_water_records and the like).
+        raises `HandlerFailedError`. `limits` are the marks of `WorkConfig` (high_water_records and the like).
         """
         from slackwater.client.consumer.runner import Runner, RunOptions
 
@@ -423,7 +423,7 @@ class Consumer(ConsumerBase):
         work = list_offsets(self._cluster, wanted, read_committed=read_committed, timeout_s=timeout_s)
         try:
             return self._network.run(work, timeout_s + 1.0)
-        except TimedOut as error:
+        except ClientTimeoutError as error:
             raise self._late(str(error)) from None
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
@@ -432,7 +432,7 @@ class Consumer(ConsumerBase):
             timeout_s = self._timeout_s(timeout)
             try:
                 return self._network.run(_find_partitions(self._cluster, topic), timeout_s)
-            except TimedOut:
+            except ClientTimeoutError:
                 raise self._late(f"The partitions of {topic} could not be had within {timeout_s:g} s") from None
 
     # --- what is going on ---------------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ async def _find_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]
     while True:
         try:
             found = (await cluster.refresh([topic])).get(topic)
-        except ConnectionFailed:
+        except NetworkError:
             await asyncio.sleep(cluster.config.retry_backoff_ms / 1000)
             continue
         if found is None or found.error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):

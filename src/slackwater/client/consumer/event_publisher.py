@@ -11,9 +11,9 @@ import logging
 from collections import deque
 from typing import Final
 
-from slackwater.client.errors import ConnectionFailed
+from slackwater.client.errors import NetworkError
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.thread import Network
+from slackwater.client.network.thread import NetworkThread
 from slackwater.client.producer.partitioner import partition_for_key
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
@@ -33,7 +33,7 @@ _ATTEMPTS: Final = 5
 class EventPublisher:
     """Writes events; `publish` and everything else is called on the network's thread."""
 
-    def __init__(self, cluster: Cluster, network: Network, topic: str = EVENTS_TOPIC) -> None:
+    def __init__(self, cluster: Cluster, network: NetworkThread, topic: str = EVENTS_TOPIC) -> None:
         self._cluster = cluster
         self._network = network
         self._topic = topic
@@ -66,9 +66,7 @@ class EventPublisher:
                     break
                 except SlackwaterError as error:
                     failures += 1
-                    passing = isinstance(error, ConnectionFailed) or (
-                        isinstance(error, BrokerError) and error.retriable
-                    )
+                    passing = isinstance(error, NetworkError) or (isinstance(error, BrokerError) and error.retriable)
                     if not passing or failures >= _ATTEMPTS:
                         self._give_up(error)
                 except Exception:
@@ -97,7 +95,7 @@ class EventPublisher:
             raise BrokerError(Error.LEADER_NOT_AVAILABLE)
         records = [Record(event.group.encode(), event.to_json().encode(), (), event.time_ms) for event in events]
         timeout_ms = self._cluster.config.request_timeout_ms
-        connection = await self._cluster.to(leader.leader)
+        connection = await self._cluster.connection_to(leader.leader)
         version = connection.version_of(PRODUCE)
         if topic.topic_id == NO_UUID:
             version = min(version, _BY_NAME)

@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from slackwater.client.consumer.fetch_session import Ask, FetchSession, Wanted
 from slackwater.client.consumer.metrics import FetchMetrics
-from slackwater.client.consumer.offsets import LATEST, OffsetAndTimestamp, ask_leaders
 from slackwater.client.consumer.positions import Chunk, PartitionState, Positions
-from slackwater.client.errors import ConnectionFailed
+from slackwater.client.errors import NetworkError
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.maintenance import MetadataWish
-from slackwater.client.network.thread import Network
+from slackwater.client.network.fetch_session import Ask, FetchSession, Wanted
+from slackwater.client.network.maintenance import MetadataRefresher
+from slackwater.client.network.offsets import LATEST, OffsetAndTimestamp, ask_leaders
+from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import BrokerError, Error, PeerError, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import FETCH
@@ -57,11 +57,11 @@ _MOVED: Final = frozenset(
 )
 
 
-class NoOffsetForPartition(SlackwaterError):
+class NoOffsetForPartitionError(SlackwaterError):
     """A partition has no committed offset, and auto.offset.reset is none."""
 
 
-class OffsetOutOfRange(SlackwaterError):
+class OffsetOutOfRangeError(SlackwaterError):
     """A partition's position is not in its log, and auto.offset.reset is none."""
 
 
@@ -86,7 +86,7 @@ class Fetcher:
         self,
         config: FetchConfig,
         cluster: Cluster,
-        network: Network,
+        network: NetworkThread,
         changed: threading.Condition,
         positions: Positions,
     ) -> None:
@@ -106,14 +106,14 @@ class Fetcher:
         self._kicked = False
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
-        self._refresh_later = MetadataWish(cluster, network, lambda topics: self.refresh(topics), self._run)
+        self._refresh_later = MetadataRefresher(cluster, network, lambda topics: self.refresh(topics), self._run)
         self._closed = False
 
     def kick(self) -> None:
         """Something may be worth fetching; callable from any thread, under the lock."""
         if not self._kicked:
             self._kicked = True
-            self._network.soon(self._run)
+            self._network.call_soon(self._run)
 
     def close(self) -> None:
         """Fetch nothing more."""
@@ -184,7 +184,7 @@ class Fetcher:
                 wanted[state.partition] = state.reset_to
                 stamps[state.partition] = state.stamp
         if wanted:
-            self._network.spawn(self._find(wanted, stamps))
+            self._network.create_task(self._find(wanted, stamps))
 
     async def _find(self, wanted: dict[TopicPartition, int], stamps: dict[TopicPartition, int]) -> None:
         """Ask once; whoever got no answer is asked about again after a while."""
@@ -198,7 +198,7 @@ class Fetcher:
                 found |= more  # nothing is as new: go on at the end
             if failed is not None:
                 log.debug("Offsets to start from could not be had: %s", failed)
-        except ConnectionFailed as error:
+        except NetworkError as error:
             log.debug("Offsets to start from could not be had: %s", error)
         except SlackwaterError as error:
             fatal = error
@@ -243,7 +243,7 @@ class Fetcher:
                 self._later(wait_s)
                 continue
             self._busy.add(node)
-            self._network.spawn(self._ask(node, states))
+            self._network.create_task(self._ask(node, states))
 
     def _node_for(self, state: PartitionState, now: float) -> int | None:
         preferred = state.preferred_replica
@@ -258,7 +258,7 @@ class Fetcher:
         stamps: dict[TopicPartition, tuple[int, int]] = {}
         moved: set[str] = set()
         try:
-            connection = await self._cluster.to(node)
+            connection = await self._cluster.connection_to(node)
             version = connection.version_of(FETCH)
             with self._changed:  # whatever was sought or lost since is asked for as it is now, or not at all
                 states = [state for state in states if self._positions.get(state.partition) is state]
@@ -280,7 +280,7 @@ class Fetcher:
                 with self._changed:
                     moved = self._take(node, session, answer, stamps)
                     self._measure(answer, sent)
-        except ConnectionFailed as error:
+        except NetworkError as error:
             log.debug("A fetch failed: %s", error)
             self._back_off(node, session)
             moved = topics
@@ -424,7 +424,7 @@ class Fetcher:
             log.info("Fetch position %s of %s is out of range, resetting offset.", state.position, state.partition)
             self._positions.reset(state, reset_to)
         else:
-            error = OffsetOutOfRange(
+            error = OffsetOutOfRangeError(
                 f"The position {state.position} of {state.partition} is not in its log, and auto.offset.reset is "
                 "none; seek, or set auto.offset.reset to earliest or latest."
             )

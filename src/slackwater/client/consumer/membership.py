@@ -20,11 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from slackwater.client.errors import ConnectionFailed, UnsupportedByBroker
+from slackwater.client.errors import NetworkError, UnsupportedVersionError
 from slackwater.client.network.cluster import COORDINATOR, Cluster, TopicMetadata
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.group_apis import api_of, from_wire, to_wire, version_of
-from slackwater.client.network.thread import Network
+from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import Clock
 from slackwater.group.assignors import TopicInfo
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
@@ -62,7 +62,7 @@ class Membership:
         self,
         config: MemberConfig,
         cluster: Cluster,
-        network: Network,
+        network: NetworkThread,
         changed: threading.Condition,
         *,
         clock: Clock,
@@ -115,16 +115,16 @@ class Membership:
         for effect in effects:
             match effect:
                 case Send():
-                    self._network.soon(self._send, effect, self.member.coordinator)
+                    self._network.call_soon(self._send, effect, self.member.coordinator)
                 case Notify() | Raise():
                     self.due.append(effect)
                 case Emit():
-                    self._network.soon(self._tell, effect.event)
+                    self._network.call_soon(self._tell, effect.event)
                 case RefreshMetadata():
                     self._wishes += 1
-                    self._network.soon(self._refresh_now, effect.topics, self._wishes)
+                    self._network.call_soon(self._refresh_now, effect.topics, self._wishes)
                 case Disconnect():
-                    self._network.soon(self._cluster.disconnect, effect.node.host, effect.node.port, COORDINATOR)
+                    self._network.call_soon(self._cluster.disconnect, effect.node.host, effect.node.port, COORDINATOR)
                 case CommitDone():
                     if (heard := self._commits.pop(effect.commit_id, None)) is not None:
                         heard(effect.error)
@@ -134,14 +134,14 @@ class Membership:
         due_ms = self.member.next_due_ms()
         if due_ms is not None and (self._armed_ms is None or due_ms < self._armed_ms):
             self._armed_ms = due_ms
-            self._network.soon(self._arm, due_ms)
+            self._network.call_soon(self._arm, due_ms)
         self.changed.notify_all()
 
     # --- on the network's thread --------------------------------------------------------------------------------------
 
     def _send(self, send: Send, coordinator: Node | None) -> None:
         self._say(send.request, None)
-        self._network.spawn(self._ask(send, coordinator))
+        self._network.create_task(self._ask(send, coordinator))
 
     def _say(self, request: MemberRequest, answer: MemberResponse | None) -> None:
         if self._said is not None:
@@ -154,11 +154,11 @@ class Membership:
         request = send.request
         try:
             if not send.to_coordinator:
-                connection = await self._cluster.any()
+                connection = await self._cluster.any_connection()
             elif coordinator is None:
-                raise ConnectionFailed("The coordinator is not known.")
+                raise NetworkError("The coordinator is not known.")
             else:
-                connection = await self._cluster.at(coordinator.host, coordinator.port, COORDINATOR)
+                connection = await self._cluster.connection_at(coordinator.host, coordinator.port, COORDINATOR)
                 self._watch(connection, coordinator)
             version = version_of(request, connection.version_of(api_of(request)))
             response = await connection.send(
@@ -170,7 +170,7 @@ class Membership:
                 log.debug("%s got no answer: %s", type(request).__name__, error)
             else:  # a fault of ours must not leave the machine waiting for ever
                 log.exception("%s could not be asked.", type(request).__name__)
-            if isinstance(error, UnsupportedByBroker):
+            if isinstance(error, UnsupportedVersionError):
                 self._raise(error)
             self.do(lambda member, now_ms: member.failed(send.request_id, now_ms))
         else:
@@ -194,7 +194,7 @@ class Membership:
     # Metadata
 
     def _refresh_now(self, topics: tuple[str, ...] | None, wish: int) -> None:
-        self._network.spawn(self._refresh(topics, wish))
+        self._network.create_task(self._refresh(topics, wish))
 
     async def _refresh(self, topics: Iterable[str] | None, wish: int) -> None:
         """Ask until the answer comes, or something else is wanted."""

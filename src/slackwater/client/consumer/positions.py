@@ -20,7 +20,7 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.compression import Buffer
 
 if TYPE_CHECKING:
-    from slackwater.client.consumer.unpacking import OpenRecords, OpenTable
+    from slackwater.client.consumer.decoding import OpenRecords, OpenTable
 
 CHUNKS_AHEAD: Final = 2
 

@@ -8,9 +8,9 @@ Rules kept here
   heartbeats and polls go on, its partition is paused when enough waits, its record is committed when it is done.
 - Before partitions go, the records under way are waited for, up to `drain_timeout_s`, and what was finished is
   committed.
-- A handler that fails is tried again after a back-off, in its own lane, up to `max_attempts`. Then the record goes to
-  the dead-letter topic; without one, `run` ends with `HandlerFailed`. A dead letter is written again until it is there;
-  if the broker refuses it for good, `run` ends with `DeadLetterRefused`, and the record is not committed.
+- A handler that fails is retried after a back-off, up to `max_attempts`. Then the record goes to the dead-letter topic;
+  without one, `run` raises `HandlerFailedError`. Writing a dead letter is retried; if the broker rejects it for good,
+  `run` raises `DeadLetterError` and the record is not committed.
 - SIGTERM (where `run` is called on the main thread), `stop` and `wakeup` end it: nothing new is begun, what is under
   way is waited for up to `stop_timeout_s`, what was finished is committed. The consumer stands then at the first
   record that was not handled.
@@ -31,9 +31,9 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slackwater.client.config import PRODUCER_SETTINGS, number
+from slackwater.client.config import PRODUCER_SETTINGS, int_value
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.client.producer import Producer, RecordMetadata, UnknownTopic
+from slackwater.client.producer import Producer, RecordMetadata, UnknownTopicError
 from slackwater.group.errors import BrokerError, SlackwaterError, UsageError
 from slackwater.group.member import OffsetAndMetadata, Wakeup
 from slackwater.group.messages import OffsetToCommit
@@ -69,7 +69,7 @@ JOIN_S: Final = 1.0
 LETTER_BLOCK_MS: Final = 10_000
 
 
-class HandlerFailed(SlackwaterError):
+class HandlerFailedError(SlackwaterError):
     """A record could not be handled, and there is no dead-letter topic to put it in."""
 
     def __init__(self, record: ConsumerRecord, error: BaseException, attempts: int) -> None:
@@ -80,7 +80,7 @@ class HandlerFailed(SlackwaterError):
         )
 
 
-class DeadLetterRefused(SlackwaterError):
+class DeadLetterError(SlackwaterError):
     """A record could not be handled, and its dead letter can never be written."""
 
     def __init__(self, record: ConsumerRecord, topic: str, error: SlackwaterError) -> None:
@@ -133,7 +133,7 @@ class Runner:
     """One call of `run`."""
 
     def __init__(self, consumer: "Consumer", handler: Handler, options: RunOptions) -> None:
-        config = options.work_config(number(consumer._settings, "auto.commit.interval.ms"))
+        config = options.work_config(int_value(consumer._settings, "auto.commit.interval.ms"))
         self._consumer = consumer
         self._lock = consumer._changed
         self._mutex: threading.RLock = consumer._lock  # the same lock, without the condition around it
@@ -151,7 +151,7 @@ class Runner:
         self._first: dict[TopicPartition, int] = {}  # where this assignment began to be handed out
         self._final: dict[TopicPartition, int] = {}  # where partitions stood when they were drained
         self._paused: set[TopicPartition] = set()
-        self._failure: HandlerFailed | DeadLetterRefused | None = None
+        self._failure: HandlerFailedError | DeadLetterError | None = None
         self._stopping = False
         self._timer: TimerHandle | None = None
         self._armed_ms: int | None = None
@@ -377,7 +377,7 @@ class Runner:
                 self._do(lambda work, now_ms: work.dead_letter_written(task_id, now_ms))
                 return
             if self._letters is not None and _is_final(error):
-                self._end_with(DeadLetterRefused(letter.record, self._letters.topic, error), error)
+                self._end_with(DeadLetterError(letter.record, self._letters.topic, error), error)
             spread = random.random()
             self._do(lambda work, now_ms: work.dead_letter_failed(task_id, now_ms, random=spread))
 
@@ -389,7 +389,7 @@ class Runner:
         due_ms = self._scheduler.next_due_ms()
         if due_ms is not None and (self._armed_ms is None or due_ms < self._armed_ms):
             self._armed_ms = due_ms
-            self._consumer._network.soon(self._arm, due_ms)
+            self._consumer._network.call_soon(self._arm, due_ms)
         return kept
 
     def _carry_out_all(self, effects: Effects, *, keep_one: bool) -> Start[ConsumerRecord] | None:
@@ -419,13 +419,13 @@ class Runner:
                 assert self._letters is not None
                 self._letters.put(effect)
             case Fail():
-                self._end_with(HandlerFailed(effect.record, effect.error, effect.attempts), effect.error)
+                self._end_with(HandlerFailedError(effect.record, effect.error, effect.attempts), effect.error)
             case Abandon():
                 log.warning("%d records are still being handled although their partitions went.", len(effect.task_ids))
             case Start():
                 self._tasks.put(effect)
 
-    def _end_with(self, failure: HandlerFailed | DeadLetterRefused, cause: BaseException) -> None:
+    def _end_with(self, failure: HandlerFailedError | DeadLetterError, cause: BaseException) -> None:
         if self._failure is None:
             self._failure = failure
             self._failure.__cause__ = cause
@@ -593,6 +593,6 @@ class DeadLetters:
 
 def _is_final(error: SlackwaterError) -> bool:
     """Whether a dead letter would be refused again: it is too large, not allowed, or there is no such topic."""
-    return isinstance(error, UsageError | UnknownTopic) or (
+    return isinstance(error, UsageError | UnknownTopicError) or (
         isinstance(error, BrokerError) and not error.error.retriable
     )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
-from slackwater.client.errors import ConnectionFailed
+from slackwater.client.errors import NetworkError
 from slackwater.client.network.connection import BrokerConnection, Plaintext, Security
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.wire.messages.metadata import (
@@ -136,7 +136,7 @@ class Cluster:
         self.controller_id = -1
         self.cluster_id: str | None = None
         self.last_failure = ""  # why a connection could not be made the last time that happened
-        self.refreshed = 0.0  # when metadata last came, on the loop's clock
+        self.refreshed_at = 0.0  # when metadata last came, on the loop's clock
         self._loop = asyncio.get_running_loop()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._connecting: dict[tuple[str, int, str], asyncio.Task[BrokerConnection]] = {}
@@ -146,23 +146,23 @@ class Cluster:
         self._closed = False
 
     @classmethod
-    async def make(cls, config: ClusterConfig) -> Self:
+    async def create(cls, config: ClusterConfig) -> Self:
         """Make one from another thread, on the loop it belongs to."""
         return cls(config)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    async def to(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
+    async def connection_to(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
         """A connection to this broker."""
         broker = self.brokers.get(node_id)
         if broker is None:
             await self.refresh()
             broker = self.brokers.get(node_id)
             if broker is None:
-                raise ConnectionFailed(f"Broker {node_id} is not in the cluster's metadata.")
-        return await self.at(broker.host, broker.port, purpose)
+                raise NetworkError(f"Broker {node_id} is not in the cluster's metadata.")
+        return await self.connection_at(broker.host, broker.port, purpose)
 
-    async def at(self, host: str, port: int, purpose: str = DATA) -> BrokerConnection:
+    async def connection_at(self, host: str, port: int, purpose: str = DATA) -> BrokerConnection:
         """A connection to this address; waits until the address may be tried again.
 
         Nobody overtakes: whoever sends as soon as this returns sends in the order of the calls, also those who had to
@@ -194,12 +194,12 @@ class Cluster:
         task = self._connecting.get(key)
         if task is None:
             if self._closed:
-                raise ConnectionFailed("This client was closed.")
+                raise NetworkError("This client was closed.")
             task = self._connecting[key] = self._loop.create_task(self._connect(key))
             task.add_done_callback(lambda done: self._connected(key, done))
         return await asyncio.shield(task)
 
-    async def any(self) -> BrokerConnection:
+    async def any_connection(self) -> BrokerConnection:
         """A connection to whichever broker can be reached, the least busy first.
 
         Never the coordinator's: a broker answers in order, and a JoinGroup is answered when the whole group has come.
@@ -212,10 +212,10 @@ class Cluster:
         tried: list[str] = []
         for host, port in self._soonest_first([*known, *self.config.bootstrap_servers]):
             try:
-                return await self.at(host, port)
-            except ConnectionFailed as error:
+                return await self.connection_at(host, port)
+            except NetworkError as error:
                 tried.append(str(error))
-        raise ConnectionFailed("No broker can be reached. " + " ".join(dict.fromkeys(tried)))
+        raise NetworkError("No broker can be reached. " + " ".join(dict.fromkeys(tried)))
 
     def _soonest_first(self, addresses: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         """Those that may be tried at once first: nobody waits for a broker that is away while another one is there."""
@@ -247,7 +247,7 @@ class Cluster:
                 timeout_s=config.socket_connection_setup_timeout_ms / 1000,
                 security=config.security,
             )
-        except ConnectionFailed as error:
+        except NetworkError as error:
             self.last_failure = str(error)
             log.warning(
                 "%sConnection to node %d (%s:%d) could not be established. Node may not be available. (%s)",
@@ -265,7 +265,7 @@ class Cluster:
         self.last_failure = ""
         if self._closed:
             connection.close()
-            raise ConnectionFailed("This client was closed.")
+            raise NetworkError("This client was closed.")
         self._connections[key] = connection
         return connection
 
@@ -305,23 +305,23 @@ class Cluster:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    async def ask(self, node_id: int, request: Request, kind: type[R], *, timeout_s: float | None = None) -> R:
+    async def request(self, node_id: int, request: Request, kind: type[R], *, timeout_s: float | None = None) -> R:
         """Ask one broker."""
-        connection = await self.to(node_id)
-        return await connection.ask(request, kind, timeout_s=self._timeout_s(timeout_s))
+        connection = await self.connection_to(node_id)
+        return await connection.request(request, kind, timeout_s=self._timeout_s(timeout_s))
 
-    async def ask_any(self, request: Request, kind: type[R], *, timeout_s: float | None = None) -> R:
+    async def request_any(self, request: Request, kind: type[R], *, timeout_s: float | None = None) -> R:
         """Ask whichever broker can be reached."""
-        connection = await self.any()
-        return await connection.ask(request, kind, timeout_s=self._timeout_s(timeout_s))
+        connection = await self.any_connection()
+        return await connection.request(request, kind, timeout_s=self._timeout_s(timeout_s))
 
-    async def ask_controller(self, request: Request, kind: type[R], *, timeout_s: float | None = None) -> R:
+    async def request_controller(self, request: Request, kind: type[R], *, timeout_s: float | None = None) -> R:
         """Ask the controller."""
         if self.controller_id not in self.brokers:
             await self.refresh()
         if self.controller_id in self.brokers:
-            return await self.ask(self.controller_id, request, kind, timeout_s=timeout_s)
-        return await self.ask_any(request, kind, timeout_s=timeout_s)
+            return await self.request(self.controller_id, request, kind, timeout_s=timeout_s)
+        return await self.request_any(request, kind, timeout_s=timeout_s)
 
     def _timeout_s(self, timeout_s: float | None) -> float:
         return self.config.request_timeout_ms / 1000 if timeout_s is None else timeout_s
@@ -336,7 +336,7 @@ class Cluster:
         """Ask for the brokers and these topics (None: all); the answer has what the cluster said of each."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
-        answer = await self.ask_any(request, MetadataResponse)
+        answer = await self.request_any(request, MetadataResponse)
         if answer.error_code:
             raise BrokerError(Error(answer.error_code))
         self.brokers = {one.node_id: BrokerNode(one.node_id, one.host, one.port, one.rack) for one in answer.brokers}
@@ -351,7 +351,7 @@ class Cluster:
             elif topic.error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):
                 self.topics.pop(name, None)
         self.names_by_id = {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id != NO_UUID}
-        self.refreshed = self._loop.time()
+        self.refreshed_at = self._loop.time()
         for changed in self._watchers:
             changed()
         return found

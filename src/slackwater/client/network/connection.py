@@ -4,7 +4,7 @@ Rules kept here
 - Everything here runs on the network's loop.
 - The versions are agreed on first (KIP-511): the newest that both sides know, unless the caller asks for one.
 - A request that is not answered in time ends the connection, as in the Java client: what comes after it would be late
-  as well. Everybody who waits hears `ConnectionFailed`.
+  as well. Everybody who waits hears `NetworkError`.
 - What has to happen before the first request (TLS, SASL) is the `Security`'s: it gets the open connection.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Awaitable
 from ssl import SSLContext
 from typing import Final, Protocol, Self, TypeVar, cast
 
-from slackwater.client.errors import ConnectionFailed, UnsupportedByBroker
-from slackwater.client.network.receiving import FrameReceiver
+from slackwater.client.errors import NetworkError, UnsupportedVersionError
+from slackwater.client.network.frames import FrameReceiver
 from slackwater.group.errors import Error, PeerError
 from slackwater.version import __version__
 from slackwater.wire.apis import API_VERSIONS, APIS, Api
@@ -102,10 +102,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await connection._agree(timeout_s)
         except TimeoutError:
             connection.abort("it did not answer in time")
-            raise ConnectionFailed(f"{connection} did not answer within {timeout_s:g} s.") from None
+            raise NetworkError(f"{connection} did not answer within {timeout_s:g} s.") from None
         except OSError as error:
             connection.abort("it could not be reached")
-            raise ConnectionFailed(f"{connection} could not be reached: {error.strerror or error}.") from error
+            raise NetworkError(f"{connection} could not be reached: {error.strerror or error}.") from error
         except BaseException:
             connection.abort("it was given up")
             raise
@@ -133,19 +133,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
             low, high = self._versions.get(api.key, (0, -1))
             version = min(high, api.latest_stable)
             if version < max(low, api.min_version):
-                raise UnsupportedByBroker(
+                raise UnsupportedVersionError(
                     f"{self} speaks {_range(low, high)} of {api.name}, and we speak "
                     f"{_range(api.min_version, api.latest_stable)}; a newer broker is needed."
                 )
             self._agreed[api.key] = version
         return version
 
-    def speaks(self, api: Api) -> bool:
+    def supports(self, api: Api) -> bool:
         """Whether there is a version of this request that both sides know."""
         low, high = self._versions.get(api.key, (0, -1))
         return max(low, api.min_version) <= min(high, api.latest_stable)
 
-    async def ask(self, request: Request, kind: type[R], *, timeout_s: float, version: int | None = None) -> R:
+    async def request(self, request: Request, kind: type[R], *, timeout_s: float, version: int | None = None) -> R:
         """Send a request and wait for its answer."""
         return cast(R, await self.send(request, timeout_s=timeout_s, version=version))
 
@@ -161,14 +161,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting.append(waiting)
         return future
 
-    def post(self, request: Request, *, version: int | None = None) -> None:
+    def send_without_response(self, request: Request, *, version: int | None = None) -> None:
         """Send a request that is never answered (Produce with acks=0)."""
         self._write(request, self.version_of(request.API) if version is None else version)
 
     def _write(self, request: Request, version: int) -> int:
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise ConnectionFailed(f"The connection to {self} is closed{self._reason()}.")
+            raise NetworkError(f"The connection to {self} is closed{self._reason()}.")
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
         transport.write(encode_request(request, version, correlation_id, self._client_id))
@@ -180,10 +180,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _agree(self, timeout_s: float) -> None:
         request = ApiVersionsRequest(client_software_name="slackwater", client_software_version=__version__)
-        answer = await self.ask(request, ApiVersionsResponse, timeout_s=timeout_s, version=API_VERSIONS.latest_stable)
+        answer = await self.request(
+            request, ApiVersionsResponse, timeout_s=timeout_s, version=API_VERSIONS.latest_stable
+        )
         if answer.error_code == Error.UNSUPPORTED_VERSION:
             newest = next((row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS.key), 0)
-            answer = await self.ask(request, ApiVersionsResponse, timeout_s=timeout_s, version=newest)
+            answer = await self.request(request, ApiVersionsResponse, timeout_s=timeout_s, version=newest)
         if answer.error_code:
             raise PeerError(f"{self} answered ApiVersions with {Error(answer.error_code).name}.")
         self._versions = {
@@ -234,7 +236,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for one in waiting:
             if one.timer is not None:
                 one.timer.cancel()
-            _fail(one, ConnectionFailed(f"The connection to {self} was lost{self._reason()}."))
+            _fail(one, NetworkError(f"The connection to {self} was lost{self._reason()}."))
         if not self.lost.done():
             self.lost.set_result(None)
 

@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.thread import Network
+from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import SlackwaterError
 
 log = logging.getLogger("slackwater.client.network.maintenance")
 IDLE_CHECK_S: Final = 10.0
 
 
-async def keep_house(cluster: Cluster, refresh: Callable[[], Awaitable[object]]) -> None:
+async def run_maintenance(cluster: Cluster, refresh: Callable[[], Awaitable[object]]) -> None:
     """Runs on the network's loop until it is cancelled; `refresh` asks for the metadata that this client wants."""
     loop = asyncio.get_running_loop()
     config = cluster.config
@@ -41,13 +41,13 @@ async def keep_house(cluster: Cluster, refresh: Callable[[], Awaitable[object]])
             refresh_at = loop.time() + max_age_s
 
 
-class MetadataWish:
+class MetadataRefresher:
     """Asks for the metadata of topics whose leader is not known, or is not the one it was; on the network's loop."""
 
     def __init__(
         self,
         cluster: Cluster,
-        network: Network,
+        network: NetworkThread,
         ask: Callable[[set[str]], Awaitable[object]],
         then: Callable[[], None],
     ) -> None:
@@ -62,7 +62,7 @@ class MetadataWish:
         """These are missed; while an answer is waited for, nothing more is asked."""
         if topics and not self._asking:
             self._asking = True
-            self._network.spawn(self._fulfil(topics))
+            self._network.create_task(self._fulfil(topics))
 
     async def _fulfil(self, topics: set[str]) -> None:
         try:

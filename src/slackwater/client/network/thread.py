@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from slackwater.client.errors import Closed, TimedOut
+from slackwater.client.errors import ClientClosedError, ClientTimeoutError
 
 T = TypeVar("T")
 
 
-class Network:
+class NetworkThread:
     """A loop in a thread."""
 
     def __init__(self, name: str) -> None:
@@ -41,38 +41,38 @@ class Network:
         self.loop.close()
 
     @property
-    def is_here(self) -> bool:
+    def is_current_thread(self) -> bool:
         """Whether this is the network's own thread."""
         return threading.current_thread() is self._thread
 
-    def soon(self, work: Callable[..., object], *arguments: Any) -> None:
+    def call_soon(self, work: Callable[..., object], *arguments: Any) -> None:
         """Do something on the loop; nothing is heard of it."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(work, *arguments)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def create_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin something, from the loop itself; nothing is heard of it."""
         task = self.loop.create_task(work)
         self._tasks.add(task)  # the loop itself keeps no hold of it
         task.add_done_callback(self._tasks.discard)
 
-    def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+    def submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Begin something on the loop."""
         if self._closed:
             work.close()
-            raise Closed("This client was closed; make a new one.")
+            raise ClientClosedError("This client was closed; make a new one.")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Do something on the loop and wait for it."""
-        future = self.start(work)
+        future = self.submit(work)
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
             if future.done():
                 raise
             future.cancel()
-            raise TimedOut(f"It took longer than {timeout_s:g} s.") from None
+            raise ClientTimeoutError(f"It took longer than {timeout_s:g} s.") from None
         except BaseException:
             future.cancel()
             raise
@@ -82,6 +82,6 @@ class Network:
         if self._closed:
             return
         self._closed = True
-        self.soon(self.loop.stop)
-        if not self.is_here:
+        self.call_soon(self.loop.stop)
+        if not self.is_current_thread:
             self._thread.join()

@@ -1,6 +1,6 @@
 """The producer."""
 
 from slackwater.client.producer.delivery import RecordMetadata
-from slackwater.client.producer.producer import Producer, UnknownTopic
+from slackwater.client.producer.producer import Producer, UnknownTopicError
 
-__all__ = ["Producer", "RecordMetadata", "UnknownTopic"]
+__all__ = ["Producer", "RecordMetadata", "UnknownTopicError"]

@@ -16,11 +16,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, named, number, parse_settings
-from slackwater.client.errors import Closed, ConnectionFailed, TimedOut
+from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, int_value, merge_settings, parse_settings
+from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster, TopicMetadata
-from slackwater.client.network.maintenance import keep_house
-from slackwater.client.network.thread import Network
+from slackwater.client.network.maintenance import run_maintenance
+from slackwater.client.network.thread import NetworkThread
 from slackwater.client.producer.accumulator import Accumulator
 from slackwater.client.producer.delivery import OnDelivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner
@@ -44,7 +44,7 @@ _OWN_TIME: Final = 8
 Text = bytes | str | None
 
 
-class UnknownTopic(TimedOut):
+class UnknownTopicError(ClientTimeoutError):
     """The cluster does not have the topic, and did not make it in time."""
 
 
@@ -52,29 +52,29 @@ class Producer:
     """A producer; `Producer({"bootstrap.servers": "localhost:9092"})`."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
-        settings = named(config, more)
+        settings = merge_settings(config, more)
         ignored: list[str] = []
         values = parse_settings(settings, PRODUCER_SETTINGS, ignored=ignored.append)
         self.client_id = str(values["client.id"]) or f"producer-{next(_numbers)}"
         sender = _sender_config(values, settings)
-        self._max_block_s = number(values, "max.block.ms") / 1000
-        self._max_request_bytes = number(values, "max.request.size")
+        self._max_block_s = int_value(values, "max.block.ms") / 1000
+        self._max_request_bytes = int_value(values, "max.request.size")
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._closed = False
         self._accumulator = Accumulator(
-            batch_bytes=max(number(values, "batch.size"), 1),
-            linger_s=number(values, "linger.ms") / 1000,
-            memory_bytes=number(values, "buffer.memory"),
+            batch_bytes=max(int_value(values, "batch.size"), 1),
+            linger_s=int_value(values, "linger.ms") / 1000,
+            memory_bytes=int_value(values, "buffer.memory"),
         )
         self._topics: dict[str, _Topic] = {}
         if ignored:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
-        self._network = Network(f"slackwater-{self.client_id}")
+        self._network = NetworkThread(f"slackwater-{self.client_id}")
         self._now = self._network.loop.time
-        self._cluster = self._network.run(Cluster.make(cluster_config(values, self.client_id)))
+        self._cluster = self._network.run(Cluster.create(cluster_config(values, self.client_id)))
         self._sender = Sender(sender, self._accumulator, self._cluster, self._network, self._changed)
-        self._house = self._network.start(keep_house(self._cluster, self._refresh))
+        self._house = self._network.submit(run_maintenance(self._cluster, self._refresh))
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +146,7 @@ class Producer:
                 while not self._accumulator.is_empty:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
-                        raise TimedOut(f"Not everything was delivered within {timeout:g} s.")
+                        raise ClientTimeoutError(f"Not everything was delivered within {timeout:g} s.")
                     self._changed.wait(left)
             finally:
                 self._accumulator.flushing -= 1
@@ -192,7 +192,7 @@ class Producer:
     def _with_partition(self, known: "_Topic", partition: int) -> "_Topic":
         """What is known of a topic that has this partition; the cluster is asked again before it is refused."""
         name = known.metadata.name
-        if isinstance(partition, int) and partition >= len(known.queues) and not self._network.is_here:
+        if isinstance(partition, int) and partition >= len(known.queues) and not self._network.is_current_thread:
             self._network.run(_find_topic(self._cluster, name, self._max_block_s))  # it may have grown since
             known = self._topic(name)
         if not isinstance(partition, int) or not 0 <= partition < len(known.queues):
@@ -204,7 +204,7 @@ class Producer:
             self._not_in_callback("send() while the buffer is full")
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimedOut(
+                raise ClientTimeoutError(
                     f"The buffer was full for {self._max_block_s:g} s: records come faster than they can be delivered. "
                     "Send more slowly, or raise buffer.memory or max.block.ms."
                 )
@@ -215,10 +215,10 @@ class Producer:
 
     def _not_closed(self) -> None:
         if self._closed:
-            raise Closed("This producer was closed; make a new one.")
+            raise ClientClosedError("This producer was closed; make a new one.")
 
     def _not_in_callback(self, call: str) -> None:
-        if self._network.is_here:
+        if self._network.is_current_thread:
             raise UsageError(f"{call} cannot be called inside a delivery callback: it would wait for itself.")
 
 
@@ -254,15 +254,15 @@ async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMet
                     raise BrokerError(found.error, f"The topic {name} cannot be written to: {found.error.name}.")
                 why = f"{found.error.name}."
             unknown = found is None or found.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-        except ConnectionFailed as error:
+        except NetworkError as error:
             unknown, why = False, str(error)
         if loop.time() >= deadline and unknown:
-            raise UnknownTopic(
+            raise UnknownTopicError(
                 f"There is no topic {name}, and within {timeout_s:g} s the cluster has made none; create it, or see "
                 "auto.create.topics.enable."
             )
         if loop.time() >= deadline:
-            raise TimedOut(f"The topic {name} could not be found within {timeout_s:g} s: {why}")
+            raise ClientTimeoutError(f"The topic {name} could not be found within {timeout_s:g} s: {why}")
         await asyncio.sleep(cluster.config.retry_backoff_ms / 1000)
 
 
@@ -291,8 +291,8 @@ def _check_time(timestamp_ms: int) -> None:
 def _delivery_timeout_ms(values: Mapping[str, Value], settings: Mapping[str, object]) -> int:
     """As Java has it: a record can take as long as its linger and a request, so nobody may allow less."""
     wanted, least = (
-        number(values, "delivery.timeout.ms"),
-        number(values, "linger.ms") + number(values, "request.timeout.ms"),
+        int_value(values, "delivery.timeout.ms"),
+        int_value(values, "linger.ms") + int_value(values, "request.timeout.ms"),
     )
     if wanted < least and "delivery.timeout.ms" in settings:
         raise UsageError(
@@ -304,8 +304,8 @@ def _delivery_timeout_ms(values: Mapping[str, Value], settings: Mapping[str, obj
 def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) -> SenderConfig:
     acks = _ACKS[str(values["acks"])]
     idempotent = bool(values["enable.idempotence"])
-    max_in_flight = number(values, "max.in.flight.requests.per.connection")
-    if idempotent and (acks != -1 or max_in_flight > 5 or number(values, "retries") == 0):
+    max_in_flight = int_value(values, "max.in.flight.requests.per.connection")
+    if idempotent and (acks != -1 or max_in_flight > 5 or int_value(values, "retries") == 0):
         if "enable.idempotence" in settings:
             raise UsageError(
                 "enable.idempotence needs acks=all, retries above 0, and at most 5 for "
@@ -317,11 +317,11 @@ def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) 
         idempotent=idempotent,
         codec=_CODECS[str(values["compression.type"])],
         max_in_flight=max_in_flight,
-        max_request_bytes=number(values, "max.request.size"),
-        request_timeout_ms=number(values, "request.timeout.ms"),
+        max_request_bytes=int_value(values, "max.request.size"),
+        request_timeout_ms=int_value(values, "request.timeout.ms"),
         delivery_timeout_ms=_delivery_timeout_ms(values, settings),
-        retries=number(values, "retries"),
+        retries=int_value(values, "retries"),
     )
 
 
-__all__ = ["Header", "Producer", "RecordMetadata", "UnknownTopic"]
+__all__ = ["Header", "Producer", "RecordMetadata", "UnknownTopicError"]

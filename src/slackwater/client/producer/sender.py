@@ -25,10 +25,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from slackwater.client.errors import ConnectionFailed, TimedOut
+from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.maintenance import MetadataWish
-from slackwater.client.network.thread import Network
+from slackwater.client.network.maintenance import MetadataRefresher
+from slackwater.client.network.thread import NetworkThread
 from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, Batch, Queue
 from slackwater.client.producer.delivery import Outcome
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
@@ -78,7 +78,7 @@ class Sender:
         config: SenderConfig,
         accumulator: Accumulator,
         cluster: Cluster,
-        network: Network,
+        network: NetworkThread,
         changed: threading.Condition,
     ) -> None:
         self._config = config
@@ -91,7 +91,7 @@ class Sender:
         self.fatal: SlackwaterError | None = None  # why nothing can be sent any more
         self._flights: dict[int, int] = defaultdict(int)
         self._kicked = False
-        self._refresh_later = MetadataWish(cluster, network, cluster.refresh, self._run)
+        self._refresh_later = MetadataRefresher(cluster, network, cluster.refresh, self._run)
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
         self._to_tell: list[Outcome] = []
@@ -101,7 +101,7 @@ class Sender:
         """There may be something to send; from any thread, under the lock."""
         if not self._kicked:
             self._kicked = True
-            self._network.soon(self._run)
+            self._network.call_soon(self._run)
 
     # --- on the network's thread --------------------------------------------------------------------------------------
 
@@ -149,18 +149,18 @@ class Sender:
     def _ask_producer(self) -> None:
         if not self._asking_producer and self.fatal is None:
             self._asking_producer = True
-            self._network.spawn(self._init_producer())
+            self._network.create_task(self._init_producer())
 
     async def _init_producer(self) -> None:
         pause_s = self._cluster.config.retry_backoff_ms / 1000
         try:
             while True:
                 try:
-                    answer = await self._cluster.ask_any(
+                    answer = await self._cluster.request_any(
                         InitProducerIdRequest(transactional_id=None), InitProducerIdResponse
                     )
                     error = Error(answer.error_code)
-                except ConnectionFailed:
+                except NetworkError:
                     error = Error.NETWORK_EXCEPTION
                 if error is Error.NONE:
                     break
@@ -238,7 +238,7 @@ class Sender:
         if not batches:
             return []
         self._flights[node] += 1
-        self._network.spawn(self._ask(node, batches))
+        self._network.create_task(self._ask(node, batches))
         return more
 
     def _closed(self, batch: Batch, queue: Queue) -> bytearray:
@@ -254,13 +254,13 @@ class Sender:
 
     async def _ask(self, node: int, batches: list[Batch]) -> None:
         try:
-            connection = await self._cluster.to(node)
+            connection = await self._cluster.connection_to(node)
             version = connection.version_of(PRODUCE)
             request = self._request(batches)
             if any(topic.topic_id == NO_UUID for topic in request.topic_data):
                 version = min(version, BY_NAME)
             if self._config.acks == 0:
-                connection.post(request, version=version)
+                connection.send_without_response(request, version=version)
                 answer = None
             else:
                 response = await connection.send(
@@ -268,7 +268,7 @@ class Sender:
                 )
                 assert isinstance(response, ProduceResponse)
                 answer = response
-        except ConnectionFailed as error:
+        except NetworkError as error:
             log.debug("A produce request failed: %s", error)
             with self._changed:
                 self._flights[node] -= 1
@@ -317,7 +317,7 @@ class Sender:
                 continue
             outcome = found.get(batch.partition)
             if outcome is None:
-                self._again(batch, ConnectionFailed(f"The broker's answer has nothing on {batch.partition}."))
+                self._again(batch, NetworkError(f"The broker's answer has nothing on {batch.partition}."))
                 continue
             error = Error(outcome.error_code)
             if error in (Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER):
@@ -424,7 +424,9 @@ class Sender:
                 seconds = self._config.delivery_timeout_ms / 1000
                 self._give_up(
                     batch,
-                    TimedOut(f"{batch.count} records for {batch.partition} were not delivered within {seconds:g} s."),
+                    ClientTimeoutError(
+                        f"{batch.count} records for {batch.partition} were not delivered within {seconds:g} s."
+                    ),
                 )
 
     def _fail_all(self, error: SlackwaterError) -> None:

@@ -17,13 +17,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, parse_settings
-from slackwater.client.consumer.config import STRATEGY, assignors_of, default_client_id, member_config, warn
+from slackwater.client.consumer.config import (
+    STRATEGY,
+    default_client_id,
+    member_config,
+    parse_assignors,
+    warn_about_settings,
+)
 from slackwater.client.consumer.event_publisher import EventPublisher
 from slackwater.client.consumer.log_lines import LogLines, consumer_prefix
 from slackwater.client.consumer.membership import Membership
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.maintenance import keep_house
-from slackwater.client.network.thread import Network
+from slackwater.client.network.maintenance import run_maintenance
+from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import Clock
 from slackwater.group.batches.effects import BatchEffect, Commit, Fetch, Happened, Hold, Release, What
 from slackwater.group.batches.machine import Batches
@@ -65,12 +71,12 @@ class Home:
         self.client_id = str(self.values["client.id"]) or default_client_id(group_id)
         self.prefix = consumer_prefix(self.client_id, group_id, options.group_instance_id)
         brokers = replace(cluster_config(self.values, self.client_id), log_prefix=self.prefix)
-        self.network = Network(f"slackwater-{self.client_id}")
-        self.cluster: Cluster = self.network.run(Cluster.make(brokers))
+        self.network = NetworkThread(f"slackwater-{self.client_id}")
+        self.cluster: Cluster = self.network.run(Cluster.create(brokers))
 
     def member_config(self) -> MemberConfig:
         """What the group member takes."""
-        config = member_config(self.values, self.client_id, assignors_of(self.strategy))
+        config = member_config(self.values, self.client_id, parse_assignors(self.strategy))
         return replace(config, driver=Driver.BACKGROUND, enable_auto_commit=False)
 
     def close(self) -> None:
@@ -116,7 +122,7 @@ class QueryMember:
         self._line: ControlLine | None = None
         self._control = control
         self._last_word = threading.Event()
-        warn(config)
+        warn_about_settings(config)
         if (notice := self._membership.member.notice) is not None:
             log.warning("%s%s", home.prefix, notice)
 
@@ -150,7 +156,7 @@ class QueryMember:
         self._open_line()
         self._subscribe()
         threading.Thread(target=self._serve, name=f"slackwater-member-{self._home.client_id}", daemon=True).start()
-        self._home.network.start(keep_house(self._home.cluster, self._membership.refresh))
+        self._home.network.submit(run_maintenance(self._home.cluster, self._membership.refresh))
 
     def _subscribe(self) -> None:
         pattern, topics = self._options.subscribe_pattern, self._options.subscribe or ()

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from slackwater.client.errors import TimedOut
+from slackwater.client.errors import ClientTimeoutError
 from slackwater.clock import AnchoredClock
 from slackwater.group.batches.admission import Limits
 from slackwater.group.batches.config import BatchesConfig, DataLost, Handover
@@ -271,7 +271,7 @@ class QueryRun:
             if what is None:
                 return
             why = self._home.cluster.last_failure
-            raise TimedOut(f"The query could not {what} within {timeout_s:g} s." + (f" {why}" if why else ""))
+            raise ClientTimeoutError(f"The query could not {what} within {timeout_s:g} s." + (f" {why}" if why else ""))
 
     # --- planning -----------------------------------------------------------------------------------------------------
 

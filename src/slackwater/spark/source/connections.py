@@ -13,7 +13,7 @@ from typing import Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, parse_settings
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.thread import Network
+from slackwater.client.network.thread import NetworkThread
 
 MOST_LINKS: Final = 8
 CLIENT_ID: Final = "slackwater-spark"
@@ -25,8 +25,8 @@ class Link:
     def __init__(self, kafka: Mapping[str, str]) -> None:
         values = parse_settings(kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
         client_id = str(values["client.id"]) or CLIENT_ID
-        self.network = Network(client_id)
-        self.cluster = self.network.run(Cluster.make(cluster_config(values, client_id)))
+        self.network = NetworkThread(client_id)
+        self.cluster = self.network.run(Cluster.create(cluster_config(values, client_id)))
 
     def close(self) -> None:
         """Let go of everything."""
@@ -42,7 +42,7 @@ def link(kafka: Mapping[str, str]) -> Link:
     key = (os.getpid(), tuple(sorted(kafka.items())))
     found = _links.pop(key, None) or Link(kafka)
     _links[key] = found
-    found.network.soon(found.cluster.close_idle)
+    found.network.call_soon(found.cluster.close_idle)
     for old in list(_links)[:-MOST_LINKS]:
         gone = _links.pop(old)
         if old[0] == os.getpid():

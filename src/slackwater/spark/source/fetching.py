@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from slackwater.client.consumer.offsets import EARLIEST, LATEST, list_offsets
-from slackwater.client.errors import ConnectionFailed, TimedOut
+from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.thread import Network
+from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
+from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.wire.apis import FETCH
@@ -39,7 +39,7 @@ _EMPTY_ANSWERS_BELIEVED: Final = 2
 _GRACE_S: Final = 30.0
 
 
-class DataLoss(SlackwaterError):
+class DataLossError(SlackwaterError):
     """Records that a batch was to read are gone."""
 
 
@@ -68,7 +68,7 @@ class Piece:
 class RangeFetcher:
     """The pieces of one range, in order."""
 
-    def __init__(self, network: Network, cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> None:
+    def __init__(self, network: NetworkThread, cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> None:
         self._network = network
         self._cluster = cluster
         self._settings = settings
@@ -81,10 +81,10 @@ class RangeFetcher:
 
     def __iter__(self) -> Iterator[Piece]:
         timeout_s = self._settings.poll_timeout_ms / 1000 + _GRACE_S
-        under_way = self._network.start(self._piece(self._wanted.from_offset))
+        under_way = self._network.submit(self._piece(self._wanted.from_offset))
         try:
             while (piece := under_way.result(timeout_s)) is not None:
-                under_way = self._network.start(self._piece(piece.next_offset))
+                under_way = self._network.submit(self._piece(piece.next_offset))
                 yield piece
         finally:
             under_way.cancel()
@@ -117,7 +117,7 @@ class RangeFetcher:
         """Ask once; None if there was nobody to ask."""
         try:
             return await self._fetch(position)
-        except ConnectionFailed as error:
+        except NetworkError as error:
             self._why = str(error)
             self._preferred_replica = None
             self._cluster.topics.pop(self._of.topic, None)  # its leader may be another by now
@@ -134,7 +134,7 @@ class RangeFetcher:
             self._why = "the partition has no leader" if known is not None else "there is no such topic"
             return None
         node = leader.leader if self._preferred_replica is None else self._preferred_replica
-        connection = await cluster.to(node)
+        connection = await cluster.connection_to(node)
         version = connection.version_of(FETCH)
         if known.topic_id == NO_UUID:
             version = min(version, BY_NAME)
@@ -155,7 +155,7 @@ class RangeFetcher:
             rack_id=settings.client_rack,
         )
         timeout_s = (cluster.config.request_timeout_ms + settings.fetch_max_wait_ms) / 1000
-        answer = await connection.ask(request, FetchResponse, timeout_s=timeout_s, version=version)
+        answer = await connection.request(request, FetchResponse, timeout_s=timeout_s, version=version)
         if answer.error_code or not answer.responses or not answer.responses[0].partitions:
             return PartitionData(error_code=answer.error_code or Error.UNKNOWN_SERVER_ERROR)
         return answer.responses[0].partitions[0]
@@ -196,7 +196,7 @@ class RangeFetcher:
     async def _wait(self, pause_s: float, position: int) -> None:
         """Pause before the next try, or give up."""
         if asyncio.get_running_loop().time() + pause_s > self._given_up_at:
-            raise TimedOut(
+            raise ClientTimeoutError(
                 f"No records of {self._of} from offset {position} on came within {self._settings.poll_timeout_ms} ms "
                 f"(kafkaConsumer.pollTimeoutMs): {self._why.rstrip('.')}."
             )
@@ -223,7 +223,7 @@ class RangeFetcher:
     def _lost(self, from_offset: int, until_offset: int, seen: str) -> None:
         gone = OffsetRange(*self._of, from_offset, until_offset)
         if self._settings.fail_on_data_loss:
-            raise DataLoss(
+            raise DataLossError(
                 f"Data loss: {gone} is gone: {seen}. They were deleted by retention, or the topic was made anew. To "
                 "skip what is gone, set failOnDataLoss to false."
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
-from slackwater.client.config import CONSUMER_SETTINGS, number, parse_settings
+from slackwater.client.config import CONSUMER_SETTINGS, int_value, parse_settings
 from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.spark.source.columns import Constants, arrow_schema, nullable_headers
@@ -47,8 +47,8 @@ class ReadSettings:
         values = parse_settings(options.kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
         asked = PIECE in options.kafka
         fetch = FetchSettings(
-            piece_bytes=number(values, PIECE) if asked else PIECE_BYTES,
-            fetch_max_wait_ms=number(values, "fetch.max.wait.ms"),
+            piece_bytes=int_value(values, PIECE) if asked else PIECE_BYTES,
+            fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
             client_rack=str(values["client.rack"]),
             read_committed=options.read_committed,
             fail_on_data_loss=options.fail_on_data_loss,

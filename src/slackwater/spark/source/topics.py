@@ -11,11 +11,11 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from slackwater.client.admin.asking import reach
+from slackwater.client.admin.retries import ensure_connected
 from slackwater.client.admin.topics import describe_topics, list_topics
-from slackwater.client.consumer.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.client.network.cluster import Cluster, TopicMetadata
-from slackwater.client.network.thread import Network
+from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.source.options import Positions, SourceOptions, Where
@@ -29,7 +29,7 @@ _MOST_NAMES: Final = 5
 class TopicWatch:
     """Asks the cluster about the topics of one query."""
 
-    def __init__(self, network: Network, cluster: Cluster, options: SourceOptions) -> None:
+    def __init__(self, network: NetworkThread, cluster: Cluster, options: SourceOptions) -> None:
         self._network = network
         self._cluster = cluster
         self._options = options
@@ -107,7 +107,7 @@ class TopicWatch:
     async def _list_offsets(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        await reach(self._cluster)
+        await ensure_connected(self._cluster)
         return await list_offsets(self._cluster, wanted, read_committed=self._options.read_committed)
 
     def _ask(self, question: Coroutine[Any, Any, T]) -> T:

@@ -1,0 +1,32 @@
+"""Settings made into what the connection layer takes, the same for every client."""
+
+from collections.abc import Mapping
+
+from slackwater.client.network.cluster import ClusterConfig, parse_bootstrap
+from slackwater.settings import Value
+
+
+def int_value(values: Mapping[str, Value], name: str) -> int:
+    """A whole number."""
+    value = values[name]
+    assert isinstance(value, int)
+    return value
+
+
+def cluster_config(values: Mapping[str, Value], client_id: str) -> ClusterConfig:
+    """How to find and keep the brokers."""
+    servers = values["bootstrap.servers"]
+    assert isinstance(servers, tuple)
+    return ClusterConfig(
+        bootstrap_servers=parse_bootstrap(servers),
+        client_id=client_id,
+        request_timeout_ms=int_value(values, "request.timeout.ms"),
+        default_api_timeout_ms=int_value(values, "default.api.timeout.ms"),
+        socket_connection_setup_timeout_ms=int_value(values, "socket.connection.setup.timeout.ms"),
+        reconnect_backoff_ms=int_value(values, "reconnect.backoff.ms"),
+        reconnect_backoff_max_ms=int_value(values, "reconnect.backoff.max.ms"),
+        retry_backoff_ms=int_value(values, "retry.backoff.ms"),
+        retry_backoff_max_ms=int_value(values, "retry.backoff.max.ms"),
+        metadata_max_age_ms=int_value(values, "metadata.max.age.ms"),
+        connections_max_idle_ms=int_value(values, "connections.max.idle.ms"),
+    )

@@ -1,0 +1,384 @@
+"""The administrator, on a broker of ours and on Apache Kafka."""
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from slackwater import Admin, Broker, Producer
+from slackwater.client.admin import GroupDescription, ResetTo
+from slackwater.client.admin.descriptions import GenerationSource
+from slackwater.client.errors import ClientClosedError, NetworkError
+from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing import Kafka
+from tests.client.clusters import Side
+from tests.client.consumer_pool import ConsumerPool, wait_until
+
+Name = Callable[[str], str]
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500}
+
+
+@pytest.fixture
+def bootstrap(side: Side) -> str:
+    """The cluster."""
+    return side.bootstrap_servers
+
+
+@pytest.fixture
+def admin(side: Side) -> Admin:
+    return side.admin
+
+
+@pytest.fixture
+def name() -> Name:
+    """Names that no other test uses."""
+    run = uuid.uuid4().hex[:8]
+    return lambda what: f"{what}-{run}"
+
+
+@pytest.fixture
+def topic(admin: Admin, bootstrap: str, name: Name) -> str:
+    """A topic of three partitions with ten records each, of the times 1000, 2000, …, 10000."""
+    made = name("topic")
+    admin.create_topic(made, 3)
+    wait_until(lambda: made in {one.name for one in admin.list_topics()}, lambda: made)
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for number in range(10):
+            for partition in range(3):
+                producer.send(made, "v", partition=partition, timestamp_ms=(number + 1) * 1000)
+    return made
+
+
+def parts(topic: str, *numbers: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def described(admin: Admin, group: str) -> GroupDescription:
+    (found,) = admin.describe_groups([group])
+    return found
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.old_kafka
+def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name) -> None:
+    topic = name("grown")
+    admin.create_topic(topic, 2, configs={"retention.ms": "7200000"})
+    with pytest.raises(BrokerError, match="already exists"):
+        admin.create_topic(topic, 2)
+    wait_until(lambda: topic in {one.name for one in admin.list_topics()}, lambda: topic)
+    (found,) = admin.describe_topics([topic])
+    assert [one.index for one in found.partitions] == [0, 1]
+    assert all(one.leader in {broker.node_id for broker in admin.brokers()} for one in found.partitions)
+
+    admin.add_partitions(topic, 4, validate_only=True)
+    admin.add_partitions(topic, 3)
+    wait_until(lambda: len(admin.describe_topics([topic])[0].partitions) == 3, lambda: topic)
+    with pytest.raises(BrokerError, match="got no more partitions"):
+        admin.add_partitions(topic, 2)
+
+    admin.delete_topic(topic)
+    wait_until(lambda: topic not in {one.name for one in admin.list_topics()}, lambda: topic)
+    with pytest.raises(BrokerError, match="There is no topic"):
+        admin.delete_topic(topic)
+
+
+def test_a_topic_that_was_only_asked_about_is_not_made(admin: Admin, name: Name) -> None:
+    admin.create_topic(name("asked"), 2, validate_only=True)
+    with pytest.raises(BrokerError, match="was not created"):
+        admin.create_topic(name("asked"), 2, configs={"no.such.setting": "1"}, validate_only=True)
+    assert name("asked") not in {one.name for one in admin.list_topics(internal=True)}
+
+
+def test_a_misspelt_topic_is_told_with_the_nearest(admin: Admin, topic: str) -> None:
+    with pytest.raises(BrokerError, match=f"There is no topic {topic}x; did you mean {topic}"):
+        admin.describe_topics([topic + "x"])
+
+
+def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
+    assert admin.describe_configs("topic", topic)["delete.retention.ms"].is_default
+    admin.alter_configs("topic", topic, {"delete.retention.ms": "60000"}, validate_only=True)
+    admin.alter_configs("topic", topic, {"delete.retention.ms": "60000", "cleanup.policy": "compact"})
+    wait_until(lambda: not admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
+    found = admin.describe_configs("topic", topic)
+    assert (found["delete.retention.ms"].value, found["cleanup.policy"].value) == ("60000", "compact")
+    admin.alter_configs("topic", topic, {"delete.retention.ms": None})
+    wait_until(lambda: admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
+    with pytest.raises(BrokerError, match="were not changed"):
+        admin.alter_configs("topic", topic, {"no.such.setting": "1"})
+    broker = str(admin.brokers()[0].node_id)
+    assert "log.retention.ms" in admin.describe_configs("broker", broker)
+    with pytest.raises(UsageError, match="use one of topic, broker, group"):
+        admin.describe_configs("user", "x")
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.old_kafka
+def test_a_living_group_is_listed_and_described(
+    side: Side, admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
+    group = name("living")
+    with ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join(5)
+        crowd.settle(3)
+        listed = {one.group_id: one for one in admin.list_groups()}[group]
+        assert (listed.state, listed.type.lower(), listed.protocol_type) == ("Stable", "classic", "consumer")
+        assert group in {one.group_id for one in admin.list_groups(["stable"])}
+        assert group not in {one.group_id for one in admin.list_groups(["Empty"])}
+
+        found = described(admin, group)
+        assert (found.state, found.assignor, found.protocol_type) == ("Stable", "range", "consumer")
+        assert found.coordinator in admin.brokers()
+        assert sorted(one for member in found.members for one in member.partitions or ()) == parts(topic, 0, 1, 2)
+        assert {member.topics for member in found.members} == {(topic,)}
+        assert (len(found.members), len(found.idle)) == (5, 2)
+        assert found.generation == crowd.generation(crowd.consumers[0])
+        assert found.waiting_for is None
+        source = GenerationSource.GROUP_EVENTS if side.broker is not None else GenerationSource.OFFSETS_TOPIC
+        wait_until(lambda: described(admin, group).generation_source is source, lambda: described(admin, group))
+    assert described(admin, group).state == "Empty"
+
+
+@pytest.mark.old_kafka
+def test_offsets_and_lag_of_what_is_committed_and_of_what_is_only_owned(
+    admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
+    group = name("lag")
+    with ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join(2)
+        crowd.settle(3)
+        crowd.commit({TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 10})
+        found = described(admin, group)
+        rows = admin.group_offsets([found])[group]
+        assert [(*row.partition, row.committed, row.log_start, row.log_end, row.lag) for row in rows] == [
+            (topic, 0, 4, 0, 10, 6),
+            (topic, 1, None, 0, 10, None),
+            (topic, 2, 10, 0, 10, 0),
+        ]
+        owners = {one: member for member in found.members for one in member.partitions or ()}
+        assert {row.partition: row.member for row in rows} == owners
+    after = admin.group_offsets([described(admin, group)])[group]
+    assert [(row.partition.partition, row.lag, row.member) for row in after] == [(0, 6, None), (2, 0, None)]
+
+
+@pytest.mark.old_kafka
+def test_whom_a_rebalance_waits_for(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+    group = name("stuck")
+    with ConsumerPool(bootstrap, group, [topic]) as other, ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join(2)
+        crowd.settle(3)
+        slow = frozenset(member.member_id for member in described(admin, group).members)
+        crowd.stall()
+        other.join()
+
+        def seen() -> tuple[frozenset[str], bool]:
+            found = described(admin, group)
+            return frozenset(found.waiting_for or ()), found.waiting_exact
+
+        wait_until(lambda: seen() == (slow, side.broker is not None), seen)
+        found = described(admin, group)
+        assert found.state == "PreparingRebalance"
+        assert found.idle == ()
+
+
+def test_without_group_events_what_is_not_told_is_inferred(name: Name) -> None:
+    with Broker(settings=SETTINGS | {"group.events.enable": False}) as broker:
+        broker.create_topic("orders", 3)
+        with (
+            Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin,
+            ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as other,
+            ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
+        ):
+            crowd.join(2)
+            crowd.settle(3)
+            found = described(admin, "stuck")
+            assert found.generation == crowd.generation(crowd.consumers[0])
+            assert found.generation_source is GenerationSource.OFFSETS_TOPIC
+            slow = {member.member_id for member in found.members}
+            crowd.stall()
+            other.join()
+            wait_until(lambda: len(described(admin, "stuck").members) == 3, lambda: described(admin, "stuck"))
+            found = described(admin, "stuck")
+            assert set(found.waiting_for or ()) == slow
+            assert not found.waiting_exact
+
+
+@pytest.mark.old_kafka
+def test_a_group_that_is_not_there_is_told_with_the_nearest(admin: Admin, topic: str, name: Name) -> None:
+    admin.alter_offsets(name("known"), {TopicPartition(topic, 0): 1})
+    with pytest.raises(BrokerError, match=f"There is no group {name('knwon')}; did you mean {name('known')}"):
+        admin.describe_groups([name("knwon")])
+    with pytest.raises(BrokerError, match="There is no group"):
+        admin.delete_group(name("absent"))
+
+
+@pytest.mark.old_kafka
+def test_a_group_is_deleted_when_it_is_empty_and_not_before(
+    admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
+    group = name("deleted")
+    with ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join()
+        crowd.settle(3)
+        with pytest.raises(BrokerError, match="Stop its consumers first") as refused:
+            admin.delete_group(group)
+        assert refused.value.error is Error.NON_EMPTY_GROUP
+    admin.delete_group(group)
+    assert group not in {one.group_id for one in admin.list_groups()}
+
+
+@pytest.mark.old_kafka
+def test_members_are_removed_by_id_by_instance_and_all_of_them_and_the_living_come_back(
+    admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
+    group = name("removed")
+    with ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join(1)
+        crowd.join(1, {"group.instance.id": "pod-1"})
+        crowd.settle(3)
+
+        def ids() -> dict[str | None, str]:
+            found = described(admin, group)
+            return {one.group_instance_id: one.member_id for one in found.members} if found.state == "Stable" else {}
+
+        first = ids()
+        (removed,) = admin.remove_members(group, members=[first[None]])
+        assert (removed.member_id, removed.error) == (first[None], Error.NONE)
+        wait_until(lambda: ids().get(None) not in (None, first[None]), ids)
+
+        second = ids()
+        (removed,) = admin.remove_members(group, instances=["pod-1"])
+        assert (removed.group_instance_id, removed.error) == ("pod-1", Error.NONE)
+        wait_until(lambda: ids().get("pod-1") not in (None, second["pod-1"]), ids)
+
+        third = ids()
+        assert {one.error for one in admin.remove_members(group, everybody=True)} == {Error.NONE}
+        wait_until(lambda: len(ids()) == 2 and not set(ids().values()) & set(third.values()), ids)
+
+        (unknown,) = admin.remove_members(group, members=["nobody"])
+        assert unknown.error is Error.UNKNOWN_MEMBER_ID
+    (stayed,) = admin.remove_members(group, everybody=True)
+    assert stayed.group_instance_id == "pod-1"  # a static member does not leave when it is closed
+    assert admin.remove_members(group, everybody=True) == []
+    with pytest.raises(UsageError, match="Say whom to remove"):
+        admin.remove_members(group)
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        (ResetTo.earliest(), (0, 0, 0)),
+        (ResetTo.latest(), (10, 10, 10)),
+        (ResetTo.offset(7), (7, 7, 7)),
+        (ResetTo.offset(99), (10, 10, 10)),
+        (ResetTo.shift(-2), (3, 3, 3)),
+        (ResetTo.shift(-20), (0, 0, 0)),
+        (ResetTo.current(), (5, 5, 5)),
+        (ResetTo.time(3500), (3, 3, 3)),
+        (ResetTo.time(99_000), (10, 10, 10)),
+    ],
+    ids=lambda one: f"{one.where.name}{one.amount}" if isinstance(one, ResetTo) else "",
+)
+def test_offsets_are_reset(admin: Admin, topic: str, name: Name, to: ResetTo, expected: tuple[int, ...]) -> None:
+    group = name("reset")
+    admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1, 2), 5))
+    planned = admin.reset_offsets(group, to, dry_run=True)
+    assert [(change.old, change.new) for change in planned] == [(5, one) for one in expected]
+    assert {at.offset for at in admin.committed(group).values()} == {5}
+    admin.reset_offsets(group, to)
+    assert {one: at.offset for one, at in admin.committed(group).items()} == dict(
+        zip(parts(topic, 0, 1, 2), expected, strict=True)
+    )
+
+
+def test_only_what_is_named_is_reset(admin: Admin, topic: str, name: Name) -> None:
+    group = name("scope")
+    admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
+    admin.reset_offsets(group, ResetTo.latest(), partitions=parts(topic, 1))
+    assert {one.partition: at.offset for one, at in admin.committed(group).items()} == {0: 5, 1: 10}
+    admin.reset_offsets(group, ResetTo.earliest(), topics=[topic])
+    assert {one.partition: at.offset for one, at in admin.committed(group).items()} == {0: 0, 1: 0, 2: 0}
+
+
+@pytest.mark.old_kafka
+def test_a_reset_that_cannot_be_says_why(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+    group = name("refused")
+    with pytest.raises(UsageError, match="has committed nothing"):
+        admin.reset_offsets(group, ResetTo.latest())
+    with pytest.raises(UsageError, match="no committed offset to shift"):
+        admin.reset_offsets(group, ResetTo.shift(1), topics=[topic])
+    with pytest.raises(UsageError, match="has no partition 9; it has 3"):
+        admin.reset_offsets(group, ResetTo.latest(), partitions=parts(topic, 9))
+    with pytest.raises(BrokerError, match="There is no topic"):
+        admin.reset_offsets(group, ResetTo.latest(), topics=[topic + "x"])
+    with ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join()
+        crowd.settle(3)
+        with pytest.raises(BrokerError, match=r"is Stable with 1 member, .*Stop its consumers first") as refused:
+            admin.reset_offsets(group, ResetTo.latest(), topics=[topic])
+        assert refused.value.error is Error.NON_EMPTY_GROUP
+        with pytest.raises(BrokerError, match="has members"):
+            admin.alter_offsets(group, {TopicPartition(topic, 0): 1})
+    assert admin.committed(group) == {}
+
+
+@pytest.mark.old_kafka
+def test_offsets_are_forgotten_except_of_topics_that_are_read(
+    admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
+    group = name("forgotten")
+    admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
+    assert admin.delete_offsets(group, parts(topic, 0)) == {TopicPartition(topic, 0): Error.NONE}
+    assert set(admin.committed(group)) == set(parts(topic, 1))
+    with ConsumerPool(bootstrap, group, [topic]) as crowd:
+        crowd.join()
+        crowd.settle(3)
+        refused = {TopicPartition(topic, 1): Error.GROUP_SUBSCRIBED_TO_TOPIC}
+        assert admin.delete_offsets(group, parts(topic, 1)) == refused
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_was_never_reached_is_not_waited_for() -> None:
+    with (
+        Admin({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": 3_600_000}) as admin,
+        pytest.raises(NetworkError, match=r"127\.0\.0\.1:1 could not be reached"),
+    ):
+        admin.list_groups()
+
+
+def test_use_after_close_and_wrong_settings_are_one_sentence() -> None:
+    admin = Admin({"bootstrap.servers": "127.0.0.1:1", "group.id": "of another client", "acks": "all"})
+    admin.close()
+    admin.close()
+    with pytest.raises(ClientClosedError):
+        admin.list_groups()
+    with pytest.raises(UsageError, match=r"did you mean request\.timeout\.ms"):
+        Admin({"bootstrap.servers": "127.0.0.1:1", "request.timeout": 1})
+
+
+def test_errors_that_pass_are_waited_out_and_a_broker_that_fails_is_told(name: Name) -> None:
+    with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers, "retry.backoff.ms": 1}) as admin:
+        kafka.create_topic("orders", 1)
+        admin.alter_offsets("billing", {TopicPartition("orders", 0): 0})
+        kafka.fail("ListGroups", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        kafka.fail("DescribeGroups", "NOT_COORDINATOR", times=2)
+        kafka.fail("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        assert [one.group_id for one in admin.list_groups()] == ["billing"]
+        (row,) = admin.group_offsets([described(admin, "billing")])["billing"]
+        assert row.lag == 0
+
+        kafka.fail("ListGroups", "CLUSTER_AUTHORIZATION_FAILED", times=2)
+        failed: list[SlackwaterError] = []
+        assert admin.list_groups(on_failure=lambda broker, error: failed.append(error)) == []
+        assert [str(error) for error in failed] == ["CLUSTER_AUTHORIZATION_FAILED"]
+        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            admin.list_groups()

@@ -1,0 +1,82 @@
+"""A member's own events in a topic, for whoever watches the group."""
+
+import logging
+import uuid
+
+import pytest
+
+import slackwater.client.consumer.event_publisher as publishing
+from slackwater.group.events import EventKind, EventSource, GroupEvent
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.clusters import Side
+from tests.client.helpers import consumer, fill, numbers, poll_until, read
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A topic like `__group_events` on a cluster that has none of its own."""
+    name = f"member-events-{uuid.uuid4().hex[:8]}"
+    monkeypatch.setattr(publishing.EventPublisher.__init__, "__defaults__", (name,))
+    return name
+
+
+@pytest.mark.old_kafka
+def test_what_happens_to_a_member_is_published(side: Side, events: str) -> None:
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group, group_events_publish=True) as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+    with consumer(side) as reader:
+        reader.assign([TopicPartition(events, 0)])
+        found = read(reader, 5)
+    assert {record.key for record in found} == {group.encode()}
+    found_events = [GroupEvent.from_json((record.value or b"").decode()) for record in found]
+    assert {event.source for event in found_events} == {EventSource.MEMBER}
+    kinds = [event.kind for event in found_events]
+    assert kinds[0] is EventKind.COORDINATOR_FOUND
+    assert EventKind.PARTITIONS_ASSIGNED in kinds
+    assert EventKind.PARTITIONS_REVOKED in kinds
+
+
+def test_without_the_setting_nothing_is_published(side: Side, events: str) -> None:
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group) as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        assert one.partitions_for(events) == []
+
+
+def test_a_cluster_that_refuses_them_costs_events_and_nothing_else(
+    kafka: Kafka, events: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic("t", 1)
+    kafka.create_topic(events, 1)
+    fill(kafka, "t", numbers(3))
+    kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", times=None)
+    with (
+        caplog.at_level(logging.WARNING, "slackwater.client.events"),
+        consumer(kafka, "g", group_events_publish=True) as one,
+    ):
+        one.subscribe(["t"])
+        assert len(read(one, 3)) == 3
+        poll_until(one, lambda: f"not written to {events} any more" in caplog.text)
+    assert caplog.text.count(f"not written to {events} any more") == 1
+
+
+def test_a_passing_fault_is_lived_through(kafka: Kafka, events: str) -> None:
+    kafka.create_topic("t", 1)
+    kafka.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+    with consumer(kafka, "g", group_events_publish=True) as one:
+        one.subscribe(["t"])
+        poll_until(one, lambda: one.assignment)
+    with consumer(kafka) as reader:
+        reader.assign([TopicPartition(events, 0)])
+        assert len(read(reader, 5)) >= 5
+
+
+def test_what_waits_is_bounded(side: Side, events: str) -> None:
+    with consumer(side, side.name("g"), group_events_publish=True) as one:
+        publisher = one._publisher
+        assert publisher is not None
+        assert publisher._waiting.maxlen == publishing.MAX_WAITING

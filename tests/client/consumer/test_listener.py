@@ -1,0 +1,211 @@
+"""What a rebalance listener may do, and what it is told."""
+
+from collections.abc import Callable
+
+import pytest
+
+from slackwater import Consumer
+from slackwater.client.consumer.consumer import RebalanceListener
+from slackwater.group.errors import SlackwaterError, UsageError
+from slackwater.group.member import ListenerFailed, Wakeup
+from slackwater.group.topic_partition import TopicPartition
+from tests.client.clusters import Side
+from tests.client.helpers import consumer, fill, numbers, poll_until, read
+
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
+Partitions = list[TopicPartition]
+
+
+class Listener:
+    """Notes what it is told, and does something about it."""
+
+    def __init__(self, **actions: Callable[[Partitions], object]) -> None:
+        self.told: list[tuple[str, Partitions]] = []
+        self._actions = actions
+
+    def _heard(self, what: str, partitions: Partitions) -> None:
+        self.told.append((what, partitions))
+        if what in self._actions:
+            self._actions[what](partitions)
+
+    def on_partitions_assigned(self, partitions: Partitions) -> None:
+        self._heard("assigned", partitions)
+
+    def on_partitions_revoked(self, partitions: Partitions) -> None:
+        self._heard("revoked", partitions)
+
+    def on_partitions_lost(self, partitions: Partitions) -> None:
+        self._heard("lost", partitions)
+
+    def heard(self, what: str) -> list[Partitions]:
+        return [partitions for kind, partitions in self.told if kind == what and partitions]
+
+
+def offsets(one: Consumer, partitions: Partitions) -> set[int | None]:
+    return {at.offset if at is not None else None for at in one.committed(partitions).values()}
+
+
+@pytest.mark.old_kafka
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
+def test_a_commit_inside_on_partitions_revoked_lands(side: Side, strategy: str) -> None:
+    topic, group = side.topic(2), side.name("g")
+    for number in range(2):
+        fill(side, topic, numbers(3), partition=number)
+    options = {"enable_auto_commit": False, "partition_assignment_strategy": strategy}
+    with consumer(side, group, **options) as one, consumer(side, group, **options) as other:
+        landed: list[set[int | None]] = []
+
+        def revoked(partitions: Partitions) -> None:
+            one.commit()
+            landed.append(offsets(one, partitions))
+
+        listener = Listener(revoked=revoked)
+        one.subscribe([topic], listener=listener)
+        read(one, 6)
+        other.subscribe([topic])
+
+        def shared() -> bool:
+            other.poll(0)
+            return len(one.assignment) == len(other.assignment) == 1
+
+        poll_until(one, shared)
+        assert landed[0] == {3}
+        assert len(listener.heard("revoked")[0]) == (2 if strategy == EAGER else 1)
+
+
+@pytest.mark.old_kafka
+def test_a_commit_inside_on_partitions_lost_is_refused(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(3))
+    refused: list[SlackwaterError] = []
+    with consumer(side, group, enable_auto_commit=False) as one:
+
+        def lost(partitions: Partitions) -> None:
+            with pytest.raises(SlackwaterError) as caught:
+                one.commit(timeout=5.0)
+            refused.append(caught.value)
+
+        listener = Listener(lost=lost)
+        one.subscribe([topic], listener=listener)
+        read(one, 3)
+        side.evict(group, one)
+        poll_until(one, lambda: refused)
+        poll_until(one, lambda: len(listener.heard("assigned")) == 2)
+        assert "not committed" in str(refused[0])
+        assert offsets(one, [TopicPartition(topic, 0)]) == {None}
+
+
+def test_lost_is_told_as_revoked_to_a_listener_without_the_method(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    told: list[Partitions] = []
+
+    class OnlyRevoked:
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            told.append(partitions)
+
+    with consumer(side, group) as one:
+        one.subscribe([topic], listener=OnlyRevoked())  # type: ignore[arg-type]
+        poll_until(one, lambda: one.assignment)
+        side.evict(group, one)
+        poll_until(one, lambda: told)
+    assert told[0] == [TopicPartition(topic, 0)]
+
+
+def test_lost_is_told_as_revoked_to_a_listener_that_inherits_the_method(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    told: list[Partitions] = []
+
+    class Inheriting(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Partitions) -> None:
+            told.append(partitions)
+
+    with consumer(side, group) as one:
+        one.subscribe([topic], listener=Inheriting())
+        poll_until(one, lambda: one.assignment)
+        side.evict(group, one)
+        poll_until(one, lambda: told)
+    assert told[0] == [TopicPartition(topic, 0)]
+
+
+@pytest.mark.old_kafka
+def test_a_seek_inside_on_partitions_assigned_holds(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(10))
+    with consumer(side, side.name("g")) as one:
+
+        def assigned(partitions: Partitions) -> None:
+            for each in partitions:
+                one.seek(each, 7)
+
+        one.subscribe([topic], listener=Listener(assigned=assigned))
+        assert [record.offset for record in read(one, 3)] == [7, 8, 9]
+
+
+def test_a_pause_inside_on_partitions_assigned_holds(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(1))
+    with consumer(side, side.name("g")) as one:
+        one.subscribe([topic], listener=Listener(assigned=one.pause))
+        poll_until(one, lambda: one.assignment)
+        assert not one.poll(0.1)
+        one.resume(one.assignment)
+        assert len(read(one, 1)) == 1
+
+
+def test_what_a_listener_throws_is_raised_by_the_poll_and_the_assignment_stays(side: Side) -> None:
+    topic = side.topic()
+    failures = [ValueError("not now")]
+
+    def assigned(_partitions: Partitions) -> None:
+        if failures:
+            raise failures.pop()
+
+    with consumer(side, side.name("g")) as one:
+        one.subscribe([topic], listener=Listener(assigned=assigned))
+        with pytest.raises(ListenerFailed, match="not now"):
+            poll_until(one, lambda: False)
+        poll_until(one, lambda: one.assignment)
+
+
+def test_ctrl_c_inside_a_listener_reaches_the_application_and_the_listener_is_told_again(side: Side) -> None:
+    topic = side.topic()
+    interrupts: list[BaseException] = [KeyboardInterrupt()]
+
+    def assigned(_partitions: Partitions) -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    listener = Listener(assigned=assigned)
+    with consumer(side, side.name("g")) as one:
+        one.subscribe([topic], listener=listener)
+        with pytest.raises(KeyboardInterrupt):
+            poll_until(one, lambda: False)
+        poll_until(one, lambda: len([what for what, _ in listener.told if what == "assigned"]) == 2)
+
+
+def test_a_wakeup_that_hits_a_listeners_commit_ends_the_poll(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(1))
+    wakes = [1]
+    with consumer(side, side.name("g")) as one:
+
+        def assigned(partitions: Partitions) -> None:
+            if wakes:
+                wakes.pop()
+                one.wakeup()
+                one.commit(dict.fromkeys(partitions, 0))
+
+        one.subscribe([topic], listener=Listener(assigned=assigned))
+        with pytest.raises(Wakeup):
+            poll_until(one, lambda: False)
+        assert len(read(one, 1)) == 1
+
+
+@pytest.mark.parametrize("call", ["poll", "close"])
+def test_what_cannot_be_done_inside_a_listener_is_refused(side: Side, call: str) -> None:
+    topic = side.topic()
+    with consumer(side, side.name("g")) as one:
+        one.subscribe([topic], listener=Listener(assigned=lambda _partitions: getattr(one, call)()))
+        with pytest.raises(UsageError, match=rf"{call}\(\) cannot be called inside a rebalance listener"):
+            poll_until(one, lambda: False)
+        one._listener = None

@@ -1,0 +1,146 @@
+"""The consumer's log is the Java client's, and a line more."""
+
+import logging
+import re
+
+import pytest
+
+from slackwater.group.errors import BrokerError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.clusters import Side
+from tests.client.helpers import consumer, poll_until, wait_for
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "slackwater.client.consumer.consumer"]
+
+
+def in_order(found: list[str], patterns: list[str]) -> None:
+    """Each pattern matches a line behind the one before."""
+    at = 0
+    for pattern in patterns:
+        while at < len(found) and not re.fullmatch(pattern, found[at]):
+            at += 1
+        assert at < len(found), f"no line, in its place, is {pattern!r}; there are:\n" + "\n".join(found)
+
+
+@pytest.mark.old_kafka
+def test_a_member_that_joins_and_leaves_says_what_java_says(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(2), side.name("g")
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(side, group, client_id="c") as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+    p = rf"\[Consumer clientId=c, groupId={group}\] "
+    both = f"{topic}-0, {topic}-1"
+    generation = r"Generation\{generationId=1, memberId='c-[-0-9a-f]+', protocol='range'\}"
+    in_order(
+        lines(caplog),
+        [
+            p + r"Discovered group coordinator 127\.0\.0\.1:\d+ \(id: 2147483646 rack: null\)",
+            p + r"\(Re-\)joining group",
+            p + r"Request joining group due to: need to re-join with the given member-id: c-.+",
+            p + r"\(Re-\)joining group",
+            p + rf"Successfully joined group with generation {generation}",
+            p + rf"Finished assignment for group at generation 1: \{{c-.+=Assignment\(partitions=\[{both}\]\)\}}",
+            p + rf"Successfully synced group in generation {generation}",
+            p + rf"Adding newly assigned partitions: {both}",
+            p + rf"partitions_assigned: c-.+ of group {group} in generation 1: 2 partitions \[{both}\], the .+",
+            p + rf"Revoke previously assigned partitions {both}",
+            p + r"Member c-.+ sending LeaveGroup request to coordinator .+ due to the consumer is being closed",
+            p + r"Resetting generation and member id due to: consumer pro-actively leaving the group",
+            p + r"Request joining group due to: consumer pro-actively leaving the group",
+        ],
+    )
+
+
+def test_an_overrun_is_a_warning_and_the_next_line_says_by_how_much(
+    side: Side, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, group = side.topic(), side.name("g")
+    with (
+        caplog.at_level(logging.INFO, "slackwater.client"),
+        consumer(side, group, client_id="c", max_poll_interval_ms=1_000) as one,
+    ):
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        wait_for(lambda: side.group_state(group) == "Empty")
+        poll_until(one, lambda: "Lost previously" in caplog.text)
+    found = lines(caplog)
+    warning = next(line for line in found if "consumer poll timeout has expired. This means" in line)
+    level = next(record.levelname for record in caplog.records if record.getMessage() == warning)
+    assert level == "WARNING"
+    in_order(
+        found,
+        [
+            r".*\] consumer poll timeout has expired\. This means .*",
+            r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, where .+ allows 1000; .+",
+            r".*\] Member .+ due to consumer poll timeout has expired\.",
+            rf".*\] Lost previously assigned partitions {topic}-0",
+        ],
+    )
+
+
+@pytest.mark.old_kafka
+def test_an_expired_member_is_told(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(), side.name("g")
+    with (
+        caplog.at_level(logging.INFO, "slackwater.client"),
+        consumer(side, group, client_id="c", group_instance_id="i") as one,
+    ):
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        side.evict(group, one)
+        poll_until(one, lambda: "Lost previously" in caplog.text)
+        poll_until(one, lambda: one.assignment)
+    refused = "} and group instance id Optional[i] failed due to UNKNOWN_MEMBER_ID, resetting generation"
+    assert any(line.endswith(refused) for line in lines(caplog))
+    in_order(
+        lines(caplog),
+        [
+            rf"\[Consumer instanceId=i, clientId=c, groupId={group}\] Attempt to heartbeat with Generation\{{gen.+=1.+",
+            r".*\] Resetting generation and member id due to: encountered UNKNOWN_MEMBER_ID from HEARTBEAT response",
+            rf".*\] Lost previously assigned partitions {topic}-0",
+        ],
+    )
+
+
+def test_a_join_that_no_other_try_would_help_is_an_error(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group, client_id="a", partition_assignment_strategy="range") as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        with (
+            caplog.at_level(logging.INFO, "slackwater.client"),
+            consumer(side, group, client_id="b", partition_assignment_strategy="roundrobin") as other,
+        ):
+            other.subscribe([topic])
+            with pytest.raises(BrokerError, match="incompatible"):
+                poll_until(other, lambda: other.assignment)
+    said = rf"[Consumer clientId=b, groupId={group}] JoinGroup failed due to fatal error: The group member's supported"
+    told = [record.levelname for record in caplog.records if record.getMessage().startswith(said)]
+    assert told == ["ERROR"]
+
+
+def test_a_lost_coordinator_is_told(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    kafka.create_topic("t", 1)
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(kafka, "g", client_id="c") as one:
+        one.subscribe(["t"])
+        poll_until(one, lambda: one.assignment)
+        kafka.drop("Heartbeat")
+        poll_until(one, lambda: caplog.text.count("Discovered group coordinator") >= 2)
+    in_order(
+        lines(caplog),
+        [
+            r".*\] Group coordinator .+ is unavailable or invalid due to cause: null\. isDisconnected: true\..+",
+            r".*\] Discovered group coordinator .+",
+        ],
+    )
+
+
+def test_without_info_nothing_is_rendered(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = side.topic(), side.name("g")
+    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(side, group) as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment == {TopicPartition(topic, 0)})
+    assert not lines(caplog)

@@ -1,0 +1,88 @@
+"""The consumer's metrics, under Java's names and under the JMX exporter's."""
+
+import json
+from math import isnan
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from slackwater.client.consumer.metrics import FETCH_GROUP, MetricName, export
+from slackwater.group.member import METRIC_GROUPS
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.catalogue_metrics import CONSUMER, COORDINATOR
+from tests.client.clusters import Side
+from tests.client.helpers import consumer, fill, numbers, poll_until, read
+
+RECORDED = Path(__file__).parents[2] / "data" / "jmx_exporter_names.json"  # scripts/record_jmx_names.py
+
+
+def test_every_metric_of_the_catalogue_is_there_in_its_group(side: Side) -> None:
+    with consumer(side, side.name("g"), client_id="c") as one:
+        found = one.metrics()
+    for group, names in (("consumer-coordinator-metrics", COORDINATOR), ("consumer-metrics", CONSUMER)):
+        for name in names:
+            assert MetricName(name, group, "c") in found
+    assert {name.group for name in found} == {*METRIC_GROUPS.values(), FETCH_GROUP}
+    assert {tuple(name.tags.items()) for name in found} == {(("client-id", "c"),)}
+
+
+def test_what_was_done_is_counted(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(5))
+    with consumer(side, group, max_poll_records=3, enable_auto_commit=False) as one:
+        one.subscribe([topic])
+        assert len(read(one, 1)) == 3
+        assert {name.name: value for name, value in one.metrics().items()}["records-lag-max"] == 2
+        read(one, 2)
+        one.commit()
+        found = {name.name: value for name, value in one.metrics().items()}
+    assert found["records-consumed-total"] == 5
+    assert found["records-lag-max"] == 0
+    assert found["bytes-consumed-total"] > 5
+    assert found["fetch-total"] >= 1
+    assert found["assigned-partitions"] == found["rebalance-total"] == found["commit-total"] == 1
+    assert found["last-rebalance-seconds-ago"] >= 0
+
+
+def test_a_consumer_without_a_group_has_the_metrics_of_fetching_alone(side: Side) -> None:
+    with consumer(side) as one:
+        assert {name.group for name in one.metrics()} == {FETCH_GROUP}
+        assert isnan(next(value for name, value in one.metrics().items() if name.name == "records-lag-max"))
+
+
+def test_prometheus_gets_the_names_that_the_jmx_exporter_makes(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    registry = CollectorRegistry()
+    with consumer(side, group, client_id="one") as one, consumer(side, group, client_id="two") as two:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        two.assign([TopicPartition(topic, 0)])
+        export(one.metrics, two.metrics, registry=registry)
+        text = generate_latest(registry).decode()
+    lines = text.splitlines()
+    assert 'kafka_consumer_consumer_coordinator_metrics_assigned_partitions{client_id="one"} 1.0' in lines
+    assert 'kafka_consumer_consumer_coordinator_metrics_join_total{client_id="two"} 0.0' in lines
+    assert 'kafka_consumer_consumer_metrics_last_poll_seconds_ago{client_id="two"} -1.0' in lines
+    assert any(
+        line.startswith('kafka_consumer_consumer_fetch_manager_metrics_fetch_total{client_id="one"}') for line in lines
+    )
+    assert lines.count("# TYPE kafka_consumer_consumer_coordinator_metrics_join_total untyped") == 1
+
+
+@pytest.mark.parametrize(("release", "cut_total"), [("0.20.0", False), ("1.0.1", True)])
+def test_the_names_are_those_of_a_jmx_exporter_beside_a_java_consumer(
+    kafka: Kafka, release: str, cut_total: bool
+) -> None:
+    theirs = set(json.loads(RECORDED.read_text())[release])
+    registry = CollectorRegistry()
+    with consumer(kafka, "g") as one:
+        export(one.metrics, registry=registry, cut_total=cut_total)
+        lines = generate_latest(registry).decode().splitlines()
+    names = {line.partition("{")[0] for line in lines if not line.startswith("#")}
+    assert not names - theirs
+    coordinator = "kafka_consumer_consumer_coordinator_metrics_"
+    assert {name for name in names if name.startswith(coordinator)} == {
+        name for name in theirs if name.startswith(coordinator)
+    }

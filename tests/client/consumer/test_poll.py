@@ -1,0 +1,175 @@
+"""poll and poll_arrow: the same records, the same positions, in either form."""
+
+from typing import NamedTuple
+
+import pytest
+
+from slackwater import Producer
+from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.group.errors import PeerError, UsageError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.wire.records.batch import TimestampType
+from tests.client.clusters import Side
+from tests.client.helpers import PATIENCE_S, consumer, fill, numbers, poll_until, read, wait_for
+
+pytestmark = pytest.mark.old_kafka
+
+
+class Filled(NamedTuple):
+    """A topic of two partitions with 150 records each."""
+
+    topic: str
+    p0: TopicPartition
+    p1: TopicPartition
+
+
+@pytest.fixture(scope="module")
+def filled(side: Side) -> Filled:
+    topic = side.topic(2)
+    with Producer({"bootstrap.servers": side.bootstrap_servers}) as producer:
+        for number in range(300):
+            headers = [("h", b"%d" % number), ("none", None)] if number % 3 == 0 else []
+            key = b"k%d" % number if number % 2 else None
+            producer.send(
+                topic, b"v%d" % number, key, partition=number % 2, headers=headers, timestamp_ms=1_000 + number
+            )
+    return Filled(topic, *side.parts(topic, 0, 1))
+
+
+def as_rows(records: list[ConsumerRecord]) -> list[tuple[object, ...]]:
+    return sorted(
+        (one.topic, one.partition, one.offset, one.timestamp, int(one.timestamp_type), one.key, one.value, one.headers)
+        for one in records
+    )
+
+
+def test_a_table_has_what_the_records_have(side: Side, filled: Filled) -> None:
+    with consumer(side) as one, consumer(side) as other:
+        one.assign([filled.p0, filled.p1])
+        other.assign([filled.p0, filled.p1])
+        records = read(one, 300)
+        rows: list[tuple[object, ...]] = []
+        while len(rows) < 300:
+            table = other.poll_arrow(PATIENCE_S, headers=True)
+            assert table is not None
+            assert table.column_names == [
+                "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+            ]  # fmt: skip
+            for row in table.to_pylist():
+                row["timestamp"] = round(row["timestamp"].timestamp() * 1000)
+                row["headers"] = tuple((header["key"], header["value"]) for header in row["headers"])
+                rows.append(tuple(row.values()))
+        assert sorted(rows, key=lambda row: row[1:3]) == as_rows(records)
+
+
+def test_headers_are_left_out_unless_asked_for(side: Side, filled: Filled) -> None:
+    with consumer(side) as one:
+        one.assign([filled.p0])
+        table = one.poll_arrow(PATIENCE_S)
+        assert table is not None
+        assert "headers" not in table.column_names
+
+
+def test_nothing_to_read_is_none(side: Side, filled: Filled) -> None:
+    with consumer(side, auto_offset_reset="latest") as one:
+        one.assign([filled.p0])
+        assert one.position(filled.p0) == 150
+        assert one.poll_arrow(0.05) is None
+        assert one.poll(0.05) == []
+
+
+def test_max_records_bounds_a_table_and_the_position_stands_behind_it(side: Side, filled: Filled) -> None:
+    with consumer(side) as one:
+        one.assign([filled.p0])
+        table = one.poll_arrow(PATIENCE_S, max_records=7)
+        assert table is not None
+        assert len(table) == 7
+        assert one.position(filled.p0) == 7
+        with pytest.raises(UsageError, match="max_records = 0"):
+            one.poll_arrow(0, max_records=0)
+
+
+def test_the_two_forms_can_be_mixed_without_a_gap_or_a_double(side: Side, filled: Filled) -> None:
+    with consumer(side, max_poll_records=11) as one:
+        one.assign([filled.p0])
+        offsets: list[int] = []
+        turn = 0
+        while len(offsets) < 150:
+            turn += 1
+            before = len(offsets)
+            if turn % 2:
+                offsets += [record.offset for record in one.poll(PATIENCE_S)]
+            elif (table := one.poll_arrow(PATIENCE_S, max_records=13, headers=turn % 4 == 0)) is not None:
+                offsets += table.column("offset").to_pylist()
+            assert len(offsets) > before
+        assert offsets == list(range(150))
+
+
+def test_a_paused_partition_gives_out_nothing_in_either_form(side: Side, filled: Filled) -> None:
+    with consumer(side) as one:
+        one.assign([filled.p0, filled.p1])
+        one.pause([filled.p0])
+        first = one.poll(PATIENCE_S)
+        rest = one.poll_arrow(0.2)
+        assert {record.partition for record in first} == {1}
+        assert rest is None or set(rest.column("partition").to_pylist()) == {1}
+        one.resume([filled.p0])
+        assert {record.partition for record in read(one, 150)} >= {0}
+
+
+def test_max_poll_records_bounds_a_poll(side: Side, filled: Filled) -> None:
+    with consumer(side, max_poll_records=10) as one:
+        one.assign([filled.p0, filled.p1])
+        records = one.poll(PATIENCE_S)
+        assert 0 < len(records) <= 10
+
+
+def test_the_brokers_own_time_is_told_as_such(side: Side) -> None:
+    topic = side.topic(1, message_timestamp_type="LogAppendTime")
+    fill(side, topic, [b"v"])
+    with consumer(side) as one:
+        one.assign(side.parts(topic, 0))
+        (record,) = read(one, 1)
+        assert record.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+def test_poll_arrow_counts_as_consumed_for_auto_commit(side: Side, filled: Filled) -> None:
+    group = side.name("arrows")
+    with consumer(side, group) as one:
+        one.subscribe([filled.topic])
+        seen = 0
+        while seen < 300:
+            table = one.poll_arrow(PATIENCE_S)
+            assert table is not None
+            seen += len(table)
+    with consumer(side, group) as again:
+        assert {at.offset for at in again.committed([filled.p0, filled.p1]).values() if at is not None} == {150}
+
+
+def test_a_damaged_batch_is_an_error_each_time_and_can_be_sought_past(side: Side) -> None:
+    topic = side.topic(1, "damaged")
+    fill(side, topic, numbers(3))
+    with consumer(side) as one:
+        (where,) = side.parts(topic, 0)
+        one.assign([where])
+        state = one._positions.of(where)
+        poll_until(one, lambda: True)
+        one.seek(where, 0)
+
+        def fetched() -> bool:
+            with one._changed:
+                one._fetcher.kick()
+                return bool(state.chunks)
+
+        for _ in range(2):
+            wait_for(fetched)
+            with one._changed:
+                chunk = state.chunks[0]
+                data = bytearray(chunk.data)
+                data[70] ^= 0xFF
+                chunk.data = bytes(data)
+            with pytest.raises(PeerError, match=r"damaged-\w+-0 from offset 0 .* seek past"):
+                one.poll(PATIENCE_S)
+            assert one.position(where) == 0
+        one.seek(where, 1)
+        assert [record.offset for record in read(one, 2)] == [1, 2]

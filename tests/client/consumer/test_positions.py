@@ -1,0 +1,127 @@
+"""Where a consumer stands: seek, position, committed offsets, and what auto.offset.reset makes of none."""
+
+import pytest
+
+from slackwater.client.consumer.consumer import OffsetAndMetadata
+from slackwater.group.errors import SlackwaterError
+from slackwater.group.topic_partition import TopicPartition
+from tests.client.clusters import Side
+from tests.client.helpers import consumer, fill, numbers, poll_until, read
+
+pytestmark = pytest.mark.old_kafka
+
+
+@pytest.fixture(scope="module")
+def ten(side: Side) -> TopicPartition:
+    """A partition with ten records, of the times 1000, 2000, …, 10000."""
+    topic = side.topic()
+    for number in range(10):
+        fill(side, topic, [b"%d" % number], timestamp_ms=(number + 1) * 1000)
+    return TopicPartition(topic, 0)
+
+
+def test_the_bounds_and_the_times_of_a_partition(side: Side, ten: TopicPartition) -> None:
+    with consumer(side) as one:
+        assert one.beginning_offsets([ten]) == {ten: 0}
+        assert one.end_offsets([ten]) == {ten: 10}
+        found = one.offsets_for_times({ten: 3_500})[ten]
+        assert found is not None
+        assert (found.offset, found.timestamp) == (3, 4_000)
+        assert one.offsets_for_times({ten: 10_001}) == {ten: None}
+        assert one.partitions_for(ten.topic) == [ten]
+
+
+def test_seek_to_an_offset_the_ends_and_a_time(side: Side, ten: TopicPartition) -> None:
+    with consumer(side) as one:
+        one.assign([ten])
+        one.seek(ten, 7)
+        assert [record.offset for record in read(one, 3)] == [7, 8, 9]
+        one.seek_to_beginning()
+        assert [record.offset for record in read(one, 10)] == list(range(10))
+        one.seek_to_timestamp(8_500)
+        assert [record.offset for record in read(one, 2)] == [8, 9]
+        one.seek_to_timestamp(99_000)
+        assert one.position(ten) == 10
+        one.seek(ten, 3)
+        one.seek_to_end([ten])
+        assert one.position(ten) == 10
+
+
+def test_a_commit_keeps_its_metadata_and_begins_the_next_ones_reading(side: Side, ten: TopicPartition) -> None:
+    group = side.name("g")
+    with consumer(side, group, enable_auto_commit=False) as one:
+        one.subscribe([ten.topic])
+        assert read(one, 10)
+        assert one.committed([ten]) == {ten: None}
+        one.commit({ten: OffsetAndMetadata(4, metadata="half way")})
+        found = one.committed([ten])[ten]
+        assert found is not None
+        assert (found.offset, found.metadata) == (4, "half way")
+    with consumer(side, group) as other:
+        other.subscribe([ten.topic])
+        assert [record.offset for record in read(other, 6)] == list(range(4, 10))
+
+
+def test_only_the_partitions_that_are_named_are_committed(side: Side) -> None:
+    topic, group = side.topic(2), side.name("g")
+    p0, p1 = side.parts(topic, 0, 1)
+    for number in range(2):
+        fill(side, topic, numbers(3), partition=number)
+    with consumer(side, group, enable_auto_commit=False) as one:
+        one.subscribe([topic])
+        read(one, 6)
+        one.commit({p1: 2})
+        found = one.committed([p0, p1])
+        assert (found[p0], getattr(found[p1], "offset", None)) == (None, 2)
+
+
+def test_auto_commit_commits_what_was_given_out_by_and_by_and_at_the_end(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    (where,) = side.parts(topic, 0)
+    fill(side, topic, numbers(5))
+    with consumer(side, group, auto_commit_interval_ms=20) as one, consumer(side, group) as other:
+        one.subscribe([topic])
+        read(one, 5)
+        poll_until(one, lambda: (at := other.committed([where])[where]) is not None and at.offset == 5)
+        fill(side, topic, numbers(2, 5))
+        read(one, 2)
+        one.close()
+        at = other.committed([where])[where]
+        assert at is not None
+        assert at.offset == 7
+
+
+@pytest.mark.parametrize(("policy", "position"), [("earliest", 0), ("latest", 10)])
+def test_without_a_committed_offset_the_reset_decides(
+    side: Side, ten: TopicPartition, policy: str, position: int
+) -> None:
+    with consumer(side, side.name("g"), auto_offset_reset=policy) as one:
+        one.assign([ten])
+        assert one.position(ten) == position
+
+
+def test_a_commit_of_a_member_that_was_removed_is_refused(side: Side, ten: TopicPartition) -> None:
+    group = side.name("g")
+    with consumer(side, group, enable_auto_commit=False, heartbeat_interval_ms=10_000) as one:
+        one.subscribe([ten.topic])
+        read(one, 10)
+        side.evict(group, one)
+        with pytest.raises(SlackwaterError, match="not committed"):
+            one.commit()
+        poll_until(one, lambda: one.assignment and one.committed([ten])[ten] is None)
+
+
+def test_two_consumers_with_one_instance_id_the_newer_stays(side: Side, ten: TopicPartition) -> None:
+    group = side.name("g")
+    with (
+        consumer(side, group, group_instance_id="pod") as older,
+        consumer(side, group, group_instance_id="pod") as newer,
+    ):
+        older.subscribe([ten.topic])
+        poll_until(older, lambda: older.assignment)
+        newer.subscribe([ten.topic])
+        poll_until(newer, lambda: newer.assignment)
+        with pytest.raises(SlackwaterError, match=r"group\.instance\.id 'pod' was taken over"):
+            poll_until(older, lambda: False)
+        newer.poll(0)
+        assert newer.assignment == {ten}

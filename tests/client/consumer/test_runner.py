@@ -1,0 +1,436 @@
+"""consumer.run: every record handled, nothing committed too early, the membership kept however slow a handler is."""
+
+import os
+import signal
+import threading
+import time
+from collections import Counter, defaultdict
+
+import pytest
+
+from slackwater import Consumer
+from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.client.consumer.runner import DeadLetterError, HandlerFailedError
+from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.clusters import Side
+from tests.client.helpers import PATIENCE_S, consumer, fill, numbers, poll_until, read, wait_for
+
+
+class InThread:
+    """A consumer that runs a handler in a thread of its own."""
+
+    def __init__(self, one: Consumer, handler: object, **options: object) -> None:
+        self.error: BaseException | None = None
+        self.consumer = one
+        self._thread = threading.Thread(target=self._run, args=(handler, options))
+        self._thread.start()
+
+    def _run(self, handler: object, options: dict[str, object]) -> None:
+        try:
+            self.consumer.run(handler, **options)  # type: ignore[arg-type]
+        except BaseException as error:
+            self.error = error
+
+    def stop(self) -> None:
+        self.consumer.stop()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+
+def committed(side: Side, group: str, topic: str, partitions: int = 1) -> list[int | None]:
+    with consumer(side, group) as one:
+        found = one.committed([TopicPartition(topic, number) for number in range(partitions)])
+        return [at.offset if at is not None else None for at in found.values()]
+
+
+@pytest.mark.old_kafka
+@pytest.mark.parametrize("order", ["partition", "key", "none"])
+def test_every_record_is_handled_once_and_committed(side: Side, order: str) -> None:
+    topic = side.topic(3)
+    fill(side, topic, numbers(200))
+    seen: Counter[bytes | None] = Counter()
+    with consumer(side, topic) as one:
+        one.subscribe([topic])
+
+        def handle(record: ConsumerRecord) -> None:
+            seen[record.value] += 1
+
+        running = InThread(one, handle, workers=4, order=order)
+        wait_for(lambda: len(seen) == 200)
+        running.stop()
+    assert set(seen.values()) == {1}
+    assert sum(offset or 0 for offset in committed(side, topic, topic, 3)) == 200
+
+
+def test_records_of_a_key_stay_in_order_while_keys_overtake_each_other(side: Side) -> None:
+    topic = side.topic()
+    for key in (b"slow", b"quick"):
+        fill(side, topic, numbers(20), key=key)
+    by_key: dict[bytes | None, list[bytes | None]] = defaultdict(list)
+    gate = threading.Event()
+
+    def handle(record: ConsumerRecord) -> None:
+        if record.key == b"slow" and record.value == b"0":
+            gate.wait(PATIENCE_S)
+        by_key[record.key].append(record.value)
+
+    with consumer(side, topic, auto_commit_interval_ms=20) as one:
+        one.subscribe([topic])
+        running = InThread(one, handle, workers=4, order="key")
+        wait_for(lambda: len(by_key[b"quick"]) == 20)
+        assert not by_key[b"slow"]
+        assert committed(side, topic, topic) == [None]  # the first record is not finished
+        gate.set()
+        wait_for(lambda: committed(side, topic, topic) == [40])
+        running.stop()
+    assert by_key[b"slow"] == numbers(20)
+
+
+@pytest.mark.old_kafka
+def test_a_handler_slower_than_max_poll_interval_costs_nothing(side: Side) -> None:
+    topic = side.topic(2)
+    fill(side, topic, numbers(1), partition=0)
+    began, gate, done = threading.Event(), threading.Event(), threading.Event()
+    lost: list[object] = []
+
+    def handle(record: ConsumerRecord) -> None:
+        began.set()
+        gate.wait(PATIENCE_S)
+        done.set()
+
+    with consumer(side, topic, max_poll_interval_ms=1_000, session_timeout_ms=10_000) as one:
+        one.subscribe([topic])
+        one.on_event(lambda event: lost.append(event.kind) if event.kind == "poll_overrun" else None)
+        running = InThread(one, handle, workers=1)
+        assert began.wait(PATIENCE_S)
+        member = one._membership
+        assert member is not None
+        before = member.member.generation_id, member.member.member_id
+        until = time.monotonic() + 2.2  # more than twice max.poll.interval.ms
+        wait_for(lambda: time.monotonic() > until)
+        assert (member.member.generation_id, member.member.member_id) == before
+        gate.set()
+        assert done.wait(PATIENCE_S)
+        running.stop()
+    assert not lost
+    assert committed(side, topic, topic, 2)[0] == 1
+
+
+def test_partitions_assigned_meanwhile_are_read_while_a_handler_is_busy(side: Side) -> None:
+    topic = side.topic(2)
+    fill(side, topic, numbers(1), partition=0)
+    fill(side, topic, numbers(1, 100), partition=1)
+    gate, seen = threading.Event(), []
+
+    def handle(record: ConsumerRecord) -> None:
+        seen.append(record.value)
+        if record.partition == 0:
+            gate.wait(PATIENCE_S)
+
+    options = {"partition_assignment_strategy": "cooperative-sticky"}
+    with consumer(side, topic, **options) as other, consumer(side, topic, **options) as one:
+        other.subscribe([topic])
+        poll_until(other, lambda: len(other.assignment) == 2)
+        one.subscribe([topic])
+        running = InThread(one, handle, workers=2, high_water_records=2, low_water_records=1)
+        poll_until(other, lambda: len(other.assignment) == 1 and len(one.assignment) == 1)
+        other.seek_to_beginning()
+        other.close()
+        wait_for(lambda: len(one.assignment) == 2)
+        fill(side, topic, numbers(1, 200), partition=1)
+        wait_for(lambda: b"200" in seen)
+        gate.set()
+        running.stop()
+
+
+@pytest.mark.old_kafka
+def test_a_failing_record_is_tried_again_and_then_put_into_the_dead_letter_topic(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(5), key=b"k", headers=[("own", b"1")])
+    tries: Counter[bytes | None] = Counter()
+
+    def handle(record: ConsumerRecord) -> None:
+        tries[record.value] += 1
+        if record.value == b"2" or (record.value == b"3" and tries[b"3"] < 3):
+            raise ValueError("not this one")
+
+    with consumer(side, topic, auto_commit_interval_ms=20) as one:
+        one.subscribe([topic])
+        running = InThread(one, handle, max_attempts=4, retry_backoff_ms=1, dead_letter_topic=f"{topic}-dead")
+        wait_for(lambda: committed(side, topic, topic) == [5])
+        running.stop()
+    assert tries == {b"0": 1, b"1": 1, b"2": 4, b"3": 3, b"4": 1}
+    with consumer(side) as reader:
+        reader.assign([TopicPartition(f"{topic}-dead", 0)])
+        (letter,) = read(reader, 1)
+    assert (letter.key, letter.value) == (b"k", b"2")
+    assert letter.headers[0] == ("own", b"1")
+    assert dict(letter.headers[1:]) == {
+        "dead-letter.error": b"ValueError('not this one')",
+        "dead-letter.topic": topic.encode(),
+        "dead-letter.partition": b"0",
+        "dead-letter.offset": b"2",
+        "dead-letter.attempts": b"4",
+    }
+
+
+@pytest.mark.old_kafka
+def test_a_dead_letter_too_large_for_its_topic_ends_the_run_and_is_not_committed(side: Side) -> None:
+    topic, small, large = side.topic(), side.topic(max_message_bytes=1_000), side.topic()
+    fill(side, topic, [b"0", b"x" * 5_000, b"2"])
+
+    def handle(record: ConsumerRecord) -> None:
+        if len(record.value or b"") > 1:
+            raise ValueError("too much")
+
+    with consumer(side, topic, auto_commit_interval_ms=20) as one:
+        one.subscribe([topic])
+        said = rf"dead letter of {topic}-0, offset 1, cannot be written to {small}: .*was not committed"
+        with pytest.raises(DeadLetterError, match=said) as caught:
+            one.run(handle, max_attempts=1, dead_letter_topic=small)
+        assert isinstance(caught.value.__cause__, BrokerError)
+        assert caught.value.__cause__.error is Error.MESSAGE_TOO_LARGE
+        assert caught.value.record.offset == 1
+        assert committed(side, topic, topic) == [1]
+        running = InThread(one, handle, max_attempts=1, dead_letter_topic=large)  # another topic takes it
+        wait_for(lambda: committed(side, topic, topic) == [3])
+        running.stop()
+    with consumer(side) as reader:
+        reader.assign([TopicPartition(large, 0)])
+        assert [len(record.value or b"") for record in read(reader, 1)] == [5_000]
+
+
+def failing(record: ConsumerRecord) -> None:
+    raise ValueError("never")
+
+
+def test_a_dead_letter_topic_that_is_not_there_and_not_made_ends_the_run() -> None:
+    with Kafka(settings={"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": False}) as kafka:
+        kafka.create_topic("t", 1)
+        fill(kafka, "t", numbers(1))
+        with consumer(kafka, "g", max_block_ms=200) as one:
+            one.subscribe(["t"])
+            with pytest.raises(DeadLetterError, match=r"There is no topic nowhere, and within 0\.2 s"):
+                one.run(failing, max_attempts=1, dead_letter_topic="nowhere")
+        assert not kafka.committed("g")
+
+
+def test_a_dead_letter_that_is_not_allowed_ends_the_run(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(1))
+    kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", times=None)
+    with consumer(kafka, "g") as one:
+        one.subscribe(["t"])
+        with pytest.raises(DeadLetterError, match="TOPIC_AUTHORIZATION_FAILED"):
+            one.run(failing, max_attempts=1, dead_letter_topic="dead")
+    assert not kafka.committed("g")
+
+
+def test_a_dead_letter_that_is_refused_for_a_while_is_written_again_and_told_of_once(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(2))
+    kafka.fail("Produce", "NOT_ENOUGH_REPLICAS", times=4)
+    without_retries = {"retries": 0, "enable_idempotence": False, "linger_ms": 0}
+    with consumer(kafka, "g", auto_commit_interval_ms=20, **without_retries) as one:
+        one.subscribe(["t"])
+        running = InThread(one, failing, max_attempts=1, retry_backoff_ms=1, dead_letter_topic="dead")
+        wait_for(lambda: kafka.committed("g") == {TopicPartition("t", 0): 2})
+        running.stop()
+    with consumer(kafka) as reader:
+        reader.assign([TopicPartition("dead", 0)])
+        assert [record.value for record in read(reader, 2)] == numbers(2)
+    assert caplog.text.count("are tried again") == 1
+
+
+def test_a_retry_holds_up_its_own_partition_only(side: Side) -> None:
+    topic = side.topic(2)
+    fill(side, topic, numbers(1), partition=0)
+    fill(side, topic, numbers(50, 100), partition=1)
+    seen: list[bytes | None] = []
+
+    def handle(record: ConsumerRecord) -> None:
+        if record.partition == 0:
+            raise ValueError("never")
+        seen.append(record.value)
+
+    with consumer(side, topic) as one:
+        one.subscribe([topic])
+        running = InThread(
+            one, handle, max_attempts=None, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000, stop_timeout_s=0.1
+        )
+        wait_for(lambda: len(seen) == 50)
+        running.stop()
+
+
+def test_without_a_dead_letter_topic_the_last_failure_ends_it_and_says_where(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(3))
+
+    def handle(record: ConsumerRecord) -> None:
+        if record.value == b"1":
+            raise ValueError("no")
+
+    with consumer(side, topic) as one:
+        one.subscribe([topic])
+        with pytest.raises(HandlerFailedError, match=r"2 times at t-\w+-0, offset 1: ValueError\('no'\)"):
+            one.run(handle, max_attempts=2, retry_backoff_ms=1)
+        # The consumer stands at the record that was not handled, and only what was handled is committed.
+        assert one.position(TopicPartition(topic, 0)) == 1
+        assert [record.value for record in read(one, 2)] == [b"1", b"2"]
+        one.unsubscribe()
+
+
+def test_errors_named_in_no_retry_are_not_tried_again(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(1))
+    tries = []
+
+    def handle(record: ConsumerRecord) -> None:
+        tries.append(record)
+        raise KeyError("gone")
+
+    with consumer(side, topic) as one:
+        one.subscribe([topic])
+        with pytest.raises(HandlerFailedError):
+            one.run(handle, no_retry=(KeyError,))
+    assert len(tries) == 1
+
+
+@pytest.mark.old_kafka
+def test_records_under_way_are_finished_and_committed_before_their_partition_goes(side: Side) -> None:
+    topic = side.topic(2)
+    fill(side, topic, numbers(1), partition=0)
+    fill(side, topic, numbers(1), partition=1)
+    busy, gate = threading.Semaphore(0), threading.Event()
+    handled: list[tuple[int, int]] = []
+
+    def handle(record: ConsumerRecord) -> None:
+        busy.release()
+        gate.wait(PATIENCE_S)
+        handled.append((record.partition, record.offset))
+
+    with consumer(side, topic) as one, consumer(side, topic) as other:
+        one.subscribe([topic])
+        running = InThread(one, handle, workers=2)
+        assert busy.acquire(timeout=PATIENCE_S)
+        assert busy.acquire(timeout=PATIENCE_S)
+        other.subscribe([topic])
+        poll_until(other, lambda: side.group_state(topic) == "PreparingRebalance")
+        gate.set()
+        found = poll_until(other, lambda: len(other.assignment) == 1)
+        found += other.poll(0.2)
+        assert not found  # what was under way was committed, and comes to nobody again
+        running.stop()
+    assert sorted(handled) == [(0, 0), (1, 0)]
+
+
+def test_a_drain_that_takes_too_long_lets_the_partition_go_without_its_commit(side: Side) -> None:
+    topic = side.topic(2)
+    fill(side, topic, numbers(1), partition=0)
+    fill(side, topic, numbers(1), partition=1)
+    busy, gate = threading.Semaphore(0), threading.Event()
+
+    def handle(record: ConsumerRecord) -> None:
+        busy.release()
+        gate.wait(PATIENCE_S)
+
+    with consumer(side, topic) as one, consumer(side, topic) as other:
+        one.subscribe([topic])
+        running = InThread(one, handle, workers=2, drain_timeout_s=0.1, stop_timeout_s=0.1)
+        assert busy.acquire(timeout=PATIENCE_S)
+        assert busy.acquire(timeout=PATIENCE_S)
+        other.subscribe([topic])
+        assert len(read(other, 1)) == 1  # it comes to the next owner
+        gate.set()
+        running.stop()
+
+
+def test_back_pressure_pauses_and_resumes(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(100))
+    gate, seen = threading.Event(), []
+
+    def handle(record: ConsumerRecord) -> None:
+        gate.wait(PATIENCE_S)
+        seen.append(record.value)
+
+    with consumer(side, topic, max_poll_records=5) as one:
+        one.subscribe([topic])
+        running = InThread(one, handle, high_water_records=10, low_water_records=5)
+        wait_for(lambda: one.paused)
+        assert one._positions.of(TopicPartition(topic, 0)).position in range(10, 20)
+        gate.set()
+        wait_for(lambda: seen == numbers(100))
+        running.stop()
+
+
+def test_sigterm_ends_it_cleanly_on_the_main_thread(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(3))
+    seen = []
+
+    def handle(record: ConsumerRecord) -> None:
+        seen.append(record.value)
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with consumer(side, topic) as one:
+        one.subscribe([topic])
+        one.run(handle)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert committed(side, topic, topic) == [3]
+
+
+def test_the_applications_listener_is_told_after_the_drain_and_gets_its_place_back(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(2))
+    told: list[str] = []
+
+    class Listener:
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            told.append("assigned")
+
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            told.append("revoked")
+
+        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+            told.append("lost")
+
+    listener = Listener()
+    with consumer(side, topic) as one:
+        one.subscribe([topic], listener=listener)
+        one.run(lambda record: one.stop())
+        assert one._listener is listener
+    assert told == ["assigned", "revoked"]
+
+
+def test_workers_end_with_the_run(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(1))
+    with consumer(side, topic) as one:
+        one.subscribe([topic])
+        one.run(lambda record: one.stop(), workers=5)
+        assert not [thread for thread in threading.enumerate() if "-worker-" in thread.name]
+
+
+def test_options_that_cannot_be_are_refused(side: Side) -> None:
+    with consumer(side, side.name("g")) as one:
+        one.subscribe(["t"])
+        with pytest.raises(UsageError, match="order = 'time' is unknown; use partition, key or none"):
+            one.run(print, order="time")
+        with pytest.raises(UsageError, match="workers = 0"):
+            one.run(print, workers=0)
+        with pytest.raises(UsageError, match=r"no option high_watr_records; did you mean high_water_records\?"):
+            one.run(print, high_watr_records=3)
+        one.unsubscribe()

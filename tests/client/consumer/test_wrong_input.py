@@ -1,0 +1,319 @@
+"""Mistakes and misfortunes: one clear error each, in bounded time."""
+
+import logging
+import re
+import socket
+import threading
+import time
+
+import pytest
+
+from slackwater import Consumer, Producer
+from slackwater.client.consumer.fetcher import NoOffsetForPartitionError, OffsetOutOfRangeError
+from slackwater.client.errors import ClientClosedError, ClientTimeoutError
+from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.topic_partition import TopicPartition
+from tests.client.clusters import Side
+from tests.client.helpers import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for
+
+P0 = TopicPartition("t", 0)  # of a cluster that is not there
+
+
+@pytest.fixture(scope="module")
+def three(side: Side) -> TopicPartition:
+    """A partition with three records."""
+    topic = side.topic()
+    fill(side, topic, numbers(3))
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+# --- a broker that cannot be reached ----------------------------------------------------------------------------------
+
+
+def test_poll_keeps_trying_and_the_log_says_so(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "slackwater.client"),
+        Consumer(QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "client.id": "c"}) as one,
+    ):
+        one.subscribe(["t"])
+        wait_for(lambda: one.poll(0.05) == [] and "could not be established" in caplog.text)
+        line = next(line for line in caplog.messages if "could not be established" in line)
+        assert line.startswith(f"[Consumer clientId=c, groupId=g] Connection to node -1 ({nowhere}) could not be")
+        one.close(timeout=0.2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: one.partitions_for("t"),
+        lambda one: one.end_offsets([P0]),
+        lambda one: one.position(P0),
+        lambda one: one.committed([P0]),
+        lambda one: one.commit({P0: 1}),
+    ],
+    ids=["partitions_for", "end_offsets", "position", "committed", "commit"],
+)
+def test_calls_that_need_an_answer_end_in_time_and_name_the_servers(nowhere: str, call: object) -> None:
+    assert callable(call)
+    settings = QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "default.api.timeout.ms": 200}
+    one = Consumer(settings)
+    try:
+        one.assign([P0])
+        began = time.monotonic()
+        with pytest.raises(ClientTimeoutError, match=nowhere):
+            call(one)
+        assert time.monotonic() - began < 30
+    finally:
+        one.close(timeout=0.1)
+
+
+def test_a_producer_names_the_server_it_cannot_reach(nowhere: str) -> None:
+    producer = Producer({"bootstrap.servers": nowhere, "max.block.ms": 200, "reconnect.backoff.ms": 10})
+    with pytest.raises(ClientTimeoutError, match=nowhere):
+        producer.send("t", b"v")
+    producer.close()
+
+
+def test_something_else_behind_the_port_is_a_failed_connection(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        one = Consumer(QUICK | {"bootstrap.servers": address, "default.api.timeout.ms": 300})
+        with pytest.raises(ClientTimeoutError):
+            one.partitions_for("t")
+        one.close()
+        thread.join()
+    assert "could not be established" in caplog.text
+
+
+# --- topics and records -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.old_kafka
+def test_an_unknown_topic_is_a_warning_once_and_is_read_when_it_comes(side: Side, caplog: object) -> None:
+    assert isinstance(caplog, pytest.LogCaptureFixture)
+    later = side.name("later")
+    with consumer(side, side.name("g"), allow_auto_create_topics=False, metadata_max_age_ms=50) as one:
+        one.subscribe([later])
+        poll_until(one, lambda: f"{later}=UNKNOWN_TOPIC_OR_PARTITION" in caplog.text)
+        side.create_topic(later, 1)
+        fill(side, later, numbers(1))
+        read(one, 1)
+        assert caplog.text.count(f"{later}=UNKNOWN_TOPIC_OR_PARTITION") == 1
+
+
+def test_an_impossible_topic_name_is_an_error(side: Side) -> None:
+    with consumer(side, side.name("g")) as one:
+        one.subscribe(["no/such name"])
+        with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
+            poll_until(one, lambda: False)
+        one.unsubscribe()
+
+
+def test_the_partitions_of_an_unknown_topic_are_none(side: Side) -> None:
+    with consumer(side, allow_auto_create_topics=False) as one:
+        assert one.partitions_for("nobody-made-this") == []
+
+
+def test_the_offsets_of_an_unknown_partition_end_in_time(side: Side, three: TopicPartition) -> None:
+    with (
+        consumer(side, default_api_timeout_ms=500) as one,
+        pytest.raises(ClientTimeoutError, match=r"t-\w+-99 .* no leader, or do not exist"),
+    ):
+        one.end_offsets([TopicPartition(three.topic, 99)])
+
+
+def test_a_record_too_large_for_a_request_is_refused_where_it_is_sent(side: Side, three: TopicPartition) -> None:
+    with (
+        Producer({"bootstrap.servers": side.bootstrap_servers}) as producer,
+        pytest.raises(UsageError, match=r"takes \d+ bytes; max.request.size is 1048576"),
+    ):
+        producer.send(three.topic, b"x" * 2_000_000)
+
+
+@pytest.mark.old_kafka
+def test_a_record_too_large_for_the_topic_is_refused_by_the_broker(side: Side) -> None:
+    topic = side.topic(1, max_message_bytes=1000)
+    with Producer({"bootstrap.servers": side.bootstrap_servers}) as producer:
+        with pytest.raises(BrokerError) as caught:
+            producer.send(topic, b"x" * 5_000).result(PATIENCE_S)
+        assert caught.value.error is Error.MESSAGE_TOO_LARGE
+
+
+def test_a_record_larger_than_the_fetch_sizes_is_still_read(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, [b"x" * 50_000, b"y" * 50_000])
+    with consumer(side, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000) as one:
+        one.assign([TopicPartition(topic, 0)])
+        assert [len(record.value or b"") for record in read(one, 2)] == [50_000, 50_000]
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.old_kafka
+def test_without_an_offset_and_a_reset_every_poll_is_an_error_until_somebody_seeks(
+    side: Side, three: TopicPartition
+) -> None:
+    with consumer(side, side.name("g"), auto_offset_reset="none") as one:
+        one.assign([three])
+        for _ in range(2):
+            with pytest.raises(NoOffsetForPartitionError, match=r"t-\w+-0 has no committed offset"):
+                poll_until(one, lambda: False)
+        one.seek(three, 1)
+        assert [record.offset for record in read(one, 2)] == [1, 2]
+
+
+def test_without_a_group_and_a_reset_a_poll_is_an_error_at_once(side: Side, three: TopicPartition) -> None:
+    with consumer(side, auto_offset_reset="none") as one:
+        one.assign([three])
+        began = time.monotonic()
+        with pytest.raises(NoOffsetForPartitionError):
+            one.poll(60.0)
+        assert time.monotonic() - began < 30
+
+
+def test_a_position_outside_the_log_is_an_error_without_a_reset_and_not_repeated_meanwhile(
+    side: Side, three: TopicPartition
+) -> None:
+    with consumer(side, auto_offset_reset="none") as one:
+        one.assign([three])
+        one.seek(three, 1_000)
+        with pytest.raises(OffsetOutOfRangeError, match=r"position 1000 of t-\w+-0 is not in its log"):
+            poll_until(one, lambda: False)
+        wait_for(lambda: one._fetcher.failed)
+        assert len(one._fetcher._errors) == 1
+        one.seek(three, 0)
+
+
+@pytest.mark.old_kafka
+def test_a_position_outside_the_log_is_reset_where_that_is_wanted(side: Side, three: TopicPartition) -> None:
+    with consumer(side) as one:
+        one.assign([three])
+        one.seek(three, 1_000)
+        assert [record.offset for record in read(one, 3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("policy", ["by_duration:PT1H", "earliest"])
+def test_a_reset_by_duration_begins_at_that_time(side: Side, three: TopicPartition, policy: str) -> None:
+    with consumer(side, auto_offset_reset=policy) as one:
+        one.assign([three])
+        assert len(read(one, 3)) == 3
+
+
+# --- how it is called -------------------------------------------------------------------------------------------------
+
+
+def test_a_bad_pattern_is_refused(side: Side) -> None:
+    with consumer(side, side.name("g")) as one, pytest.raises(UsageError, match=r"'\(' is no regular expression"):
+        one.subscribe(pattern="(")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda one: one.subscribe(5), "The topics are 5; give a list of their names"),
+        (lambda one: one.subscribe([5]), r"The topics are \[5\]"),
+        (lambda one: one.subscribe([""]), r"The topics are \[''\]"),
+        (lambda one: one.subscribe(pattern=5), "The pattern is int"),
+        (lambda one: one.subscribe(re.compile(b"t")), "The pattern is of bytes"),
+        (lambda one: one.subscribe(["t"], pattern="t"), "takes topics or a pattern, one of them"),
+        (lambda one: one.subscribe(), "takes topics or a pattern, one of them"),
+        (lambda one: one.assign(["t"]), r"The partitions are \['t'\]; give a list like"),
+        (lambda one: one.assign([("t", -1)]), "The partitions are"),
+        (lambda one: one.assign(5), "The partitions are 5"),
+        (lambda one: one.assign("t"), "The partitions are 't'"),
+        (lambda one: one.assign([("t", True)]), "The partitions are"),
+        (
+            lambda one: one.subscribe(["t"], listener=print),
+            "The listener is builtin_function_or_method; give an object",
+        ),
+        (lambda one: one.seek("t", 0), "The partition is 't'; give one like"),
+        (lambda one: one.seek(("t", 0), "1"), "The offset is '1'; give a whole number"),
+        (lambda one: one.seek_to_end("t"), "The partitions are 't'"),
+        (lambda one: one.seek_to_timestamp("now"), "seek: the time 'now' cannot be"),
+        (lambda one: one.offsets_for_times({("t", 0): 1.5}), "the time 1.5 cannot be"),
+        (lambda one: one.position("t"), "The partition is 't'"),
+        (lambda one: one.pause("t"), "The partitions are 't'"),
+        (lambda one: one.resume(5), "The partitions are 5"),
+        (lambda one: one.committed("t"), "The partitions are 't'"),
+        (lambda one: one.end_offsets("t"), "The partitions are 't'"),
+        (lambda one: one.commit([("t", 0)]), "The offsets are list; give a dict like"),
+        (lambda one: one.commit({("t", 0): "x"}), "The offset is 'x'"),
+        (lambda one: one.commit_async({"t": 1}), "The partition is 't'"),
+        (lambda one: one.poll("1"), "The timeout is '1'; give seconds"),
+        (lambda one: one.poll(float("nan")), "The timeout is nan"),
+        (lambda one: one.poll_arrow(None), "The timeout is None"),
+        (lambda one: one.run(None), "The handler is NoneType"),
+        (lambda one: Consumer("localhost:9092"), "The settings are str; give a dict"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_named(side: Side, call: object, said: str) -> None:
+    assert callable(call)
+    with consumer(side, side.name("g")) as one, pytest.raises(UsageError, match=said):
+        call(one)
+
+
+@pytest.mark.parametrize("call", ["poll", "poll_arrow", "commit", "unsubscribe", "run"])
+def test_use_after_close_is_refused(side: Side, call: str) -> None:
+    one = consumer(side, side.name("g"))
+    one.close()
+    with pytest.raises(ClientClosedError, match="was closed; make a new one"):
+        getattr(one, call)(*([print] if call == "run" else []))
+    one.close()  # twice is fine
+    one.wakeup()
+
+
+def test_use_from_two_threads_is_refused(side: Side, three: TopicPartition) -> None:
+    with consumer(side, side.name("g")) as one:
+        one.subscribe([three.topic])
+        polling = threading.Thread(target=lambda: one.poll(1.0))
+        one.poll(0)
+        polling.start()
+        wait_for(lambda: one._user is not None)
+        with pytest.raises(UsageError, match="in use by another thread"):
+            one.poll(0)
+        polling.join()
+
+
+def test_a_poll_for_nothing_is_refused(side: Side) -> None:
+    for one in (consumer(side), consumer(side, side.name("g"))):
+        with one, pytest.raises(UsageError, match="nothing to poll"):
+            one.poll(0)
+
+
+@pytest.mark.parametrize("call", ["commit", "commit_async", "enforce_rebalance", "subscribe"])
+def test_what_needs_a_group_says_so(side: Side, call: str) -> None:
+    with consumer(side) as one, pytest.raises(UsageError, match=r"needs a group: set group\.id"):
+        getattr(one, call)(*([["t"]] if call == "subscribe" else []))
+
+
+def test_a_partition_that_is_not_assigned_is_named(side: Side, three: TopicPartition) -> None:
+    with consumer(side) as one:
+        for call in (one.position, lambda partition: one.seek(partition, 0), lambda partition: one.pause([partition])):
+            with pytest.raises(UsageError, match=r"t-\w+-0 is not assigned"):
+                call(three)
+
+
+def test_a_negative_offset_is_refused(side: Side, three: TopicPartition) -> None:
+    with consumer(side) as one:
+        one.assign([three])
+        with pytest.raises(UsageError, match="offsets begin at 0"):
+            one.seek(three, -1)
+        with pytest.raises(UsageError, match="milliseconds since 1970"):
+            one.seek_to_timestamp(-5)

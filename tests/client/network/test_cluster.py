@@ -1,0 +1,105 @@
+"""Who gets a connection, and in which order."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from slackwater.client.errors import NetworkError
+from slackwater.client.network.cluster import Cluster, ClusterConfig
+from slackwater.client.network.connection import BrokerConnection
+from slackwater.client.network.thread import NetworkThread
+
+HOST, PORT = "broker", 9092
+CALLERS = 50
+
+
+class Reached(BrokerConnection):
+    """A connection that is open."""
+
+    is_open = True
+
+
+@pytest.fixture
+def network() -> Iterator[NetworkThread]:
+    network = NetworkThread("test")
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def cluster(network: NetworkThread) -> Cluster:
+    return network.run(Cluster.create(ClusterConfig(bootstrap_servers=((HOST, PORT),), client_id="c")))
+
+
+def test_nobody_overtakes_those_who_wait_for_a_connection(
+    network: NetworkThread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[int] = []
+
+    async def connect(host: str, port: int, **_: object) -> BrokerConnection:
+        for _turn in range(CALLERS // 3):
+            await asyncio.sleep(0)
+        return Reached(host, port, "c")
+
+    async def call(number: int) -> None:
+        await cluster.connection_at(HOST, PORT)
+        served.append(number)
+
+    async def crowd() -> None:
+        """One more in every turn of the loop: before, while and after the connection comes."""
+        callers = []
+        for number in range(CALLERS):
+            callers.append(asyncio.ensure_future(call(number)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*callers)
+
+    monkeypatch.setattr(BrokerConnection, "connect", connect)
+    network.run(crowd())
+    assert served == list(range(CALLERS))
+
+
+def test_one_attempt_serves_all_who_wait_for_it(
+    network: NetworkThread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    async def connect(_host: str, port: int, **_: object) -> BrokerConnection:
+        attempts.append(port)
+        await asyncio.sleep(0)
+        raise NetworkError("nobody is there")
+
+    async def crowd() -> list[object]:
+        return await asyncio.gather(*(cluster.connection_at(HOST, PORT) for _ in range(5)), return_exceptions=True)
+
+    monkeypatch.setattr(BrokerConnection, "connect", connect)
+    assert [str(answer) for answer in network.run(crowd())] == ["nobody is there"] * 5
+    assert attempts == [PORT]
+    network.run(crowd())
+    assert attempts == [PORT, PORT]
+
+
+def test_one_who_goes_away_leaves_the_attempt_to_the_next(
+    network: NetworkThread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    async def crowd() -> BrokerConnection:
+        free = asyncio.Event()
+
+        async def connect(host: str, port: int, **_: object) -> BrokerConnection:
+            attempts.append(port)
+            await free.wait()
+            return Reached(host, port, "c")
+
+        monkeypatch.setattr(BrokerConnection, "connect", connect)
+        first, second = (asyncio.ensure_future(cluster.connection_at(HOST, PORT)) for _ in range(2))
+        while not attempts:
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        free.set()
+        return await second
+
+    assert isinstance(network.run(crowd()), Reached)
+    assert attempts == [PORT]

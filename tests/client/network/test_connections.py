@@ -1,0 +1,275 @@
+"""Brokers that come and go, and clients that find them again and leave nothing behind."""
+
+import contextlib
+import gc
+import os
+import socket
+import threading
+import time
+import tracemalloc
+import weakref
+
+import pytest
+
+from slackwater import Admin, Broker, Consumer, Producer
+from slackwater.client.network.cluster import COORDINATOR, DATA
+from slackwater.group.events import EventKind
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.clusters import Side
+from tests.client.helpers import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for
+
+
+def nobody() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def sockets() -> int:
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    return found
+
+
+@pytest.mark.old_kafka
+def test_a_dead_bootstrap_server_does_not_keep_the_others_away(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(3))
+    servers = f"{nobody()},{side.bootstrap_servers},{nobody()}"
+    with consumer(side, group, bootstrap_servers=servers) as one:
+        one.subscribe([topic])
+        assert len(read(one, 3)) == 3
+    with Producer({"bootstrap.servers": servers}) as producer:
+        producer.send(topic, b"v").result(PATIENCE_S)
+
+
+@pytest.mark.old_kafka
+def test_the_coordinator_has_a_connection_of_its_own(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(1))
+    with consumer(side, group) as one:
+        one.subscribe([topic])
+        read(one, 1)
+        connections = {purpose: each for (_, _, purpose), each in one._cluster._connections.items()}
+        assert connections.keys() == {DATA, COORDINATOR}
+        # What may wait behind a parked JoinGroup is asked elsewhere, even if that takes a new connection.
+        assert one._network.run(one._cluster.any_connection()) is connections[DATA]
+        one._network.call_soon(connections[DATA].close)
+        wait_for(lambda: not connections[DATA].is_open)
+        assert one._network.run(one._cluster.any_connection()) is not connections[COORDINATOR]
+
+
+def test_a_restarted_broker_is_found_again_and_nothing_is_lost_or_doubled(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(5))
+    with consumer(kafka, "g") as one:
+        one.subscribe(["t"])
+        found = read(one, 5)
+        generation = one._membership.member.generation_id if one._membership is not None else -1
+        for turn in range(2):
+            kafka.restart(clean=turn == 0)
+            fill(kafka, "t", numbers(5, 5 + 5 * turn))
+            found += read(one, 5)
+        assert [record.value for record in found] == numbers(15)
+        one.commit()
+        assert one._membership is not None
+        assert one._membership.member.generation_id == generation  # a restart is no rebalance
+
+
+def test_a_broker_that_was_away_from_the_start_is_found_when_it_comes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with Consumer(QUICK | {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g"}) as one:
+        one.subscribe(["t"])
+        assert one.poll(0.1) == []
+        with Broker(port=port, settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+            broker.create_topic("t", 1)
+            fill(broker, "t", numbers(1))
+            assert len(read(one, 1)) == 1
+            one.close()
+
+
+@pytest.mark.parametrize("api", ["Fetch", "FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch", "Metadata"])
+def test_a_request_whose_connection_is_cut_is_asked_again(kafka: Kafka, api: str) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(3))
+    kafka.drop(api, times=2)
+    with consumer(kafka, "g") as one:
+        one.subscribe(["t"])
+        assert [record.value for record in read(one, 3)] == numbers(3)
+
+
+@pytest.mark.parametrize(
+    ("api", "error"),
+    [
+        ("Fetch", "NOT_LEADER_OR_FOLLOWER"),
+        ("Fetch", "FETCH_SESSION_ID_NOT_FOUND"),
+        ("ListOffsets", "NOT_LEADER_OR_FOLLOWER"),
+        ("ListOffsets", "LEADER_NOT_AVAILABLE"),
+        ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
+        ("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("JoinGroup", "NOT_COORDINATOR"),
+        ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("Heartbeat", "NOT_COORDINATOR"),
+    ],
+)
+def test_errors_that_pass_are_lived_through(kafka: Kafka, api: str, error: str) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(3))
+    kafka.fail(api, error, times=2)
+    with consumer(kafka, "g") as one:
+        one.subscribe(["t"])
+        assert [record.value for record in read(one, 3)] == numbers(3)
+
+
+def test_a_request_that_is_not_answered_in_time_ends_its_connection(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    fill(kafka, "t", numbers(2))
+    with consumer(kafka, request_timeout_ms=300) as one:
+        one.assign([TopicPartition("t", 0)])
+        read(one, 2)
+        before = set(map(id, one._cluster._connections.values()))
+        fault = kafka.delay("Fetch", 30.0)
+        poll_until(one, lambda: not before & set(map(id, one._cluster._connections.values())))
+        assert fault
+        fill(kafka, "t", numbers(1, 2))
+        assert [record.value for record in read(one, 1)] == [b"2"]
+
+
+@pytest.mark.old_kafka
+def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_new_beginning(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(5))
+    with (
+        consumer(side, allow_auto_create_topics=False) as one,
+        Admin({"bootstrap.servers": side.bootstrap_servers}) as admin,
+    ):
+        one.assign([TopicPartition(topic, 0)])
+        read(one, 5)
+        admin.delete_topic(topic)
+        assert one.poll(0.1) == []
+        wait_for(lambda: topic not in {each.name for each in admin.list_topics()})
+        side.create_topic(topic, 1)
+        fill(side, topic, numbers(2, 100))
+        assert [record.value for record in read(one, 2)] == numbers(2, 100)
+
+
+@pytest.mark.old_kafka
+def test_a_pattern_finds_topics_that_are_made_later(side: Side) -> None:
+    orders = side.name("orders")
+    side.create_topic(f"{orders}-1", 1)
+    with consumer(side, side.name("g"), metadata_max_age_ms=50) as one:
+        one.subscribe(pattern=f"{orders}-.*")
+        poll_until(one, lambda: one.assignment)
+        side.create_topic(f"{orders}-2", 2)
+        side.topic(1, "bills")
+        poll_until(one, lambda: len(one.assignment) == 3)
+        assert one.subscription == {f"{orders}-1", f"{orders}-2"}
+
+
+@pytest.mark.old_kafka
+def test_new_partitions_of_a_topic_are_found_and_read(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group, metadata_max_age_ms=50) as one:
+        events: list[EventKind] = []
+        one.on_event(lambda event: events.append(event.kind))
+        one.subscribe([topic])
+        poll_until(one, lambda: len(one.assignment) == 1)
+        with Admin({"bootstrap.servers": side.bootstrap_servers}) as admin:
+            admin.add_partitions(topic, 2)
+        poll_until(one, lambda: len(one.assignment) == 2)
+
+
+def test_idle_connections_are_closed_and_made_again_when_needed(side: Side) -> None:
+    topic = side.topic()
+    fill(side, topic, numbers(1))
+    with consumer(side, connections_max_idle_ms=200) as one:
+        one.assign([TopicPartition(topic, 0)])
+        read(one, 1)
+        one.pause(one.assignment)
+        wait_for(lambda: not one._cluster._connections)
+        one.resume(one.assignment)
+        fill(side, topic, numbers(1, 1))
+        assert [record.value for record in read(one, 1)] == [b"1"]
+
+
+def test_a_wakeup_ends_a_poll_at_once(side: Side) -> None:
+    from slackwater.group.member import Wakeup
+
+    topic, group = side.topic(), side.name("g")
+    with consumer(side, group) as one:
+        one.subscribe([topic])
+        poll_until(one, lambda: one.assignment)
+        timer = threading.Timer(0.05, one.wakeup)
+        timer.start()
+        began = time.monotonic()
+        with pytest.raises(Wakeup):
+            one.poll(60.0)
+        assert time.monotonic() - began < 50
+        timer.join()
+
+
+def test_nothing_is_left_of_a_closed_consumer(side: Side) -> None:
+    topic, group = side.topic(), side.name("g")
+    fill(side, topic, numbers(10))
+
+    def live() -> "weakref.ref[Consumer]":
+        with consumer(side, group) as one:
+            one.subscribe([topic])
+            read(one, 10)
+            one.seek_to_beginning()
+            one.commit({TopicPartition(topic, 0): 0})
+            one.unsubscribe()
+        return weakref.ref(one)
+
+    live()
+    threads, open_sockets = set(threading.enumerate()), sockets()
+    gone = [live() for _ in range(3)]
+    wait_for(lambda: sockets() <= open_sockets, "closing the sockets")
+    assert set(threading.enumerate()) <= threads
+    gc.collect()
+    assert [each() for each in gone] == [None, None, None]
+
+
+KEPT = 40 * 200  # bytes; an object kept for each of 40 rebalances would be more
+
+
+def test_rebalances_leave_no_memory_behind(side: Side) -> None:
+    topic, group = side.topic(2), side.name("g")
+    with consumer(side, group) as one:
+        one.subscribe([topic])
+
+        def rebalance(times: int) -> None:
+            for _ in range(times):
+                assert one._membership is not None
+                before = one._membership.member.generation_id
+                one.enforce_rebalance()
+                poll_until(one, lambda: generation() > before and one.assignment)  # noqa: B023
+
+        def generation() -> int:
+            assert one._membership is not None
+            return one._membership.member.generation_id
+
+        def growth() -> int:
+            before = snapshot()
+            rebalance(40)
+            return sum(line.size_diff for line in snapshot().compare_to(before, "filename"))
+
+        def snapshot() -> tracemalloc.Snapshot:
+            gc.collect()
+            ours = [tracemalloc.Filter(True, "*/slackwater/client/*"), tracemalloc.Filter(True, "*/group/member/*")]
+            return tracemalloc.take_snapshot().filter_traces(ours)
+
+        poll_until(one, lambda: one.assignment)
+        tracemalloc.start()
+        try:
+            rebalance(20)
+            # What is kept for each rebalance grows in every round; what happens to be under way does not.
+            rounds: list[int] = []
+            while len(rounds) < 8 and min(rounds, default=KEPT) >= KEPT:
+                rounds.append(growth())
+        finally:
+            tracemalloc.stop()
+        assert min(rounds) < KEPT, rounds

@@ -1,0 +1,96 @@
+"""Frames as a connection receives them: however they are cut, the same ones come out."""
+
+import struct
+from random import Random
+
+import pytest
+
+from slackwater.client.network.frames import FrameReceiver
+from slackwater.wire.errors import WireError
+
+MOST = 1 << 26
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def given(receiver: FrameReceiver, data: bytes, random: Random | None = None) -> list[bytes]:
+    """Write as a socket does: as much as there is room for, or less."""
+    found: list[bytes] = []
+    while data:
+        room = receiver.next_room()
+        assert len(room) > 0
+        count = min(len(room), len(data))
+        if random is not None:
+            count = min(count, random.choice((1, 3, 100, 70_000, 3_000_000)))
+        room[:count] = data[:count]
+        del room
+        data = data[count:]
+        found += map(bytes, receiver.written(count))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_come_out_as_they_were_sent(seed: int) -> None:
+    random = Random(seed)
+    sizes = (0, 1, 5, 1_000, 65_531, 65_532, 65_533, 65_536, 200_000, 1_000_000)
+    bodies = [random.randbytes(random.choice(sizes)) for _ in range(30)]
+    receiver = FrameReceiver(MOST)
+    assert given(receiver, b"".join(map(framed, bodies)), random) == bodies
+
+
+def test_a_frame_larger_than_what_is_kept_grows_with_what_comes() -> None:
+    body = Random(1).randbytes(40_000_001)
+    receiver = FrameReceiver(MOST)
+    assert given(receiver, framed(b"before") + framed(body) + framed(b"after")) == [b"before", body, b"after"]
+
+
+def test_what_is_only_announced_takes_no_memory() -> None:
+    receiver = FrameReceiver(2**31 - 1)
+    assert given(receiver, b"HTTP/1.1 400 Bad Request\r\n\r\n") == []  # reads as a frame of 1.2 GB
+    assert len(receiver.next_room()) < 20_000_000
+
+
+def test_a_frame_that_somebody_looks_into_is_left_alone() -> None:
+    receiver = FrameReceiver(MOST)
+    held: list[memoryview] = []
+    bodies = [bytes([number]) * (100_000 + number) for number in range(10)]
+    for number, body in enumerate(bodies):
+        room_before = receiver.next_room()
+        assert len(room_before) > 0
+        del room_before
+        data = framed(body)
+        while data:
+            room = receiver.next_room()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            del room
+            data = data[count:]
+            for frame in receiver.written(count):
+                if number % 3:
+                    held.append(memoryview(frame))
+    assert [bytes(view) for view in held] == [body for number, body in enumerate(bodies) if number % 3]
+
+
+def test_a_frame_that_nobody_looks_into_is_used_again() -> None:
+    receiver = FrameReceiver(MOST)
+    places = set()
+    for number in range(10):
+        data = framed(bytes(500_000 + 100 * (number % 3)))
+        while data:
+            room = receiver.next_room()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            del room
+            data = data[count:]
+            places |= {id(frame) for frame in receiver.written(count)}
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("size", [-1, MOST + 1])
+def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(size: int) -> None:
+    receiver = FrameReceiver(MOST)
+    assert given(receiver, framed(b"a") + framed(b"b") + struct.pack(">i", size)) == [b"a", b"b"]
+    with pytest.raises(WireError, match=f"announces {size} bytes"):
+        given(receiver, b"x")

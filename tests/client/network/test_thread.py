@@ -1,0 +1,47 @@
+"""The thread of a client's input and output: it ends with everything that runs on it."""
+
+import asyncio
+
+import pytest
+
+from slackwater.client.errors import NetworkError
+from slackwater.client.network.cluster import Cluster, ClusterConfig
+from slackwater.client.network.thread import NetworkThread
+
+
+def test_what_begins_something_while_it_is_ended_does_not_keep_the_loop() -> None:
+    network, ended = NetworkThread("test"), []
+
+    async def last_words() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("second")
+
+    async def begin() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            network.create_task(last_words())
+            await asyncio.sleep(0)  # it begins
+            ended.append("first")
+
+    async def make() -> asyncio.Event:
+        return asyncio.Event()
+
+    started = network.run(make())
+    network.submit(begin())
+    network.run(started.wait())
+    network.close()
+    assert ended == ["first", "second"]
+    assert network.loop.is_closed()
+
+
+def test_a_cluster_that_was_closed_opens_no_connection() -> None:
+    network = NetworkThread("test")
+    cluster = network.run(Cluster.create(ClusterConfig(bootstrap_servers=(("127.0.0.1", 1),), client_id="c")))
+    network.run(cluster.close())
+    with pytest.raises(NetworkError, match="This client was closed"):
+        network.run(cluster.connection_at("127.0.0.1", 1))
+    network.close()

@@ -1,0 +1,353 @@
+"""Producer: every record written once, in order, through faults; and its future tells where, or why not."""
+
+import threading
+from collections import defaultdict
+from concurrent.futures import wait
+
+import pytest
+
+from slackwater import Producer
+from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.client.errors import ClientClosedError, ClientTimeoutError
+from slackwater.client.producer import RecordMetadata, UnknownTopicError
+from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing.kafka import Kafka
+from tests.client.clusters import Side
+from tests.client.helpers import consumer, numbers, read, wait_for
+
+PATIENCE_S = 60.0
+QUICK: dict[str, object] = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 20, "reconnect.backoff.ms": 5}
+
+
+def producer(side: Side | Kafka, **settings: object) -> Producer:
+    """A producer that does not wait long; in settings' names an underscore stands for a dot."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer(QUICK | {"bootstrap.servers": side.bootstrap_servers} | named)
+
+
+def written(side: Side | Kafka, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
+    with consumer(side) as one:
+        one.assign([TopicPartition(topic, number) for number in range(partitions)])
+        return read(one, count)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.old_kafka
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_come_out_as_they_went_in(side: Side, codec: str) -> None:
+    topic = side.topic()
+    headers = [("h", b"1"), ("h", None), ("ü", b"")]
+    with producer(side, compression_type=codec) as one:
+        first = one.send(topic, "text", "key", headers=headers, timestamp_ms=1_700_000_000_123)
+        one.send(topic, None, bytearray(b"k"))  # type: ignore[arg-type]
+        one.send(topic, b"", b"")
+        one.send(topic, b"x" * 5_000)
+    assert first.result(0) == RecordMetadata(topic, 0, 0, 1_700_000_000_123)
+    found = written(side, topic, 4)
+    assert [(record.key, record.value) for record in found] == [
+        (b"key", b"text"),
+        (b"k", None),
+        (b"", b""),
+        (None, b"x" * 5_000),
+    ]
+    assert list(found[0].headers) == headers
+    assert found[0].timestamp == 1_700_000_000_123
+
+
+@pytest.mark.old_kafka
+@pytest.mark.parametrize(
+    "settings", [{}, {"linger.ms": 0}, {"acks": "1", "max.in.flight.requests.per.connection": 1}], ids=str
+)
+def test_a_partition_keeps_its_order_and_the_futures_say_where(side: Side, settings: dict[str, object]) -> None:
+    topic = side.topic(3)
+    with producer(side, **settings) as one:
+        futures = [one.send(topic, value, b"key %d" % (int(value) % 11)) for value in numbers(3_000)]
+    places = [future.result(0) for future in futures]
+    by_place = {(record.partition, record.offset): record.value for record in written(side, topic, 3_000, 3)}
+    assert [by_place[place.partition, place.offset] for place in places] == numbers(3_000)
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for place in places:
+        offsets[place.partition].append(place.offset)
+    assert all(found == list(range(len(found))) for found in offsets.values())
+
+
+@pytest.mark.old_kafka
+def test_without_an_answer_asked_for_an_offset_is_not_known(side: Side) -> None:
+    topic = side.topic()
+    with producer(side, acks="0") as one:
+        assert one.send(topic, b"v").result(PATIENCE_S).offset == -1
+        one.flush()
+        assert written(side, topic, 1)[0].value == b"v"
+
+
+@pytest.mark.old_kafka
+def test_a_topic_with_the_brokers_time_says_that_time(side: Side) -> None:
+    topic = side.topic(message_timestamp_type="LogAppendTime")
+    with producer(side) as one:
+        place = one.send(topic, b"v", timestamp_ms=5).result(PATIENCE_S)
+    assert place.timestamp == written(side, topic, 1)[0].timestamp > 5
+
+
+@pytest.mark.old_kafka
+def test_a_batch_too_large_for_the_topic_is_split_and_a_record_too_large_is_refused_alone(side: Side) -> None:
+    topic = side.topic(max_message_bytes=2_000)
+    with producer(side, linger_ms=1_000) as one:
+        small = [one.send(topic, value, b"k" * 80) for value in numbers(60)]
+        large = one.send(topic, b"x" * 3_000)
+        more = [one.send(topic, value, b"k" * 80) for value in numbers(60, 60)]
+        one.flush()
+    assert isinstance(error := large.exception(0), BrokerError)
+    assert error.error is Error.MESSAGE_TOO_LARGE
+    assert [future.result(0).offset for future in (*small, *more)] == list(range(120))
+    assert [record.value for record in written(side, topic, 120)] == numbers(120)
+
+
+@pytest.mark.old_kafka
+def test_any_thread_may_send(side: Side) -> None:
+    topic = side.topic(2)
+    with producer(side, linger_ms=1) as one:
+
+        def send(name: int) -> None:
+            for number in range(300):
+                one.send(topic, b"%d %d" % (name, number), partition=name % 2)
+
+        threads = [threading.Thread(target=send, args=[name]) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+    by_name: dict[bytes, list[int]] = defaultdict(list)
+    for record in written(side, topic, 1_200, 2):
+        name, number = (record.value or b"").split()
+        by_name[name].append(int(number))
+    assert list(by_name.values()) == [list(range(300))] * 4
+
+
+@pytest.mark.old_kafka
+def test_callbacks_are_told_in_order_before_flush_returns(side: Side) -> None:
+    topic = side.topic()
+    told: list[tuple[int, SlackwaterError | None]] = []
+
+    def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
+        told.append((where.offset if where is not None else -1, error))
+
+    with producer(side, batch_size=500) as one:
+        for value in numbers(200):
+            one.send(topic, value, on_delivery=hear)
+        one.flush(PATIENCE_S)
+        assert told == [(number, None) for number in range(200)]
+
+
+@pytest.mark.old_kafka
+def test_a_callback_may_send(side: Side) -> None:
+    topic = side.topic()
+    with producer(side) as one:
+        again: list[object] = []
+
+        def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
+            again.append(one.send(topic, b"second"))
+
+        one.send(topic, b"first", on_delivery=hear).result(PATIENCE_S)
+        assert [record.value for record in written(side, topic, 2)] == [b"first", b"second"]
+        assert len(again) == 1
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("processed", "in_flight"), [(True, 5), (True, 1), (False, 5), (False, 1)])
+def test_cut_connections_neither_lose_nor_double_nor_disorder(kafka: Kafka, processed: bool, in_flight: int) -> None:
+    kafka.create_topic("t", 2)
+    settings = {"batch.size": 300, "linger.ms": 0, "max.in.flight.requests.per.connection": in_flight}
+    with producer(kafka, **settings) as one:
+        futures = []
+        for value in numbers(400):
+            if int(value) % 100 == 50:
+                kafka.drop("Produce", times=2, processed=processed)
+            futures.append(one.send("t", value, partition=int(value) % 2))
+        one.flush(PATIENCE_S)
+    assert not wait(futures, 0).not_done
+    by_partition: dict[int, list[bytes | None]] = defaultdict(list)
+    for record in written(kafka, "t", 400, 2):
+        by_partition[record.partition].append(record.value)
+    assert by_partition == {0: numbers(400)[::2], 1: numbers(400)[1::2]}
+
+
+@pytest.mark.parametrize(
+    "error", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"]
+)
+def test_errors_that_pass_are_tried_again(kafka: Kafka, error: str) -> None:
+    kafka.create_topic("t", 1)
+    kafka.fail("Produce", error, times=3)
+    with producer(kafka, batch_size=100, linger_ms=0) as one:
+        futures = [one.send("t", value) for value in numbers(50)]
+        one.flush(PATIENCE_S)
+    assert [future.result(0).offset for future in futures] == list(range(50))
+    assert [record.value for record in written(kafka, "t", 50)] == numbers(50)
+
+
+@pytest.mark.parametrize("error", ["UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"])
+def test_a_producer_that_the_broker_forgot_takes_a_new_id_and_goes_on(kafka: Kafka, error: str) -> None:
+    kafka.create_topic("t", 1)
+    with producer(kafka, linger_ms=0) as one:
+        one.send("t", b"0").result(PATIENCE_S)
+        kafka.fail("Produce", error)
+        assert one.send("t", b"1").result(PATIENCE_S).offset == 1
+
+
+def test_a_refusal_that_stays_is_told_and_the_next_record_goes(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    with producer(kafka, linger_ms=0) as one:
+        with pytest.raises(BrokerError, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
+            one.send("t", b"0").result(PATIENCE_S)
+        assert one.send("t", b"1").result(PATIENCE_S).offset == 0
+
+
+def test_without_an_id_for_it_an_idempotent_producer_says_why(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    kafka.fail("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=None)
+    with producer(kafka) as one:
+        with pytest.raises(BrokerError, match="gave this producer no id: CLUSTER_AUTHORIZATION_FAILED"):
+            one.send("t", b"0").result(PATIENCE_S)
+        with pytest.raises(BrokerError, match="no id"):
+            one.send("t", b"1")
+
+
+def test_what_cannot_be_delivered_in_time_is_given_up_and_says_how_many(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    with producer(kafka, delivery_timeout_ms=200, request_timeout_ms=100, linger_ms=0) as one:
+        one.send("t", b"0").result(PATIENCE_S)
+        kafka.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None)
+        futures = [one.send("t", value) for value in numbers(3)]
+        for future in futures:
+            with pytest.raises(SlackwaterError, match=r"not delivered within 0\.2 s|NOT_ENOUGH_REPLICAS"):
+                future.result(PATIENCE_S)
+        kafka.heal()
+        assert one.send("t", b"1").result(PATIENCE_S).offset == 1
+
+
+def send_for_ever(one: Producer) -> None:
+    while True:
+        one.send("t", b"x" * 200)
+
+
+def test_a_full_buffer_makes_send_wait_and_then_give_up(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    with producer(kafka, buffer_memory=2_000, batch_size=500, max_block_ms=100, linger_ms=0) as one:
+        one.send("t", b"0").result(PATIENCE_S)
+        fault = kafka.delay("Produce", 120.0, times=None)
+        with pytest.raises(ClientTimeoutError, match=r"buffer was full for 0\.1 s"):
+            send_for_ever(one)
+        fault.end()
+        kafka.heal()
+        kafka.restart()
+        one.flush(PATIENCE_S)
+        assert one.send("t", b"1").result(PATIENCE_S).offset > 1
+
+
+def test_a_partition_that_was_added_since_can_be_written_to(side: Side) -> None:
+    topic = side.topic(1)
+    with producer(side) as one:
+        one.send(topic, b"0", partition=0).result(PATIENCE_S)
+        side.admin.add_partitions(topic, 2)
+        wait_for(lambda: len(side.admin.describe_topics([topic])[0].partitions) == 2, "the new partition")
+        assert one.send(topic, b"1", partition=1).result(PATIENCE_S).partition == 1
+        with pytest.raises(UsageError, match="has no partition 2; it has 2, from 0 on"):
+            one.send(topic, b"2", partition=2)
+
+
+# --- how it is called -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "said"),
+    [
+        ((5,), {}, "The value of a record is int; give bytes, str or None"),
+        ((b"v", 1.5), {}, "The key of a record is float"),
+        ((b"v",), {"partition": 9}, "has no partition 9; it has 1, from 0 on"),
+        ((b"v",), {"partition": -1}, "has no partition -1"),
+        ((b"v",), {"partition": "0"}, "has no partition '0'"),
+        ((b"v",), {"timestamp_ms": -5}, "The time -5 of a record cannot be"),
+        ((b"v",), {"timestamp_ms": 1.5}, "The time 1.5 of a record cannot be"),
+        ((b"v",), {"on_delivery": 5}, "on_delivery is int; give a function"),
+        ((b"v",), {"headers": ["h"]}, "Headers are pairs"),
+        ((b"v",), {"headers": [(b"h", b"")]}, "Headers are pairs"),
+        ((b"v",), {"headers": [("h", "text")]}, "Headers are pairs"),
+        ((b"v",), {"headers": [("\ud800", b"")]}, "Headers are pairs"),
+        ((b"x" * 2_000_000,), {}, "takes 2000015 bytes; max.request.size is 1048576"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_once(
+    side: Side, arguments: tuple[object, ...], options: dict[str, object], said: str
+) -> None:
+    topic = side.topic()
+    with producer(side) as one:
+        with pytest.raises(UsageError, match=said):
+            one.send(topic, *arguments, **options)  # type: ignore[arg-type]
+        assert one.send(topic, b"v").result(PATIENCE_S).offset == 0
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_a_callback_that_waits_for_itself_is_refused(side: Side, call: str, caplog: pytest.LogCaptureFixture) -> None:
+    topic = side.topic()
+    with producer(side) as one:
+        refused = threading.Event()
+
+        def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
+            with pytest.raises(UsageError, match=rf"{call}\(\) cannot be called inside a delivery callback"):
+                getattr(one, call)()
+            refused.set()
+
+        one.send(topic, b"v", on_delivery=hear)
+        assert refused.wait(PATIENCE_S)
+
+
+def test_use_after_close_is_refused(side: Side) -> None:
+    one = producer(side)
+    one.close()
+    for call in (lambda: one.send("t", b"v"), one.flush, lambda: one.partitions_for("t")):
+        with pytest.raises(ClientClosedError, match="was closed; make a new one"):
+            call()
+    one.close()  # twice is fine
+
+
+def test_the_partitions_of_a_topic_are_told(side: Side) -> None:
+    topic = side.topic(3)
+    with producer(side) as one:
+        assert one.partitions_for(topic) == side.parts(topic, 0, 1, 2)
+
+
+@pytest.mark.parametrize("topic", [None, "", b"t", 5])
+def test_a_topic_has_a_name(side: Side, topic: object) -> None:
+    with producer(side) as one, pytest.raises(UsageError, match=r"The topic is .*; give its name"):
+        one.send(topic, b"v")  # type: ignore[arg-type]
+
+
+@pytest.mark.kafka(settings={"auto.create.topics.enable": False})
+def test_a_topic_that_is_not_there_and_not_made_is_named(kafka: Kafka) -> None:
+    with producer(kafka, max_block_ms=100) as one:
+        with pytest.raises(
+            UnknownTopicError, match=r"There is no topic nowhere, and within 0\.1 s the cluster has made none"
+        ):
+            one.send("nowhere", b"v")
+        kafka.create_topic("nowhere", 1)
+        assert one.send("nowhere", b"v").result(PATIENCE_S).offset == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("localhost:9092", "The settings are str; give a dict"),
+        ({"delivery.timeout.ms": 100}, r"delivery.timeout.ms = 100 is below linger.ms \+ request.timeout.ms, 30005"),
+        ({"acks": "2"}, "acks = 2 is unknown; use one of all, -1, 0, 1"),
+        ({"acks": "1", "enable.idempotence": True}, "enable.idempotence needs acks=all"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: object, said: str) -> None:
+    given = {"bootstrap.servers": "localhost:9092"} | settings if isinstance(settings, dict) else settings
+    with pytest.raises(UsageError, match=said):
+        Producer(given)  # type: ignore[arg-type]

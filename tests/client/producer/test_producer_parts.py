@@ -1,0 +1,247 @@
+"""The producer's parts, each alone: where keys go, how batches fill, what futures tell."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, TimeoutError, as_completed, wait
+
+import pytest
+
+from slackwater.client.errors import ClientTimeoutError
+from slackwater.client.producer.accumulator import Accumulator, Batch
+from slackwater.client.producer.delivery import Delivery, Outcome, RecordMetadata
+from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner, murmur2, partition_for_key
+from slackwater.group.errors import SlackwaterError
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.wire.records.batch import RecordBatch
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import NO_HEADERS, PackedRecord, decode_records
+
+P0 = TopicPartition("t", 0)
+PATIENCE_S = 60.0
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+        (b"", 275646681),
+    ],
+)
+def test_murmur2_is_kafkas(key: bytes, signed: int) -> None:
+    assert murmur2(key) == signed % 2**32
+
+
+def test_remembered_keys_go_where_forgotten_ones_go() -> None:
+    keys = [b"%d" % number for number in range(25_000)] + [b"x" * 200]
+    partitioner = KeyPartitioner(7)
+    for _ in range(2):
+        assert [partitioner.partition(key) for key in keys] == [partition_for_key(key, 7) for key in keys]
+
+
+def test_records_without_a_key_stay_together_for_a_batch_and_then_go_elsewhere() -> None:
+    partitioner = StickyPartitioner([0, 2, 5], batch_bytes=100)
+    places = [partitioner.partition(50) for _ in range(3_000)]
+    pairs = list(zip(places[::2], places[1::2], strict=True))
+    assert all(one == other for one, other in pairs)
+    assert all(one != other for one, other in zip(places[1::2], places[2::2], strict=False))
+    assert Counter(places).keys() == {0, 2, 5}
+
+
+def test_with_one_partition_there_is_nowhere_else() -> None:
+    partitioner = StickyPartitioner([3], batch_bytes=1)
+    assert {partitioner.partition(10) for _ in range(5)} == {3}
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def packed(number: int) -> PackedRecord:
+    return (b"k%d" % number, b"v" * 50, NO_HEADERS, 1_000 + number)
+
+
+def filled(accumulator: Accumulator, count: int) -> list[Delivery]:
+    queue = accumulator.queue(P0)
+    return [accumulator.append(queue, packed(number), 67, None, 0.0)[0] for number in range(count)]
+
+
+def test_a_batch_is_never_larger_than_it_was_counted() -> None:
+    accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=10_000)
+    filled(accumulator, 40)
+    for batch in accumulator.queue(P0).batches:
+        assert len(batch.close((1, 0), 0, Codec.NONE, None)) <= batch.size <= 1_000
+
+
+def test_memory_is_given_back_with_the_batches() -> None:
+    accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=3_000)
+    filled(accumulator, 30)
+    assert accumulator.used_bytes == sum(batch.size for batch in accumulator.queue(P0).batches)
+    for batch in list(accumulator.queue(P0).batches):
+        assert not accumulator.is_empty
+        accumulator.release(batch)
+    assert (accumulator.used_bytes, accumulator.is_empty) == (0, True)
+
+
+def test_a_closed_batch_takes_no_more_records() -> None:
+    accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=10_000)
+    filled(accumulator, 1)
+    (first,) = accumulator.queue(P0).batches
+    first.close((1, 0), 0, Codec.NONE, None)
+    accumulator.queue(P0).count_anew()  # it has no bytes now, and may have been written all the same
+    filled(accumulator, 1)
+    assert [batch.count for batch in accumulator.queue(P0).batches] == [1, 1]
+
+
+def test_halves_have_all_records_in_order_and_all_memory() -> None:
+    batch = Batch(P0, 0.0)
+    batch.records = [packed(number) for number in range(7)]
+    batch.size = 1_001
+    one, other = batch.split()
+    assert one.records + other.records == batch.records
+    assert one.size + other.size == batch.size
+    read = [
+        record.key
+        for half in (one, other)
+        for record in decode_records(RecordBatch(half.close((1, 0), 0, Codec.NONE, None)))
+    ]
+    assert read == [b"k%d" % number for number in range(7)]
+    (first, second), third = other.split(), one
+    assert [half.first for half in (third, first, second)] == [0, 3, 5]
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def deliveries(outcome: Outcome, count: int) -> list[Delivery]:
+    return [Delivery(outcome, number, 1_000 + number) for number in range(count)]
+
+
+def finish(outcome: Outcome, base_offset: int = 10) -> None:
+    assert outcome.decided(0, base_offset)
+    outcome.tell()
+
+
+def test_a_future_says_where_its_own_record_is() -> None:
+    outcome = Outcome(P0)
+    found = deliveries(outcome, 3)
+    assert not found[1].done()
+    assert found[1].running()
+    with pytest.raises(TimeoutError):
+        found[1].result(0)
+    finish(outcome)
+    assert [one.result(0) for one in found] == [RecordMetadata("t", 0, 10 + n, 1_000 + n) for n in range(3)]
+    assert found[0].exception(0) is None
+
+
+def test_the_brokers_time_is_that_of_all_and_an_offset_may_be_unknown() -> None:
+    outcome = Outcome(P0)
+    found = deliveries(outcome, 2)
+    outcome.decided(0, -1, 77)
+    outcome.tell()
+    assert {one.result(0) for one in found} == {RecordMetadata("t", 0, -1, 77)}
+
+
+def test_a_batch_given_up_is_an_error_of_every_record() -> None:
+    outcome = Outcome(P0)
+    found = deliveries(outcome, 2)
+    outcome.decided(0, error=ClientTimeoutError("too late"))
+    outcome.tell()
+    for one in found:
+        with pytest.raises(ClientTimeoutError, match="too late"):
+            one.result(0)
+        assert isinstance(one.exception(0), ClientTimeoutError)
+
+
+def test_pieces_of_a_split_batch_may_end_differently_and_are_told_of_together() -> None:
+    outcome = Outcome(P0)
+    found = deliveries(outcome, 6)
+    outcome.split()
+    outcome.split()
+    assert not outcome.decided(2, 40)
+    assert not outcome.decided(0, 30)
+    assert not found[0].done()
+    assert outcome.decided(5, error=ClientTimeoutError("too late"))
+    outcome.tell()
+    assert [one.result(0).offset for one in found[:5]] == [30, 31, 40, 41, 42]
+    assert isinstance(found[5].exception(0), ClientTimeoutError)
+
+
+def test_a_record_under_way_cannot_be_called_back() -> None:
+    outcome = Outcome(P0)
+    (one,) = deliveries(outcome, 1)
+    assert not one.cancel()
+    finish(outcome)
+    assert not one.cancelled()
+    assert one.result(0).offset == 10
+
+
+def test_threads_that_wait_for_records_of_one_batch_all_go_on() -> None:
+    outcome = Outcome(P0)
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda one=one: found.append(one.result(PATIENCE_S).offset))
+        for one in deliveries(outcome, 4)
+    ]
+    for thread in threads:
+        thread.start()
+    finish(outcome)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert sorted(found) == [10, 11, 12, 13]
+
+
+def test_the_standard_ways_to_wait_take_it() -> None:
+    ours, theirs = Outcome(P0), Outcome(P0)
+    early, late = deliveries(ours, 2), deliveries(theirs, 2)
+    everything: Sequence[Future[RecordMetadata]] = [*early, *late]
+    threading.Timer(0.05, finish, [ours]).start()
+    done, _ = wait(everything, PATIENCE_S, FIRST_COMPLETED)
+    assert done
+    assert done <= set(early)
+    threading.Timer(0.05, finish, [theirs, 20]).start()
+    assert {one.result().offset for one in as_completed(everything, PATIENCE_S)} == {10, 11, 20, 21}
+    assert wait(everything, 0).not_done == set()
+
+
+def test_asyncio_can_wait_for_it() -> None:
+    async def main() -> int:
+        outcome = Outcome(P0)
+        (one,) = deliveries(outcome, 1)
+        waiting = asyncio.wrap_future(one)
+        await asyncio.to_thread(finish, outcome)
+        return (await asyncio.wait_for(waiting, PATIENCE_S)).offset
+
+    assert asyncio.run(main()) == 10
+
+
+def test_callbacks_come_in_the_order_of_the_records_and_one_that_fails_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outcome = Outcome(P0)
+    told: list[str] = []
+
+    def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
+        assert where is not None
+        told.append(f"heard {where.offset}")
+        if where.offset == 11:
+            raise ValueError("mine")
+
+    found = deliveries(outcome, 3)
+    for one in reversed(found):
+        one.add_done_callback(lambda done: told.append(f"future {done.result().offset}"))
+    for one in found:
+        outcome.heard.append((one.number, 0, hear))
+    finish(outcome)
+    assert told == ["future 10", "heard 10", "future 11", "heard 11", "future 12", "heard 12"]
+    assert "A delivery callback failed." in caplog.text
+    found[0].add_done_callback(lambda done: told.append("late"))
+    assert told[-1] == "late"
