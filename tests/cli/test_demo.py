@@ -1,20 +1,27 @@
-"""`slackwater demo`: both stories to their end, and what is left behind when they are interrupted."""
+"""`slackwater demo`: both demos to their end, and nothing left behind when they are interrupted."""
 
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
+from slackwater import Broker
 from slackwater.cli.demo import REPORT
-from slackwater.cli.demo.janitor import Janitor, kill_sessions
-from slackwater.cli.demo.ledger import Read, runs
-from slackwater.cli.demo.ownership import Ownership
+from slackwater.cli.demo.groups import GroupMonitor
+from slackwater.cli.demo.processes import CleanupProcess, kill_sessions
+from slackwater.cli.demo.read_counts import ReadCounts, offset_ranges
+from slackwater.cli.demo.screen import Screen
+from slackwater.cli.demo.spark_scenario import DeployResult
 from tests.waiting import wait_until
 
 DEADLINE_S = 120.0
@@ -56,40 +63,52 @@ def _children(tmp_path: Path, demo: int) -> list[str]:
     return found
 
 
+class StubPool:
+    """A pool without processes."""
+
+    def __init__(self) -> None:
+        self.produced: Mapping[str, int] = {}
+        self.reads: Mapping[tuple[str, str], int] = {}
+
+    def clients(self) -> dict[str, str]:
+        return {}
+
+
 def _chapters(out: str) -> list[str]:
     return re.findall(r"^\d of \d  ([A-Z][a-z -]+):", out, re.MULTILINE)
 
 
-def test_the_plain_demo_tells_its_five_chapters_and_loses_nothing(tmp_path: Path) -> None:
+def test_plain_demo_reads_every_record(tmp_path: Path) -> None:
     with _demo(tmp_path, "--no-spark") as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 0, out
     assert _chapters(out) == ["Join", "Scale-out", "Static restart", "Kill", "Cooperative"]
-    account = out[out.index("The account") :]
-    for row in (r"Join +1 +member_join", r"Static restart +0 +– +same generation", r"Kill +1 +session_timeout"):
-        assert re.search(row, account), account
-    counts = re.search(r"(\d+) records acknowledged, (\d+) read", account)
+    summary = out[out.index("Summary") :]
+    for row in (r"Join +\d +member_join", r"Static restart +0 +– +same generation", r"Kill +1 +session_timeout"):
+        assert re.search(row, summary), summary
+    counts = re.search(r"([\d,]+) records produced, ([\d,]+) read", summary)
     assert counts is not None
-    acknowledged, read = map(int, counts.groups())
-    assert acknowledged == read > 0
-    assert list(tmp_path.iterdir()) == []
+    assert counts[1] == counts[2] != "0"
+    assert [path.name for path in tmp_path.iterdir()] == [REPORT]
+    assert "orders" in (tmp_path / REPORT).read_text()
 
 
 @pytest.mark.xdist_group("spark")
-def test_the_fast_demo_shares_deploys_kills_and_cures_and_every_record_is_accounted_for(tmp_path: Path) -> None:
+def test_fast_demo_diagnoses_and_cures_the_storm(tmp_path: Path) -> None:
     with _demo(tmp_path, "--fast") as demo:
         out, _ = demo.communicate(timeout=SPARK_DEADLINE_S)
     assert demo.returncode == 0, out
-    assert _chapters(out) == ["Rolling deploy", "Share", "Scale-out", "Kill", "Storm", "Doctor", "Cure"]
-    account = out[out.index("The account") :]
-    records = re.search(r"Records: ([\d,]+) produced = ([\d,]+) accounted for; 0 missing", account)
-    assert records is not None, account
+    assert _chapters(out) == ["Share", "Scale-out", "Kill", "Storm", "Doctor", "Cure"]
+    summary = out[out.index("Summary") :]
+    records = re.search(r"Records: ([\d,]+) produced, ([\d,]+) read, 0 missing", summary)
+    assert records is not None, summary
     assert records[1] == records[2] != "0"
-    deploy = re.search(r"of three plain consumers: (\d+) rebalances with dynamic members, (\d+) with static", account)
-    assert deploy is not None, account
-    assert int(deploy[1]) >= 3
-    assert int(deploy[2]) == 0
-    assert re.search(r"Doctor .*poll_delay, by app-2", account), account
+    assert re.search(r"Doctor .*poll_delay, caused by app-2", summary), summary
+    storm = re.search(r"removed \d times: ([\d.]+) rebalances per minute", summary)
+    closing = re.search(r"Rebalances per minute: ([\d.]+) in the storm, 0.0 after the cure", summary)
+    assert storm is not None, summary
+    assert closing is not None, summary
+    assert storm[1] == closing[1]
     assert [path.name for path in tmp_path.iterdir()] == [REPORT]
     assert "poll delay" in (tmp_path / REPORT).read_text()
 
@@ -98,13 +117,11 @@ def test_the_fast_demo_shares_deploys_kills_and_cures_and_every_record_is_accoun
 @pytest.mark.parametrize(
     ("option", "child"),
     [
-        pytest.param("--no-spark", "slackwater.cli.demo.members", id="plain"),
+        pytest.param("--no-spark", "slackwater.cli.demo.clients", id="plain"),
         pytest.param("--fast", "/java ", id="spark", marks=pytest.mark.xdist_group("spark")),
     ],
 )
-def test_nothing_is_left_of_a_demo_that_is_interrupted(
-    tmp_path: Path, option: str, child: str, how: signal.Signals
-) -> None:
+def test_interrupted_demo_leaves_nothing(tmp_path: Path, option: str, child: str, how: signal.Signals) -> None:
     with _demo(tmp_path, option) as demo:
         wait_until(
             lambda: any(child in command for command in _children(tmp_path, demo.pid)),
@@ -118,15 +135,16 @@ def test_nothing_is_left_of_a_demo_that_is_interrupted(
         wait_until(lambda: not list(tmp_path.iterdir()), lambda: list(tmp_path.iterdir()), DEADLINE_S)
 
 
-def test_without_java_the_plain_demo_is_shown_and_one_sentence_says_why(tmp_path: Path) -> None:
+def test_without_java_the_demo_names_the_remedy(tmp_path: Path) -> None:
     with _demo(tmp_path, PATH=str(tmp_path), JAVA_HOME="") as demo:
-        assert demo.stdout is not None
-        first = demo.stdout.readline()
-    assert "no java" in first
-    assert "without Spark" in first
+        out, _ = demo.communicate(timeout=DEADLINE_S)
+    assert demo.returncode == 2
+    assert "Install Java 17" in out
+    assert "slackwater demo --no-spark" in out
+    assert "Traceback" not in out
 
 
-def test_a_report_in_a_directory_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_report_in_missing_directory_is_an_error(tmp_path: Path) -> None:
     with _demo(tmp_path, "--report", str(tmp_path / "none" / "report.html")) as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 2
@@ -134,51 +152,53 @@ def test_a_report_in_a_directory_that_is_not_there_is_refused_in_a_sentence(tmp_
     assert "Traceback" not in out
 
 
-def test_what_was_read_twice_is_counted_once_and_told() -> None:
-    read = Read()
-    read.ranges["t", 0] += [(0, 5), (3, 8), (10, 12)]
-    read.ranges["t", 1] += [(0, 2), (0, 2)]
-    assert read.counts() == (12, 4)
+def test_repeated_reads_are_counted() -> None:
+    counts = ReadCounts()
+    counts.ranges["t", 0] += [(0, 5), (3, 8), (10, 12)]
+    counts.ranges["t", 1] += [(0, 2), (0, 2)]
+    assert counts.totals() == (12, 4)
 
 
-def test_what_was_never_read_is_missing() -> None:
-    read = Read()
-    for run in runs([("t", 0, 0), ("t", 0, 1), ("t", 0, 5), ("t", 1, 0)]):
-        read.add(str(run["topic"]), int(str(run["partition"])), int(str(run["from"])), int(str(run["until"])))
-    assert read.ranges["t", 0] == [(0, 2), (5, 6)]
-    assert read.missing({("t", 0): 6, ("t", 1): 1, ("t", 2): 2}) == 3 + 0 + 2
+def test_records_never_read_are_missing() -> None:
+    counts = ReadCounts()
+    for read in offset_ranges([("t", 0, 0), ("t", 0, 1), ("t", 0, 5), ("t", 1, 0)]):
+        counts.add(str(read["topic"]), int(str(read["partition"])), int(str(read["start"])), int(str(read["end"])))
+    assert counts.ranges["t", 0] == [(0, 2), (5, 6)]
+    assert counts.missing({("t", 0): 6, ("t", 1): 1, ("t", 2): 2}) == 3 + 0 + 2
 
 
-def test_a_partition_has_no_owner_from_the_death_of_its_member_until_another_is_given_it() -> None:
-    ownership = Ownership()
-    ownership.see(0.0, {0: "a", 1: "b"}, {"a", "b"})
-    ownership.away.add("a")
-    ownership.see(1.0, {0: "a", 1: "b"}, {"a", "b"})  # the coordinator does not know yet
-    ownership.see(5.0, None, {"b"})
-    ownership.see(6.0, {0: "b", 1: "b"}, {"b"})
-    assert ownership.lengths == {0: [5.0], 1: []}
-    assert (ownership.total_s, ownership.longest_s) == (5.0, 5.0)
+def test_static_rebalances_of_a_deploy_are_explained() -> None:
+    assert str(DeployResult(9, 0, ())) == "9 rebalances with dynamic members, 0 with static members"
+    late = str(DeployResult(9, 2, ("app-2",)))
+    assert late.startswith("9 rebalances with dynamic members, 2 with static members (a slow machine: app-2 came back")
 
 
-def test_what_moves_in_two_rounds_has_no_owner_between_them_and_the_rest_keeps_its_own() -> None:
-    ownership = Ownership()
-    ownership.see(0.0, {0: "a", 1: "a"}, {"a"})
-    ownership.see(1.0, None, {"a", "b"})
-    ownership.see(2.0, {0: "a"}, {"a", "b"})
-    ownership.see(2.5, None, {"a", "b"})
-    ownership.see(3.0, {0: "a", 1: "b"}, {"a", "b"})
-    assert ownership.lengths == {0: [], 1: [1.0]}
-    ownership.away.add("b")
-    ownership.see(4.0, {0: "a", 1: "b"}, {"a", "b"})
-    ownership.close(6.0)
-    assert ownership.lengths == {0: [], 1: [1.0, 2.0]}
+@pytest.mark.parametrize("size", [(80, 24), (120, 50)], ids=["80x24", "120x50"])
+def test_picture_fits_the_terminal(size: tuple[int, int]) -> None:
+    width, height = size
+    with Broker() as broker:
+        broker.create_topic("orders", 6)
+        monitor = GroupMonitor(broker)
+        console = Console(width=width, height=height, force_terminal=True, file=StringIO())
+        screen = Screen(console, monitor, StubPool(), 6, "one broker, Spark applications, one group")
+        screen.chapter("3 of 7  Rolling deploy", "A text of a chapter. " * 8)
+        screen.show_group("orders", "orders")
+        screen.show_group("orders-static", "orders")
+        for number in range(40):
+            screen.note(f"note {number} " + "with a long text " * 12)
+        screen.waiting_for("group orders with 3 members")
+        with console.capture() as capture:
+            console.print(screen.picture())
+    lines = capture.get().splitlines()
+    assert len(lines) < height
+    assert max(cell_len(Text.from_ansi(line).plain) for line in lines) <= width
 
 
-def test_a_whole_session_is_killed_and_the_janitor_removes_the_directory(tmp_path: Path) -> None:
+def test_cleanup_kills_sessions_and_removes_the_directory(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     sleep = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); sys.stdin.read()"
-    janitor = Janitor(home)
+    cleanup = CleanupProcess(home)
     try:
         children = [
             subprocess.Popen(
@@ -191,7 +211,7 @@ def test_a_whole_session_is_killed_and_the_janitor_removes_the_directory(tmp_pat
             for _ in range(2)
         ]
         for child in children:
-            janitor.see(child.pid)
+            cleanup.add(child.pid)
             assert child.stdout is not None
             assert child.stdout.readline() == b"up\n"
         # A process that has just been started shows its environment a moment later.
@@ -199,7 +219,7 @@ def test_a_whole_session_is_killed_and_the_janitor_removes_the_directory(tmp_pat
         kill_sessions([children[0].pid])
         wait_until(lambda: len(_children(home, 0)) == 2, lambda: _children(home, 0), DEADLINE_S)
     finally:
-        janitor.finish()
+        cleanup.finish()
     for child in children:
         child.wait()
         for pipe in (child.stdin, child.stdout):

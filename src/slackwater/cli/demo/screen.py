@@ -1,14 +1,16 @@
-"""What the demo shows: the chapter, the groups, what has just happened; and the account at the end.
+"""The demo's screen: the chapter, the groups, recent events; and the summary at the end.
 
-Rules kept here
-- On a terminal one picture is kept up to date; anywhere else the chapters and events are plain lines, as they come.
-- A partition has the colour of its owner, so that one can see it change hands.
+On a terminal one picture is redrawn, which fits the terminal (80 × 24 and larger). Elsewhere chapters, notes and events
+are printed as plain lines. A partition has the colour of its owner.
 """
 
+import textwrap
 import threading
 import time
 from collections import Counter
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from rich.box import ROUNDED, SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -17,18 +19,19 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from slackwater.cli.demo.crew import Crew
-from slackwater.cli.demo.watch import Group as ShownGroup
-from slackwater.cli.demo.watch import Watch, said
+from slackwater.cli.demo.groups import GroupMonitor, ShownGroup, describe_event
 from slackwater.group.events import EventKind, GroupEvent
 
 REFRESH_S: Final = 0.1
-EVENTS_SHOWN: Final = 9
-EVENTS_AT_LEAST: Final = 3
-"""Beside notes, which need the room."""
+SHOW_WAIT_AFTER_S: Final = 3.0
+MAX_WIDTH: Final = 100
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
-_STATES: Final = {"Stable": "bold green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow"}
-_EVENTS: Final = {
+_STATE_STYLES: Final = {
+    "Stable": "bold green",
+    "PreparingRebalance": "bold yellow",
+    "CompletingRebalance": "bold yellow",
+}
+_EVENT_STYLES: Final = {
     EventKind.REBALANCE_STARTED: "yellow",
     EventKind.REBALANCE_COMPLETED: "green",
     EventKind.MEMBER_EXPIRED: "red",
@@ -37,162 +40,198 @@ _EVENTS: Final = {
 }
 
 
-class Screen:
-    """The demo's terminal."""
+class RecordCounts(Protocol):
+    """What the screen shows of the child processes."""
 
-    def __init__(self, console: Console, watch: Watch, crew: Crew, partitions: int, title: str) -> None:
-        self._title = title
+    @property
+    def produced(self) -> Mapping[str, int]:
+        """Acknowledged records by topic."""
+        ...
+
+    @property
+    def reads(self) -> Mapping[tuple[str, str], int]:
+        """Records read by group and client name."""
+        ...
+
+    def clients(self) -> Mapping[str, str]:
+        """The client library of each name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChapterResult:
+    """A row of the summary."""
+
+    title: str
+    rebalances: list[GroupEvent]
+    result: str
+
+
+class Screen:
+    """The picture on the terminal, or the lines where there is none."""
+
+    def __init__(
+        self, console: Console, monitor: GroupMonitor, counts: RecordCounts, partitions: int, title: str
+    ) -> None:
         self._console = console
-        self._watch = watch
-        self._crew = crew
+        self._monitor = monitor
+        self._counts = counts
         self._partitions = partitions
-        self._began = time.time()
+        self._title = title
+        self._started = time.time()
         self._chapter = ""
         self._text = ""
         self._notes: list[str] = []
-        self._groups: list[str] = []
-        self._topics: dict[str, str | None] = {}
+        self._groups: dict[str, str] = {}
+        """The topic of each group that is shown."""
         self._colours: dict[str, str] = {}
+        self._waiting: tuple[str, float] | None = None
         self._live: Live | None = None
-        self._done = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._told = 0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._refresh, daemon=True)
+        self._printed_events = 0
 
     def __enter__(self) -> "Screen":
         if self._console.is_terminal:
-            self._live = Live(self._picture(), console=self._console, auto_refresh=False)
+            self._live = Live(self.picture(), console=self._console, auto_refresh=False)
             self._live.start()
-        self._thread = threading.Thread(target=self._keep_up, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._closed.set()
+        self._thread.join()
         self._show()
         if self._live is not None:
             self._live.stop()
 
-    def chapter(self, number: int, of: int, title: str, text: str) -> None:
-        """A new chapter begins."""
-        self._chapter, self._text, self._notes = f"{number} of {of}  {title}", text, []
-        if self._live is None:
-            self._show()
-            self._console.print(f"\n{self._chapter}: {' '.join(text.split())}", highlight=False, soft_wrap=True)
-
-    def opening(self, text: str) -> None:
-        """Before the first chapter."""
-        self._chapter, self._text = "Set-up", text
-        if self._live is None:
-            self._console.print(text, highlight=False)
+    def chapter(self, heading: str, text: str) -> None:
+        """Begin a chapter."""
+        self._chapter, self._text, self._notes = heading, text, []
+        self._print_line(f"\n{heading}: {' '.join(text.split())}")
 
     def note(self, text: str) -> None:
-        """Something to say in this chapter."""
+        """Add a note to this chapter."""
         self._notes.append(text)
-        if self._live is None:
-            self._show()
-            self._console.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
+        self._print_line(f"  {text}")
 
-    def show_group(self, group_id: str, topic: str | None = None) -> None:
-        """Show this group from now on; with its topic, how far behind it is."""
-        self._topics[group_id] = topic
-        self._groups.append(group_id)
+    def waiting_for(self, what: str | None) -> None:
+        """Show what the demo waits for, once that takes a few seconds."""
+        self._waiting = None if what is None else (what, time.time())
+
+    def show_group(self, group_id: str, topic: str) -> None:
+        """Show this group and its lag from now on."""
+        self._groups[group_id] = topic
 
     def hide_group(self, group_id: str) -> None:
-        """Show it no more."""
-        self._groups.remove(group_id)
+        """Do not show this group any more."""
+        del self._groups[group_id]
 
-    def _keep_up(self) -> None:
-        while not self._done.wait(REFRESH_S):
+    def _print_line(self, text: str) -> None:
+        if self._live is None:
+            self._show()
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _refresh(self) -> None:
+        while not self._closed.wait(REFRESH_S):
             self._show()
 
     def _show(self) -> None:
         if self._live is not None:
-            self._live.update(self._picture(), refresh=True)
+            self._live.update(self.picture(), refresh=True)
             return
-        told = self._watch.told
-        for event in told[self._told :]:
+        events = self._monitor.shown_events()
+        for event in events[self._printed_events :]:
             if event.group in self._groups:
                 self._console.print("  ", *self._event(event), sep="  ", highlight=False, soft_wrap=True)
-        if len(told) > self._told:
-            self._console.file.flush()
-        self._told = len(told)
+        self._printed_events = len(events)
+        if (what := self._long_wait()) is not None:
+            self._console.print(f"  waiting for {what} …", highlight=False, markup=False, soft_wrap=True)
+            self._waiting = None
+        self._console.file.flush()
 
-    def _picture(self) -> RenderableType:
-        title = Text.assemble(("slackwater", "bold"), f" · {self._title}")
-        head = Text.assemble((self._chapter, "bold"), "\n", (self._text, "dim"))
-        if self._notes:
-            head.append("\n" + "\n".join(self._notes))
-        body = [head, *(self._group(self._watch.group(group_id)) for group_id in self._groups), self._happened()]
-        elapsed = int(time.time() - self._began)
+    def _long_wait(self) -> str | None:
+        if self._waiting is None or time.time() - self._waiting[1] < SHOW_WAIT_AFTER_S:
+            return None
+        return self._waiting[0]
+
+    def picture(self) -> RenderableType:
+        """What the terminal shows now, cut to its size."""
+        width = min(self._console.width, MAX_WIDTH)
+        rows = self._console.height - 4  # the panel's border, the line below it, and the line above the events
+        head = [Text(self._chapter, style="bold"), *(Text(line, style="dim") for line in self._wrap(self._text, width))]
+        groups = [line for group_id in self._groups for line in self._group(self._monitor.group(group_id))]
+        rows -= len(head) + len(groups)
+        notes = [Text(line) for note in self._notes for line in self._wrap(note, width)][: max(rows, 0)]
+        rows -= len(notes)
+        events = [event for event in self._monitor.shown_events() if event.group in self._groups]
+        lines = [Text(" ").join(self._event(event)) for event in events[-rows:]] if rows > 0 else []
+        body = [*head, *notes, *groups, Text(), *lines]
+        for line in body:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        elapsed = f"{int(time.time() - self._started)} s"
+        waiting = self._long_wait()
         return Panel(
-            Group(*body), title=title, subtitle=f"{elapsed} s", box=ROUNDED, width=min(self._console.width, 104)
+            Group(*body),
+            title=Text.assemble(("slackwater", "bold"), f" · {self._title}"),
+            subtitle=elapsed if waiting is None else f"{elapsed} · waiting for {waiting}",
+            box=ROUNDED,
+            width=width,
         )
 
-    def _group(self, group: ShownGroup) -> RenderableType:
+    def _wrap(self, text: str, width: int) -> list[str]:
+        return [line for part in text.splitlines() for line in textwrap.wrap(part, width - 4, subsequent_indent="  ")]
+
+    def _group(self, group: ShownGroup) -> list[Text]:
+        """A group as lines: a title, and a line per member."""
         idle = sum(not member.partitions for member in group.members) if group.state == "Stable" else 0
+        lag = self._monitor.lag(group.group_id, self._counts.produced.get(self._groups[group.group_id], 0))
         title = Text.assemble(
             ("group ", "dim"),
             (group.group_id, "bold"),
-            "   ",
-            (group.state, _STATES.get(group.state, "dim")),
-            f"   generation {group.generation}",
-            (f"   {group.assignor}" if group.assignor else "", "dim"),
-            (f"   {idle} of {len(group.members)} idle" if idle else "", "yellow"),
-            self._lag(group.group_id),
+            "  ",
+            (group.state, _STATE_STYLES.get(group.state, "dim")),
+            f"  generation {group.generation}",
+            (f"  {group.assignor}" if group.assignor else "", "dim"),
+            (f"  {idle} idle" if idle else "", "yellow"),
+            f"  lag {lag:,}",
         )
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-        clients = self._crew.clients()
+        lines = [Text(), title]
+        clients = self._counts.clients()
         for member in group.members:
             colour = self._colours.setdefault(member.name, _COLOURS[len(self._colours) % len(_COLOURS)])
-            owned = Text()
-            for partition in range(self._partitions):
-                if partition in member.partitions:
-                    owned.append(f" {partition} ", style=f"black on {colour}")
-                else:
-                    owned.append(" · ", style="dim")
-            note = "" if group.state == "Stable" else "rejoining"
-            table.add_row(
-                Text(member.name, style=colour),
-                Text(clients.get(member.name, ""), style="dim"),
-                Text(f"static: {member.instance}" if member.instance else "", style="dim"),
-                owned,
-                Text(f"{self._crew.readings[group.group_id, member.name]:,} read", style="dim", justify="right"),
-                Text(note, style="yellow"),
+            line = Text.assemble(
+                "  ",
+                (f"{member.name:<10}", colour),
+                (f"{clients.get(member.name, ''):<16}", "dim"),
+                (f"{'static' if member.instance else '':<7}", "dim"),
             )
-        return Group(Text(), title, table)
+            for partition in range(self._partitions):
+                owned = partition in member.partitions
+                line.append(f" {partition} " if owned else " · ", style=f"black on {colour}" if owned else "dim")
+            line.append(f"{self._counts.reads.get((group.group_id, member.name), 0):>9,} read", style="dim")
+            line.append("" if group.state == "Stable" else "  rejoining", style="yellow")
+            lines.append(line)
+        return lines
 
-    def _lag(self, group_id: str) -> str:
-        topic = self._topics[group_id]
-        return "" if topic is None else f"   lag {self._watch.lag(group_id, self._crew.written[topic]):,}"
-
-    def _happened(self) -> RenderableType:
-        table = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
-        shown = [event for event in self._watch.told if event.group in self._groups]
-        for event in shown[-max(EVENTS_SHOWN - len(self._notes), EVENTS_AT_LEAST) :]:
-            table.add_row(*self._event(event))
-        return Group(Text("\nwhat happened", style="dim"), table)
-
-    def _event(self, event: GroupEvent) -> tuple[Text, Text, Text, Text]:
-        style = _EVENTS.get(event.kind, "")
+    def _event(self, event: GroupEvent) -> tuple[Text, Text, Text]:
+        style = _EVENT_STYLES.get(event.kind, "")
         return (
-            Text(f"{event.time_ms / 1000 - self._began:5.1f} s", style="dim"),
-            Text(event.group),
-            Text(event.trigger.value if event.trigger is not None else "", style="bold " + style),
-            Text(said(event), style=style, overflow="ellipsis", no_wrap=True),
+            Text(f"{event.time_ms / 1000 - self._started:6.1f} s", style="dim"),
+            Text(f"{event.group:<14}", style="dim"),
+            Text(describe_event(event), style=style),
         )
 
 
-def account(rows: list[tuple[str, list[GroupEvent], str]]) -> RenderableType:
-    """What every chapter cost its group."""
-    table = Table(box=SIMPLE_HEAD, title="The account", title_justify="left", title_style="bold")
+def summary(results: list[ChapterResult]) -> RenderableType:
+    """A table: what every chapter cost its group."""
+    table = Table(box=SIMPLE_HEAD, title="Summary", title_justify="left", title_style="bold")
     table.add_column("chapter")
     table.add_column("rebalances", justify="right")
     table.add_column("triggers")
-    table.add_column("what that meant")
-    for title, rebalances, meaning in rows:
-        counted = Counter(event.trigger.value for event in rebalances if event.trigger is not None)
-        triggers = ", ".join(f"{trigger} × {times}" if times > 1 else trigger for trigger, times in counted.items())
-        table.add_row(title, str(len(rebalances)), triggers or "–", meaning)
+    table.add_column("result")
+    for chapter in results:
+        counts = Counter(event.trigger.value for event in chapter.rebalances if event.trigger is not None)
+        triggers = ", ".join(f"{trigger} × {times}" if times > 1 else trigger for trigger, times in counts.items())
+        table.add_row(chapter.title, str(len(chapter.rebalances)), triggers or "–", chapter.result)
     return table
