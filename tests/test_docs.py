@@ -35,14 +35,14 @@ def _tests(page: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", [page for page in _with("python") if not _tests(page)], ids=lambda page: page.name)
-def test_the_python_examples_of_a_page_run_one_after_the_other(page: Path) -> None:
+def test_python_examples_run(page: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     for code in _blocks(page, "python"):
         exec(compile(code, str(page), "exec"), names)
 
 
 @pytest.mark.parametrize("page", [page for page in _with("python") if _tests(page)], ids=lambda page: page.name)
-def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
+def test_example_tests_pass(page: Path, tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text("\n\n".join(_blocks(page, "python")), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "test_page.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=RUN_S)
@@ -50,7 +50,7 @@ def test_the_tests_of_a_page_pass(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _with("console"), ids=lambda page: page.name)
-def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, cluster: dict[str, str]) -> None:
+def test_shell_examples_run(page: Path, tmp_path: Path, cluster: dict[str, str]) -> None:
     for line in "\n".join(_blocks(page, "console")).splitlines():
         if line.startswith("$ make "):
             target = shlex.split(line, comments=True)[2]
@@ -94,7 +94,7 @@ def _start_and_stop(command: list[str], directory: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_links_of_a_page_lead_to_files(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -77,7 +77,7 @@ def _fails(*words: str) -> str:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
-def test_it_says_where_it_listens_and_stops_cleanly_when_told(tmp_path: Path, how: signal.Signals) -> None:
+def test_broker_prints_its_address_and_stops_cleanly(tmp_path: Path, how: signal.Signals) -> None:
     with _running(tmp_path) as program:
         (line,) = program.lines(1)
         match = re.fullmatch(r"Slackwater broker listening on 127\.0\.0\.1:(\d+)", line)
@@ -89,7 +89,7 @@ def test_it_says_where_it_listens_and_stops_cleanly_when_told(tmp_path: Path, ho
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_the_second_ctrl_c_ends_it_at_once_even_if_the_stop_blocks() -> None:
+def test_second_ctrl_c_ends_a_blocked_stop() -> None:
     program = """
 import asyncio, os, signal, time
 from slackwater.cli.broker import _stop_at_signals
@@ -110,17 +110,17 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "stopping\n", "")
 
 
-def test_it_stops_when_standard_input_ends_if_it_was_told_to(tmp_path: Path) -> None:
+def test_until_eof_stops_at_end_of_input(tmp_path: Path) -> None:
     with _running(tmp_path, "--until-eof") as program:
         assert program.lines(1)
         assert program.process.stdin is not None
         program.process.stdin.write(b"not the end\n")
         program.process.stdin.close()
         assert program.process.wait(DEADLINE_S) == 0
-        assert "Stopping, because standard input has ended." in program.stderr
+        assert "Stopping: standard input was closed." in program.stderr
 
 
-def test_metrics_are_shown_where_it_says(tmp_path: Path) -> None:
+def test_metrics_are_served_on_the_printed_address(tmp_path: Path) -> None:
     with _running(tmp_path, "--metrics", "127.0.0.1:0") as program:
         _, line = program.lines(2)
         assert line.startswith("Slackwater metrics at http://127.0.0.1:")
@@ -132,7 +132,7 @@ def test_metrics_are_shown_where_it_says(tmp_path: Path) -> None:
 # --- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_the_log_has_kafkas_form_and_says_what_was_found(tmp_path: Path) -> None:
+def test_log_has_kafkas_format_and_counts_topics(tmp_path: Path) -> None:
     for _ in range(2):
         with _running(tmp_path) as program:
             program.lines(1)
@@ -143,11 +143,11 @@ def test_the_log_has_kafkas_form_and_says_what_was_found(tmp_path: Path) -> None
     assert re.search(r"INFO Slackwater 0\.\S+ is node 1, with its data in \S+data\. \(slackwater\.broker\)", text)
     assert "INFO The data directory holds no topics yet. (slackwater.broker)" in text
     assert re.search(r"INFO Listening on 127\.0\.0\.1:\d+ for clients\. \(slackwater\.broker\)", text)
-    assert "INFO Stopping, because of SIGTERM. (slackwater.broker)" in text
+    assert "INFO Stopping: received SIGTERM. (slackwater.broker)" in text
     assert "WARNING" not in text
 
 
-def test_a_torn_tail_is_told_when_it_is_cut(tmp_path: Path) -> None:
+def test_truncated_tail_is_logged(tmp_path: Path) -> None:
     from slackwater import Broker
 
     data = tmp_path / "data"
@@ -165,7 +165,7 @@ def test_a_torn_tail_is_told_when_it_is_cut(tmp_path: Path) -> None:
     assert "Loaded topics: 1, partitions: 1, groups: 0; the last stop was not clean" in program.stderr
 
 
-def test_settings_of_kafka_that_mean_nothing_here_are_named_once(tmp_path: Path) -> None:
+def test_ignored_kafka_settings_are_logged_once(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("# a real one\nprocess.roles=broker\nnum.io.threads = 8\nnode.id=3\n")
     with _running(tmp_path, "--config", str(tmp_path / "server.properties"), "--set", "node.id=4") as program:
         program.lines(1)
@@ -176,7 +176,7 @@ def test_settings_of_kafka_that_mean_nothing_here_are_named_once(tmp_path: Path)
     assert "is node 4" in program.stderr
 
 
-def test_who_listens_to_the_world_is_warned(tmp_path: Path) -> None:
+def test_listening_beyond_loopback_logs_a_warning(tmp_path: Path) -> None:
     with _running(tmp_path, listen="0.0.0.0:0") as program:
         (line,) = program.lines(1)
         assert line.startswith("Slackwater broker listening on 0.0.0.0:")
@@ -184,7 +184,7 @@ def test_who_listens_to_the_world_is_warned(tmp_path: Path) -> None:
     assert "can be reached from other machines, and there is no authentication" in program.stderr
 
 
-def test_a_quiet_broker_logs_nothing_but_warnings(tmp_path: Path) -> None:
+def test_quiet_broker_logs_only_warnings(tmp_path: Path) -> None:
     with _running(tmp_path, "--quiet") as program:
         program.lines(1)
         program.end(signal.SIGTERM)
@@ -194,7 +194,7 @@ def test_a_quiet_broker_logs_nothing_but_warnings(tmp_path: Path) -> None:
 # --- mistakes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         taken = f"slackwater: cannot listen on {address}: address already in use. "
@@ -204,7 +204,7 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
         assert _fails(*words) == taken
 
 
-def test_a_directory_of_another_broker_is_one_sentence(tmp_path: Path) -> None:
+def test_locked_directory_is_one_sentence(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with _running(tmp_path) as program:
         program.lines(1)
@@ -221,7 +221,7 @@ def test_a_directory_of_another_broker_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_a_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+def test_unusable_directory_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     use = "Use a directory that can be read and written."
@@ -232,7 +232,7 @@ def test_a_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None
     )
 
 
-def test_a_partition_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
+def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
     from slackwater import Broker
 
     with Broker(data=tmp_path / "data") as broker:
@@ -258,8 +258,8 @@ def test_a_partition_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> No
             ("--listen", "nowhere.invalid:0"),
             "cannot listen on nowhere.invalid:0: nowhere.invalid is no address of this machine. Use another one.",
         ),
-        (("--set", "num.partitions"), "--set num.partitions is no setting; write --set name=value."),
-        (("--set", "=3"), "--set =3 is no setting; write --set name=value."),
+        (("--set", "num.partitions"), "--set num.partitions is not a setting. Use --set name=value."),
+        (("--set", "=3"), "--set =3 is not a setting. Use --set name=value."),
         (
             ("--set", "num.partition=3"),
             "num.partition is no setting of this broker; did you mean num.partitions?",
@@ -270,11 +270,11 @@ def test_a_partition_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> No
         (("--config", "nowhere"), "the settings file nowhere cannot be read: No such file or directory."),
     ],
 )
-def test_a_wrong_word_is_one_sentence(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+def test_invalid_argument_is_one_sentence(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
     assert _fails("--data", str(tmp_path / "data"), *words) == f"slackwater: {sentence}\n"
 
 
-def test_a_file_that_holds_no_settings_is_one_sentence(tmp_path: Path) -> None:
+def test_invalid_config_file_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "wrong.properties"
     file.write_text("node.id=1\nwhat is this\n")
     assert _fails("--config", str(file)) == (

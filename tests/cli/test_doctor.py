@@ -109,7 +109,7 @@ def test_the_options_reach_the_job(examined: list[Patient], tmp_path: Path) -> N
     [
         ((), "Nothing to read"),
         (("--clusters", "/nowhere/at/all"), "is no directory"),
-        (("a.log", "--since", "yesterday"), "is no time"),
+        (("a.log", "--since", "yesterday"), "is not a time"),
         (("a.log", "--since", "2026-01-02", "--until", "2026-01-01"), "is later than"),
         (("a.log", "--conf", "spark.x"), "is no NAME=VALUE"),
         (("a.log", "--conf", "max.poll.records=1"), "is no setting of Spark's"),

@@ -23,7 +23,7 @@ def rows(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_groups_are_listed_with_their_lag(slackwater: Command, admin: Admin) -> None:
+def test_groups_list_shows_lag(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "listed", 10, 4, 0)
     done = slackwater("groups", "list", "--lag")
     assert done.code == 0
@@ -32,10 +32,10 @@ def test_groups_are_listed_with_their_lag(slackwater: Command, admin: Admin) -> 
     assert ["listed", "Empty", "classic", "–", "0", "0", "16", address] in lines(done.out)
     found = {row["group"]: row for row in rows(slackwater("groups", "list", "--lag", "--json").out)}["listed"]
     assert (found["state"], found["lag"], found["members"]) == ("Empty", 16, 0)
-    assert slackwater("groups", "list", "--state", "Dead").out == "There are no such groups.\n"
+    assert slackwater("groups", "list", "--state", "Dead").out == "There are no matching groups.\n"
 
 
-def test_a_living_group_is_described(slackwater: Command, broker: Broker) -> None:
+def test_describe_shows_a_stable_group(slackwater: Command, broker: Broker) -> None:
     with ConsumerPool(broker.bootstrap_servers, "living", ["orders"]) as crowd:
         crowd.join(4)
         crowd.join(1, {"group.instance.id": "pod-4"})
@@ -77,7 +77,7 @@ def test_a_living_group_is_described(slackwater: Command, broker: Broker) -> Non
         assert "offsets" not in state
 
 
-def test_a_stuck_rebalance_says_whom_it_waits_for(slackwater: Command, broker: Broker) -> None:
+def test_describe_shows_awaited_members(slackwater: Command, broker: Broker) -> None:
     with (
         ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as other,
         ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
@@ -96,7 +96,7 @@ def test_a_stuck_rebalance_says_whom_it_waits_for(slackwater: Command, broker: B
         wait_until(lambda: bool(waiting()), _describe)
         said = "\n".join(_describe())
         assert "PreparingRebalance" in said
-        assert "orders 0-2 (waited for)" in said
+        assert "orders 0-2 (awaited)" in said
         (found,) = rows(slackwater("groups", "describe", "stuck", "--state", "--json").out)
         assert found["waiting_exact"] is True
         waited_for = found["waiting_for"]
@@ -104,16 +104,14 @@ def test_a_stuck_rebalance_says_whom_it_waits_for(slackwater: Command, broker: B
         assert [one.rpartition("slow-")[0] for one in waited_for] == [""]
 
 
-def test_a_group_that_is_not_there_is_exit_code_1_and_one_sentence(slackwater: Command, admin: Admin) -> None:
+def test_unknown_group_is_exit_code_1(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "there", 1)
     done = slackwater("groups", "describe", "ther")
     assert done == (1, "", "slackwater: There is no group ther; did you mean there?\n")
     assert slackwater("groups", "describe").code == 2
 
 
-def test_members_are_shown_before_they_are_removed_and_it_is_said_that_they_come_back(
-    slackwater: Command, broker: Broker, admin: Admin
-) -> None:
+def test_remove_members_shows_them_first(slackwater: Command, broker: Broker, admin: Admin) -> None:
     with ConsumerPool(broker.bootstrap_servers, "removed", ["orders"]) as crowd:
         crowd.join(1, {"client.id": "dynamic"})
         crowd.join(1, {"group.instance.id": "pod-1"})
@@ -133,7 +131,7 @@ def test_members_are_shown_before_they_are_removed_and_it_is_said_that_they_come
 
         asked = slackwater("groups", "remove-members", "removed", "--all")
         assert asked.code == 2
-        assert "there is nobody to ask here; add --yes" in asked.err
+        assert "no terminal to ask for confirmation; add --yes" in asked.err
         assert ids() == before
 
         done = slackwater("groups", "remove-members", "removed", "--member", before[None], "--yes")
@@ -164,7 +162,7 @@ def test_members_are_shown_before_they_are_removed_and_it_is_said_that_they_come
     ],
     ids=lambda one: str(one[0]),
 )
-def test_offsets_are_moved_where_the_option_says(
+def test_reset_offsets_follows_its_option(
     slackwater: Command, admin: Admin, where: list[str], expected: list[int]
 ) -> None:
     set_offsets(admin, "moved", 5, 5, 5)
@@ -180,7 +178,7 @@ def test_offsets_are_moved_where_the_option_says(
     assert [at.offset for _, at in sorted(admin.committed("moved").items())] == expected
 
 
-def test_a_reset_names_its_partitions_and_says_what_it_brought_back(slackwater: Command, admin: Admin) -> None:
+def test_reset_names_partitions_and_clamped_offsets(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "scope", 5, 5, 5)
     done = slackwater("groups", "reset-offsets", "scope", "--topic", "orders:0,2", "--to-offset", "99", "--yes")
     assert "99 is beyond the log's end" in done.out
@@ -190,19 +188,17 @@ def test_a_reset_names_its_partitions_and_says_what_it_brought_back(slackwater: 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--all-topics"], "say where to move the offsets, in one way"),
-        (["--all-topics", "--to-earliest", "--to-latest"], "say where to move the offsets, in one way"),
-        (["--to-latest"], "say which topics to move"),
-        (["--topic", "orders:x", "--to-latest"], "--topic orders:x names no partitions; write topic:0,1."),
-        (["--all-topics", "--to-datetime", "noon"], "--to-datetime noon is no time"),
-        (["--all-topics", "--by-duration", "long"], "--by-duration long is no duration"),
-        (["--all-topics", "--to-latest", "--json"], "--json asks nobody; add --yes"),
+        (["--all-topics"], "use exactly one of --to-earliest"),
+        (["--all-topics", "--to-earliest", "--to-latest"], "use exactly one of --to-earliest"),
+        (["--to-latest"], "no topics; use --topic TOPIC"),
+        (["--topic", "orders:x", "--to-latest"], "--topic orders:x does not name partitions. Use topic:0,1."),
+        (["--all-topics", "--to-datetime", "noon"], "--to-datetime noon is not a time"),
+        (["--all-topics", "--by-duration", "long"], "--by-duration long is not a duration"),
+        (["--all-topics", "--to-latest", "--json"], "--json does not ask for confirmation; add --yes"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
-def test_a_reset_that_is_not_understood_is_one_sentence(
-    slackwater: Command, admin: Admin, words: list[str], sentence: str
-) -> None:
+def test_invalid_reset_is_one_sentence(slackwater: Command, admin: Admin, words: list[str], sentence: str) -> None:
     set_offsets(admin, "wrong", 5)
     done = slackwater("groups", "reset-offsets", "wrong", *words)
     assert done.code == 2
@@ -211,7 +207,7 @@ def test_a_reset_that_is_not_understood_is_one_sentence(
     assert [at.offset for at in admin.committed("wrong").values()] == [5]
 
 
-def test_a_living_group_is_neither_reset_nor_deleted(slackwater: Command, broker: Broker) -> None:
+def test_group_with_members_is_not_reset_or_deleted(slackwater: Command, broker: Broker) -> None:
     with ConsumerPool(broker.bootstrap_servers, "alive", ["orders"]) as crowd:
         crowd.join()
         crowd.settle(3)
@@ -224,14 +220,14 @@ def test_a_living_group_is_neither_reset_nor_deleted(slackwater: Command, broker
             assert "only an empty group can be deleted" in deleted.err
 
 
-def test_groups_and_offsets_are_deleted(slackwater: Command, admin: Admin) -> None:
+def test_delete_groups_and_offsets(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "gone", 5, 5)
     assert slackwater("groups", "delete", "gone", "--dry-run").code == 0
     forgotten = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--dry-run", "--json")
     assert [row["deleted"] for row in rows(forgotten.out)] == [False, False]
     assert len(admin.committed("gone")) == 2
     done = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--yes")
-    assert done.out.endswith("Forgot 2 offsets of group gone.\n")
+    assert done.out.endswith("Deleted 2 offsets of group gone.\n")
     assert admin.committed("gone") == {}
 
     set_offsets(admin, "gone", 5, 5)
@@ -240,7 +236,9 @@ def test_groups_and_offsets_are_deleted(slackwater: Command, admin: Admin) -> No
     assert slackwater("groups", "delete", "gone", "--yes").code == 1
 
 
-def test_where_the_cluster_is(slackwater: Command, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_bootstrap_address_precedence(
+    slackwater: Command, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     nowhere = slackwater("groups", "list", "--bootstrap", "127.0.0.1:1")
     assert nowhere.code == 1
     assert nowhere.err == (
@@ -255,7 +253,7 @@ def test_where_the_cluster_is(slackwater: Command, broker: Broker, tmp_path_fact
     assert slackwater("groups", "list", "--bootstrap", "nonsense").code == 2
 
 
-def test_a_person_is_asked_and_may_say_no(slackwater: Command, admin: Admin) -> None:
+def test_confirmation_can_be_refused(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "asked", 5)
     command = ["groups", "reset-offsets", "asked", "--all-topics", "--to-earliest"]
     refused = slackwater(*command, stdin="n\n", kind=Terminal)

@@ -26,7 +26,7 @@ def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_lines_go_in_and_come_out(slackwater: Command, topic: str) -> None:
+def test_produced_lines_are_consumed(slackwater: Command, topic: str) -> None:
     done = slackwater("produce", topic, stdin="one\ntwo\r\n\nlast")
     assert done == (0, f"Wrote 4 records to {topic}.\n", "")
     assert slackwater("consume", topic, "--from-beginning", "--max", 4).out == "one\ntwo\n\nlast\n"
@@ -45,7 +45,7 @@ def test_keys_headers_and_formats(slackwater: Command, topic: str, tmp_path: Pat
     assert slackwater("consume", topic, "--partition", 0, "--offset", 2, "--to-end", "-f", "%k:%v").out == "k:v"
 
 
-def test_what_consume_prints_as_json_produce_reads(slackwater: Command, topic: str, admin: Admin) -> None:
+def test_consume_json_is_produce_input(slackwater: Command, topic: str, admin: Admin) -> None:
     lines = [
         {"key": "k", "value": "grüße", "headers": [{"name": "h", "value": "x"}, {"name": "none", "value": None}]},
         {"key": None, "value_base64": "/w==", "timestamp": 12345},
@@ -68,9 +68,7 @@ def test_what_consume_prints_as_json_produce_reads(slackwater: Command, topic: s
     assert again.replace("-again", "") == first
 
 
-def test_a_group_goes_on_where_it_was_and_commits_what_was_printed(
-    slackwater: Command, topic: str, admin: Admin
-) -> None:
+def test_group_commits_printed_records(slackwater: Command, topic: str, admin: Admin) -> None:
     slackwater("produce", topic, stdin="".join(f"{number}\n" for number in range(10)))
     command = ["consume", topic, "--group", topic, "--from-beginning"]
     assert slackwater(*command, "--max", 3).out == "0\n1\n2\n"
@@ -97,7 +95,7 @@ def endless(broker: Broker, topic: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
-def test_a_consumer_that_is_stopped_commits_and_leaves(
+def test_stopped_consumer_commits_and_leaves(
     slackwater: Command,
     topic: str,
     admin: Admin,
@@ -123,19 +121,19 @@ def test_a_consumer_that_is_stopped_commits_and_leaves(
         (["consume", "orders", "--format", "%x"], 2, "--format has %x; use %k key"),
         (["consume", "orders", "--json", "--format", "%v"], 2, "use --json or --format, not both."),
         (["consume", "orders", "--offset", "3"], 2, "--offset needs one topic and one --partition."),
-        (["consume", "orders", "--partition", "9"], 2, "orders has no partition 9; it has 3, from 0 on."),
+        (["consume", "orders", "--partition", "9"], 2, "orders has no partition 9; it has 3, starting at 0."),
         (["consume", "orders", "-g", "g", "--to-end"], 2, "--partition, --offset and --to-end are for reading"),
         (["consume", "orders", "--max", "0"], 2, "--max is 0; use 1 or more."),
         (["consume", "orders", "--bootstrap", "127.0.0.1:1"], 1, "No broker can be reached. "),
         (["produce", "orders", "--bootstrap", "127.0.0.1:1"], 1, "No broker can be reached. "),
         (["produce", "orders", "--file", "/absent"], 2, "/absent cannot be read: "),
         (["produce", "orders", "--key", "k", "-k", ":"], 2, "use --key or --key-separator, not both."),
-        (["produce", "orders", "--set", "acks"], 2, "--set acks is no setting; write --set name=value."),
+        (["produce", "orders", "--set", "acks"], 2, "--set acks is not a setting. Use --set name=value."),
         (["produce", "orders", "--set", "ack=all"], 2, "ack is no setting of this client; did you mean acks?"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
-def test_mistakes_are_one_sentence(slackwater: Command, words: list[str], code: int, sentence: str) -> None:
+def test_invalid_arguments_are_one_sentence(slackwater: Command, words: list[str], code: int, sentence: str) -> None:
     done = slackwater(*words)
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith(f"slackwater: {sentence}")
@@ -149,13 +147,13 @@ def test_mistakes_are_one_sentence(slackwater: Command, words: list[str], code: 
         (["--from-json"], "{", "line 2 is no JSON: "),
         (["--from-json"], "[]", "line 2 is no JSON object"),
         (["--from-json"], '{"vlaue": 1}', "line 2 has 'vlaue', which no record has"),
-        (["--from-json"], '{"key_base64": "*"}', "line 2: key_base64 is no base64."),
-        (["--from-json"], '{"partition": "x"}', "line 2: partition is 'x', which is no whole number."),
+        (["--from-json"], '{"key_base64": "*"}', "line 2: key_base64 is not base64."),
+        (["--from-json"], '{"partition": "x"}', "line 2: partition is 'x', which is not a whole number."),
         (["--from-json"], '{"headers": [1]}', "line 2: headers must be a list of objects"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_a_wrong_line_is_named_and_those_before_it_are_written(
+def test_invalid_line_is_named_after_writing_earlier_ones(
     slackwater: Command, topic: str, words: list[str], line: str, sentence: str
 ) -> None:
     good = "k:v" if "-k" in words else '{"value": "v"}'
@@ -164,7 +162,7 @@ def test_a_wrong_line_is_named_and_those_before_it_are_written(
     assert done.err.startswith(f"slackwater: {sentence}")
 
 
-def test_records_that_cannot_be_written_are_counted(slackwater: Command, topic: str, admin: Admin) -> None:
+def test_failed_records_are_counted(slackwater: Command, topic: str, admin: Admin) -> None:
     admin.alter_configs("topic", topic, {"max.message.bytes": "200"})
     done = slackwater("produce", topic, "--set", "linger.ms=0", stdin="x" * 500 + "\n")
     assert (done.code, done.out) == (1, f"Wrote 0 records to {topic}.\n")

@@ -19,26 +19,26 @@ def _slackwater(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_campaign_without_failures_ends_with_an_account_and_zero() -> None:
+def test_soak_without_failures_exits_0() -> None:
     done = _slackwater("soak", "--runs", "3")
 
     assert done.returncode == 0
     assert done.stdout.startswith("3 runs, 0 failed: ")
 
 
-def test_the_account_comes_as_json_when_asked() -> None:
+def test_soak_report_as_json() -> None:
     account = json.loads(_slackwater("soak", "--runs", "2", "--seed", "5", "--json").stdout)
 
     assert account["runs"] == 2
     assert account["failures"] == []
 
 
-def test_a_replay_tells_the_story_of_one_seed() -> None:
+def test_replay_prints_the_events_of_a_seed() -> None:
     done = _slackwater("soak", "--replay", "3")
 
     assert done.returncode == 0
     assert "rebalance_completed" in done.stdout
-    assert done.stdout.endswith("seed 3: every promise kept\n")
+    assert done.stdout.endswith("seed 3: all checks passed\n")
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_a_replay_tells_the_story_of_one_seed() -> None:
         (("--keep-going", "0"), "slackwater: --keep-going is 0; use 1 or more.\n"),
     ],
 )
-def test_a_wrong_number_is_one_sentence_and_exit_code_2(words: tuple[str, ...], sentence: str) -> None:
+def test_invalid_number_is_exit_code_2(words: tuple[str, ...], sentence: str) -> None:
     done = _slackwater("soak", *words)
 
     assert (done.returncode, done.stderr, done.stdout) == (2, sentence, "")
 
 
-def test_ctrl_c_ends_with_the_account_of_what_was_run_and_130(
+def test_ctrl_c_prints_the_report_and_exits_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = soak.run_seed
@@ -72,11 +72,11 @@ def test_ctrl_c_ends_with_the_account_of_what_was_run_and_130(
     assert capsys.readouterr().out.startswith("2 runs, 0 failed: ")
 
 
-def test_the_version_is_shown() -> None:
+def test_version_option() -> None:
     assert _slackwater("--version").stdout.startswith("slackwater 0.")
 
 
-def test_a_broken_promise_is_reported_with_its_replay_and_exit_code_1(
+def test_failed_check_is_reported_with_its_replay(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     BROKEN["generation_is_not_counted_up"](monkeypatch)

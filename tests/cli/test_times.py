@@ -22,8 +22,8 @@ def test_durations(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5", "h", "1h x", "-1h"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="is no duration; write 90s, 1h30m, 2d or PT1H30M"):
+def test_invalid_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a duration. Use 90s, 1h30m, 2d or PT1H30M"):
         duration_ms(text, "--by-duration")
 
 
@@ -36,10 +36,10 @@ def test_what_is_no_duration(text: str) -> None:
         ("1970-01-02", 86_400_000),
     ],
 )
-def test_times_are_utc_unless_they_say_otherwise(text: str, expected: int) -> None:
+def test_times_default_to_utc(text: str, expected: int) -> None:
     assert datetime_ms(text, "--to-datetime") == expected
 
 
-def test_what_is_no_time() -> None:
-    with pytest.raises(UsageError, match="--to-datetime noon is no time"):
+def test_invalid_time() -> None:
+    with pytest.raises(UsageError, match="--to-datetime noon is not a time"):
         datetime_ms("noon", "--to-datetime")

@@ -7,7 +7,7 @@ from slackwater import Admin
 from .conftest import Command
 
 
-def test_topics_are_listed_and_described(slackwater: Command) -> None:
+def test_list_and_describe_topics(slackwater: Command) -> None:
     listed = slackwater("topics", "list")
     assert [line.split() for line in listed.out.splitlines()][:2] == [
         ["TOPIC", "PARTITIONS", "REPLICAS"],
@@ -32,7 +32,7 @@ def test_topics_are_listed_and_described(slackwater: Command) -> None:
     )
 
 
-def test_a_topic_is_created_once(slackwater: Command, admin: Admin) -> None:
+def test_create_topic(slackwater: Command, admin: Admin) -> None:
     create = ["topics", "create", "made", "--partitions", "2", "--set", "retention.ms=60000"]
     assert slackwater(*create, "--dry-run").out == "Topic made could be created.\n"
     assert "made" not in {one.name for one in admin.list_topics()}
@@ -45,11 +45,11 @@ def test_a_topic_is_created_once(slackwater: Command, admin: Admin) -> None:
     assert admin.describe_configs("topic", "made")["retention.ms"].value == "60000"
     assert slackwater("topics", "create", "other", "--partitions", "0").code == 2
     assert slackwater("topics", "create", "other", "--set", "retention").err == (
-        "slackwater: --set retention is no setting; write --set name=value.\n"
+        "slackwater: --set retention is not a setting. Use --set name=value.\n"
     )
 
 
-def test_a_topic_grows_and_its_settings_change_only_when_that_is_confirmed(slackwater: Command, admin: Admin) -> None:
+def test_topic_changes_need_confirmation(slackwater: Command, admin: Admin) -> None:
     admin.create_topic("grows", 1)
     assert slackwater("topics", "add-partitions", "grows", "--total", 3).code == 2
     assert slackwater("topics", "add-partitions", "grows", "--total", 3, "--dry-run").code == 0
@@ -71,7 +71,7 @@ def test_a_topic_grows_and_its_settings_change_only_when_that_is_confirmed(slack
     assert slackwater("topics", "set", "grows", "--yes").code == 2
 
 
-def test_topics_are_deleted_only_when_that_is_confirmed(slackwater: Command, admin: Admin) -> None:
+def test_delete_topics_needs_confirmation(slackwater: Command, admin: Admin) -> None:
     admin.create_topic("doomed", 1)
     assert slackwater("topics", "delete", "doomed").code == 2
     assert slackwater("topics", "delete", "doomed", "--dry-run").out.startswith("Would delete 1 topic:\n")

@@ -190,9 +190,9 @@ def test_a_group_that_is_not_there(slackwater: Command, admin: Admin) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--interval", "soon"), "--interval soon is no duration"),
+        (("--interval", "soon"), "--interval soon is not a duration"),
         (("--interval", "0.01s"), "too short"),
-        (("--for", "soon"), "--for soon is no duration"),
+        (("--for", "soon"), "--for soon is not a duration"),
         (("--for", "1s", "--once"), "use one of them"),
         (("--rules", "/nowhere/rules.toml"), "cannot be read: No such file"),
         (("--rules", __file__), "is no TOML"),

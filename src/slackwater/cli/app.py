@@ -1,4 +1,4 @@
-"""`slackwater` as Typer knows it: its commands, their help, and what is wrong with a command line."""
+"""The `slackwater` command line: its commands and their help."""
 
 from typing import Annotated
 
@@ -38,7 +38,7 @@ def program(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Handle the options that belong to no command."""
 
 
 app.command()(for_typer(broker))

@@ -1,8 +1,9 @@
-"""`slackwater broker`: the embedded broker in this process, until it is told to stop.
+"""`slackwater broker`: run a broker in this process.
 
-Rules kept here
-- Standard output says where it listens, one line each, and nothing else: scripts read it. The log is standard error's.
-- The first Ctrl-C or SIGTERM stops it cleanly, exit code 0; the second Ctrl-C ends it at once, as `kill -9` would.
+Invariants:
+- Standard output has one line per listening address and nothing else, because scripts read it. The log goes to standard
+  error.
+- The first Ctrl-C or SIGTERM stops the broker cleanly, exit code 0. A second Ctrl-C ends it at once, as `kill -9` does.
 """
 
 import asyncio
@@ -24,55 +25,55 @@ if TYPE_CHECKING:
 
 LINE = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 WARM_UP_PAUSE_S = 0.005
-COLLECT_AFTER = 50_000  # objects more than there were
+GC_THRESHOLD = 50_000  # new objects per collection
 log = logging.getLogger("slackwater.broker")
 
 
 def broker(
-    listen: Annotated[str, option(help="Where to listen, HOST:PORT; port 0 takes a free one.")] = ("127.0.0.1:9092"),
-    data: Annotated[Path, option(help="The data directory; it is made if it is not there.")] = Path("slackwater-data"),
+    listen: Annotated[str, option(help="The address to listen on, HOST:PORT; port 0 takes a free port.")] = (
+        "127.0.0.1:9092"
+    ),
+    data: Annotated[Path, option(help="The data directory; created if missing.")] = Path("slackwater-data"),
     set_: Annotated[
         list[str] | None, option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
     ] = None,
-    config: Annotated[Path | None, option(help="A server.properties file; --set outranks it.")] = None,
+    config: Annotated[Path | None, option(help="A server.properties file; --set takes precedence.")] = None,
     advertise: Annotated[
-        str | None, option(help="The address to tell clients, HOST:PORT; else the one they came to.")
+        str | None, option(help="The advertised address, HOST:PORT [default: where clients connect]")
     ] = None,
-    metrics: Annotated[
-        str | None, option(help="Where to show metrics to Prometheus, HOST:PORT; else they are not shown.")
-    ] = None,
+    metrics: Annotated[str | None, option(help="Serve Prometheus metrics on this address, HOST:PORT.")] = None,
     until_eof: Annotated[
-        bool, option("--until-eof", help="Stop, too, when standard input ends; for programs that start it.")
+        bool, option("--until-eof", help="Stop when standard input closes; for programs that start it.")
     ] = False,
-    verbose: Annotated[bool, option("--verbose", "-v", help="Log everything there is to log.")] = False,
+    verbose: Annotated[bool, option("--verbose", "-v", help="Log at DEBUG level.")] = False,
     quiet: Annotated[bool, option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Run a broker that any Kafka client can use.
 
-    The log goes to standard error, in Kafka's own lines. Ctrl-C or SIGTERM stops it cleanly; a second Ctrl-C ends it at
-    once.
+    The log goes to standard error, in Kafka's format. Ctrl-C or SIGTERM stops the broker cleanly; a second Ctrl-C ends
+    it at once.
     """
     from slackwater.broker.config import Settings, read_properties
     from slackwater.broker.process import BrokerOptions, parse_address
 
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
-    given = read_properties(config) if config is not None else {}
-    given |= dict(_pair(text) for text in set_ or ())
-    plan = BrokerOptions(
+    values = read_properties(config) if config is not None else {}
+    values |= dict(_pair(text) for text in set_ or ())
+    options = BrokerOptions(
         directory=data,
-        settings=Settings(given),
+        settings=Settings(values),
         listen=parse_address(listen, "--listen"),
         advertised=parse_address(advertise, "--advertise") if advertise is not None else None,
         metrics=parse_address(metrics, "--metrics") if metrics is not None else None,
     )
-    run(_serve(plan, until_eof=until_eof))
+    run(_serve(options, until_eof=until_eof))
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name.strip():
-        raise UsageError(f"--set {text} is no setting; write --set name=value.")
+        raise UsageError(f"--set {text} is not a setting. Use --set name=value.")
     return name.strip(), value.strip()
 
 
@@ -84,18 +85,18 @@ def run(main: Coroutine[None, None, None]) -> None:
         runner.run(main)
 
 
-async def _serve(plan: "BrokerOptions", *, until_eof: bool) -> None:
+async def _serve(options: "BrokerOptions", *, until_eof: bool) -> None:
     from slackwater.broker.process import show_address, start_broker
 
-    running = await start_broker(plan)
-    _look_less_often_for_cycles()
+    running = await start_broker(options)
+    _tune_garbage_collection()
     stop = asyncio.Event()
     _stop_at_signals(stop)
     if until_eof:
         _stop_at_eof(stop)
-    print(f"Slackwater broker listening on {show_address(plan.listen[0], running.server.port)}", flush=True)
-    if plan.metrics is not None and running.page is not None:
-        print(f"Slackwater metrics at http://{show_address(plan.metrics[0], running.page.port)}/metrics", flush=True)
+    print(f"Slackwater broker listening on {show_address(options.listen[0], running.server.port)}", flush=True)
+    if options.metrics is not None and running.page is not None:
+        print(f"Slackwater metrics at http://{show_address(options.metrics[0], running.page.port)}/metrics", flush=True)
     warming = asyncio.create_task(_warm_up(running.server))
     await stop.wait()
     warming.cancel()
@@ -103,7 +104,7 @@ async def _serve(plan: "BrokerOptions", *, until_eof: bool) -> None:
 
 
 async def _warm_up(server: "Server") -> None:
-    """Import what the first clients will ask for, a piece at a time, while there are none yet."""
+    """Import the request handlers one by one while no client is connected yet."""
     from slackwater.broker.handlers import SUPPORTED_APIS
 
     for api in SUPPORTED_APIS:
@@ -112,34 +113,33 @@ async def _warm_up(server: "Server") -> None:
     from slackwater.group.assignors import consumer_protocol  # noqa: F401  # numpy, which joins need
 
 
-def _look_less_often_for_cycles() -> None:
-    """Requests leave no cycles of objects behind, and what the start has made stays: looking through it costs a third
-    of a commit."""
+def _tune_garbage_collection() -> None:
+    """Collect rarely: requests leave no reference cycles, and frequent collections cost a third of a commit."""
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, 20, 100)
+    gc.set_threshold(GC_THRESHOLD, 20, 100)
 
 
 def _stop_at_signals(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
-    def heard(one: signal.Signals) -> None:
-        log.info("Stopping, because of %s.", one.name)
+    def on_signal(number: signal.Signals) -> None:
+        log.info("Stopping: received %s.", number.name)
         loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left may block: the next one must not wait for the loop
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C must not wait for the loop
         stop.set()
 
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, heard, one)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
 
 
 def _stop_at_eof(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 
-    def readable() -> None:
+    def on_readable() -> None:
         if not os.read(descriptor, 4096):
             loop.remove_reader(descriptor)
-            log.info("Stopping, because standard input has ended.")
+            log.info("Stopping: standard input was closed.")
             stop.set()
 
-    loop.add_reader(descriptor, readable)
+    loop.add_reader(descriptor, on_readable)

@@ -1,10 +1,10 @@
-"""`slackwater consume`: records out as lines.
+"""`slackwater consume`: print records as lines.
 
-Rules kept here
-- Without a group all partitions are read, nothing is committed, and nobody else notices.
-- In a group, what is committed has been printed: before partitions go to another member, every few seconds, and at the
-  end. A reader that goes away (`| head`) ends it cleanly.
-- Ctrl-C and SIGTERM commit and leave the group; exit codes 130 and 143.
+Invariants:
+- Without a group all partitions are read and nothing is committed.
+- In a group only printed records are committed: before partitions are revoked, every few seconds, and at the end.
+- A closed output (`| head`) ends the command cleanly. Ctrl-C and SIGTERM commit and leave the group; exit codes 130 and
+  143.
 """
 
 import signal
@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, Settings, administrator, aloud, client_settings
+from slackwater.cli.connecting import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    Settings,
+    client_settings,
+    log_to_stderr,
+    open_admin,
+)
 from slackwater.cli.lines import Format, to_json
 from slackwater.cli.printing import discard_output
 from slackwater.group.errors import SlackwaterError, UsageError
@@ -26,31 +34,31 @@ if TYPE_CHECKING:
     from slackwater.client.consumer.consumer import Consumer
     from slackwater.client.consumer.records import ConsumerRecord
 
-COMMIT_EVERY_S: Final = 5.0
+COMMIT_INTERVAL_S: Final = 5.0
 POLL_S: Final = 0.5
-CLOSE_S: Final = 5.0  # a rebalance that is stuck lets nobody leave: no longer than this
-MOST_AT_ONCE: Final = 500
+CLOSE_TIMEOUT_S: Final = 5.0  # leaving may wait for a rebalance that does not complete
+MAX_POLL_RECORDS: Final = 500
 _Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 def consume(
     topic: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Be a member of this group, and commit.")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Join this group and commit.")
     ] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Without a committed offset, begin with the first record.")
+        bool, typer.Option("--from-beginning", help="Without a committed offset, start at the first record.")
     ] = False,
     partition: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only this partition; repeatable. Not in a group.")
     ] = None,
-    offset: Annotated[int | None, typer.Option(metavar="N", help="Begin here; needs --partition.")] = None,
-    max_: Annotated[int | None, typer.Option("--max", "-n", metavar="N", help="Stop after so many records.")] = None,
+    offset: Annotated[int | None, typer.Option(metavar="N", help="Start at this offset; needs --partition.")] = None,
+    max_: Annotated[int | None, typer.Option("--max", "-n", metavar="N", help="Stop after this many records.")] = None,
     to_end: Annotated[
-        bool, typer.Option("--to-end", help="Stop where the partitions end now. Not in a group.")
+        bool, typer.Option("--to-end", help="Stop at the current end of the partitions. Not in a group.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop if no record comes for so long.")
+        float | None, typer.Option(metavar="SECONDS", help="Stop if no record arrives within this time.")
     ] = None,
     format_: Annotated[
         str | None,
@@ -65,7 +73,7 @@ def consume(
 
     --format has %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %%, \n and \t; the
     default is %v\n. With --json a record is one line, which `produce --from-json` can read. Exit code 1 if --timeout
-    ended it before --max records came.
+    ended it before --max records arrived.
     """
     if as_json and format_ is not None:
         raise UsageError("use --json or --format, not both.")
@@ -79,7 +87,7 @@ def consume(
     settings = client_settings(bootstrap, config, set_) | {
         "allow.auto.create.topics": "false",
         "enable.auto.commit": "false",
-        "max.poll.records": str(min(max_ or MOST_AT_ONCE, MOST_AT_ONCE)),
+        "max.poll.records": str(min(max_ or MAX_POLL_RECORDS, MAX_POLL_RECORDS)),
     }
     settings.pop("group.id", None)
     if group is not None:
@@ -88,15 +96,19 @@ def consume(
         settings["auto.offset.reset"] = "earliest"
     from slackwater.client.consumer.consumer import Consumer
 
-    with administrator(bootstrap, config) as admin:
-        there = [TopicPartition(one.name, row.index) for one in admin.describe_topics(topic) for row in one.partitions]
+    with open_admin(bootstrap, config) as admin:
+        existing = [
+            TopicPartition(described.name, partition.index)
+            for described in admin.describe_topics(topic)
+            for partition in described.partitions
+        ]
     with Consumer(settings) as consumer, _Stop(consumer) as stop:
-        aloud()
+        log_to_stderr()
         reader = _Reader(consumer, form, max_)
         if group is not None:
             consumer.subscribe(topic, listener=reader)
         else:
-            consumer.assign(_chosen(there, partition))
+            consumer.assign(_select(existing, partition))
             if offset is not None:
                 consumer.seek(TopicPartition(topic[0], (partition or [0])[0]), offset)
         code = _run(consumer, reader, timeout, stop, to_end=to_end)
@@ -104,14 +116,14 @@ def consume(
         raise typer.Exit(code)
 
 
-def _chosen(there: list[TopicPartition], wanted: list[int] | None) -> list[TopicPartition]:
-    """The partitions to read, of those there are."""
-    for topic in {one.topic for one in there}:
-        numbers = {one.partition for one in there if one.topic == topic}
-        for number in wanted or ():
-            if number not in numbers:
-                raise UsageError(f"{topic} has no partition {number}; it has {len(numbers)}, from 0 on.")
-    return [one for one in there if not wanted or one.partition in wanted]
+def _select(existing: list[TopicPartition], numbers: list[int] | None) -> list[TopicPartition]:
+    """The partitions with these numbers, or all."""
+    for topic in {partition.topic for partition in existing}:
+        available = {partition.partition for partition in existing if partition.topic == topic}
+        for number in numbers or ():
+            if number not in available:
+                raise UsageError(f"{topic} has no partition {number}; it has {len(available)}, starting at 0.")
+    return [partition for partition in existing if not numbers or partition.partition in numbers]
 
 
 def _run(consumer: "Consumer", reader: "_Reader", timeout: float | None, stop: "_Stop", *, to_end: bool) -> int:
@@ -123,39 +135,41 @@ def _run(consumer: "Consumer", reader: "_Reader", timeout: float | None, stop: "
             code = reader.read(timeout, consumer.end_offsets(consumer.assignment) if to_end else None)
         except Wakeup:
             code = stop.code
-        except BrokenPipeError:  # whoever read this has seen enough
+        except BrokenPipeError:  # the reader has closed its end
             discard_output()
         if consumer.subscription:
             reader.commit()
     finally:
-        consumer.close(CLOSE_S)
+        consumer.close(CLOSE_TIMEOUT_S)
     return code
 
 
 class _Reader:
-    """Prints records, and remembers how far it has come; the group's listener."""
+    """Prints records and commits what was printed; the group's rebalance listener."""
 
-    def __init__(self, consumer: "Consumer", form: Format | None, most: int | None) -> None:
+    def __init__(self, consumer: "Consumer", form: Format | None, max_records: int | None) -> None:
         self._consumer = consumer
         self._form = form
-        self._left = most
+        self._left = max_records
         self._printed: dict[TopicPartition, int] = {}
         self._committed_at = time.monotonic()
 
     def read(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> int:
-        """Print until there is a reason to stop; the exit code."""
-        heard = time.monotonic()
+        """Print records until a limit is reached; return the exit code."""
+        received_at = time.monotonic()
         while self._left != 0:
-            if ends is not None and all(self._consumer.position(one) >= end for one, end in ends.items()):
+            if ends is not None and all(self._consumer.position(partition) >= end for partition, end in ends.items()):
                 return 0
             records = self._consumer.poll(POLL_S if timeout is None else min(POLL_S, timeout))
             if records:
-                heard = time.monotonic()
-                self._print([one for one in records if ends is None or one.offset < ends[one.topic_partition]])
-            elif timeout is not None and time.monotonic() - heard >= timeout:
+                received_at = time.monotonic()
+                self._print(
+                    [record for record in records if ends is None or record.offset < ends[record.topic_partition]]
+                )
+            elif timeout is not None and time.monotonic() - received_at >= timeout:
                 return 1 if self._left is not None else 0
-            if time.monotonic() - self._committed_at > COMMIT_EVERY_S:
-                self._commit_meanwhile()
+            if time.monotonic() - self._committed_at > COMMIT_INTERVAL_S:
+                self._try_commit()
         return 0
 
     def _print(self, records: "list[ConsumerRecord]") -> None:
@@ -177,19 +191,19 @@ class _Reader:
     # Commits
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """Others will go on from what was printed."""
+        """Commit, so that the next owner continues after the printed records."""
         self.commit()
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """Others have gone on already; what was not committed they print again."""
+        """Forget these partitions: their new owners have already started."""
         for partition in partitions:
             self._printed.pop(partition, None)
 
-    def _commit_meanwhile(self) -> None:
-        """What fails now is committed later, or not at all: then a record is printed again, and never left out."""
+    def _try_commit(self) -> None:
+        """Commit; after a failure the next commit includes these offsets, or the records are printed again."""
         if self._consumer.subscription:
             try:
                 self.commit()
@@ -198,7 +212,7 @@ class _Reader:
         self._committed_at = time.monotonic()
 
     def commit(self) -> None:
-        """Commit what was printed."""
+        """Commit the printed records."""
         if self._printed:
             printed, self._printed = self._printed, {}
             self._consumer.commit(printed)
@@ -206,10 +220,7 @@ class _Reader:
 
 
 class _Stop:
-    """The first SIGINT or SIGTERM ends the poll that is under way, never a line that is being printed.
-
-    The second does what it does to any program.
-    """
+    """The first SIGINT or SIGTERM wakes the poll and never interrupts a line; the second has its default effect."""
 
     def __init__(self, consumer: "Consumer") -> None:
         self._consumer = consumer
@@ -218,13 +229,13 @@ class _Stop:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._heard)
+            self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._restore()
 
-    def _heard(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         self.code = 128 + number
         self._restore()
         self._consumer.wakeup()

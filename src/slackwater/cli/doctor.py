@@ -305,11 +305,11 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _named(patient: "Patient") -> "Patient":
     """The patient with the cluster's id as its name, once it has answered and lets its records be read."""
-    from slackwater.cli.connecting import administrator
+    from slackwater.cli.connecting import open_admin
     from slackwater.client.admin.generations import OFFSETS_TOPIC
     from slackwater.client.admin.group_log import GroupLogFollower
 
-    with administrator(patient.bootstrap, None) as admin:
+    with open_admin(patient.bootstrap, None) as admin:
         cluster = admin.cluster_id
         written = admin.follow_groups(GroupLogFollower(sys.maxsize), patient.groups or [""])
     if OFFSETS_TOPIC in written.refused:

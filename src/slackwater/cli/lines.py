@@ -1,9 +1,9 @@
-"""Records as lines of text: what `produce` reads and `consume` writes.
+"""Records as lines of text: the input of `produce` and the output of `consume`.
 
-Rules kept here
-- As JSON a record is one object with the bytes of key and value as text. Bytes that are no UTF-8 are written as base64
-  under `key_base64` and `value_base64`. What `consume --json` prints, `produce --from-json` reads.
-- Otherwise a line is a value, or a key and a value with a separator between them.
+Invariants:
+- As JSON a record is one object with key and value as text. Bytes that are not UTF-8 are base64 under `key_base64` and
+  `value_base64`. `produce --from-json` reads what `consume --json` prints.
+- Otherwise a line is a value, or a key and a value with a separator.
 """
 
 import base64
@@ -23,7 +23,7 @@ _KNOWN: Final = frozenset(
 )
 
 
-class Outgoing(NamedTuple):
+class InputRecord(NamedTuple):
     """A record to be sent."""
 
     key: bytes | None
@@ -40,13 +40,13 @@ def to_json(record: "ConsumerRecord") -> dict[str, object]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_written("key", record.key),
-        **_written("value", record.value),
-        "headers": [{"name": name, **_written("value", value)} for name, value in record.headers],
+        **_encode_bytes("key", record.key),
+        **_encode_bytes("value", record.value),
+        "headers": [{"name": name, **_encode_bytes("value", value)} for name, value in record.headers],
     }
 
 
-def _written(name: str, data: bytes | None) -> dict[str, object]:
+def _encode_bytes(name: str, data: bytes | None) -> dict[str, object]:
     if data is None:
         return {name: None}
     try:
@@ -55,8 +55,8 @@ def _written(name: str, data: bytes | None) -> dict[str, object]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def from_json(line: bytes, number: int) -> Outgoing:
-    """A record from an object; `number` is the line's, for whoever has to find a mistake in it."""
+def from_json(line: bytes, number: int) -> InputRecord:
+    """Parse a record from a JSON object; `number` is the line number for error messages."""
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -67,24 +67,24 @@ def from_json(line: bytes, number: int) -> Outgoing:
     if unknown:
         raise UsageError(f"line {number} has {unknown[0]!r}, which no record has; use {', '.join(sorted(_KNOWN))}.")
     headers = row.get("headers") or []
-    if not isinstance(headers, list) or not all(isinstance(one, dict) and "name" in one for one in headers):
+    if not isinstance(headers, list) or not all(isinstance(header, dict) and "name" in header for header in headers):
         raise UsageError(f"line {number}: headers must be a list of objects with name and value.")
-    return Outgoing(
-        _read(row, "key", number),
-        _read(row, "value", number),
-        tuple((str(one["name"]), _read(one, "value", number)) for one in headers),
+    return InputRecord(
+        _decode_bytes(row, "key", number),
+        _decode_bytes(row, "value", number),
+        tuple((str(header["name"]), _decode_bytes(header, "value", number)) for header in headers),
         _number(row, "partition", number),
         _number(row, "timestamp", number),
     )
 
 
-def _read(row: dict[str, Any], name: str, number: int) -> bytes | None:
+def _decode_bytes(row: dict[str, Any], name: str, number: int) -> bytes | None:
     encoded = row.get(f"{name}_base64")
     if encoded is not None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, TypeError, ValueError):
-            raise UsageError(f"line {number}: {name}_base64 is no base64.") from None
+            raise UsageError(f"line {number}: {name}_base64 is not base64.") from None
     value = row.get(name)
     if value is None:
         return None
@@ -96,18 +96,18 @@ def _number(row: dict[str, Any], name: str, number: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"line {number}: {name} is {value!r}, which is no whole number.")
+        raise UsageError(f"line {number}: {name} is {value!r}, which is not a whole number.")
     return value if value >= 0 else None
 
 
-def from_text(line: bytes, separator: bytes | None, number: int) -> Outgoing:
-    """A record from a line of text."""
+def from_text(line: bytes, separator: bytes | None, number: int) -> InputRecord:
+    """Parse a record from a line of text."""
     if separator is None:
-        return Outgoing(None, line)
-    key, found, value = line.partition(separator)
-    if not found:
+        return InputRecord(None, line)
+    key, separator_found, value = line.partition(separator)
+    if not separator_found:
         raise UsageError(f"line {number} has no {separator.decode(errors='replace')!r} between key and value.")
-    return Outgoing(key, value)
+    return InputRecord(key, value)
 
 
 class Format:
@@ -117,7 +117,7 @@ class Format:
         self._pieces = _pieces(template)
 
     def write(self, record: "ConsumerRecord") -> bytes:
-        """A record as bytes."""
+        """Render a record."""
         return b"".join(piece if isinstance(piece, bytes) else _field(piece, record) for piece in self._pieces)
 
 
@@ -125,8 +125,8 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 _FIELDS: Final = "kvtpoTh"
 
 
-def unescaped(text: str) -> str:
-    r"""\n, \t and \0 as they are meant."""
+def unescape(text: str) -> str:
+    r"""Replace \n, \t and \0 by the characters they stand for."""
     out, at = [], 0
     while at < len(text):
         if text[at] == "\\" and text[at + 1 : at + 2] in _ESCAPES and at + 1 < len(text):
@@ -140,7 +140,7 @@ def unescaped(text: str) -> str:
 
 def _pieces(template: str) -> Sequence[bytes | str]:
     pieces: list[bytes | str] = []
-    text, at = unescaped(template), 0
+    text, at = unescape(template), 0
     while at < len(text):
         if text[at] != "%":
             end = text.find("%", at)

@@ -1,8 +1,8 @@
-"""`slackwater produce`: lines in, records out.
+"""`slackwater produce`: write lines as records.
 
-Rules kept here
-- Every line that was read is written or told as lost; exit code 1 means that some were not written.
-- Ctrl-C stops reading; what was read is still delivered.
+Invariants:
+- Every line that was read is written, or reported as failed; exit code 1 means that some were not written.
+- Ctrl-C stops reading; records already read are still delivered.
 """
 
 import sys
@@ -20,12 +20,12 @@ from slackwater.cli.connecting import (
     Bootstrap,
     ConfigFile,
     Settings,
-    administrator,
-    aloud,
     client_settings,
-    pairs,
+    log_to_stderr,
+    open_admin,
+    parse_pairs,
 )
-from slackwater.cli.lines import Outgoing, from_json, from_text, unescaped
+from slackwater.cli.lines import InputRecord, from_json, from_text, unescape
 from slackwater.cli.printing import count, emit, warn
 from slackwater.group.errors import UsageError
 
@@ -37,10 +37,10 @@ MAX_BLOCK_MS: Final = "5000"
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read from here; else standard input.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="The input file [default: standard input]")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help=r"A line is key, this, value; \t is a tab."),
+        typer.Option("--key-separator", "-k", metavar="TEXT", help=r"The text between key and value; \t is a tab."),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="The key of every record.")] = None,
     header: Annotated[
@@ -57,29 +57,29 @@ def produce(
 ) -> None:
     """Write the lines of standard input, or of a file, to a topic: one record each.
 
-    With --json every record that was written is one line: topic, partition, offset, timestamp. Exit code 1 if some
+    With --json every written record is one line: topic, partition, offset, timestamp. Exit code 1 if some
     could not be written.
     """
     if json_lines and (key_separator is not None or key is not None):
-        raise UsageError("--from-json lines have their own keys; leave out --key and --key-separator.")
+        raise UsageError("--from-json lines contain their keys; remove --key and --key-separator.")
     if key is not None and key_separator is not None:
         raise UsageError("use --key or --key-separator, not both.")
     if key_separator == "":
-        raise UsageError("--key-separator is empty; use a text that stands between key and value.")
-    headers = tuple((name, value.encode()) for name, value in pairs(header or (), "--header").items())
-    separator = unescaped(key_separator).encode() if key_separator is not None else None
+        raise UsageError("--key-separator is empty. Use the text between key and value.")
+    headers = tuple((name, value.encode()) for name, value in parse_pairs(header or (), "--header").items())
+    separator = unescape(key_separator).encode() if key_separator is not None else None
     from slackwater.client.producer import Producer
 
     settings = {"max.block.ms": MAX_BLOCK_MS} | client_settings(bootstrap, config, set_)
-    with administrator(bootstrap, config) as admin:
-        admin.brokers()  # a cluster that is not there is told at once
-    aloud()
-    interrupted, mistake = False, None
-    with _opened(file) as source, Producer(settings) as producer:
-        account = _Account(as_json)
+    with open_admin(bootstrap, config) as admin:
+        admin.brokers()  # fail early if the cluster cannot be reached
+    log_to_stderr()
+    interrupted, usage_error = False, None
+    with _open_input(file) as source, Producer(settings) as producer:
+        deliveries = _Deliveries(as_json)
         try:
             for record in _records(source, separator, json_lines):
-                account.expect(
+                deliveries.expect(
                     producer.send(
                         topic,
                         record.value,
@@ -92,57 +92,64 @@ def produce(
         except KeyboardInterrupt:
             interrupted = True
         except UsageError as error:
-            mistake = error
+            usage_error = error
         producer.flush()
-        account.settle(wait=True)
-    account.tell(topic)
-    if mistake is not None:
-        raise mistake
-    if account.failed:
+        deliveries.settle(wait=True)
+    deliveries.print_summary(topic)
+    if usage_error is not None:
+        raise usage_error
+    if deliveries.failed:
         raise typer.Exit(1)
     if interrupted:
         raise typer.Exit(130)
 
 
-class _Account:
-    """What became of the records, in the order in which they were read."""
+class _Deliveries:
+    """The outcome of each record, in the order of the input."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._due: deque[Future[RecordMetadata]] = deque()
+        self._pending: deque[Future[RecordMetadata]] = deque()
         self.written = 0
         self.failed = 0
-        self._why: BaseException | None = None
+        self._first_error: BaseException | None = None
 
     def expect(self, delivered: "Future[RecordMetadata]") -> None:
-        """A record was sent."""
-        self._due.append(delivered)
+        """Add a sent record."""
+        self._pending.append(delivered)
         self.settle(wait=False)
 
     def settle(self, *, wait: bool) -> None:
-        """Take note of what has been delivered by now, or of everything."""
-        while self._due and (wait or self._due[0].done()):
-            delivered = self._due.popleft()
+        """Count the records delivered so far, or wait for all of them."""
+        while self._pending and (wait or self._pending[0].done()):
+            delivered = self._pending.popleft()
             error = delivered.exception()
             if error is not None:
                 self.failed += 1
-                self._why = self._why or error
+                self._first_error = self._first_error or error
                 continue
             self.written += 1
             if self._as_json:
-                at = delivered.result()
-                emit({"topic": at.topic, "partition": at.partition, "offset": at.offset, "timestamp": at.timestamp})
+                record = delivered.result()
+                emit(
+                    {
+                        "topic": record.topic,
+                        "partition": record.partition,
+                        "offset": record.offset,
+                        "timestamp": record.timestamp,
+                    }
+                )
 
-    def tell(self, topic: str) -> None:
-        """The whole account."""
+    def print_summary(self, topic: str) -> None:
+        """Print how many records were written and how many failed."""
         if not self._as_json:
             typer.echo(f"Wrote {count(self.written, 'record')} to {topic}.")
         if self.failed:
-            warn(f"{count(self.failed, 'record was', 'records were')} not written: {self._why}")
+            warn(f"{count(self.failed, 'record was', 'records were')} not written: {self._first_error}")
 
 
 @contextmanager
-def _opened(file: Path | None) -> Iterator[BinaryIO]:
+def _open_input(file: Path | None) -> Iterator[BinaryIO]:
     if file is None:
         yield sys.stdin.buffer
         return
@@ -154,7 +161,7 @@ def _opened(file: Path | None) -> Iterator[BinaryIO]:
         yield source
 
 
-def _records(source: BinaryIO, separator: bytes | None, json_lines: bool) -> Iterator[Outgoing]:
+def _records(source: BinaryIO, separator: bytes | None, json_lines: bool) -> Iterator[InputRecord]:
     for number, line in enumerate(source, start=1):
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if json_lines:

@@ -1,4 +1,4 @@
-"""`slackwater soak`: try to break the group machines with random faults, for as long as asked."""
+"""`slackwater soak`: run the coordinator and the members with random faults in the simulator."""
 
 import json
 import sys
@@ -12,21 +12,21 @@ from slackwater.group.errors import UsageError
 if TYPE_CHECKING:
     from slackwater.sim.soak import SoakReport
 
-SHOW_EVERY_S = 2.0
+PROGRESS_INTERVAL_S = 2.0
 
 
 def soak(
-    runs: Annotated[int, typer.Option(help="How many runs, each from a seed of its own.")] = 1000,
+    runs: Annotated[int, typer.Option(help="Number of runs; each has its own seed.")] = 1000,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     keep_going: Annotated[int, typer.Option(help="Stop after this many failures.")] = 1,
-    replay: Annotated[int | None, typer.Option(help="Play one seed again, and tell its whole story.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the account as JSON.")] = False,
+    replay: Annotated[int | None, typer.Option(help="Run one seed again and print its events.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run random faults against the coordinator and the members, on a virtual clock.
 
-    Crashes, stalls, cut links, lost answers, failed writes, reloads: the checkers watch that no partition has two
-    owners, no old commit lands, no record is lost, and that the group comes to rest. Exit code 1 means that a promise
-    was broken; the report ends with the one command that plays that run again.
+    Faults are crashes, stalls, network partitions, lost responses, failed writes and reloads. The checkers verify that
+    no partition has two owners, no stale commit is accepted, no record is lost, and that the group becomes stable. Exit
+    code 1 means that a check failed; the report ends with the command that repeats that run.
     """
     if runs < 1:
         raise UsageError(f"--runs is {runs}; use 1 or more.")
@@ -35,36 +35,36 @@ def soak(
     if replay is not None:
         _replay(replay)
         return
-    from slackwater.sim.soak import SoakReport, run_seeds  # other commands do without the simulator
+    from slackwater.sim.soak import SoakReport, run_seeds  # only this command needs the simulator
 
-    started = shown = time.monotonic()  # `shown` moves on with every line of progress
+    started = shown = time.monotonic()  # `shown` is the time of the last progress line
 
-    def progress(account: SoakReport) -> None:
+    def progress(report: SoakReport) -> None:
         nonlocal shown
-        if not as_json and sys.stderr.isatty() and time.monotonic() - shown > SHOW_EVERY_S:
+        if not as_json and sys.stderr.isatty() and time.monotonic() - shown > PROGRESS_INTERVAL_S:
             shown = time.monotonic()
-            typer.echo(f"\r{account.runs} of {runs} runs, {len(account.failures)} failed ", err=True, nl=False)
+            typer.echo(f"\r{report.runs} of {runs} runs, {len(report.failures)} failed ", err=True, nl=False)
 
-    account, interrupted = SoakReport(), False
+    report, interrupted = SoakReport(), False
     try:
-        run_seeds(range(seed, seed + runs), stop_at=keep_going, account=account, progress=progress)
+        run_seeds(range(seed, seed + runs), stop_at=keep_going, account=report, progress=progress)
     except KeyboardInterrupt:
-        interrupted = True  # what was run so far is told all the same
+        interrupted = True  # report the runs so far
     seconds = time.monotonic() - started
     if shown > started:
-        typer.echo("\r\033[K", err=True, nl=False)  # the account takes the place of the progress
+        typer.echo("\r\033[K", err=True, nl=False)  # overwrite the progress line
     if as_json:
-        typer.echo(json.dumps(_account(account, seconds)))
+        typer.echo(json.dumps(_report(report, seconds)))
     else:
-        for failure in account.failures:
+        for failure in report.failures:
             typer.echo(failure.report())
-        hours = account.member_ms / 3_600_000
+        hours = report.member_ms / 3_600_000
         typer.echo(
-            f"{account.runs} runs, {len(account.failures)} failed: "
-            f"{account.virtual_ms / 3_600_000:.1f} hours of faults, {hours:.1f} member-hours, {account.steps} steps "
+            f"{report.runs} runs, {len(report.failures)} failed: "
+            f"{report.virtual_ms / 3_600_000:.1f} hours of faults, {hours:.1f} member-hours, {report.steps} steps "
             f"in {seconds:.1f} s ({hours / seconds:.1f} member-hours/s)"
         )
-    if account.failures:
+    if report.failures:
         raise typer.Exit(1)
     if interrupted:
         raise typer.Exit(130)
@@ -80,15 +80,15 @@ def _replay(seed: int) -> None:
     if failure is not None:
         typer.echo(f"seed {seed}: {failure.what}")
         raise typer.Exit(1)
-    typer.echo(f"seed {seed}: every promise kept")
+    typer.echo(f"seed {seed}: all checks passed")
 
 
-def _account(account: "SoakReport", seconds: float) -> dict[str, object]:
+def _report(report: "SoakReport", seconds: float) -> dict[str, object]:
     return {
-        "runs": account.runs,
-        "failures": [{"seed": failure.seed, "what": failure.what} for failure in account.failures],
-        "steps": account.steps,
-        "virtual_ms": account.virtual_ms,
-        "member_ms": account.member_ms,
+        "runs": report.runs,
+        "failures": [{"seed": failure.seed, "what": failure.what} for failure in report.failures],
+        "steps": report.steps,
+        "virtual_ms": report.virtual_ms,
+        "member_ms": report.member_ms,
         "seconds": round(seconds, 3),
     }

@@ -11,9 +11,9 @@ from slackwater.cli.connecting import (
     ConfigFile,
     DryRun,
     Yes,
-    administrator,
-    may_go_on,
-    pairs,
+    confirm,
+    open_admin,
+    parse_pairs,
 )
 from slackwater.cli.printing import count, emit, facts, heading, table
 from slackwater.group.errors import BrokerError, Error, UsageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 topics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, show, create, grow, set and delete topics.",
+    help="List, describe, create, change and delete topics.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
@@ -35,13 +35,13 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")
 
 @topics.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
-    with administrator(bootstrap, config) as admin:
+    with open_admin(bootstrap, config) as admin:
         found = admin.list_topics(internal=internal)
     if as_json:
         for topic in found:
@@ -60,49 +60,53 @@ def describe(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics: partitions, leaders, replicas, offsets, and the settings that are their own.
+    """Show topics: partitions, leaders, replicas, offsets, and non-default settings.
 
-    With --json a topic is one line. Exit code 1 if one does not exist.
+    With --json a topic is described line. Exit code 1 if described does not exist.
     """
-    with administrator(bootstrap, config) as admin:
-        found = [
-            (one, _offsets(admin, one), admin.describe_configs("topic", one.name))
-            for one in admin.describe_topics(topic)
+    with open_admin(bootstrap, config) as admin:
+        topics_described = [
+            (described, _offsets(admin, described), admin.describe_configs("topic", described.name))
+            for described in admin.describe_topics(topic)
         ]
-    for number, (one, offsets, settings) in enumerate(found):
+    for number, (described, offsets, settings) in enumerate(topics_described):
         if as_json:
-            emit(_json(one, offsets, settings))
+            emit(_json(described, offsets, settings))
             continue
         if number:
             typer.echo()
-        _show(one, offsets, settings)
+        _show(described, offsets, settings)
 
 
 @topics.command()
 def create(
     topic: Name,
-    partitions: Annotated[int | None, typer.Option(metavar="N", help="How many; else the broker's default.")] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="Partitions [default: the broker's]")] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(metavar="N", help="How many replicas of each; else the broker's default.")
+        int | None, typer.Option(metavar="N", help="Replicas per partition [default: the broker's]")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A topic setting; repeatable.")
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="All is well if it is there already.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if it already exists.")] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic. With --dry-run the broker says whether it could be created."""
+    """Create a topic. With --dry-run the broker only validates the request."""
     for option, number in (("--partitions", partitions), ("--replication-factor", replication_factor)):
         if number is not None and number < 1:
             raise UsageError(f"{option} is {number}; use 1 or more.")
     existed = False
-    with administrator(bootstrap, config) as admin:
+    with open_admin(bootstrap, config) as admin:
         try:
             admin.create_topic(
-                topic, partitions or -1, replication_factor or -1, pairs(set_ or (), "--set"), validate_only=dry_run
+                topic,
+                partitions or -1,
+                replication_factor or -1,
+                parse_pairs(set_ or (), "--set"),
+                validate_only=dry_run,
             )
         except BrokerError as error:
             if error.error is not Error.TOPIC_ALREADY_EXISTS or not if_not_exists:
@@ -111,7 +115,7 @@ def create(
     if as_json:
         emit({"topic": topic, "created": not dry_run and not existed})
     elif existed:
-        typer.echo(f"Topic {topic} is there already.")
+        typer.echo(f"Topic {topic} already exists.")
     else:
         typer.echo(f"Topic {topic} could be created." if dry_run else f"Created topic {topic}.")
 
@@ -119,18 +123,18 @@ def create(
 @topics.command()
 def add_partitions(
     topic: Name,
-    total: Annotated[int, typer.Option(metavar="N", help="How many partitions it shall have.")],
+    total: Annotated[int, typer.Option(metavar="N", help="The new number of partitions.")],
     yes: Yes = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a topic more partitions. It cannot be taken back, and keys may move to other partitions.
+    """Add partitions to a topic. This cannot be undone, and keys may map to other partitions.
 
-    The groups that read the topic will rebalance.
+    The groups that read the topic rebalance.
     """
-    with administrator(bootstrap, config) as admin:
+    with open_admin(bootstrap, config) as admin:
         (found,) = admin.describe_topics([topic])
         before = len(found.partitions)
         admin.add_partitions(topic, total, validate_only=True)
@@ -138,8 +142,8 @@ def add_partitions(
             will = "would have" if dry_run else "will have"
             typer.echo(f"Topic {topic} has {count(before, 'partition')}, and {will} {total}.")
         if not dry_run:
-            question = "Keys may move to other partitions, and it cannot be taken back. Add them?"
-            may_go_on(question, yes=yes, as_json=as_json)
+            question = "Keys may map to other partitions, and this cannot be undone. Add the partitions?"
+            confirm(question, yes=yes, as_json=as_json)
             admin.add_partitions(topic, total)
     if as_json:
         emit({"topic": topic, "partitions_before": before, "partitions": total, "added": not dry_run})
@@ -152,7 +156,7 @@ def set_(
     topic: Name,
     setting: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What to set.")] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Take a setting back to its default; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Reset a setting to its default; repeatable.")
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -160,12 +164,12 @@ def set_(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a topic: all of them, or none. Retention can delete records."""
-    changes: dict[str, str | None] = {**pairs(setting or (), "")}
+    """Change settings of a topic, all or none. A shorter retention can delete records."""
+    changes: dict[str, str | None] = {**parse_pairs(setting or (), "")}
     changes |= dict.fromkeys(unset or ())
     if not changes:
-        raise UsageError("say what to change: NAME=VALUE, or --unset NAME.")
-    with administrator(bootstrap, config) as admin:
+        raise UsageError("nothing to change; use NAME=VALUE or --unset NAME.")
+    with open_admin(bootstrap, config) as admin:
         before = admin.describe_configs("topic", topic)
         admin.alter_configs("topic", topic, changes, validate_only=True)
         if not as_json:
@@ -175,7 +179,7 @@ def set_(
             rows = ([name, _value(before.get(name)), value or "(default)"] for name, value in changes.items())
             table(["SETTING", "FROM", "TO"], rows)
         if not dry_run:
-            may_go_on(f"Change topic {topic}?", yes=yes, as_json=as_json)
+            confirm(f"Change topic {topic}?", yes=yes, as_json=as_json)
             admin.alter_configs("topic", topic, changes)
     if as_json:
         for name, value in changes.items():
@@ -201,45 +205,47 @@ def delete(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records, and the offsets that groups have committed for them.
+    """Delete topics with all their records and the offsets that groups have committed for them.
 
-    With --json a topic is one line. Exit code 1 if one does not exist.
+    With --json a topic is described line. Exit code 1 if described does not exist.
     """
-    with administrator(bootstrap, config) as admin:
+    with open_admin(bootstrap, config) as admin:
         found = admin.describe_topics(topic)
-        records = {one.name: sum(end - start for start, end in _offsets(admin, one).values()) for one in found}
+        records = {
+            described.name: sum(end - start for start, end in _offsets(admin, described).values())
+            for described in found
+        }
         if not as_json:
             typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(found), 'topic')}:")
-            rows = ([one.name, len(one.partitions), records[one.name]] for one in found)
+            rows = ([described.name, len(described.partitions), records[described.name]] for described in found)
             table(["TOPIC", "PARTITIONS", "RECORDS"], rows)
         if not dry_run:
-            may_go_on(f"Delete {count(len(found), 'topic')} with all records?", yes=yes, as_json=as_json)
-            for one in found:
-                admin.delete_topic(one.name)
+            confirm(f"Delete {count(len(found), 'topic')} with all records?", yes=yes, as_json=as_json)
+            for described in found:
+                admin.delete_topic(described.name)
     if as_json:
-        for one in found:
-            emit({"topic": one.name, "records": records[one.name], "deleted": not dry_run})
+        for described in found:
+            emit({"topic": described.name, "records": records[described.name], "deleted": not dry_run})
     elif not dry_run:
         typer.echo(f"Deleted {count(len(found), 'topic')}.")
 
 
-# --- what is shown ----------------------------------------------------------------------------------------------------
-
-
 def _replicas(topic: "TopicMetadata") -> int | None:
-    return max((len(one.replicas) for one in topic.partitions), default=None)
+    return max((len(partition.replicas) for partition in topic.partitions), default=None)
 
 
 def _offsets(admin: "Admin", topic: "TopicMetadata") -> dict[int, tuple[int, int]]:
-    """Start and end of the partitions that have a leader."""
-    there = [TopicPartition(topic.name, one.index) for one in topic.partitions if one.leader >= 0]
-    starts, ends = admin.list_offsets(dict.fromkeys(there, -2)), admin.list_offsets(dict.fromkeys(there, -1))
-    found = {}
-    for partition in there:
+    """Start and end offsets of the partitions that have a leader."""
+    partitions = [
+        TopicPartition(topic.name, partition.index) for partition in topic.partitions if partition.leader >= 0
+    ]
+    starts, ends = admin.list_offsets(dict.fromkeys(partitions, -2)), admin.list_offsets(dict.fromkeys(partitions, -1))
+    offsets = {}
+    for partition in partitions:
         start, end = starts[partition], ends[partition]
         if start is not None and end is not None:
-            found[partition.partition] = (start.offset, end.offset)
-    return found
+            offsets[partition.partition] = (start.offset, end.offset)
+    return offsets
 
 
 def _value(entry: "ConfigEntry | None") -> str | None:
@@ -255,13 +261,13 @@ def _show(topic: "TopicMetadata", offsets: dict[int, tuple[int, int]], settings:
         ["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END"],
         (
             [
-                one.index,
-                one.leader if one.leader >= 0 else None,
-                ",".join(map(str, one.replicas)),
-                ",".join(map(str, one.isr)),
-                *offsets.get(one.index, (None, None)),
+                partition.index,
+                partition.leader if partition.leader >= 0 else None,
+                ",".join(map(str, partition.replicas)),
+                ",".join(map(str, partition.isr)),
+                *offsets.get(partition.index, (None, None)),
             ]
-            for one in topic.partitions
+            for partition in topic.partitions
         ),
     )
 
@@ -269,7 +275,7 @@ def _show(topic: "TopicMetadata", offsets: dict[int, tuple[int, int]], settings:
 def _json(
     topic: "TopicMetadata", offsets: dict[int, tuple[int, int]], settings: dict[str, "ConfigEntry"]
 ) -> dict[str, Any]:
-    nowhere = (None, None)
+    unknown = (None, None)
     return {
         "topic": topic.name,
         "id": _id(topic),
@@ -277,14 +283,14 @@ def _json(
         "settings": {entry.name: entry.value for entry in settings.values() if not entry.is_default},
         "partitions": [
             {
-                "partition": one.index,
-                "leader": one.leader if one.leader >= 0 else None,
-                "replicas": list(one.replicas),
-                "isr": list(one.isr),
-                "start": offsets.get(one.index, nowhere)[0],
-                "end": offsets.get(one.index, nowhere)[1],
+                "partition": partition.index,
+                "leader": partition.leader if partition.leader >= 0 else None,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "start": offsets.get(partition.index, unknown)[0],
+                "end": offsets.get(partition.index, unknown)[1],
             }
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
     }
 

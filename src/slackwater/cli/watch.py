@@ -1,7 +1,7 @@
 """`slackwater watch`: the alert rules, held against a live cluster.
 
 Rules kept here
-- Any cluster, through the administrator: no Spark, no Java, and nothing is changed or joined.
+- Any cluster, through the open_admin: no Spark, no Java, and nothing is changed or joined.
 - What is told is one line when an alert begins and one when it ends; with --json one object per line. What is quiet
   stands in one line of its own, on a terminal's standard error.
 - Exit codes for scripts: 0 nothing fired, 1 an alert fired, 2 could not tell, 3 bad input. Ctrl-C and SIGTERM are the
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from slackwater.cli.checked import BAD_INPUT, COULD_NOT_TELL
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, administrator, client_settings
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, client_settings, open_admin
 from slackwater.cli.groups.shown import member_name, total_lag
 from slackwater.cli.printing import count, emit, warn
 from slackwater.cli.times import clock, duration_ms
@@ -72,7 +72,7 @@ def watch(
             _print_rules(plan)
             return
         where = str(client_settings(bootstrap, config)["bootstrap.servers"])
-        admin = administrator(bootstrap, config)
+        admin = open_admin(bootstrap, config)
     except UsageError as error:
         warn(str(error))
         raise typer.Exit(BAD_INPUT) from None

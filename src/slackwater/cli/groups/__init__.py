@@ -1,4 +1,4 @@
-"""`slackwater groups`: see and mend consumer groups, on any cluster."""
+"""`slackwater groups`: inspect and change consumer groups on any cluster."""
 
 import typer
 
@@ -11,7 +11,7 @@ from slackwater.cli.groups.reset import reset_offsets
 groups = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="See and mend consumer groups: state, members, lag; remove members, move offsets, delete.",
+    help="Inspect and change consumer groups: state, members, lag; remove members, reset offsets, delete.",
 )
 groups.command("list")(list_)
 groups.command()(describe)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, administrator
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, open_admin
 from slackwater.cli.groups.shown import broker_json, broker_name, total_lag
 from slackwater.cli.printing import emit, table, warn
 
@@ -21,14 +21,14 @@ def list_(
     type_: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type; repeatable.")
     ] = None,
-    lag: Annotated[bool, typer.Option("--lag", help="Also members, idle members and lag; asks more of it.")] = False,
+    lag: Annotated[bool, typer.Option("--lag", help="Also show members, idle members and lag; slower.")] = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the groups of all brokers.
 
-    Exit code 1 if a broker did not answer: its groups are missing from the list.
+    Exit code 1 if a broker did not respond; its groups are missing from the list.
     """
     failed: list[BrokerNode] = []
 
@@ -36,7 +36,7 @@ def list_(
         failed.append(broker)
         warn(f"the groups of {broker_name(broker)} are missing: {error}")
 
-    with administrator(bootstrap, config) as admin:
+    with open_admin(bootstrap, config) as admin:
         found = admin.list_groups(state or (), type_ or (), on_failure=failure)
         details = _details(admin, found) if lag else {}
     rows = [_row(group, details.get(group.group_id)) for group in found]
@@ -44,7 +44,7 @@ def list_(
         for row in rows:
             emit(row)
     elif not rows:
-        typer.echo("There are no such groups." if state or type_ else "There are no groups.")
+        typer.echo("There are no matching groups." if state or type_ else "There are no groups.")
     else:
         _show(rows, lag=lag)
     if failed:
@@ -54,11 +54,11 @@ def list_(
 Details = tuple["GroupDescription", list["GroupOffset"]]
 
 
-def _details(admin: "Admin", found: list["GroupListing"]) -> dict[str, Details]:
+def _details(admin: "Admin", listings: list["GroupListing"]) -> dict[str, Details]:
     from slackwater.client.admin.groups import DESCRIBED_TYPES
 
-    known = [one.group_id for one in found if one.type.lower() in DESCRIBED_TYPES]
-    described = admin.describe_groups(known, find_generation=False)
+    group_ids = [listing.group_id for listing in listings if listing.type.lower() in DESCRIBED_TYPES]
+    described = admin.describe_groups(group_ids, find_generation=False)
     offsets = admin.group_offsets(described)
     return {group.group_id: (group, offsets[group.group_id]) for group in described}
 

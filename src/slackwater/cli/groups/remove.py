@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, DryRun, Yes, administrator, may_go_on
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
 from slackwater.cli.groups.shown import partitions_text
 from slackwater.cli.printing import count, emit, table, warn
 from slackwater.group.errors import BrokerError, Error, UsageError
@@ -15,49 +15,49 @@ if TYPE_CHECKING:
 
 def remove_members(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
-    member: Annotated[
-        list[str] | None, typer.Option("--member", metavar="ID", help="A member by its id; repeatable.")
+    members: Annotated[
+        list[str] | None, typer.Option("--member", metavar="ID", help="A member id; repeatable.")
     ] = None,
-    instance: Annotated[
-        list[str] | None, typer.Option("--instance", metavar="ID", help="By its group.instance.id; repeatable.")
+    instances: Annotated[
+        list[str] | None, typer.Option("--instance", metavar="ID", help="A group.instance.id; repeatable.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Everybody.")] = False,
-    reason: Annotated[str, typer.Option(help="What the broker's log shall say.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help="All members.")] = False,
+    reason: Annotated[str, typer.Option(help="The reason for the broker's log.")] = "",
     yes: Yes = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take members out of a group; the others share their partitions.
+    """Remove members from a group; the others get their partitions.
 
-    For a static member that will not be back, or one that a stuck rebalance waits for. A member whose process is alive
-    comes back by itself, under a new id: to keep it out, stop it. With --json a member is one line. Exit code 1 if one
-    could not be removed.
+    Use it for a static member that will not return, or for a member that a stuck rebalance waits for. A member whose
+    process is running rejoins under a new id; to keep it out, stop the process. With --json a member is one line. Exit
+    code 1 if one could not be removed.
     """
-    if all_ == bool(member or instance):
-        raise UsageError("say whom to remove: --member ID, --instance ID, or --all.")
-    with administrator(bootstrap, config) as admin:
+    if all_ == bool(members or instances):
+        raise UsageError("nothing to remove; use --member ID, --instance ID, or --all.")
+    with open_admin(bootstrap, config) as admin:
         (described,) = admin.describe_groups([group], find_generation=False)
-        chosen = list(described.members) if all_ else _chosen(described, member or [], instance or [])
+        selected = list(described.members) if all_ else _select(described, members or [], instances or [])
         if not as_json:
-            _show(chosen, group, dry_run=dry_run)
-        errors = dict.fromkeys((one.member_id for one in chosen), Error.NONE)
-        if not dry_run and chosen:
-            may_go_on(f"Remove {count(len(chosen), 'member')} of group {group}?", yes=yes, as_json=as_json)
+            _show(selected, group, dry_run=dry_run)
+        errors = dict.fromkeys((member.member_id for member in selected), Error.NONE)
+        if not dry_run and selected:
+            confirm(f"Remove {count(len(selected), 'member')} of group {group}?", yes=yes, as_json=as_json)
             removed = admin.remove_members(
                 group,
-                members=[one.member_id for one in chosen if not one.is_static],
-                instances=[one.group_instance_id for one in chosen if one.group_instance_id is not None],
+                members=[member.member_id for member in selected if not member.is_static],
+                instances=[member.group_instance_id for member in selected if member.group_instance_id is not None],
                 reason=reason,
             )
-            # Static members are answered for by their instance ids.
-            names = {one.group_instance_id: one.member_id for one in chosen if one.is_static}
-            errors |= {names.get(one.group_instance_id, one.member_id): one.error for one in removed}
+            # The response names static members by their instance ids.
+            ids = {member.group_instance_id: member.member_id for member in selected if member.is_static}
+            errors |= {ids.get(result.group_instance_id, result.member_id): result.error for result in removed}
     if as_json:
-        for one in chosen:
-            emit(_json(group, one, errors[one.member_id], removed=not dry_run))
-    elif not dry_run and chosen:
+        for member in selected:
+            emit(_json(group, member, errors[member.member_id], removed=not dry_run))
+    elif not dry_run and selected:
         done = sum(error is Error.NONE for error in errors.values())
         typer.echo(f"Removed {count(done, 'member')} of group {group}.")
     failed = {member_id: error for member_id, error in errors.items() if error is not Error.NONE}
@@ -67,38 +67,38 @@ def remove_members(
         raise typer.Exit(1)
 
 
-def _chosen(group: "GroupDescription", members: list[str], instances: list[str]) -> list["MemberDescription"]:
-    by_id = {one.member_id: one for one in group.members}
-    by_instance = {one.group_instance_id: one for one in group.members if one.group_instance_id is not None}
-    unknown = [f"member {one}" for one in members if one not in by_id]
-    unknown += [f"instance {one}" for one in instances if one not in by_instance]
+def _select(group: "GroupDescription", members: list[str], instances: list[str]) -> list["MemberDescription"]:
+    by_id = {member.member_id: member for member in group.members}
+    by_instance = {member.group_instance_id: member for member in group.members if member.is_static}
+    unknown = [f"member {member_id}" for member_id in members if member_id not in by_id]
+    unknown += [f"instance {instance_id}" for instance_id in instances if instance_id not in by_instance]
     if unknown:
-        what = f"Group {group.group_id} has no {unknown[0]}; `slackwater groups describe` shows its members."
-        raise BrokerError(Error.UNKNOWN_MEMBER_ID, what)
-    found = [by_id[one] for one in members] + [by_instance[one] for one in instances]
-    return list({one.member_id: one for one in found}.values())
+        message = f"Group {group.group_id} has no {unknown[0]}; `slackwater groups describe` shows its members."
+        raise BrokerError(Error.UNKNOWN_MEMBER_ID, message)
+    selected = [by_id[member_id] for member_id in members] + [by_instance[instance_id] for instance_id in instances]
+    return list({member.member_id: member for member in selected}.values())
 
 
-def _show(chosen: list["MemberDescription"], group: str, *, dry_run: bool) -> None:
-    if not chosen:
+def _show(selected: list["MemberDescription"], group: str, *, dry_run: bool) -> None:
+    if not selected:
         typer.echo(f"Group {group} has no members.")
         return
-    typer.echo(f"{'Would remove' if dry_run else 'Removing'} {count(len(chosen), 'member')} of group {group}:")
+    typer.echo(f"{'Would remove' if dry_run else 'Removing'} {count(len(selected), 'member')} of group {group}:")
     table(
         ["CLIENT", "INSTANCE", "HOST", "PARTITIONS", "MEMBER"],
         (
             [
-                one.client_id,
-                one.group_instance_id,
-                one.client_host,
-                partitions_text(one.partitions or ()) or None,
-                one.member_id,
+                member.client_id,
+                member.group_instance_id,
+                member.client_host,
+                partitions_text(member.partitions or ()) or None,
+                member.member_id,
             ]
-            for one in chosen
+            for member in selected
         ),
     )
-    dynamic = sum(not one.is_static for one in chosen)
-    static = len(chosen) - dynamic
+    dynamic = sum(not member.is_static for member in selected)
+    static = len(selected) - dynamic
     if dynamic:
         whose = "It is a dynamic member" if dynamic == 1 else f"{dynamic} of them are dynamic members"
         typer.echo(

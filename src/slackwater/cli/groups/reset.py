@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, DryRun, Yes, administrator, may_go_on
+from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
 from slackwater.cli.printing import count, emit, table
 from slackwater.cli.times import datetime_ms, duration_ms
 from slackwater.group.errors import UsageError
@@ -22,18 +22,19 @@ def reset_offsets(
         typer.Option(metavar="TOPIC[:0,1]", help="A topic, or partitions of it; repeatable."),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Everything the group has committed.", show_default=False)
+        bool, typer.Option("--all-topics", help="All topics with committed offsets.", show_default=False)
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; the end if it is nowhere.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset, else the end.")] = False,
     to_offset: Annotated[int | None, typer.Option(metavar="N", help="To this offset.")] = None,
-    shift_by: Annotated[int | None, typer.Option(metavar="N", help="So many records on; back if negative.")] = None,
+    shift_by: Annotated[int | None, typer.Option(metavar="N", help="Forward by N; backward if negative.")] = None,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To the first record since; ISO 8601, UTC without a zone.")
+        str | None,
+        typer.Option(metavar="TIME", help="To the first record since this time; ISO 8601, UTC without a zone."),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="To the first record since so long ago: 90s, 1h30m, PT1H.")
+        str | None, typer.Option(metavar="DURATION", help="To the first record within this time: 90s, 1h30m, PT1H.")
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -41,23 +42,23 @@ def reset_offsets(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group's committed offsets. The group must have no members.
+    """Reset a group's committed offsets. The group must have no members.
 
-    An offset beyond the log is brought back to its start or end. A group that does not exist gets its first offsets.
+    An offset outside the log becomes its start or end. A group that does not exist is created by its first offsets.
     With --json a partition is one line. Exit code 1 if the group has members.
     """
     to = _target(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration)
     if all_topics == bool(topic):
-        raise UsageError("say which topics to move: --topic TOPIC, or --all-topics.")
+        raise UsageError("no topics; use --topic TOPIC or --all-topics.")
     topics, partitions = _scope(topic or [])
-    with administrator(bootstrap, config) as admin:
+    with open_admin(bootstrap, config) as admin:
         changes = admin.reset_offsets(
             group, to, topics=None if all_topics else topics, partitions=partitions, dry_run=True
         )
         if not as_json:
             _show(changes, group, dry_run=dry_run)
         if not dry_run:
-            may_go_on(f"Move {count(len(changes), 'offset')} of group {group}?", yes=yes, as_json=as_json)
+            confirm(f"Move {count(len(changes), 'offset')} of group {group}?", yes=yes, as_json=as_json)
             admin.alter_offsets(group, {change.partition: change.new for change in changes})
     if as_json:
         for change in changes:
@@ -77,27 +78,27 @@ def _target(
 ) -> "ResetTo":
     from slackwater.client.admin import ResetTo
 
-    given: list[ResetTo] = []
+    targets: list[ResetTo] = []
     if earliest:
-        given.append(ResetTo.earliest())
+        targets.append(ResetTo.earliest())
     if latest:
-        given.append(ResetTo.latest())
+        targets.append(ResetTo.latest())
     if current:
-        given.append(ResetTo.current())
+        targets.append(ResetTo.current())
     if offset is not None:
-        given.append(ResetTo.offset(offset))
+        targets.append(ResetTo.offset(offset))
     if shift is not None:
-        given.append(ResetTo.shift(shift))
+        targets.append(ResetTo.shift(shift))
     if when is not None:
-        given.append(ResetTo.time(datetime_ms(when, "--to-datetime")))
+        targets.append(ResetTo.time(datetime_ms(when, "--to-datetime")))
     if ago is not None:
-        given.append(ResetTo.time(max(time.time_ns() // 1_000_000 - duration_ms(ago, "--by-duration"), 0)))
-    if len(given) != 1:
+        targets.append(ResetTo.time(max(time.time_ns() // 1_000_000 - duration_ms(ago, "--by-duration"), 0)))
+    if len(targets) != 1:
         raise UsageError(
-            "say where to move the offsets, in one way: --to-earliest, --to-latest, --to-current, --to-offset, "
+            "use exactly one of --to-earliest, --to-latest, --to-current, --to-offset, "
             "--shift-by, --to-datetime or --by-duration."
         )
-    return given[0]
+    return targets[0]
 
 
 def _scope(words: list[str]) -> tuple[list[str], list[TopicPartition]]:
@@ -109,7 +110,7 @@ def _scope(words: list[str]) -> tuple[list[str], list[TopicPartition]]:
             continue
         for number in numbers.split(","):
             if not number.isascii() or not number.isdigit():
-                raise UsageError(f"--topic {word} names no partitions; write topic:0,1.")
+                raise UsageError(f"--topic {word} does not name partitions. Use topic:0,1.")
             partitions.append(TopicPartition(name, int(number)))
     return topics, partitions
 

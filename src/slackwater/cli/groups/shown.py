@@ -1,4 +1,4 @@
-"""Groups as they are shown, in words and in JSON."""
+"""Groups as text and as JSON."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ STATES: Final = {"Stable": "green", "PreparingRebalance": "yellow", "CompletingR
 
 
 def broker_name(broker: "BrokerNode") -> str:
-    """Where a broker is, and its id."""
+    """A broker's address and id."""
     return f"{broker.host}:{broker.port} (broker {broker.node_id})"
 
 
@@ -25,11 +25,11 @@ def broker_json(broker: "BrokerNode") -> dict[str, object]:
 
 
 def member_name(member: "MemberDescription", among: Iterable["MemberDescription"]) -> str:
-    """What to call a member: by its instance or client id where that is its own, else by its member id."""
+    """A member's instance id, else its client id if that is unique in the group, else its member id."""
     if member.group_instance_id is not None:
         return member.group_instance_id
-    alike = sum(one.client_id == member.client_id for one in among)
-    return member.client_id if alike == 1 and member.client_id else member.member_id
+    same = sum(other.client_id == member.client_id for other in among)
+    return member.client_id if same == 1 and member.client_id else member.member_id
 
 
 def partitions_text(partitions: Iterable["TopicPartition"]) -> str:
@@ -41,47 +41,47 @@ def partitions_text(partitions: Iterable["TopicPartition"]) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+            ranges.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def total_lag(offsets: Iterable["GroupOffset"]) -> int | None:
-    """All that is known of a group's lag; None where it has committed nothing."""
-    known = [one.lag for one in offsets if one.lag is not None]
+    """The sum of the known lags; None if there is none."""
+    known = [offset.lag for offset in offsets if offset.lag is not None]
     return sum(known) if known else None
 
 
 def lag_text(offsets: list["GroupOffset"]) -> str:
-    """A group's lag in words."""
+    """A group's lag as text."""
     total = total_lag(offsets)
     if not offsets:
         return "nothing committed"
-    unknown = sum(one.lag is None for one in offsets)
+    unknown = sum(offset.lag is None for offset in offsets)
     known = count(len(offsets) - unknown, "partition")
     rest = f", {unknown} without an offset" if unknown else ""
     return (f"{total:,} in {known}" if total is not None else "unknown") + rest
 
 
 def members_text(group: "GroupDescription") -> str:
-    """How many, and how many of them have nothing to do."""
+    """The number of members and of idle members."""
     idle = len(group.idle)
     return f"{len(group.members)}, {idle} of {len(group.members)} idle" if idle else str(len(group.members))
 
 
 def generation_text(group: "GroupDescription") -> str:
-    """The generation, and how it is known if that matters."""
+    """The generation, and its source where it is inferred."""
     from slackwater.client.admin.descriptions import GenerationSource
 
     if group.generation is None:
-        return "not known"
+        return "unknown"
     if group.generation_source is GenerationSource.OFFSETS_TOPIC:
         if group.is_rebalancing:
-            return f"{group.generation} was the last that was completed (inferred from __consumer_offsets)"
+            return f"{group.generation} was the last completed one (inferred from __consumer_offsets)"
         return f"{group.generation} (from __consumer_offsets)"
     if group.generation_source is GenerationSource.GROUP_EPOCH:
         return f"{group.generation} (the group's epoch)"
@@ -89,30 +89,30 @@ def generation_text(group: "GroupDescription") -> str:
 
 
 def waiting_text(group: "GroupDescription") -> str | None:
-    """Whom a rebalance waits for; None if none is under way."""
+    """The members that a rebalance waits for; None if there is no rebalance."""
     from slackwater.client.admin.descriptions import GenerationSource
 
     if not group.is_rebalancing:
         return None
     if group.waiting_for is None:
         if group.generation_source is GenerationSource.GROUP_EVENTS:
-            return "not told yet: the broker says it after a second"
-        if group.state == "PreparingRebalance" and not any(one.partitions for one in group.members):
+            return "unknown yet: the broker reports it after a second"
+        if group.state == "PreparingRebalance" and not any(member.partitions for member in group.members):
             return "more members (inferred: none of these was in a generation before)"
-        return "not known"
-    names = ", ".join(_waited_for(group, member_id) for member_id in group.waiting_for) or "more members"
+        return "unknown"
+    names = ", ".join(_awaited_name(group, member_id) for member_id in group.waiting_for) or "more members"
     if group.waiting_exact:
         until = f" (until {clock(group.waiting_until_ms)})" if group.waiting_until_ms is not None else ""
         return names + until
     if group.state == "CompletingRebalance":
         return f"{names}, the leader, to assign partitions (inferred)"
-    return f"some of {names} (inferred: they were in the last generation, and who has rejoined looks the same)"
+    return f"some of {names} (inferred: members of the last generation; which of them have rejoined is not visible)"
 
 
-def _waited_for(group: "GroupDescription", member_id: str) -> str:
+def _awaited_name(group: "GroupDescription", member_id: str) -> str:
     member = group.member(member_id)
     if member is None:
-        return f"{member_id}, which has its id and has not joined yet"
+        return f"{member_id}, which has a member id but has not joined yet"
     return member_name(member, group.members)
 
 
@@ -150,7 +150,7 @@ def member_json(member: "MemberDescription") -> dict[str, object]:
 
 
 def offset_json(offset: "GroupOffset") -> dict[str, object]:
-    """How far a group has come in one partition."""
+    """A group's offset and lag in one partition."""
     return {
         "topic": offset.partition.topic,
         "partition": offset.partition.partition,
