@@ -14,9 +14,9 @@ from pathlib import Path
 
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.records import to_varint
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, RecordBatch
 
 NOW_MS = 1_700_000_000_000
@@ -46,7 +46,7 @@ def appends(path: Path, size: int, megabytes: int, turn: int) -> tuple[float, fl
     began = time.perf_counter()
     for _ in range(number // turn):
         for answer in log.append_many(buffers, NOW_MS):
-            assert isinstance(answer, Appended), answer
+            assert isinstance(answer, AppendInfo), answer
     ours = number // turn * turn / (time.perf_counter() - began)
     log.abandon()
     fd = os.open(path / "plain", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -66,7 +66,7 @@ def reads(path: Path, size: int, max_bytes: int) -> tuple[float, float]:
     offset = total = 0
     while offset < log.high_watermark:
         data = log.read(offset, max_bytes)
-        assert not isinstance(data, Refused)
+        assert not isinstance(data, Rejection)
         total += len(data)
         offset = total // size * RecordBatch(data).record_count
     ours = total / 1e6 / (time.perf_counter() - began)

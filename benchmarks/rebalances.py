@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.brokers import run
 
 from slackwater import Broker, Consumer
-from slackwater.broker.embedded.process import ProcessSeat
+from slackwater.broker.embedded.process import ProcessBackend
 from slackwater.group.member import GroupMember
 
 PARTITIONS: Final = 4
@@ -99,7 +99,7 @@ def main() -> None:
     given = parser.parse_args()
     with Broker(process=True, settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker) as pair:
         seat = broker._seat
-        assert isinstance(seat, ProcessSeat)
+        assert isinstance(seat, ProcessBackend)
         pair.rebalance(given.warm_up)
         before = [resident_bytes(pid) for pid in (seat.pid, "self")]
         began = time.monotonic()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typer import Typer
 from typer.testing import CliRunner
 
-from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, show
+from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, format_value
 from slackwater.cli.app import app
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS
 from slackwater.group.coordinator.states import GroupAction as GroupAct
@@ -193,7 +193,7 @@ def _setting(setting: Setting) -> list[str]:
         (False, True): f"{setting.high} or less",
         (False, False): ", ".join(setting.choices) or setting.kind.name.lower(),
     }
-    shown = show(setting.default)
+    shown = format_value(setting.default)
     return [f"`{setting.name}`", f"`{shown}`" if shown else "", values[bounds]]
 
 

@@ -39,6 +39,6 @@ class ManualClock:
         """The time as it was last set."""
         return self._now_ms
 
-    def pass_ms(self, length_ms: int) -> None:
+    def advance_ms(self, length_ms: int) -> None:
         """Move on."""
         self._now_ms += length_ms

@@ -2,7 +2,7 @@
 
 Rules kept here
 - A value that cannot be is refused with one sentence: which setting, what was seen, what to use.
-- Values are kept typed and shown as text, the way Kafka's tools show them.
+- Values are kept typed and shown as text, the way Kafka's tools format_value them.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
 
 
-class Kind(IntEnum):
+class SettingType(IntEnum):
     """The types that DescribeConfigs names, by their numbers on the wire."""
 
     BOOLEAN = 1
@@ -34,7 +34,7 @@ class Setting:
     """One setting; `low` and `high` bound numbers, `choices` name the only texts allowed."""
 
     name: str
-    kind: Kind
+    kind: SettingType
     default: Value
     doc: str
     low: int | float | None = None
@@ -67,26 +67,26 @@ class Setting:
 
 def int_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
     """A whole number of four bytes."""
-    return Setting(name=name, kind=Kind.INT, default=default, low=low, doc=doc, dynamic=dynamic)
+    return Setting(name=name, kind=SettingType.INT, default=default, low=low, doc=doc, dynamic=dynamic)
 
 
 def long_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
     """A whole number of eight bytes."""
-    return Setting(name=name, kind=Kind.LONG, default=default, low=low, doc=doc, dynamic=dynamic)
+    return Setting(name=name, kind=SettingType.LONG, default=default, low=low, doc=doc, dynamic=dynamic)
 
 
 def flag_setting(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Setting:
     """Yes or no."""
-    return Setting(name=name, kind=Kind.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
+    return Setting(name=name, kind=SettingType.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
 
 
 def choice_setting(name: str, default: str, choices: tuple[str, ...], doc: str) -> Setting:
     """One of a few words."""
-    return Setting(name=name, kind=Kind.STRING, default=default, choices=choices, doc=doc)
+    return Setting(name=name, kind=SettingType.STRING, default=default, choices=choices, doc=doc)
 
 
-def show(value: Value) -> str:
-    """A value as Kafka's tools show it."""
+def format_value(value: Value) -> str:
+    """A value as Kafka's tools format_value it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -112,12 +112,12 @@ def _number(setting: Setting, text: str) -> Value:
         raise setting.wrong(text, "a number") from None
 
 
-_PARSERS: Final[dict[Kind, Callable[[Setting, str], Value]]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.STRING: lambda _setting, text: text,
-    Kind.INT: _whole,
-    Kind.LONG: _whole,
-    Kind.DOUBLE: _number,
-    Kind.LIST: lambda _setting, text: tuple(word.strip() for word in text.split(",") if word.strip()),
+_PARSERS: Final[dict[SettingType, Callable[[Setting, str], Value]]] = {
+    SettingType.BOOLEAN: _boolean,
+    SettingType.STRING: lambda _setting, text: text,
+    SettingType.INT: _whole,
+    SettingType.LONG: _whole,
+    SettingType.DOUBLE: _number,
+    SettingType.LIST: lambda _setting, text: tuple(word.strip() for word in text.split(",") if word.strip()),
 }
-_HIGHEST: Final = {Kind.INT: MAX_INT, Kind.LONG: MAX_LONG}
+_HIGHEST: Final = {SettingType.INT: MAX_INT, SettingType.LONG: MAX_LONG}

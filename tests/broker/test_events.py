@@ -7,31 +7,31 @@ import pytest
 
 from slackwater.broker.config import Settings
 from slackwater.broker.groups import events as module
-from slackwater.broker.groups.events import AT_ONCE, WRITTEN_TOGETHER, Events
+from slackwater.broker.groups.events import AT_ONCE, WRITTEN_TOGETHER, GroupEventStream
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import EventKind, EventSource, GroupEvent
 from slackwater.wire.records.readable import iter_records
 
 
 class House:
-    """Events on a clock that stands still."""
+    """GroupEventStream on a clock that stands still."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
         self.later: list[Callable[[], None]] = []
         monkeypatch.setattr(module, "monotonic", lambda: self.now)
         self.topics = Topics(directory, Settings(), now_ms=lambda: 1, new_id=lambda: bytes(15) + b"1")
-        self.events = Events(
+        self.events = GroupEventStream(
             self.topics,
             node_id=1,
             shard_of=lambda _group: 0,
-            publish=True,
+            write_to_topic=True,
             later=lambda _seconds, work: self.later.append(work),
         )
 
     def tell(self, count: int) -> None:
         told = [GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)] * count
-        self.events.tell(told)
+        self.events.publish(told)
         self.events.flush_pending()
 
     def pass_time(self, seconds: float) -> None:

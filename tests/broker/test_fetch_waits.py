@@ -38,11 +38,11 @@ def test_an_append_to_any_partition_ends_the_wait_once(tmp_path: Path) -> None:
     async def story(waits: FetchWaits, made: list[Partition]) -> None:
         ended: list[str] = []
         waits.park("me", made, LONG_MS, enough=lambda: True, end=lambda: ended.append("me"))
-        made[2].appended()
-        made[0].appended()
+        made[2].wake_waiters()
+        made[0].wake_waiters()
         assert ended == ["me"]
         assert len(waits) == 0
-        assert not any(partition.waiting for partition in made)
+        assert not any(partition.waiters for partition in made)
 
     run(tmp_path, story)
 
@@ -53,7 +53,7 @@ def test_a_wait_goes_on_while_there_is_not_enough(tmp_path: Path) -> None:
         enough = iter([False, False, True])
         waits.park("me", made[:1], LONG_MS, enough=lambda: next(enough), end=lambda: ended.append("me"))
         for expected in ([], [], ["me"]):
-            made[0].appended()
+            made[0].wake_waiters()
             assert ended == expected
 
     run(tmp_path, story)
@@ -66,7 +66,7 @@ def test_time_ends_a_wait_not_before_it_is_up(tmp_path: Path) -> None:
         waits.park("me", made, 40, enough=lambda: True, end=lambda: ended.set_result(loop.time()))
         async with asyncio.timeout(DEADLINE_S):
             assert await ended - began >= 0.04
-        assert not made[0].waiting
+        assert not made[0].waiters
 
     run(tmp_path, story)
 
@@ -98,7 +98,7 @@ def test_one_that_fails_does_not_disturb_the_others(tmp_path: Path, caplog: pyte
 
         waits.park("bad", made, LONG_MS, enough=lambda: True, end=fail)
         waits.park("good", made, LONG_MS, enough=lambda: True, end=lambda: heard.append("good"))
-        made[0].appended()
+        made[0].wake_waiters()
         assert heard == ["good"]
         assert "broken" in caplog.text
 
@@ -115,9 +115,9 @@ def test_who_is_dropped_by_the_one_before_it_hears_nothing(tmp_path: Path) -> No
 
         waits.park("first", made, LONG_MS, enough=lambda: True, end=first)
         waits.park("second", made, LONG_MS, enough=lambda: True, end=lambda: heard.append("second"))
-        made[0].appended()
+        made[0].wake_waiters()
         assert heard == ["first"]
-        assert not made[1].waiting
+        assert not made[1].waiters
 
     run(tmp_path, story)
 

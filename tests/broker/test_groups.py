@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from slackwater.broker.groups.coordinator_shell import MOST_GATHERED, Groups, KeyValue
+from slackwater.broker.groups.coordinator_shell import MAX_PENDING_RECORDS, CoordinatorShell, KeyValue
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import Error
@@ -52,12 +52,12 @@ class House:
         self.events: list[GroupEvent] = []
         self.turns = 0
         self.due_ms: int | None = None
-        self.groups = Groups(
+        self.groups = CoordinatorShell(
             CoordinatorConfig(offsets_topic_num_partitions=3, group_initial_rebalance_delay_ms=0),
             store,
             now_ms=self.clock.now_ms,
             wake_at=self._wake_at,
-            tell=self.events.extend,
+            emit=self.events.extend,
             schedule_flush=self._schedule_flush,
         )
         self.groups.load()
@@ -172,7 +172,7 @@ def test_a_group_that_is_not_written_yet_has_no_generation() -> None:
 def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
     house = House(Memory())
     _settle(house)
-    house.clock.pass_ms(10_000)
+    house.clock.advance_ms(10_000)
     house.groups.tick()
     house.groups.flush_pending()
 
@@ -195,13 +195,13 @@ def test_offsets_of_deleted_topics_go_with_them() -> None:
 def test_many_appends_do_not_wait_for_the_end_of_the_turn() -> None:
     store = Memory()
     house, answers = House(store), list[OffsetCommitResponse]()
-    for offset in range(MOST_GATHERED + 1):
+    for offset in range(MAX_PENDING_RECORDS + 1):
         house.groups.submit(_commit(offset), answers.append)
-    assert (store.writes, len(answers)) == (1, MOST_GATHERED)
+    assert (store.writes, len(answers)) == (1, MAX_PENDING_RECORDS)
 
     house.groups.flush_pending()
 
-    assert (store.writes, len(answers)) == (2, MOST_GATHERED + 1)
+    assert (store.writes, len(answers)) == (2, MAX_PENDING_RECORDS + 1)
 
 
 def test_a_parked_join_alone_has_its_timer_planned() -> None:
@@ -236,7 +236,7 @@ def test_a_write_that_takes_too_long_is_given_up_by_who_waits_and_its_outcome_st
     for offset in (1, 2):
         house.groups.submit(_commit(offset), answers.append)
         house.groups.flush_pending()
-        house.clock.pass_ms(3_000)
+        house.clock.advance_ms(3_000)
     assert house.groups.next_due_ms() == house.clock.now_ms() - 1_000
     house.groups.tick()
     assert [answer.partitions[0].error for answer in answers] == [Error.COORDINATOR_NOT_AVAILABLE]

@@ -160,7 +160,7 @@ def test_an_append_ends_it_with_the_records(tmp_path: Path) -> None:
         assert isinstance(response, FetchResponse)
         assert (response.session_id, values(response)) == (consumer.session_id, [b"v"])
         assert len(server.broker.fetch_waits) == 0
-        assert not any(partition.waiting for partition in topic.partitions)
+        assert not any(partition.waiters for partition in topic.partitions)
         # The session goes on, from the next offset.
         request = fetch_request((topic, 1, 1), session=(consumer.session_id, consumer.epoch))
         assert rows(await consumer.client.ask(request, FetchResponse)) == []
@@ -279,12 +279,12 @@ def test_a_client_that_goes_leaves_nothing_behind(tmp_path: Path) -> None:
         topic = server.broker.topics.create("t", 2)
         waiting, between = await Consumer.connect(server, topic, 0, 0), await Consumer.connect(server, topic, 0, 0)
         await waiting.ask_again()
-        assert len(topic.partitions[0].waiting) == 2
+        assert len(topic.partitions[0].waiters) == 2
         waiting.client.close()
         between.client.close()
         await until(lambda: server.connections == 0)
         assert len(server.broker.fetch_waits) == 0
-        assert not any(partition.waiting for partition in topic.partitions)
+        assert not any(partition.waiters for partition in topic.partitions)
 
     with_server(tmp_path, story)
 
@@ -353,7 +353,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path, waits: bo
         consumer.client.close()
         await until(lambda: not server._connections)
         assert lent(server) == len(server.broker.fetch_waits) == 0
-        assert not topic.partitions[0].waiting
+        assert not topic.partitions[0].waiters
 
     with_server(tmp_path, story)
 

@@ -1,6 +1,6 @@
 """The broker's log has Kafka 4.x's lines."""
 
-from slackwater.broker.groups.log_lines import LogLines
+from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.group.errors import Error
 
 from ..conformance.room import Room, offering
@@ -13,7 +13,7 @@ class Story:
 
     def __init__(self) -> None:
         self.room = Room()
-        self.log = LogLines(1, 0)
+        self.log = CoordinatorLogLines(1, 0)
         self.seen = 0
 
     def lines(self) -> str:

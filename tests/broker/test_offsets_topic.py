@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
+from slackwater.broker.groups.offsets_records import decode_record, encode_record
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -40,19 +40,19 @@ MEMBER = StoredMember("c-1", "i", "c", "/10.0.0.1", 45_000, 300_000, b"sub", b"a
     ],
 )
 def test_a_record_is_read_back_as_it_was_written(record: CoordinatorRecord) -> None:
-    assert from_bytes(*to_bytes(record)) == record
+    assert decode_record(*encode_record(record)) == record
 
 
 def test_a_leader_epoch_has_no_place_beside_an_expiry() -> None:
     written = CommittedOffset("g", "t", 1, StoredOffset(42, 7, "", 5, 99))
-    assert from_bytes(*to_bytes(written)) == CommittedOffset("g", "t", 1, StoredOffset(42, -1, "", 5, 99))
+    assert decode_record(*encode_record(written)) == CommittedOffset("g", "t", 1, StoredOffset(42, -1, "", 5, 99))
 
 
 @pytest.mark.proves("JG-27")
 def test_a_member_stored_without_a_rebalance_timeout_has_its_session_timeout() -> None:
     member = GroupMember("c-1", None, "c", "/10.0.0.1", -1, 45_000, b"", b"")
     data = encode_group_value(GroupValue("consumer", 3, "range", "c-1", -1, (member,)), 0)
-    record = from_bytes(encode_key(GroupKey("g")), data)
+    record = decode_record(encode_key(GroupKey("g")), data)
     assert isinstance(record, GroupMetadata)
     assert record.value is not None
     assert record.value.members[0].rebalance_timeout_ms == 45_000
@@ -64,7 +64,7 @@ def test_what_real_brokers_wrote_is_read_and_what_is_unknown_is_skipped() -> Non
         row = json.loads(line)
         key = b64decode(row["key"])
         value = None if row["value"] is None else b64decode(row["value"])
-        match from_bytes(key, value):
+        match decode_record(key, value):
             case None:
                 skipped += 1
             case CommittedOffset(_, _, _, None):
@@ -73,13 +73,13 @@ def test_what_real_brokers_wrote_is_read_and_what_is_unknown_is_skipped() -> Non
                 offsets += 1
                 assert value is not None
                 if value[:2] == b"\x00\x03":
-                    assert to_bytes(record) == (key, value)
+                    assert encode_record(record) == (key, value)
             case GroupMetadata() as record:
                 groups += 1
-                assert to_bytes(record) == (key, value)
+                assert encode_record(record) == (key, value)
     assert min(skipped, offsets, groups, tombstones) > 0
 
 
 def test_bytes_that_are_no_record_are_refused() -> None:
     with pytest.raises(WireError):
-        from_bytes(encode_key(GroupKey("g")), b"\x00\x03")
+        decode_record(encode_key(GroupKey("g")), b"\x00\x03")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.config import Settings
-from slackwater.broker.groups.coordinator_shell import Groups
-from slackwater.broker.groups.offsets_store import OffsetsLog
+from slackwater.broker.groups.coordinator_shell import CoordinatorShell
+from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.topics import FILE, OFFSETS_TOPIC, Topic, Topics
@@ -64,7 +64,7 @@ def test_a_topic_takes_the_brokers_settings_unless_it_has_its_own(tmp_path: Path
 def test_a_deleted_topic_is_gone_with_its_files_and_whoever_waits_hears_of_it(tmp_path: Path) -> None:
     topics, woken = _open(tmp_path), list[int]()
     topic = topics.create("t", 2)
-    topic.partitions[0].waiting[lambda: woken.append(0)] = None
+    topic.partitions[0].waiters[lambda: woken.append(0)] = None
     topics.delete(topic)
     assert woken == [0]
     assert (len(topics), topics.get("t")) == (0, None)
@@ -105,17 +105,17 @@ def test_an_impossible_topic_is_refused_and_nothing_is_made(
 
 
 def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_path: Path) -> None:
-    def groups(topics: Topics) -> Groups:
+    def groups(topics: Topics) -> CoordinatorShell:
         def create() -> Topic:
             return topics.create(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
 
         durability = Durability(always=False, in_thread=lambda _work, _done: None)
-        shell = Groups(
+        shell = CoordinatorShell(
             CoordinatorConfig(offsets_topic_num_partitions=3),
-            OffsetsLog(topics, durability, create=create, now_ms=CLOCK.now_ms),
+            OffsetsTopicStore(topics, durability, create=create, now_ms=CLOCK.now_ms),
             now_ms=CLOCK.now_ms,
             wake_at=lambda _due_ms: None,
-            tell=lambda _events: None,
+            emit=lambda _events: None,
             schedule_flush=lambda: None,
         )
         shell.load()

@@ -99,7 +99,7 @@ class Story:
         for partition, expected in (("t-0", self.values), ("__consumer_offsets-0", self.commits)):
             path = self.log(partition)
             whole = damage(path, self.rng)
-            said.append(f"Cut {path.stat().st_size - whole} bytes off {path} at byte {whole}")
+            said.append(f"Truncated {path.stat().st_size - whole} bytes of {path} at byte {whole}")
             kept = list(iter_batches(path.read_bytes()[:whole]))
             assert sum(len(list(decode_records(batch))) for batch in kept) == len(kept)
             del expected[len(kept) :]

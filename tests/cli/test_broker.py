@@ -160,7 +160,7 @@ def test_truncated_tail_is_logged(tmp_path: Path) -> None:
     with _running(tmp_path) as program:
         program.lines(1)
         assert program.end(signal.SIGTERM) == 0
-    cut = rf"WARNING Cut 20 bytes off {segment} at byte {len(batch)}: the log ends before offset 1; "
+    cut = rf"WARNING Truncated 20 bytes of {segment} at byte {len(batch)}: the log ends before offset 1; "
     assert re.search(cut, program.stderr)
     assert "Loaded topics: 1, partitions: 1, groups: 0; the last stop was not clean" in program.stderr
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
+from slackwater.broker.groups.offsets_records import decode_record, encode_record
 from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata, StoredGroup, StoredOffset
 from slackwater.wire.internal_topics.consumer_offsets import decode_key
 
@@ -17,8 +17,8 @@ SAMPLE = Path(__file__).parent.parent / "data" / "consumer_offsets_sample.jsonl"
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8, 9, 16, 32767, -1])
 def test_a_record_whose_key_version_is_unknown_is_skipped(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True) + b"\x00\x01g"
-    assert from_bytes(key, b"\x00\x00whatever") is None
-    assert from_bytes(key, None) is None
+    assert decode_record(key, b"\x00\x00whatever") is None
+    assert decode_record(key, None) is None
 
 
 @pytest.mark.proves("CO-11", "CO-12")
@@ -27,7 +27,7 @@ def test_a_real_topic_is_read_with_its_kip_848_records_skipped() -> None:
     for line in SAMPLE.read_text().splitlines():
         row = json.loads(line)
         key = b64decode(row["key"])
-        record = from_bytes(key, None if row["value"] is None else b64decode(row["value"]))
+        record = decode_record(key, None if row["value"] is None else b64decode(row["value"]))
         read.setdefault(int.from_bytes(key[:2], "big"), set()).add(type(record).__name__)
     assert read.pop(1) == {"CommittedOffset"}
     assert read.pop(2) == {"GroupMetadata"}
@@ -38,17 +38,17 @@ def test_a_real_topic_is_read_with_its_kip_848_records_skipped() -> None:
 @pytest.mark.proves("CO-12")
 def test_keys_0_and_1_are_offsets_and_key_2_is_a_classic_group() -> None:
     offset = b"\x00\x01g\x00\x01t\x00\x00\x00\x05"
-    assert from_bytes(b"\x00\x00" + offset, None) == CommittedOffset("g", "t", 5, None)
-    assert from_bytes(b"\x00\x01" + offset, None) == CommittedOffset("g", "t", 5, None)
-    assert from_bytes(b"\x00\x02\x00\x01g", None) == GroupMetadata("g", None)
+    assert decode_record(b"\x00\x00" + offset, None) == CommittedOffset("g", "t", 5, None)
+    assert decode_record(b"\x00\x01" + offset, None) == CommittedOffset("g", "t", 5, None)
+    assert decode_record(b"\x00\x02\x00\x01g", None) == GroupMetadata("g", None)
 
 
 @pytest.mark.proves("CO-12")
 def test_values_are_written_in_version_3_and_an_offset_with_an_expiry_in_version_1() -> None:
-    key, value = to_bytes(CommittedOffset("g", "t", 5, StoredOffset(42, 7, "m", 1_000)))
+    key, value = encode_record(CommittedOffset("g", "t", 5, StoredOffset(42, 7, "m", 1_000)))
     assert (key[:2], value and value[:2]) == (b"\x00\x01", b"\x00\x03")
-    key, value = to_bytes(CommittedOffset("g", "t", 5, StoredOffset(42, 7, "m", 1_000, 2_000)))
+    key, value = encode_record(CommittedOffset("g", "t", 5, StoredOffset(42, 7, "m", 1_000, 2_000)))
     assert (key[:2], value and value[:2]) == (b"\x00\x01", b"\x00\x01")
-    key, value = to_bytes(GroupMetadata("g", StoredGroup("consumer", 1, "range", "a", 1_000, ())))
+    key, value = encode_record(GroupMetadata("g", StoredGroup("consumer", 1, "range", "a", 1_000, ())))
     assert (key[:2], value and value[:2]) == (b"\x00\x02", b"\x00\x03")
     assert decode_key(key) == ("g",)

@@ -193,7 +193,7 @@ def test_a_restart_brings_back_groups_with_members_as_stable_and_without_as_empt
         assert await client.commit("stable", {(TOPIC, 0): 5}, member.member_id, member.generation) is Error.NONE
         for offset in (1, 2, 3):
             assert await client.commit("empty", {(TOPIC, 0): offset}) is Error.NONE
-        clock.pass_ms(9_000)
+        clock.advance_ms(9_000)
 
     @closing
     async def after(server: Server) -> None:
@@ -213,7 +213,7 @@ def test_a_restart_brings_back_groups_with_members_as_stable_and_without_as_empt
         assert await state("stable") == ("Empty", 0)
 
     with_server(tmp_path, before, group_clock=clock)
-    clock.pass_ms(60_000)
+    clock.advance_ms(60_000)
     with_server(tmp_path, after, group_clock=clock)
 
 

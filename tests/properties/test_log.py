@@ -21,8 +21,8 @@ from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG
 from slackwater.broker.storage.log.partition_log import MAX_TIMESTAMP, PartitionLog, TimestampOffset
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Codec
 from tests.broker.log.batches import NOW_MS, Read, Sent, batch, contents, read_records
@@ -101,9 +101,11 @@ class LogMachine(RuleBasedStateMachine):
         buffer = batch(*records, producer_id=producer_id, epoch=0, sequence=sequence)
         self.store(self.log.append(buffer, self.now_ms), records, len(buffer), (producer_id, sequence))
 
-    def store(self, answer: Appended | Refused, sent: list[Sent], size: int, producer: tuple[int, int] | None) -> None:
+    def store(
+        self, answer: AppendInfo | Rejection, sent: list[Sent], size: int, producer: tuple[int, int] | None
+    ) -> None:
         last = self.end + len(sent) - 1
-        assert answer == Appended(self.end, last, -1, self.log_start)
+        assert answer == AppendInfo(self.end, last, -1, self.log_start)
         records = [Read(self.end + at, one.key, one.value, one.timestamp) for at, one in enumerate(sent)]
         self.batches.append(Stored(self.end, last, size, records, producer))
         self.end = last + 1
@@ -129,14 +131,14 @@ class LogMachine(RuleBasedStateMachine):
         buffer = batch(*sent, producer_id=producer_id, epoch=0, sequence=one.producer[1])
         answer = self.log.append(buffer, self.now_ms)
         if back <= 5:
-            assert isinstance(answer, Appended)
+            assert isinstance(answer, AppendInfo)
             assert (answer.base_offset, answer.last_offset, answer.duplicate) == (
                 one.base_offset,
                 one.last_offset,
                 True,
             )
         else:
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, Rejection)
             assert answer.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule(producer_id=st.integers(0, 1))
@@ -144,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.of_producer(producer_id):
             sequence = self.next_sequence(producer_id) + 1
             answer = self.log.append(batch(producer_id=producer_id, epoch=0, sequence=sequence), self.now_ms)
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, Rejection)
             assert answer.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule(ms=st.integers(1, 4_000))
@@ -204,7 +206,7 @@ class LogMachine(RuleBasedStateMachine):
         else:
             self.log.close(sync=how == "close")
         self.log = self.open()
-        assert self.log.cuts == []
+        assert self.log.truncated_tails == []
 
     @precondition(lambda self: self.log.active.size > 0)
     @rule(data=st.data())
@@ -223,7 +225,7 @@ class LogMachine(RuleBasedStateMachine):
         expected = [] if whole == size - torn else [(self.end, whole, size - torn - whole)]
         # Offsets that were deleted are not given again.
         self.end = max(self.end, self.log_start)
-        assert [(cut.from_offset, cut.position, cut.size) for cut in self.log.cuts] == expected
+        assert [(cut.from_offset, cut.position, cut.size) for cut in self.log.truncated_tails] == expected
 
     @invariant()
     def ends_are_right(self) -> None:
@@ -238,7 +240,7 @@ class LogMachine(RuleBasedStateMachine):
     def read_from(self, data: st.DataObject, max_bytes: int) -> None:
         offset = data.draw(st.integers(self.log_start, self.end), label="offset")
         read = self.log.read(offset, max_bytes)
-        assert not isinstance(read, Refused)
+        assert not isinstance(read, Rejection)
         found = [one for one in read_records(read) if one.offset >= offset]
         expected = [one for one in self.records() if one.offset >= offset]
         assert found == expected[: len(found)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.broker.groups.offsets_records import from_bytes, to_bytes
+from slackwater.broker.groups.offsets_records import decode_record, encode_record
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -98,7 +98,7 @@ def test_a_group_read_and_written_again_is_the_same_bytes(value: GroupValue, ver
 
 @given(records)
 def test_a_record_is_read_back_as_it_was_written(record: CoordinatorRecord) -> None:
-    assert from_bytes(*to_bytes(record)) == record
+    assert decode_record(*encode_record(record)) == record
 
 
 @given(st.binary(max_size=80) | st.builds(lambda version, rest: bytes((0, version)) + rest, st.integers(0, 5), data))

@@ -14,19 +14,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from slackwater.broker.config import Settings, remembered
+from slackwater.broker.config import Settings, dynamic_config
 from slackwater.broker.config.listeners import advertised_address
 from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.fetching.sessions import FetchSessions
 from slackwater.broker.fetching.waits import FetchWaits
-from slackwater.broker.groups.coordinator_shell import Groups
-from slackwater.broker.groups.events import EVENTS_RETENTION_MS, Events
-from slackwater.broker.groups.offsets_store import OffsetsLog
+from slackwater.broker.groups.coordinator_shell import CoordinatorShell
+from slackwater.broker.groups.events import EVENTS_RETENTION_MS, GroupEventStream
+from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.metrics import Metrics
-from slackwater.broker.storage.appends import Appends
+from slackwater.broker.storage.appends import AppendQueue
 from slackwater.broker.storage.directory import DataDirectory
-from slackwater.broker.storage.durability import Durability, InThread
+from slackwater.broker.storage.durability import Durability, RunInThread
 from slackwater.broker.storage.producer_ids import ProducerIds
 from slackwater.broker.storage.topics import (
     EVENTS_TOPIC,
@@ -54,7 +54,7 @@ class Broker:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         group_clock: Clock,
-        in_thread: InThread,
+        in_thread: RunInThread,
         schedule_flush: Callable[[], None],
         wake_groups_at: Callable[[int], None],
         advertised: tuple[str, int] | None = None,
@@ -77,26 +77,26 @@ class Broker:
             remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
         )
         self.durability = Durability(always=settings.text("flush") == "always", in_thread=in_thread)
-        self.appends = Appends(self.durability, now_ms=clock.now_ms, schedule_flush=schedule_flush)
+        self.appends = AppendQueue(self.durability, now_ms=clock.now_ms, schedule_flush=schedule_flush)
         self.producer_ids = ProducerIds(directory.path)
         self.fetch_sessions = FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
         )
         self.fetch_waits = FetchWaits(loop, self.metrics.answered_together)
         self.fetch_max_bytes = settings.number("fetch.max.bytes")
-        self.events = Events(
+        self.events = GroupEventStream(
             self.topics,
             node_id=self.node_id,
             shard_of=lambda group_id: self.groups.coordinator.shard_of(group_id),
-            publish=settings.flag("group.events.enable"),
+            write_to_topic=settings.flag("group.events.enable"),
             later=loop.call_later,
         )
-        self.groups = Groups(
+        self.groups = CoordinatorShell(
             coordinator_config(settings, directory.cluster_id),
-            OffsetsLog(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
+            OffsetsTopicStore(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
             now_ms=group_clock.now_ms,
             wake_at=wake_groups_at,
-            tell=self.events.tell,
+            emit=self.events.publish,
             schedule_flush=schedule_flush,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
@@ -104,7 +104,7 @@ class Broker:
 
     def load(self) -> None:
         """Open what the last run left."""
-        remembered.load(self.directory.path, self.settings)
+        dynamic_config.load(self.directory.path, self.settings)
         self._configure_groups()
         self.settings.watch(self.topics.configure)
         self.topics.load(clean_shutdown=self.directory.clean_shutdown)

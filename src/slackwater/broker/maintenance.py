@@ -83,8 +83,8 @@ class Maintenance:
             if connection.is_stuck or not connection.waiting:
                 connection.abort()
 
-    def _clean(self, partition_log: PartitionLog, plan: cleaner.Plan) -> None:
-        outcome: list[cleaner.Cleaned | Exception] = []
+    def _clean(self, partition_log: PartitionLog, plan: cleaner.CleaningPlan) -> None:
+        outcome: list[cleaner.CleaningResult | Exception] = []
 
         def work() -> None:
             try:
@@ -102,12 +102,12 @@ class Maintenance:
         self._cleaning = True
         self._broker.in_thread(work, done)
 
-    def _cleaned(self, partition_log: PartitionLog, cleaned: cleaner.Cleaned | Exception) -> None:
+    def _cleaned(self, partition_log: PartitionLog, cleaned: cleaner.CleaningResult | Exception) -> None:
         """Put in place what was cleaned, unless the log is gone or something went wrong."""
         name = partition_log.directory.name
         if partition_log not in set(self._logs()):
             # Its directory may be another log's by now: nothing of this one may go there.
-            if isinstance(cleaned, cleaner.Cleaned):
+            if isinstance(cleaned, cleaner.CleaningResult):
                 cleaner.discard(cleaned)
             return
         try:

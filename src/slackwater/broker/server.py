@@ -257,10 +257,10 @@ class Server:
         assert isinstance(clock, ManualClock)
         until_ms = clock.now_ms() + length_ms
         while (due_ms := self.broker.groups.next_due_ms()) is not None and due_ms <= until_ms:
-            clock.pass_ms(max(due_ms - clock.now_ms(), 0))
+            clock.advance_ms(max(due_ms - clock.now_ms(), 0))
             self.broker.groups.tick()
             self._end_turn()
-        clock.pass_ms(until_ms - clock.now_ms())
+        clock.advance_ms(until_ms - clock.now_ms())
 
     def _wake_groups_at(self, due_ms: int) -> None:
         if isinstance(self._group_clock, ManualClock) and due_ms > self._group_clock.now_ms():

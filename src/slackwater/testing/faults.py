@@ -1,10 +1,10 @@
-"""Faults on the way between a client and its answer: late, lost, refused.
+"""FaultInjector on the way between a client and its answer: late, lost, refused.
 
 Rules kept here
 - A fault takes the place of an API's handler for as long as it has something to do, and then gives it back. A broker
   without faults runs the code that it runs in production, and nothing else.
-- Faults of one API happen in the order in which they were asked for.
-- Everything but `Fault.wait` and the counts runs on the broker's thread.
+- FaultInjector of one API happen in the order in which they were asked for.
+- Everything but `InjectedFault.wait` and the counts runs on the broker's thread.
 """
 
 import threading
@@ -23,7 +23,7 @@ from slackwater.wire.envelope import RequestHeader, encode_response, response_pi
 from slackwater.wire.schema import Response
 
 
-class Fault(ABC):
+class InjectedFault(ABC):
     """Something that happens to the next requests of an API: to `times` of them, or to all if that is None."""
 
     def __init__(self, times: int | None) -> None:
@@ -58,7 +58,7 @@ class Fault(ABC):
     def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None: ...
 
 
-class Delay(Fault):
+class DelayFault(InjectedFault):
     """The request is done at once; its answer leaves late."""
 
     def __init__(self, seconds: float, times: int | None) -> None:
@@ -69,7 +69,7 @@ class Delay(Fault):
         handler.handle(broker, _Held(context, lambda deliver: broker.loop.call_later(self._seconds, deliver)), request)
 
 
-class Drop(Fault):
+class DropFault(InjectedFault):
     """The connection is cut: instead of the answer, or before the request is done at all."""
 
     def __init__(self, times: int | None, *, processed: bool) -> None:
@@ -83,7 +83,7 @@ class Drop(Fault):
             context.connection.abort()
 
 
-class Fail(Fault):
+class ErrorFault(InjectedFault):
     """The request is not done; its answer is an error."""
 
     def __init__(self, error: Error, times: int | None) -> None:
@@ -97,13 +97,13 @@ class Fail(Fault):
             context.respond(handler.error_response(request, context.version, self._error))
 
 
-class Faults:
+class FaultInjector:
     """The faults that wait for their API to be asked."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, deque[Fault]] = {}
+        self._waiting: dict[int, deque[InjectedFault]] = {}
 
-    def add(self, server: Server, api_key: int, fault: Fault) -> None:
+    def add(self, server: Server, api_key: int, fault: InjectedFault) -> None:
         """Let this one happen after those that were asked for before."""
         self._waiting.setdefault(api_key, deque()).append(fault)
         self._install(server, api_key)

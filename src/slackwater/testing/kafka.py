@@ -16,14 +16,14 @@ from typing import Final, Self
 
 from slackwater.broker.config import Value
 from slackwater.broker.embedded import EmbeddedBroker
-from slackwater.broker.embedded.thread import ThreadSeat
+from slackwater.broker.embedded.thread import ThreadBackend
 from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.process import Address, BrokerOptions
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator.group import ClassicGroupMember
 from slackwater.group.errors import Error, UsageError
-from slackwater.testing.faults import Delay, Drop, Fail, Fault, Faults
+from slackwater.testing.faults import DelayFault, DropFault, ErrorFault, FaultInjector, InjectedFault
 
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 
@@ -43,7 +43,7 @@ class Kafka(EmbeddedBroker):
     ) -> None:
         super().__init__(data=data, host=host, port=port, settings={**SETTINGS, **(settings or {})}, metrics=metrics)
         self._clock = ManualClock(time.time_ns() // 1_000_000) if virtual_time else None
-        self._faults = Faults()
+        self._faults = FaultInjector()
 
     def start(self) -> Self:
         """Start; faults that have not happened yet are still to come."""
@@ -53,19 +53,19 @@ class Kafka(EmbeddedBroker):
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
-    def delay(self, api: str, seconds: float, *, times: int | None = 1) -> Fault:
+    def delay(self, api: str, seconds: float, *, times: int | None = 1) -> InjectedFault:
         """Do the next requests of an API at once, and answer them that much later."""
         if seconds < 0:
             raise UsageError(f"A delay of {seconds} s cannot be; use 0 or more.")
-        return self._add(api, Delay(seconds, _checked(times)))
+        return self._add(api, DelayFault(seconds, _checked(times)))
 
-    def drop(self, api: str, *, times: int | None = 1, processed: bool = True) -> Fault:
+    def drop(self, api: str, *, times: int | None = 1, processed: bool = True) -> InjectedFault:
         """Cut the connection instead of answering; with `processed=False`, before the request is done at all."""
-        return self._add(api, Drop(_checked(times), processed=processed))
+        return self._add(api, DropFault(_checked(times), processed=processed))
 
-    def fail(self, api: str, error: Error | str, *, times: int | None = 1) -> Fault:
+    def fail(self, api: str, error: Error | str, *, times: int | None = 1) -> InjectedFault:
         """Answer the next requests of an API with an error, and do nothing."""
-        return self._add(api, Fail(_error(error), _checked(times)))
+        return self._add(api, ErrorFault(_error(error), _checked(times)))
 
     def heal(self) -> None:
         """Let no more faults happen."""
@@ -95,12 +95,12 @@ class Kafka(EmbeddedBroker):
         plan.group_clock = self._clock
         return plan
 
-    def _thread(self) -> ThreadSeat:
+    def _thread(self) -> ThreadBackend:
         seat = self._running()
-        assert isinstance(seat, ThreadSeat)
+        assert isinstance(seat, ThreadBackend)
         return seat
 
-    def _add(self, name: str, fault: Fault) -> Fault:
+    def _add(self, name: str, fault: InjectedFault) -> InjectedFault:
         key = _api_key(name)
         self._thread().call(lambda server: self._faults.add(server, key, fault))
         return fault

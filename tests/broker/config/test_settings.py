@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, Settings, parse_topic, read_properties, show
+from slackwater.broker.config import (
+    BROKER_SETTINGS,
+    SYNONYMS,
+    Settings,
+    format_value,
+    parse_topic_settings,
+    read_properties,
+)
 from slackwater.broker.config.listeners import advertised_address
 from slackwater.group.errors import UsageError
 
@@ -34,7 +41,7 @@ def test_a_topics_own_setting_wins_over_the_brokers() -> None:
     settings = Settings({"log.retention.ms": "1000"})
 
     assert settings.of_topic("retention.ms", {}) == 1_000
-    assert settings.of_topic("retention.ms", parse_topic({"retention.ms": "5"})) == 5
+    assert settings.of_topic("retention.ms", parse_topic_settings({"retention.ms": "5"})) == 5
 
 
 @pytest.mark.parametrize(
@@ -84,7 +91,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_values_are_shown_as_kafkas_tools_show_them() -> None:
-    assert [show(value) for value in (True, False, 5, 0.5, ("a", "b"), "x")] == [
+    assert [format_value(value) for value in (True, False, 5, 0.5, ("a", "b"), "x")] == [
         "true",
         "false",
         "5",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from slackwater.broker.server import Server
-from slackwater.broker.storage.log.partition_log import Origin
+from slackwater.broker.storage.log.partition_log import AppendOrigin
 from slackwater.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -19,7 +19,7 @@ def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
         topic = server.broker.topics.create("t", 2)
         server.broker.topics.create("other", 1)
         batch = encode_batch([Record(b"k", b"v" * 100)])
-        topic.partitions[1].log.append(batch, 0, Origin.COORDINATOR)
+        topic.partitions[1].log.append(batch, 0, AppendOrigin.COORDINATOR)
         size = (tmp_path / "t-1" / "00000000000000000000.log").stat().st_size
         assert size > 100
         client = await Client.connect(server)

@@ -55,7 +55,7 @@ def test_a_fetch_waits_until_something_is_appended(tmp_path: Path) -> None:
         assert isinstance(response, FetchResponse)
         assert values(response) == [b"v"]
         assert not len(server.broker.fetch_waits)
-        assert not any(partition.waiting for partition in topic.partitions)
+        assert not any(partition.waiters for partition in topic.partitions)
 
     with_server(tmp_path, story)
 
@@ -68,7 +68,7 @@ def test_a_fetch_that_finds_nothing_answers_when_its_time_is_up(tmp_path: Path) 
         response = await client.ask(fetch_request((topic, 0, 0), max_wait_ms=50), FetchResponse)
         assert asyncio.get_running_loop().time() - began >= 0.045
         assert (rows(response)[0].error_code, values(response)) == (Error.NONE, [])
-        assert not topic.partitions[0].waiting
+        assert not topic.partitions[0].waiters
 
     with_server(tmp_path, story)
 
@@ -146,7 +146,7 @@ def test_a_client_that_goes_leaves_no_wait_behind(tmp_path: Path) -> None:
         await until(lambda: len(server.broker.fetch_waits) == 1)
         client.close()
         await until(lambda: not len(server.broker.fetch_waits))
-        assert not topic.partitions[0].waiting
+        assert not topic.partitions[0].waiters
 
     with_server(tmp_path, story)
 

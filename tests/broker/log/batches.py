@@ -9,9 +9,9 @@ from crc32c import crc32c
 
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.records import records, timestamp_of, to_varint, unpacked
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.records import decompress_records, iter_record_views, timestamp_of, to_varint
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, check, whole_batches
 from slackwater.wire.records.compression import Codec, compress
 
@@ -101,8 +101,8 @@ def read_records(data: bytes | memoryview) -> list[Read]:
     found = []
     for one in whole_batches(data):
         check(one)
-        payload = unpacked(one)
-        for record in records(one, payload):
+        payload = decompress_records(one)
+        for record in iter_record_views(one, payload):
             value = _value(payload, record.timestamp_ends_at) if record.has_value else None
             offset = one.base_offset + record.offset_delta
             found.append(Read(offset, record.key, value, timestamp_of(one, record)))
@@ -132,7 +132,7 @@ def contents(log: PartitionLog, max_bytes: int = 1000) -> list[Read]:
     offset, found = log.log_start_offset, list[Read]()
     while True:
         data = log.read(offset, max_bytes)
-        assert not isinstance(data, Refused)
+        assert not isinstance(data, Rejection)
         if not data:
             return found
         found += [record for record in read_records(data) if record.offset >= offset]
@@ -151,17 +151,17 @@ def opened(path: Path, config: LogConfig = SMALL) -> PartitionLog:
     return PartitionLog.open(path, config, NOW_MS)
 
 
-def appended(log: PartitionLog, *sent: Sent, now_ms: int = NOW_MS) -> Appended:
+def appended(log: PartitionLog, *sent: Sent, now_ms: int = NOW_MS) -> AppendInfo:
     """Append one batch, which must not be refused."""
     answer = log.append(batch(*sent), now_ms)
-    assert isinstance(answer, Appended), answer
+    assert isinstance(answer, AppendInfo), answer
     return answer
 
 
 def fill(log: PartitionLog, batches: int, *, size: int = 100, step_ms: int = 0, start_ms: int = NOW_MS) -> None:
     """Append batches of one record each and of so many bytes, each `step_ms` later than the one before."""
     answers = log.append_many([sized(size, timestamp=start_ms + step_ms * at) for at in range(batches)], NOW_MS)
-    assert all(isinstance(answer, Appended) for answer in answers), answers
+    assert all(isinstance(answer, AppendInfo) for answer in answers), answers
 
 
 def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]]:

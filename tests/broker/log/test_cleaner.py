@@ -11,9 +11,9 @@ import pytest
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, with_suffix
-from slackwater.broker.storage.log.partition_log import Origin, PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, whole_batches
 from slackwater.wire.records.compression import Codec
@@ -36,7 +36,7 @@ def keyed(log: PartitionLog, number: int, keys: int = 7, codec: Codec = Codec.NO
             Sent(b"k%d" % ((at * 3 + one) % keys), None if (at + one) % 11 == 0 else b"v%d-%d" % (at, one))
             for one in range(3)
         ]
-        assert isinstance(log.append(batch(*sent, codec=codec), NOW_MS), Appended)
+        assert isinstance(log.append(batch(*sent, codec=codec), NOW_MS), AppendInfo)
 
 
 def latest(log: PartitionLog) -> dict[bytes | None, bytes | None]:
@@ -63,7 +63,7 @@ def test_the_last_value_of_every_key_stays_at_its_offset(tmp_path: Path, codec: 
     assert log.checkpoint.cleaner_offset == closed_end
     log = reopen(log)
     assert latest(log) == before
-    assert log.cuts == []
+    assert log.truncated_tails == []
     assert not cleaner.compact(log, NOW_MS)
 
 
@@ -118,7 +118,7 @@ def test_the_last_batch_of_a_producer_and_of_the_round_stay_without_records(tmp_
     appended(log, Sent(b"d", b"1"))
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
-    assert not isinstance(data, Refused)
+    assert not isinstance(data, Rejection)
     found = [(one.base_offset, one.last_offset, one.record_count) for one in whole_batches(data)]
     assert found == [(0, 1, 0), (3, 3, 0), (4, 5, 2), (7, 7, 1), (8, 8, 1)][: len(found)]
     for path in tmp_path.glob("*.snapshot"):
@@ -126,7 +126,7 @@ def test_the_last_batch_of_a_producer_and_of_the_round_stay_without_records(tmp_
     again = reopen(log)
     assert set(again.producers.producers) == {5, 6}
     duplicate = again.append(batch(Sent(b"a"), Sent(b"b"), producer_id=5, epoch=0, sequence=0), NOW_MS)
-    assert isinstance(duplicate, Appended)
+    assert isinstance(duplicate, AppendInfo)
     assert (duplicate.base_offset, duplicate.duplicate) == (0, True)
 
 
@@ -139,7 +139,7 @@ def test_reads_go_over_the_gaps(tmp_path: Path) -> None:
     assert len(offsets) < 20
     for asked in range(60):
         data = log.read(asked, 1)
-        assert not isinstance(data, Refused)
+        assert not isinstance(data, Rejection)
         assert RecordBatch(data).last_offset >= asked
     found = log.offset_for_timestamp(NOW_MS)
     assert found is not None
@@ -149,7 +149,7 @@ def test_reads_go_over_the_gaps(tmp_path: Path) -> None:
 def test_records_without_a_key_go_and_control_batches_stay(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
     appended(log, Sent(None, b"no key"), Sent(b"a"))
-    log.append(batch(Sent(b"a"), attributes=CONTROL_BIT), NOW_MS, Origin.COORDINATOR)
+    log.append(batch(Sent(b"a"), attributes=CONTROL_BIT), NOW_MS, AppendOrigin.COORDINATOR)
     log.append(batch(codec=Codec.GZIP, payload=b"no gzip"), NOW_MS)
     appended(log, Sent(b"z"))
     log.roll(NOW_MS)
@@ -157,7 +157,7 @@ def test_records_without_a_key_go_and_control_batches_stay(tmp_path: Path) -> No
     log.config = COMPACT
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
-    assert not isinstance(data, Refused)
+    assert not isinstance(data, Rejection)
     assert [(one.base_offset, one.record_count) for one in whole_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
 
 
@@ -186,7 +186,7 @@ def test_young_segments_are_not_cleaned(tmp_path: Path) -> None:
 
 
 def test_more_keys_than_memory_holds_are_cleaned_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner, "MOST_KEYS", 10)
+    monkeypatch.setattr(cleaner, "MAX_KEYS", 10)
     log = opened(tmp_path, COMPACT)
     keyed(log, 60, keys=25)
     before, ends = latest(log), []
@@ -325,7 +325,7 @@ def test_a_crash_at_every_step_leaves_the_old_or_the_new(
         again = reopen(log)
         assert alive(again) == before
         assert again.log_end_offset == end
-        assert again.cuts == []
+        assert again.truncated_tails == []
         assert not [path for path in again.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
         keyed(again, 10)
         before = alive(again)

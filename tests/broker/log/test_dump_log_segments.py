@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.groups.offsets_records import to_bytes
+from slackwater.broker.groups.offsets_records import encode_record
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, with_suffix
-from slackwater.broker.storage.log.partition_log import Origin, PartitionLog
+from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.group.assignors.consumer_protocol import (
     Assignment,
     Subscription,
@@ -115,7 +115,7 @@ def test_files_left_by_a_kill_and_found_again_are_kafkas(tmp_path: Path) -> None
     path = log.active.path(LOG)
     path.write_bytes(path.read_bytes()[:-5])
     again = reopen(log)
-    assert again.cuts
+    assert again.truncated_tails
     again.close()
     said = dump(*files_of(again), options=("--deep-iteration",))
     assert offsets_in(said) == list(range(again.log_end_offset))
@@ -154,7 +154,7 @@ def test_the_offsets_decoder_reads_our_offsets_topic(tmp_path: Path) -> None:
     ]
     log = opened(tmp_path / "__consumer_offsets-0", COMPACT)
     for record in stored:
-        log.append(batch(Sent(*to_bytes(record))), NOW_MS, Origin.COORDINATOR)
+        log.append(batch(Sent(*encode_record(record))), NOW_MS, AppendOrigin.COORDINATOR)
     log.close()
     said = dump(*with_suffix(log.directory, LOG).values(), options=("--offsets-decoder",))
     assert '"group":"g","topic":"orders","partition":0' in said

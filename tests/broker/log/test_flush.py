@@ -7,9 +7,9 @@ import pytest
 
 from slackwater.broker.storage.log import flush as flush_module
 from slackwater.broker.storage.log.checkpoint import Checkpoint
-from slackwater.broker.storage.log.flush import Flushes
+from slackwater.broker.storage.log.flush import DirtyLogs
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 
 from .batches import NOW_MS, appended, batch, fill, opened
@@ -22,7 +22,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def flushed(flushes: Flushes, *, rolled_only: bool = False) -> bool:
+def flushed(flushes: DirtyLogs, *, rolled_only: bool = False) -> bool:
     flush = flushes.take(rolled_only=rolled_only)
     if flush is None:
         return False
@@ -32,7 +32,7 @@ def flushed(flushes: Flushes, *, rolled_only: bool = False) -> bool:
 
 
 def test_all_who_wrote_in_a_turn_share_one_flush(tmp_path: Path, synced: list[str]) -> None:
-    flushes = Flushes()
+    flushes = DirtyLogs()
     logs = [opened(tmp_path / name) for name in ("a", "b", "c")]
     for log in logs[:2]:
         for _ in range(3):
@@ -50,7 +50,7 @@ def test_all_who_wrote_in_a_turn_share_one_flush(tmp_path: Path, synced: list[st
 
 
 def test_rolled_segments_alone_move_the_recovery_point_on_disk(tmp_path: Path, synced: list[str]) -> None:
-    flushes, log = Flushes(), opened(tmp_path)
+    flushes, log = DirtyLogs(), opened(tmp_path)
     flushes.mark(log)
     fill(log, 10)
     assert not flushed(flushes, rolled_only=True)
@@ -66,7 +66,7 @@ def test_rolled_segments_alone_move_the_recovery_point_on_disk(tmp_path: Path, s
 
 
 def test_a_segment_that_is_deleted_during_the_flush_disturbs_nobody(tmp_path: Path) -> None:
-    flushes, log = Flushes(), opened(tmp_path)
+    flushes, log = DirtyLogs(), opened(tmp_path)
     fill(log, 50)
     flushes.mark(log)
     flush = flushes.take()
@@ -79,7 +79,7 @@ def test_a_segment_that_is_deleted_during_the_flush_disturbs_nobody(tmp_path: Pa
 def test_after_a_flush_that_failed_the_log_refuses_until_it_is_opened_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flushes, good, bad = Flushes(), opened(tmp_path / "good"), opened(tmp_path / "bad")
+    flushes, good, bad = DirtyLogs(), opened(tmp_path / "good"), opened(tmp_path / "bad")
 
     def fail(fd: int) -> None:
         if "bad" in os.readlink(f"/proc/self/fd/{fd}"):
@@ -94,7 +94,7 @@ def test_after_a_flush_that_failed_the_log_refuses_until_it_is_opened_anew(
     flush.run()
     assert flush.settle() == [bad]
     answer = bad.append(batch(), NOW_MS)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Rejection)
     assert answer.error is Error.KAFKA_STORAGE_ERROR
     assert "Input/output error" in answer.message
     appended(good)

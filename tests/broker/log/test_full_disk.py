@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 
 from .batches import NOW_MS, SMALL, appended, batch, contents, fill, opened, reopen, sized
@@ -39,8 +39,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return set_room
 
 
-def storage_error(answer: Appended | Refused) -> bool:
-    return isinstance(answer, Refused) and answer.error is Error.KAFKA_STORAGE_ERROR
+def storage_error(answer: AppendInfo | Rejection) -> bool:
+    return isinstance(answer, Rejection) and answer.error is Error.KAFKA_STORAGE_ERROR
 
 
 def test_a_write_that_does_not_fit_is_refused_and_leaves_no_trace(tmp_path: Path, room: Callable[[int], None]) -> None:
@@ -80,7 +80,7 @@ def test_who_follows_a_refused_batch_of_the_same_turn_is_refused_too(
     turn = [batch(producer_id=3, epoch=0, sequence=number) for number in range(4)]
     answers = log.append_many(turn, NOW_MS)
     assert storage_error(answers[0])
-    assert all(isinstance(answer, Refused) for answer in answers)
+    assert all(isinstance(answer, Rejection) for answer in answers)
     assert log.log_end_offset == 19
     room(10_000)
     assert [answer[0] for answer in log.append_many(turn, NOW_MS)] == [19, 20, 21, 22]
@@ -123,7 +123,7 @@ def test_what_cannot_even_be_cut_off_is_written_over(
         assert storage_error(log.append(sized(100), NOW_MS))
     assert (tmp_path / f"{0:020d}.log").stat().st_size == 260
     assert len(contents(log)) == 2
-    assert reopen(log).cuts[0].size == 60
+    assert reopen(log).truncated_tails[0].size == 60
 
 
 CHILD = """
@@ -132,12 +132,12 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from tests.broker.log.batches import NOW_MS, SMALL, contents, sized
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.partition_log import Appended, PartitionLog
+from slackwater.broker.storage.log.partition_log import AppendInfo, PartitionLog
 log = PartitionLog.open(Path(sys.argv[1]), LogConfig(), NOW_MS)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_050, hard))
 answers = [log.append(sized(300), NOW_MS) for _ in range(40)]
-print(sum(isinstance(answer, Appended) for answer in answers), log.size, len(contents(log)), answers[-1].error.name)
+print(sum(isinstance(answer, AppendInfo) for answer in answers), log.size, len(contents(log)), answers[-1].error.name)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 print(log.append(sized(300), NOW_MS).base_offset)
 """

@@ -10,7 +10,7 @@ import pytest
 
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.pending_appends import AppendInfo
 
 from .batches import NOW_MS, Sent, batch, contents
 
@@ -69,7 +69,7 @@ def test_every_acknowledged_batch_is_there_after_a_kill(tmp_path: Path, seed: in
         again = log.append(
             batch(Sent(b"k", b"%d" % last * (last % 200 + 1)), producer_id=1, epoch=0, sequence=last), NOW_MS
         )
-        assert isinstance(again, Appended)
+        assert isinstance(again, AppendInfo)
         assert (again.base_offset, again.duplicate) == (last, True)
         acknowledged = last
         log.abandon()

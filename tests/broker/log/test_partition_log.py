@@ -15,8 +15,8 @@ from slackwater.broker.storage.log.partition_log import (
     PartitionLog,
     TimestampOffset,
 )
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import TimestampType, whole_batches
 from slackwater.wire.records.compression import Codec
@@ -28,10 +28,10 @@ def test_offsets_are_given_in_order_and_written_into_the_bytes_that_came(tmp_pat
     log = opened(tmp_path)
     log.leader_epoch = 4
     three = batch(Sent(b"a"), Sent(b"b"), Sent(b"c"), codec=Codec.SNAPPY)
-    assert log.append(batch(), NOW_MS) == Appended(0, 0, -1, 0)
-    assert log.append(three, NOW_MS) == Appended(1, 3, -1, 0)
+    assert log.append(batch(), NOW_MS) == AppendInfo(0, 0, -1, 0)
+    assert log.append(three, NOW_MS) == AppendInfo(1, 3, -1, 0)
     data = log.read(0, 10_000)
-    assert not isinstance(data, Refused)
+    assert not isinstance(data, Rejection)
     assert [(one.base_offset, one.partition_leader_epoch) for one in whole_batches(data)] == [(0, 4), (1, 4)]
     assert bytes(data[-len(three) :]) == three
     assert [record.key for record in read_records(data)] == [b"k", b"a", b"b", b"c"]
@@ -42,13 +42,13 @@ def test_bytes_that_cannot_be_written_to_are_copied(tmp_path: Path) -> None:
     log = opened(tmp_path)
     appended(log)
     made = bytes(batch())
-    assert log.append(made, NOW_MS) == Appended(1, 1, -1, 0)
+    assert log.append(made, NOW_MS) == AppendInfo(1, 1, -1, 0)
     assert made == bytes(batch())
 
 
 def test_several_batches_of_a_request_are_one_append(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    assert log.append(batch(Sent(), Sent()) + batch(Sent()), NOW_MS) == Appended(0, 2, -1, 0)
+    assert log.append(batch(Sent(), Sent()) + batch(Sent()), NOW_MS) == AppendInfo(0, 2, -1, 0)
     assert [record.offset for record in contents(log)] == [0, 1, 2]
 
 
@@ -69,7 +69,7 @@ def test_a_turn_is_one_write_and_each_is_answered_for_itself(tmp_path: Path, mon
 
 def test_the_brokers_time_is_told_and_written(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, message_timestamp_type=TimestampType.LOG_APPEND_TIME))
-    assert log.append(batch(Sent(timestamp=5), Sent(timestamp=6)), NOW_MS) == Appended(0, 1, NOW_MS, 0)
+    assert log.append(batch(Sent(timestamp=5), Sent(timestamp=6)), NOW_MS) == AppendInfo(0, 1, NOW_MS, 0)
     assert [record.timestamp for record in contents(log)] == [NOW_MS, NOW_MS]
 
 
@@ -80,10 +80,10 @@ def test_reads_begin_with_the_batch_that_holds_the_offset(tmp_path: Path) -> Non
     assert len(log.segments) > 1
     for offset in range(90):
         data = log.read(offset, 100)
-        assert not isinstance(data, Refused)
+        assert not isinstance(data, Rejection)
         assert read_records(data)[0].offset == offset // 3 * 3
     end = log.read(90, 100)
-    assert not isinstance(end, Refused)
+    assert not isinstance(end, Rejection)
     assert not end
     assert len(contents(log, max_bytes=1)) == len(contents(log, max_bytes=1 << 20)) == 90
 
@@ -92,8 +92,8 @@ def test_a_small_read_gives_one_batch_or_none(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 3, size=500)
     one, none = log.read(1, 10), log.read(1, 499, min_one=False)
-    assert not isinstance(one, Refused)
-    assert not isinstance(none, Refused)
+    assert not isinstance(one, Rejection)
+    assert not isinstance(none, Rejection)
     assert (len(one), len(none)) == (500, 0)
 
 
@@ -102,7 +102,7 @@ def test_offsets_outside_are_out_of_range(tmp_path: Path, offset: int) -> None:
     log = opened(tmp_path)
     fill(log, 3)
     answer = log.read(offset, 100)
-    assert answer == Refused(Error.OFFSET_OUT_OF_RANGE, f"Offset {offset} is outside of the log, 0 to 3.")
+    assert answer == Rejection(Error.OFFSET_OUT_OF_RANGE, f"Offset {offset} is outside of the log, 0 to 3.")
 
 
 def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None
     fill(log, 3)
     log.active.close()
     answer = log.read(0, 100)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Rejection)
     assert answer.error is Error.KAFKA_STORAGE_ERROR
 
 
@@ -183,7 +183,7 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     assert log.delete_records(30) == 30
     assert log.delete_records(10) == 30
     assert log.log_start_offset == 30
-    assert isinstance(log.read(29, 100), Refused)
+    assert isinstance(log.read(29, 100), Rejection)
     log = reopen(log)
     assert log.log_start_offset == 30
     assert log.retain(NOW_MS) == [0]
@@ -209,11 +209,11 @@ def test_delete_records_is_refused_beyond_the_end_and_on_compacted_topics(tmp_pa
     fill(log, 5)
     for up_to in (6, -2):
         answer = log.delete_records(up_to)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, Rejection)
         assert answer.error is Error.OFFSET_OUT_OF_RANGE
     log.config = replace(SMALL, cleanup_policy=frozenset({"compact"}))
     answer = log.delete_records(1)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Rejection)
     assert answer.error is Error.POLICY_VIOLATION
 
 
@@ -222,7 +222,7 @@ def test_delete_records_that_cannot_be_remembered_is_not_done(tmp_path: Path, mo
     fill(log, 5)
     monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _no_room)
     answer = log.delete_records(3)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Rejection)
     assert answer.error is Error.KAFKA_STORAGE_ERROR
     assert log.log_start_offset == 0
     log.cleaned_up_to(3)
@@ -302,7 +302,7 @@ def test_a_log_that_was_closed_is_the_same_when_it_is_opened(tmp_path: Path) -> 
     log.close()
     again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
     assert contents(again) == before
-    assert (again.cuts, again.scanned_bytes) == ([], again.active.size)
+    assert (again.truncated_tails, again.scanned_bytes) == ([], again.active.size)
 
 
 def test_an_empty_log_is_closed_and_opened(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import SNAPSHOT, file_name, with_suffix
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
+from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.producer_state import ProducerState, SequencedBatch, last_sequence, remove_snapshots
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import TimestampType
 
@@ -18,18 +18,18 @@ from .batches import NOW_MS, SMALL, Sent, batch, opened, reopen
 
 def send(
     log: PartitionLog, sequence: int, *, epoch: int = 0, records: int = 1, producer_id: int = 7
-) -> Appended | Refused:
+) -> AppendInfo | Rejection:
     made = batch(*[Sent()] * records, producer_id=producer_id, epoch=epoch, sequence=sequence)
     return log.append(made, NOW_MS)
 
 
-def offset(answer: Appended | Refused) -> int:
-    assert isinstance(answer, Appended), answer
+def offset(answer: AppendInfo | Rejection) -> int:
+    assert isinstance(answer, AppendInfo), answer
     return answer.base_offset
 
 
-def error(answer: Appended | Refused) -> Error:
-    assert isinstance(answer, Refused), answer
+def error(answer: AppendInfo | Rejection) -> Error:
+    assert isinstance(answer, Rejection), answer
     return answer.error
 
 
@@ -39,7 +39,7 @@ def test_the_last_five_batches_are_known_again(tmp_path: Path) -> None:
         assert offset(send(log, number * 2, records=2)) == number * 2
     for number in range(2, 7):
         again = send(log, number * 2, records=2)
-        assert isinstance(again, Appended)
+        assert isinstance(again, AppendInfo)
         assert (again.base_offset, again.last_offset, again.duplicate) == (number * 2, number * 2 + 1, True)
     assert error(send(log, 2, records=2)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 14
@@ -49,7 +49,7 @@ def test_a_gap_and_a_past_epoch_are_refused(tmp_path: Path) -> None:
     log = opened(tmp_path)
     send(log, 0)
     refused = send(log, 2)
-    assert refused == Refused(
+    assert refused == Rejection(
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"Producer 7 in {tmp_path.name}: Sequence 2 in epoch 0; expected was 1.",
     )
@@ -75,14 +75,14 @@ def test_several_batches_of_a_turn_follow_each_other(tmp_path: Path) -> None:
     log = opened(tmp_path)
     made = [batch(producer_id=7, epoch=0, sequence=number) for number in (0, 1, 1, 3, 2)]
     answers = log.append_many(made, NOW_MS)
-    assert [answer.base_offset if isinstance(answer, Appended) else answer.error for answer in answers] == [
+    assert [answer.base_offset if isinstance(answer, AppendInfo) else answer.error for answer in answers] == [
         0,
         1,
         1,
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
         2,
     ]
-    assert isinstance(answers[2], Appended)
+    assert isinstance(answers[2], AppendInfo)
     assert answers[2].duplicate
 
 
@@ -98,7 +98,7 @@ def test_a_duplicate_under_the_brokers_time_has_the_time_it_had(tmp_path: Path) 
     log = opened(tmp_path, LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     send(log, 0)
     again = log.append(batch(producer_id=7, epoch=0, sequence=0), NOW_MS + 500)
-    assert isinstance(again, Appended)
+    assert isinstance(again, AppendInfo)
     assert again.log_append_time_ms == NOW_MS
 
 

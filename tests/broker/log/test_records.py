@@ -4,12 +4,12 @@ import pytest
 
 from slackwater.broker.storage.log.records import (
     check_lengths,
-    emptied,
-    first_from,
-    rebuilt,
-    records,
+    decompress_records,
+    find_first_record,
+    iter_record_views,
     to_varint,
-    unpacked,
+    with_records,
+    without_records,
 )
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, RecordBatch, TimestampType, check
@@ -23,7 +23,7 @@ THREE = (Sent(b"a", b"1"), Sent(None, b"x" * 500, NOW_MS - 5), Sent(b"c", None, 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_records_are_walked_over_whatever_packs_them(codec: Codec) -> None:
     made = RecordBatch(batch(*THREE, codec=codec))
-    found = list(records(made, unpacked(made)))
+    found = list(iter_record_views(made, decompress_records(made)))
     assert [(one.key, one.has_value, one.offset_delta) for one in found] == [
         (b"a", True, 0),
         (None, True, 1),
@@ -35,22 +35,22 @@ def test_records_are_walked_over_whatever_packs_them(codec: Codec) -> None:
 def test_lengths_are_checked() -> None:
     check_lengths(RecordBatch(batch(*THREE)))
     check_lengths(RecordBatch(batch(Sent(b"k", b"x" * 100_000))))
-    whole = unpacked(RecordBatch(batch(*THREE)))
+    whole = decompress_records(RecordBatch(batch(*THREE)))
     for payload in (whole[:-1], whole + b"\0", b"", b"\xff\xff", whole[:20]):
         with pytest.raises(WireError):
             check_lengths(RecordBatch(batch(*THREE, payload=payload)))
 
 
 def test_bytes_that_are_no_records_raise_wherever_they_end() -> None:
-    whole = unpacked(RecordBatch(batch(*THREE)))
+    whole = decompress_records(RecordBatch(batch(*THREE)))
     for end in range(len(whole)):
         made = RecordBatch(batch(*THREE, payload=whole[:end]))
         with pytest.raises(WireError):
-            list(records(made, unpacked(made)))
+            list(iter_record_views(made, decompress_records(made)))
     for payload in (whole + b"\0", b"\x01" + whole[1:], b"\xff" * 12, b"\x08\0\0\0\x01\x7e"):
         made = RecordBatch(batch(*THREE, payload=payload))
         with pytest.raises(WireError):
-            list(records(made, payload))
+            list(iter_record_views(made, payload))
 
 
 def test_varints_are_zigzag() -> None:
@@ -66,21 +66,21 @@ def test_varints_are_zigzag() -> None:
 
 def test_the_first_record_from_a_timestamp_and_an_offset_on() -> None:
     made = RecordBatch(batch(*THREE))
-    assert first_from(made, NOW_MS - 10, 0) == (NOW_MS, 0)
-    assert first_from(made, NOW_MS - 10, 1) == (NOW_MS - 5, 1)
-    assert first_from(made, NOW_MS + 1, 0) == (NOW_MS + 300_000, 2)
-    assert first_from(made, NOW_MS + 300_001, 0) is None
+    assert find_first_record(made, NOW_MS - 10, 0) == (NOW_MS, 0)
+    assert find_first_record(made, NOW_MS - 10, 1) == (NOW_MS - 5, 1)
+    assert find_first_record(made, NOW_MS + 1, 0) == (NOW_MS + 300_000, 2)
+    assert find_first_record(made, NOW_MS + 300_001, 0) is None
 
 
 def test_the_brokers_time_is_every_records() -> None:
     made = RecordBatch(batch(*THREE))
     made.set_log_append_time(NOW_MS + 7)
-    assert first_from(made, NOW_MS + 7, 1) == (NOW_MS + 7, 1)
+    assert find_first_record(made, NOW_MS + 7, 1) == (NOW_MS + 7, 1)
 
 
 def test_a_batch_that_cannot_be_unpacked_stands_for_its_records() -> None:
     made = RecordBatch(batch(*THREE, codec=Codec.GZIP, payload=b"no gzip"))
-    assert first_from(made, NOW_MS, 0) == (NOW_MS + 300_000, 0)
+    assert find_first_record(made, NOW_MS, 0) == (NOW_MS + 300_000, 0)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
@@ -88,9 +88,9 @@ def test_a_batch_that_cannot_be_unpacked_stands_for_its_records() -> None:
 def test_a_batch_keeps_its_offsets_when_it_loses_records(codec: Codec, horizon_ms: int | None) -> None:
     made = RecordBatch(batch(*THREE, codec=codec, producer_id=9, epoch=1, sequence=40))
     made.set_base_offset(100)
-    payload = unpacked(made)
-    found = list(records(made, payload))
-    new = RecordBatch(rebuilt(made, payload, found[1:], horizon_ms))
+    payload = decompress_records(made)
+    found = list(iter_record_views(made, payload))
+    new = RecordBatch(with_records(made, payload, found[1:], horizon_ms))
     check(new)
     assert (new.base_offset, new.last_offset, new.record_count) == (100, 102, 2)
     assert (new.producer_id, new.producer_epoch, new.base_sequence) == (9, 1, 40)
@@ -105,8 +105,8 @@ def test_a_batch_keeps_its_offsets_when_it_loses_records(codec: Codec, horizon_m
 def test_a_batch_under_the_brokers_time_keeps_it() -> None:
     made = RecordBatch(batch(*THREE))
     made.set_log_append_time(NOW_MS + 7)
-    payload = unpacked(made)
-    new = RecordBatch(rebuilt(made, payload, list(records(made, payload))[:1], NOW_MS))
+    payload = decompress_records(made)
+    new = RecordBatch(with_records(made, payload, list(iter_record_views(made, payload))[:1], NOW_MS))
     assert new.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert read_records(new.data)[0].timestamp == NOW_MS + 7
 
@@ -115,7 +115,7 @@ def test_a_batch_without_records_still_tells_of_its_producer() -> None:
     made = RecordBatch(
         batch(*THREE, codec=Codec.ZSTD, producer_id=9, epoch=1, sequence=40, attributes=LOG_APPEND_TIME_BIT)
     )
-    new = RecordBatch(emptied(made))
+    new = RecordBatch(without_records(made))
     check(new)
     assert new.size == 61
     assert (new.record_count, new.last_offset_delta, new.base_sequence, new.producer_id) == (0, 2, 40, 9)

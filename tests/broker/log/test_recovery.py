@@ -8,8 +8,8 @@ import pytest
 from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
 from slackwater.broker.storage.log.files import LOG, SNAPSHOT, with_suffix
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.recovery import Cut
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.recovery import TruncatedTail
 from slackwater.wire.records.batch import RecordBatch
 
 from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, reopen
@@ -34,7 +34,7 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(tmp_path: Path) 
         size, offset = max([end for end in ends if end[0] <= length], default=(0, 0))
         again = opened(tmp_path, ROOMY)
         assert (again.size, again.log_end_offset, len(contents(again))) == (size, offset, offset)
-        cut = [(one.from_offset, one.position, one.size) for one in again.cuts]
+        cut = [(one.from_offset, one.position, one.size) for one in again.truncated_tails]
         assert cut == ([(offset, size, length - size)] if length > size else [])
         assert active_file(tmp_path).stat().st_size == size
         again.abandon()
@@ -55,7 +55,7 @@ def test_a_flipped_bit_anywhere_cuts_from_its_batch_on(tmp_path: Path) -> None:
             assert again.log_end_offset == 4
         else:
             assert again.log_end_offset == at // 100
-            assert again.cuts[0].from_offset == at // 100
+            assert again.truncated_tails[0].from_offset == at // 100
         again.abandon()
 
 
@@ -81,7 +81,7 @@ def test_a_batch_that_ends_before_it_begins_is_cut(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.active.append([batch(last_delta=-2)])
     log.abandon()
-    assert opened(tmp_path).cuts[0].why == "the batch there ends at offset -2, which cannot be"
+    assert opened(tmp_path).truncated_tails[0].why == "the batch there ends at offset -2, which cannot be"
 
 
 def test_the_account_says_what_was_cut_and_why(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_the_account_says_what_was_cut_and_why(tmp_path: Path) -> None:
     log.abandon()
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
-    (cut,) = opened(tmp_path).cuts
+    (cut,) = opened(tmp_path).truncated_tails
     assert str(cut) == (
-        f"Cut 90 bytes off {path} at byte 200: the log ends before offset 2; "
+        f"Truncated 90 bytes of {path} at byte 200: the log ends before offset 2; "
         "the last batch takes 100 bytes, of which 90 were written."
     )
 
@@ -112,7 +112,7 @@ def test_bytes_that_are_no_next_batch_are_cut(tmp_path: Path, tail: bytes, why: 
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes() + tail)
     again = opened(tmp_path)
-    assert again.cuts == [Cut(path, 3, 300, len(tail), why)]
+    assert again.truncated_tails == [TruncatedTail(path, 3, 300, len(tail), why)]
     assert again.log_end_offset == 3
 
 
@@ -125,7 +125,7 @@ def test_what_follows_a_cut_in_an_older_segment_goes_with_it(tmp_path: Path) -> 
     data[550] ^= 1
     path.write_bytes(data)
     again = opened(tmp_path)
-    assert [(cut.path.name[18:20], cut.from_offset, cut.size) for cut in again.cuts] == [
+    assert [(cut.path.name[18:20], cut.from_offset, cut.size) for cut in again.truncated_tails] == [
         ("20", 25, 1500),
         ("40", 25, 2000),
         ("60", 25, 1000),
@@ -143,7 +143,7 @@ def test_segments_that_overlap_end_at_the_first(tmp_path: Path) -> None:
     path = with_suffix(tmp_path, LOG)[20]
     path.rename(path.with_name(f"{10:020d}.log"))
     again = opened(tmp_path)
-    assert [cut.why for cut in again.cuts] == [
+    assert [cut.why for cut in again.truncated_tails] == [
         "the next segment begins at offset 10 already",
         "it follows what was cut",
     ]
@@ -184,9 +184,9 @@ def test_offsets_that_were_deleted_are_not_given_again(tmp_path: Path) -> None:
     active_file(tmp_path).write_bytes(active_file(tmp_path).read_bytes()[:-1])
     log = opened(tmp_path)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
-    assert log.cuts[0].from_offset == 4
+    assert log.truncated_tails[0].from_offset == 4
     assert set(log.producers.producers) == {3}
-    assert log.append(batch(), NOW_MS) == Appended(5, 5, -1, 5)
+    assert log.append(batch(), NOW_MS) == AppendInfo(5, 5, -1, 5)
     log = reopen(log)
     assert [record.offset for record in contents(log)] == [5]
     assert log.retain(NOW_MS) == [0]
@@ -219,6 +219,6 @@ def test_appends_go_on_after_a_cut(tmp_path: Path) -> None:
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])
     again = opened(tmp_path)
-    assert again.append(batch(), NOW_MS) == Appended(18, 18, -1, 0)
+    assert again.append(batch(), NOW_MS) == AppendInfo(18, 18, -1, 0)
     fill(again, 40)
     assert [record.offset for record in contents(reopen(again))] == list(range(59))

@@ -6,8 +6,8 @@ from typing import Final
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.settings import (
     MAX_INT,
-    Kind,
     Setting,
+    SettingType,
     choice_setting,
     flag_setting,
     int_setting,
@@ -18,11 +18,11 @@ _OWN: Final = (
     int_setting("node.id", 1, "This broker's number.", low=0),
     Setting(
         name="advertised.listeners",
-        kind=Kind.STRING,
+        kind=SettingType.STRING,
         default="",
         doc="The address that clients are told; without one, the address they came to.",
     ),
-    Setting(name="broker.rack", kind=Kind.STRING, default="", doc="The rack this broker is in."),
+    Setting(name="broker.rack", kind=SettingType.STRING, default="", doc="The rack this broker is in."),
     # topics
     flag_setting("auto.create.topics.enable", True, "Whether asking for an unknown topic creates it.", dynamic=True),
     flag_setting("delete.topic.enable", True, "Whether topics may be deleted."),

@@ -12,15 +12,24 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Kind, Setting, Value, loggers, lookup, remembered
+from slackwater.broker.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+    SettingType,
+    Value,
+    dynamic_config,
+    find_setting,
+    loggers,
+)
 from slackwater.broker.config.resources import ResourceType
 from slackwater.broker.config.store import is_foreign
 from slackwater.broker.storage.topics import log_config
 from slackwater.group.errors import BrokerError, Error, UsageError
-from slackwater.settings import show
+from slackwater.settings import format_value
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What is to become of a setting, by Kafka's numbers."""
 
     SET = 0
@@ -29,7 +38,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One change of one setting."""
 
     name: str
@@ -37,24 +46,24 @@ class Change(NamedTuple):
     value: str | None
 
 
-class Target(NamedTuple):
+class ResourceChanges(NamedTuple):
     """What is to be changed, and whether the changes are all it is to have."""
 
     resource_type: int
     resource_name: str
-    changes: Sequence[Change]
+    changes: Sequence[ConfigChange]
     replaces: bool
 
 
-class Outcome(NamedTuple):
+class ResourceResult(NamedTuple):
     """What came of it."""
 
-    target: Target
+    target: ResourceChanges
     error: Error
     message: str | None
 
 
-def alter_all(broker: Broker, targets: Sequence[Target], *, validate_only: bool) -> list[Outcome]:
+def alter_all(broker: Broker, targets: Sequence[ResourceChanges], *, validate_only: bool) -> list[ResourceResult]:
     """Change resources, each for itself; one that is named twice is not changed at all."""
     counts = Counter(target[:2] for target in targets)
     outcomes = []
@@ -68,11 +77,11 @@ def alter_all(broker: Broker, targets: Sequence[Target], *, validate_only: bool)
             error, message = refused.error, str(refused)
         except OSError as failed:
             error, message = Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {failed.strerror}."
-        outcomes.append(Outcome(target, error, message))
+        outcomes.append(ResourceResult(target, error, message))
     return outcomes
 
 
-def _alter(broker: Broker, target: Target, validate_only: bool) -> None:
+def _alter(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
     _check_changes(target.changes)
     match target.resource_type:
         case ResourceType.TOPIC:
@@ -89,21 +98,21 @@ def _alter(broker: Broker, target: Target, validate_only: bool) -> None:
             raise BrokerError(Error.INVALID_REQUEST, f"Unknown resource type {target.resource_type}")
 
 
-def _check_changes(changes: Iterable[Change]) -> None:
+def _check_changes(changes: Iterable[ConfigChange]) -> None:
     seen: set[str] = set()
     for change in changes:
         if change.name in seen:
             raise BrokerError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
         seen.add(change.name)
-        if change.operation not in list(Operation):
+        if change.operation not in list(ConfigOperation):
             raise BrokerError(
                 Error.INVALID_REQUEST, f"{change.operation} is no operation on {change.name}; use 0 to 3."
             )
-        if change.value is None and change.operation != Operation.DELETE:
+        if change.value is None and change.operation != ConfigOperation.DELETE:
             raise BrokerError(Error.INVALID_REQUEST, f"Null value not supported for : {change.name}")
 
 
-def _alter_topic(broker: Broker, target: Target, validate_only: bool) -> None:
+def _alter_topic(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
     topic = broker.topics.get(target.resource_name)
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{target.resource_name}' does not exist.")
@@ -114,7 +123,7 @@ def _alter_topic(broker: Broker, target: Target, validate_only: bool) -> None:
         broker.topics.alter(topic, overrides)
 
 
-def _alter_broker(broker: Broker, target: Target, validate_only: bool) -> None:
+def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
     settings = broker.settings
     for_all = target.resource_name == ""
     if not for_all:
@@ -127,7 +136,7 @@ def _alter_broker(broker: Broker, target: Target, validate_only: bool) -> None:
             for name, text in _changed(target, own, in_force, BROKER_SETTINGS).items()
             if name in BROKER_SETTINGS or not is_foreign(name)
         }
-        changed = {name: lookup(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
+        changed = {name: find_setting(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
         fixed = [name for name in changed if not BROKER_SETTINGS[name].dynamic]
         if fixed:
             raise BrokerError(Error.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -139,7 +148,7 @@ def _alter_broker(broker: Broker, target: Target, validate_only: bool) -> None:
     except UsageError as error:
         raise BrokerError(Error.INVALID_REQUEST, str(error)) from error
     if not validate_only:
-        remembered.save(broker.directory.path, *layers)
+        dynamic_config.save(broker.directory.path, *layers)
         settings.set_dynamic(*layers)
 
 
@@ -154,42 +163,42 @@ def check_broker_name(broker: Broker, name: str) -> None:
         )
 
 
-def _alter_loggers(broker: Broker, target: Target, validate_only: bool) -> None:
+def _alter_loggers(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
     check_broker_name(broker, target.resource_name)
     for change in target.changes:
-        if change.operation not in (Operation.SET, Operation.DELETE):
+        if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
             raise BrokerError(Error.INVALID_REQUEST, f"The level of logger {change.name} can be set or deleted only.")
-        loggers.check(change.name, change.value if change.operation == Operation.SET else None)
+        loggers.check(change.name, change.value if change.operation == ConfigOperation.SET else None)
     if not validate_only:
         for change in target.changes:
-            loggers.set_level(change.name, change.value if change.operation == Operation.SET else None)
+            loggers.set_level(change.name, change.value if change.operation == ConfigOperation.SET else None)
 
 
 def _changed(
-    target: Target, own: Mapping[str, Value], in_force: Mapping[str, Value], known: Mapping[str, Setting]
+    target: ResourceChanges, own: Mapping[str, Value], in_force: Mapping[str, Value], known: Mapping[str, Setting]
 ) -> dict[str, str]:
     """The settings that a resource is to have of its own, as texts."""
-    texts = {} if target.replaces else {name: show(value) for name, value in own.items()}
+    texts = {} if target.replaces else {name: format_value(value) for name, value in own.items()}
     for change in target.changes:
-        if change.operation == Operation.DELETE or change.value is None:
+        if change.operation == ConfigOperation.DELETE or change.value is None:
             texts.pop(change.name, None)
-        elif change.operation == Operation.SET:
+        elif change.operation == ConfigOperation.SET:
             texts[change.name] = change.value
         else:
             texts[change.name] = _spliced(change, in_force, known)
     return texts
 
 
-def _spliced(change: Change, in_force: Mapping[str, Value], known: Mapping[str, Setting]) -> str:
+def _spliced(change: ConfigChange, in_force: Mapping[str, Value], known: Mapping[str, Setting]) -> str:
     setting = known.get(change.name)
-    if setting is None or setting.kind is not Kind.LIST:
+    if setting is None or setting.kind is not SettingType.LIST:
         raise BrokerError(
             Error.INVALID_CONFIG,
-            f"Can't {Operation(change.operation).name} to key {change.name} because its type is not LIST.",
+            f"Can't {ConfigOperation(change.operation).name} to key {change.name} because its type is not LIST.",
         )
-    words = show(in_force[change.name]).split(",")
+    words = format_value(in_force[change.name]).split(",")
     given = [word.strip() for word in (change.value or "").split(",")]
-    if change.operation == Operation.APPEND:
+    if change.operation == ConfigOperation.APPEND:
         words += [word for word in given if word not in words]
     else:
         words = [word for word in words if word not in given]

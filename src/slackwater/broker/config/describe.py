@@ -12,10 +12,10 @@ from typing import NamedTuple
 from slackwater.broker.config.broker import BROKER_SETTINGS
 from slackwater.broker.config.store import Settings
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
-from slackwater.settings import Setting, Value, show
+from slackwater.settings import Setting, Value, format_value
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, by Kafka's numbers."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -26,58 +26,58 @@ class Source(IntEnum):
     GROUP_CONFIG = 8
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """One value that holds, or would hold."""
 
     name: str
     value: str
-    source: Source
+    source: ConfigSource
 
 
-class Described(NamedTuple):
+class ConfigDescription(NamedTuple):
     """One setting."""
 
     setting: Setting
     value: str
-    source: Source
+    source: ConfigSource
     read_only: bool
-    synonyms: list[Synonym]
+    synonyms: list[ConfigSynonym]
 
 
-def describe_topic(settings: Settings, overrides: Mapping[str, Value]) -> Iterator[Described]:
+def describe_topic(settings: Settings, overrides: Mapping[str, Value]) -> Iterator[ConfigDescription]:
     """A topic's settings, in the order of their names."""
     for name in sorted(TOPIC_SETTINGS):
         setting = TOPIC_SETTINGS[name]
         synonyms = list(_broker_synonyms(settings, SYNONYMS[name])) if name in SYNONYMS else []
         if name in overrides:
-            synonyms.insert(0, Synonym(name, show(overrides[name]), Source.DYNAMIC_TOPIC_CONFIG))
-        value, source = synonyms[0][1:] if synonyms else (show(setting.default), Source.DEFAULT_CONFIG)
-        yield Described(setting, value, source, False, synonyms)
+            synonyms.insert(0, ConfigSynonym(name, format_value(overrides[name]), ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        value, source = synonyms[0][1:] if synonyms else (format_value(setting.default), ConfigSource.DEFAULT_CONFIG)
+        yield ConfigDescription(setting, value, source, False, synonyms)
 
 
-def describe_broker(settings: Settings) -> Iterator[Described]:
+def describe_broker(settings: Settings) -> Iterator[ConfigDescription]:
     """The broker's settings, in the order of their names."""
     for name in sorted(BROKER_SETTINGS):
         setting = BROKER_SETTINGS[name]
         synonyms = list(_broker_synonyms(settings, name))
-        yield Described(setting, synonyms[0].value, synonyms[0].source, not setting.dynamic, synonyms)
+        yield ConfigDescription(setting, synonyms[0].value, synonyms[0].source, not setting.dynamic, synonyms)
 
 
-def describe_default(settings: Settings) -> Iterator[Described]:
+def describe_default(settings: Settings) -> Iterator[ConfigDescription]:
     """What was set for all brokers of the cluster."""
     for name in sorted(settings.cluster):
         setting = BROKER_SETTINGS[name]
-        value = Synonym(name, show(settings.cluster[name]), Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
-        yield Described(setting, value.value, value.source, not setting.dynamic, [value])
+        value = ConfigSynonym(name, format_value(settings.cluster[name]), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        yield ConfigDescription(setting, value.value, value.source, not setting.dynamic, [value])
 
 
-def _broker_synonyms(settings: Settings, name: str) -> Iterator[Synonym]:
+def _broker_synonyms(settings: Settings, name: str) -> Iterator[ConfigSynonym]:
     layers = (
-        (settings.dynamic, Source.DYNAMIC_BROKER_CONFIG),
-        (settings.cluster, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (settings.static, Source.STATIC_BROKER_CONFIG),
+        (settings.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (settings.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (settings.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
     for layer, source in layers:
         if name in layer:
-            yield Synonym(name, show(layer[name]), source)
-    yield Synonym(name, show(BROKER_SETTINGS[name].default), Source.DEFAULT_CONFIG)
+            yield ConfigSynonym(name, format_value(layer[name]), source)
+    yield ConfigSynonym(name, format_value(BROKER_SETTINGS[name].default), ConfigSource.DEFAULT_CONFIG)

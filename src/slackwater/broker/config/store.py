@@ -103,7 +103,7 @@ def is_foreign(name: str) -> bool:
     return name not in BROKER_SETTINGS and name.startswith(FOREIGN)
 
 
-def lookup(known: Mapping[str, Setting], name: str) -> Setting:
+def find_setting(known: Mapping[str, Setting], name: str) -> Setting:
     """The setting of this name, or one sentence on what it may have been meant to be."""
     setting = known.get(name)
     if setting is None:
@@ -127,7 +127,7 @@ class Settings:
             if is_foreign(name):
                 self.ignored.append(name)
             else:
-                self.static[name] = lookup(BROKER_SETTINGS, name).parse(text)
+                self.static[name] = find_setting(BROKER_SETTINGS, name).parse(text)
         self.check()
 
     def __getitem__(self, name: str) -> Value:
@@ -203,9 +203,9 @@ def _under_our_names(given: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
-def parse_topic(given: Mapping[str, str]) -> dict[str, Value]:
+def parse_topic_settings(given: Mapping[str, str]) -> dict[str, Value]:
     """A topic's overrides, checked."""
-    return {name: lookup(TOPIC_SETTINGS, name).parse(text) for name, text in given.items()}
+    return {name: find_setting(TOPIC_SETTINGS, name).parse(text) for name, text in given.items()}
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -4,8 +4,8 @@ from typing import Final
 
 from slackwater.settings import (
     MAX_LONG,
-    Kind,
     Setting,
+    SettingType,
     choice_setting,
     flag_setting,
     int_setting,
@@ -58,7 +58,7 @@ _NOT_TIERED: Final = "Ignored: there is no remote storage."
 _ALL: Final = (
     Setting(
         name="cleanup.policy",
-        kind=Kind.LIST,
+        kind=SettingType.LIST,
         default=("delete",),
         choices=("delete", "compact"),
         doc="What becomes of old records: delete them, keep the last of each key, or both.",
@@ -71,9 +71,9 @@ _ALL: Final = (
     long_setting("file.delete.delay.ms", 60_000, "How long a deleted segment's file stays.", low=0),
     long_setting("flush.messages", MAX_LONG, _NOT_FLUSHED, low=1),
     long_setting("flush.ms", MAX_LONG, _NOT_FLUSHED, low=0),
-    Setting(name="follower.replication.throttled.replicas", kind=Kind.LIST, default=(), doc=_NO_FOLLOWER),
+    Setting(name="follower.replication.throttled.replicas", kind=SettingType.LIST, default=(), doc=_NO_FOLLOWER),
     int_setting("index.interval.bytes", 4096, "How many bytes lie between two entries of the offset index.", low=0),
-    Setting(name="leader.replication.throttled.replicas", kind=Kind.LIST, default=(), doc=_NO_FOLLOWER),
+    Setting(name="leader.replication.throttled.replicas", kind=SettingType.LIST, default=(), doc=_NO_FOLLOWER),
     long_setting("local.retention.bytes", -2, _NOT_TIERED, low=-2),
     long_setting("local.retention.ms", -2, _NOT_TIERED, low=-2),
     long_setting("max.compaction.lag.ms", MAX_LONG, "How long a record may stay uncompacted.", low=1),
@@ -83,7 +83,7 @@ _ALL: Final = (
     choice_setting("message.timestamp.type", "CreateTime", _TIMES, "Whose time a record carries."),
     Setting(
         name="min.cleanable.dirty.ratio",
-        kind=Kind.DOUBLE,
+        kind=SettingType.DOUBLE,
         default=0.5,
         low=0,
         high=1,

@@ -1,6 +1,6 @@
 """A broker inside another program: `with EmbeddedBroker() as broker: ...`."""
 
 from slackwater.broker.embedded.broker import EmbeddedBroker
-from slackwater.broker.embedded.description import GroupDescription, MemberDescription
+from slackwater.broker.embedded.description import GroupSnapshot, MemberSnapshot
 
-__all__ = ["EmbeddedBroker", "GroupDescription", "MemberDescription"]
+__all__ = ["EmbeddedBroker", "GroupSnapshot", "MemberSnapshot"]

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from slackwater.broker.config import Settings, Value, show
-from slackwater.broker.embedded.description import GroupDescription
-from slackwater.broker.embedded.process import ProcessSeat
-from slackwater.broker.embedded.seat import Seat
-from slackwater.broker.embedded.thread import Hear, ThreadSeat
+from slackwater.broker.config import Settings, Value, format_value
+from slackwater.broker.embedded.backend import BrokerBackend
+from slackwater.broker.embedded.description import GroupSnapshot
+from slackwater.broker.embedded.process import ProcessBackend
+from slackwater.broker.embedded.thread import EventListener, ThreadBackend
 from slackwater.broker.process import Address, BrokerOptions, parse_address, show_address
 from slackwater.group.errors import UsageError
 from slackwater.group.events import GroupEvent
@@ -52,13 +52,13 @@ class EmbeddedBroker:
         self._data = Path(data) if data is not None else None
         self._host = host
         self._wanted_port = port
-        self._settings = {name: show(value) for name, value in (settings or {}).items()}
+        self._settings = {name: format_value(value) for name, value in (settings or {}).items()}
         self._metrics = _metrics_address(metrics)
         self._pid = os.getpid()
-        self._seat: Seat | None = None
+        self._seat: BrokerBackend | None = None
         self._home: Path | None = None  # a temporary directory, if we made one
         self._port = port
-        self._hearers: dict[int, Hear] = {}
+        self._hearers: dict[int, EventListener] = {}
         self._unsubscribe: dict[int, Callable[[], None]] = {}
         self._subscriptions = 0
 
@@ -148,16 +148,16 @@ class EmbeddedBroker:
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Value) -> None:
         """Make a topic; in its settings' names an underscore may stand for a dot."""
-        named = {key.replace("_", "."): show(value) for key, value in settings.items()}
+        named = {key.replace("_", "."): format_value(value) for key, value in settings.items()}
         self._running().create_topic(name, partitions, named)
 
-    def describe_group(self, group_id: str) -> GroupDescription:
+    def describe_group(self, group_id: str) -> GroupSnapshot:
         """A group's state and members; one that is not there is Dead."""
-        return GroupDescription.of(group_id, self._running().describe_group(group_id))
+        return GroupSnapshot.of(group_id, self._running().describe_group(group_id))
 
     def wait_for_group(
         self, group_id: str, *, state: str = "Stable", members: int | None = None, timeout_s: float = 30.0
-    ) -> GroupDescription:
+    ) -> GroupSnapshot:
         """Wait until a group is in a state, and has this many members; a `TimeoutError` says what was seen instead."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -180,7 +180,7 @@ class EmbeddedBroker:
         """The group events so far, of one group or of all, as they stand in `__group_events`."""
         return [event for event in self._running().events() if group_id in (None, event.group)]
 
-    def subscribe(self, hear: Hear) -> Callable[[], None]:
+    def subscribe(self, hear: EventListener) -> Callable[[], None]:
         """Hear every group event from now on, on the broker's thread, also after a restart; the answer ends it.
 
         A broker in a process of its own cannot call back: read `events()`, or consume `__group_events`.
@@ -196,20 +196,20 @@ class EmbeddedBroker:
         def end() -> None:
             self._hearers.pop(number, None)
             unsubscribe = self._unsubscribe.pop(number, None)
-            if unsubscribe is not None and isinstance(self._seat, ThreadSeat):
+            if unsubscribe is not None and isinstance(self._seat, ThreadBackend):
                 self._seat.call(lambda _server: unsubscribe())
 
         return end
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _take_seat(self) -> Seat:
+    def _take_seat(self) -> BrokerBackend:
         listen = (self._host, self._port)
         if not self._process:
-            return ThreadSeat(self._plan(listen))
+            return ThreadBackend(self._plan(listen))
         if self._home is None:
             self._home = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        return ProcessSeat(self._directory(), self._settings, listen, self._metrics, self._home / "broker.log")
+        return ProcessBackend(self._directory(), self._settings, listen, self._metrics, self._home / "broker.log")
 
     def _plan(self, listen: Address) -> BrokerOptions:
         settings = Settings(self._settings)
@@ -222,13 +222,13 @@ class EmbeddedBroker:
             self._home = Path(tempfile.mkdtemp(prefix="slackwater-"))
         return self._home / "data"
 
-    def _running(self) -> Seat:
+    def _running(self) -> BrokerBackend:
         if self._seat is None:
             raise UsageError("The broker is not running; call start(), or use it in a with block.")
         return self._seat
 
     def _listen(self, number: int) -> None:
-        assert isinstance(self._seat, ThreadSeat)
+        assert isinstance(self._seat, ThreadBackend)
         self._unsubscribe[number] = self._seat.subscribe(self._hearers[number])
 
     def _end(self, *, clean: bool) -> None:

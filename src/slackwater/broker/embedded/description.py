@@ -7,7 +7,7 @@ from slackwater.group.messages import DescribedGroup, DescribedMember
 from slackwater.group.topic_partition import TopicPartition
 
 
-class MemberDescription(NamedTuple):
+class MemberSnapshot(NamedTuple):
     """A member, and what it owns."""
 
     member_id: str
@@ -17,14 +17,14 @@ class MemberDescription(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-class GroupDescription(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """A group; one that is not there is Dead, and has no members."""
 
     group_id: str
     state: str
     protocol_type: str = ""
     assignor: str = ""
-    members: tuple[MemberDescription, ...] = ()
+    members: tuple[MemberSnapshot, ...] = ()
 
     @classmethod
     def of(cls, group_id: str, described: DescribedGroup) -> Self:
@@ -34,8 +34,8 @@ class GroupDescription(NamedTuple):
         return cls(group_id, described.state, described.protocol_type, described.protocol_name, members)
 
 
-def _member(member: DescribedMember, is_consumer: bool) -> MemberDescription:
-    return MemberDescription(
+def _member(member: DescribedMember, is_consumer: bool) -> MemberSnapshot:
+    return MemberSnapshot(
         member.member_id,
         member.group_instance_id,
         member.client_id,

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from slackwater.broker.embedded.seat import MAX_READ_BYTES
+from slackwater.broker.embedded.backend import MAX_READ_BYTES
 from slackwater.broker.process import Address, show_address
 from slackwater.broker.storage.topics import EVENTS_TOPIC
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
@@ -48,7 +48,7 @@ _OFFSETS_BY_NAME: Final = 9
 _R = TypeVar("_R", bound=Response)
 
 
-class ProcessSeat:
+class ProcessBackend:
     """A broker in a process."""
 
     def __init__(

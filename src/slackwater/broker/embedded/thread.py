@@ -17,10 +17,10 @@ from typing import TypeVar
 
 import uvloop
 
-from slackwater.broker.embedded.seat import MAX_READ_BYTES
+from slackwater.broker.embedded.backend import MAX_READ_BYTES
 from slackwater.broker.process import BrokerOptions, RunningBroker, start_broker
 from slackwater.broker.server import Server
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import EVENTS_TOPIC
 from slackwater.group.errors import BrokerError, UsageError
 from slackwater.group.events import GroupEvent
@@ -36,10 +36,10 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.readable import iter_records
 
 _T = TypeVar("_T")
-Hear = Callable[[GroupEvent], None]
+EventListener = Callable[[GroupEvent], None]
 
 
-class ThreadSeat:
+class ThreadBackend:
     """A broker in a thread."""
 
     def __init__(self, plan: BrokerOptions) -> None:
@@ -112,7 +112,7 @@ class ThreadSeat:
 
     # --- what it can be asked -----------------------------------------------------------------------------------------
 
-    def subscribe(self, hear: Hear) -> Callable[[], None]:
+    def subscribe(self, hear: EventListener) -> Callable[[], None]:
         """Hear every group event from now on, on the broker's thread; the answer ends it."""
         return self.call(lambda server: server.broker.events.subscribe(hear))
 
@@ -190,7 +190,7 @@ def _events(server: Server) -> list[GroupEvent]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         batches = log.read(offset, MAX_READ_BYTES)
-        if isinstance(batches, Refused):
+        if isinstance(batches, Rejection):
             raise BrokerError(batches.error, batches.message)
         for record in iter_records(batches, offset):
             found.append(GroupEvent.from_json((record.value or b"").decode()))

@@ -111,7 +111,7 @@ class IdleFetch(RequestContext):
         self._expected = self._frame = bytearray()  # the next request over it, and the answer to the last one
         self._epoch_at = self._frames.number_at
         for partition in partitions:
-            partition.waiting[self._woken] = None
+            partition.waiters[self._woken] = None
 
     def again(self, data: bytes, since: float) -> bool:
         """Whether this is the same request once more, and there is still nothing: then it waits from now on."""
@@ -234,7 +234,7 @@ class IdleFetch(RequestContext):
             self.is_waiting = False
             self._waits.cancel(self)
         for partition in self._partitions:
-            partition.waiting.pop(self._woken, None)
+            partition.waiters.pop(self._woken, None)
 
     def _wake(self) -> None:
         """A partition grew, or went away."""

@@ -107,7 +107,7 @@ class FetchWaits:
         self.drop(owner)
         wait = self._waits[owner] = Wait(self, owner, partitions, enough, end)
         for partition in partitions:
-            partition.waiting[wait.woken] = None
+            partition.waiters[wait.woken] = None
         self.begin(wait, wait_ms)
 
     def drop(self, owner: Hashable, wait: Wait | None = None) -> bool:
@@ -117,7 +117,7 @@ class FetchWaits:
             return False
         del self._waits[owner]
         for partition in known.partitions:
-            partition.waiting.pop(known.woken, None)
+            partition.waiters.pop(known.woken, None)
         self.cancel(known)
         return True
 

@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from slackwater.broker.groups.offsets_records import all_to_bytes, from_bytes
+from slackwater.broker.groups.offsets_records import decode_record, encode_records
 from slackwater.group.coordinator import AppendRecords, Coordinator, CoordinatorConfig, Effect, EmitEvent, SendResponse
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import JoinGroup, Request, Response
 
 KeyValue = tuple[bytes, bytes | None]
-MOST_GATHERED: Final = 1024  # records; a write costs little beside so many, and what waits for it is kept in memory
+MAX_PENDING_RECORDS: Final = 1024  # bounds memory held until a write completes
 _R = TypeVar("_R", bound=Response)
 
 
@@ -38,7 +38,7 @@ class OffsetsStore(Protocol):
         ...
 
 
-class Groups:
+class CoordinatorShell:
     """All groups of a broker."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Groups:
         *,
         now_ms: Callable[[], int],
         wake_at: Callable[[int], None],
-        tell: Callable[[list[GroupEvent]], None],
+        emit: Callable[[list[GroupEvent]], None],
         schedule_flush: Callable[[], None],
         write_timeout_ms: int = 5_000,
     ) -> None:
@@ -56,7 +56,7 @@ class Groups:
         self._write_timeout_ms = write_timeout_ms
         self._now_ms = now_ms
         self._wake_at = wake_at
-        self._tell = tell
+        self._emit = emit
         self._schedule_flush = schedule_flush
         self._appends: list[AppendRecords] = []
         self._gathered = 0  # how many records those are
@@ -78,7 +78,7 @@ class Groups:
         for shard in range(self.config.offsets_topic_num_partitions):
             self._carry_out(self.coordinator.load(shard, 0, now_ms))
             for key, value in self._store.read(shard):
-                record = from_bytes(key, value)
+                record = decode_record(key, value)
                 if record is not None:
                     self.coordinator.replay(shard, record)
             self._carry_out(self.coordinator.loaded(shard, now_ms))
@@ -90,13 +90,13 @@ class Groups:
         self._carry_out(coordinator.handle(request, on_response, now_ms))
         if request.__class__ is JoinGroup and not (self._appends or self._unsettled) and coordinator.is_due(now_ms):
             self._carry_out(coordinator.tick(now_ms))  # an initial delay of nothing is over before the next one joins
-        if self._gathered >= MOST_GATHERED:
+        if self._gathered >= MAX_PENDING_RECORDS:
             self._write()
 
     def submit_all(self, asked: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
         """Put requests that came together to the coordinator; each comes with what gets its answer."""
         self._carry_out(self.coordinator.handle_all(asked, self._now_ms()))
-        if self._gathered >= MOST_GATHERED:
+        if self._gathered >= MAX_PENDING_RECORDS:
             self._write()
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
@@ -142,7 +142,7 @@ class Groups:
         batches: dict[int, list[KeyValue]] = {}
         for append in appends:
             if append.records:
-                batches.setdefault(append.shard, []).extend(all_to_bytes(append.records))
+                batches.setdefault(append.shard, []).extend(encode_records(append.records))
         self._unsettled.append((self._now_ms() + self._write_timeout_ms, appends))
         self._store.write(batches, self._settled)
 
@@ -169,4 +169,4 @@ class Groups:
                 self._appends.append(effect)
                 self._gathered += len(effect.records)
         if events is not None:
-            self._tell(events)
+            self._emit(events)

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from slackwater.broker.groups.log_lines import LogLines
-from slackwater.broker.storage.log.partition_log import Origin
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.groups.log_lines import CoordinatorLogLines
+from slackwater.broker.storage.log.partition_log import AppendOrigin
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import GroupEvent
 from slackwater.wire.records.record import Record, encode_batch
@@ -29,12 +29,12 @@ WRITTEN_WITHIN_S: Final = 1.0
 WRITTEN_TOGETHER: Final = 256
 EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
-Hear = Callable[[GroupEvent], None]
+EventListener = Callable[[GroupEvent], None]
 log = logging.getLogger("slackwater.broker.groups.events")
 group_log = logging.getLogger("slackwater.broker.groups.coordinator_shell")
 
 
-class Events:
+class GroupEventStream:
     """The stream of a broker's group events."""
 
     def __init__(
@@ -43,32 +43,32 @@ class Events:
         *,
         node_id: int,
         shard_of: Callable[[str], int],
-        publish: bool,
+        write_to_topic: bool,
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._node_id = node_id
         self._shard_of = shard_of
-        self._publish = publish
+        self._write_to_topic = write_to_topic
         self._later = later
-        self._lines: dict[int, LogLines] = {}
-        self._hearers: tuple[Hear, ...] = ()
+        self._lines: dict[int, CoordinatorLogLines] = {}
+        self._hearers: tuple[EventListener, ...] = ()
         self._pending: list[GroupEvent] = []
         self._first_told = self._last_busy = self._counted = 0.0
         self._at_once = float(AT_ONCE)  # how many may be written at once now; it grows again with time
         self._is_waiting = False
 
-    def subscribe(self, hear: Hear) -> Callable[[], None]:
+    def subscribe(self, hear: EventListener) -> Callable[[], None]:
         """Hear every event from now on, on the broker's thread; the answer ends it."""
         self._hearers = (*self._hearers, hear)
         return lambda: self._forget(hear)
 
-    def _forget(self, hear: Hear) -> None:
+    def _forget(self, hear: EventListener) -> None:
         hearers = list(self._hearers)
         hearers.remove(hear)
         self._hearers = tuple(hearers)  # a new one: who is being told now may be the one that ends
 
-    def tell(self, events: list[GroupEvent]) -> None:
+    def publish(self, events: list[GroupEvent]) -> None:
         """These happened, in this order."""
         for hear in self._hearers:
             for event in events:
@@ -122,7 +122,7 @@ class Events:
         events, self._pending = self._pending, []
         if group_log.isEnabledFor(logging.INFO):
             self._log(events)
-        if self._publish:
+        if self._write_to_topic:
             self._append(events)
 
     def _append(self, events: list[GroupEvent]) -> None:
@@ -137,11 +137,11 @@ class Events:
             Record(event.group.encode(), event.to_json().encode(), timestamp=event.time_ms) for event in events
         )
         partition = topic.partitions[0]
-        appended = partition.log.append(batch, events[-1].time_ms, Origin.COORDINATOR)
-        if isinstance(appended, Refused):
+        appended = partition.log.append(batch, events[-1].time_ms, AppendOrigin.COORDINATOR)
+        if isinstance(appended, Rejection):
             log.warning("%d group events were not written to %s: %s", len(events), EVENTS_TOPIC, appended.message)
         else:
-            partition.appended()
+            partition.wake_waiters()
 
     def _log(self, events: list[GroupEvent]) -> None:
         at = 0
@@ -152,7 +152,7 @@ class Events:
                 end += 1
             lines = self._lines.get(shard)
             if lines is None:
-                lines = self._lines[shard] = LogLines(self._node_id, shard)
+                lines = self._lines[shard] = CoordinatorLogLines(self._node_id, shard)
             for line in lines.render(events[at:end]):
                 group_log.info(line)
             at = end

@@ -29,7 +29,7 @@ class _Memory:
     issued: set[str] = field(default_factory=set)
 
 
-class LogLines:
+class CoordinatorLogLines:
     """Renders the lines of one shard's groups."""
 
     def __init__(self, node_id: int, shard: int) -> None:

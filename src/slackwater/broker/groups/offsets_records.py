@@ -1,7 +1,7 @@
 """The coordinator's records as keys and values of `__consumer_offsets`, and back.
 
 Rules kept here
-- `from_bytes` undoes `to_bytes`: a restart reads what was written.
+- `decode_record` undoes `encode_record`: a restart reads what was written.
 - What an older or newer Kafka wrote is read as well; a record of a kind the core does not have is None, to be skipped
   (CO-11).
 - A value of None is a tombstone on both sides.
@@ -34,7 +34,7 @@ from slackwater.wire.internal_topics.consumer_offsets import (
 )
 
 
-def all_to_bytes(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, bytes | None]]:
+def encode_records(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, bytes | None]]:
     """The keys and values of records; offsets that are nothing but a number, which most are, in half the time."""
     found: list[tuple[bytes, bytes | None]] = []
     for record in records:
@@ -45,11 +45,11 @@ def all_to_bytes(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, byte
                 value = encode_lasting_offset(offset, leader_epoch, metadata, commit_ms)
                 found.append((encode_offset_key(group_id, topic, partition), value))
                 continue
-        found.append(to_bytes(record))
+        found.append(encode_record(record))
     return found
 
 
-def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """The key and the value under which a record is stored."""
     if isinstance(record, GroupMetadata):
         group = record.value
@@ -58,7 +58,7 @@ def to_bytes(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     return key, None if record.value is None else _offset_value(record.value)
 
 
-def from_bytes(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The record stored under a key, or None if it is of a kind the core does not have."""
     found = decode_key(key)
     if isinstance(found, UnknownKey):

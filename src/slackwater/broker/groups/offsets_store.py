@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slackwater.broker.groups.coordinator_shell import KeyValue
 from slackwater.broker.storage.durability import Durability
-from slackwater.broker.storage.log.partition_log import Origin, PartitionLog
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import OFFSETS_TOPIC, Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import iter_batches
@@ -24,7 +24,7 @@ log = logging.getLogger("slackwater.broker.offsets")
 READ_BYTES = 1024 * 1024
 
 
-class OffsetsLog:
+class OffsetsTopicStore:
     """The shards' records, each shard a partition of one topic."""
 
     def __init__(
@@ -44,7 +44,7 @@ class OffsetsLog:
         offset = stored.log_start_offset
         while offset < stored.log_end_offset:
             data = stored.read(offset, READ_BYTES)
-            if isinstance(data, Refused):
+            if isinstance(data, Rejection):
                 raise OSError(f"{stored.directory}: {data.message}")
             for batch in iter_batches(data):
                 for record in decode_records(batch):
@@ -68,12 +68,12 @@ class OffsetsLog:
             partition = topic.partitions[shard]
             batch = BatchBuilder()
             batch.extend(pairs, now_ms)
-            appended = partition.log.append(batch.build(), now_ms, Origin.COORDINATOR)
-            if isinstance(appended, Refused):
+            appended = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
+            if isinstance(appended, Rejection):
                 outcome[shard] = appended.error
             else:
                 logs[shard] = partition.log
-                partition.appended()
+                partition.wake_waiters()
 
         def flushed(failed: frozenset[PartitionLog]) -> None:
             for shard, written in logs.items():

@@ -4,7 +4,7 @@ No version differs in what the broker does.
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.config.changes import Change, Operation, Target, alter_all
+from slackwater.broker.config.changes import ConfigChange, ConfigOperation, ResourceChanges, alter_all
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.alter_configs import (
@@ -37,6 +37,6 @@ def error_response(request: AlterConfigsRequest, version: int, error: Error) -> 
     )
 
 
-def _target(resource: AlterConfigsResource) -> Target:
-    changes = [Change(one.name, Operation.SET, one.value) for one in resource.configs]
-    return Target(resource.resource_type, resource.resource_name, changes, replaces=True)
+def _target(resource: AlterConfigsResource) -> ResourceChanges:
+    changes = [ConfigChange(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
+    return ResourceChanges(resource.resource_type, resource.resource_name, changes, replaces=True)

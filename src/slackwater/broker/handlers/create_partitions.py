@@ -8,7 +8,7 @@ from collections import Counter
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.placement import check_replicas, misplaced
+from slackwater.broker.storage.placement import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.create_partitions import (
@@ -65,7 +65,7 @@ def _check(broker: Broker, wanted: CreatePartitionsTopic) -> Topic:
     if wanted.assignments is not None:
         if len(wanted.assignments) != more:
             only = "only " if len(wanted.assignments) < more else ""
-            raise misplaced(
+            raise invalid_assignment(
                 f"Attempted to add {more} additional partition(s), but {only}{len(wanted.assignments)} assignment(s) "
                 "were specified."
             )

@@ -12,7 +12,7 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config.describe import describe_topic
-from slackwater.broker.config.store import parse_topic
+from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.placement import check_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC
@@ -71,7 +71,7 @@ def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> C
         replication_factor=1,
         configs=[
             CreatableTopicConfigs(one.setting.name, one.value, one.read_only, one.source)
-            for one in describe_topic(broker.settings, parse_topic(settings))
+            for one in describe_topic(broker.settings, parse_topic_settings(settings))
         ],
     )
 

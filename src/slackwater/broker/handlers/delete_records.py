@@ -8,7 +8,7 @@ compacted, INVALID_TOPIC_EXCEPTION for the broker's own topics.
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -51,7 +51,7 @@ def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Delete
     if partition.topic.is_internal:
         return _error(asked, Error.INVALID_TOPIC_EXCEPTION)
     deleted = partition.log.delete_records(asked.offset)
-    if isinstance(deleted, Refused):
+    if isinstance(deleted, Rejection):
         return _error(asked, deleted.error)
     return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=deleted)
 

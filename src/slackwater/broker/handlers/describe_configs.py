@@ -12,7 +12,7 @@ from typing import Final
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import loggers
 from slackwater.broker.config.changes import check_broker_name
-from slackwater.broker.config.describe import Described, describe_broker, describe_default, describe_topic
+from slackwater.broker.config.describe import ConfigDescription, describe_broker, describe_default, describe_topic
 from slackwater.broker.config.resources import ResourceType
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import is_legal_name
@@ -88,7 +88,7 @@ def _configs(
             )
 
 
-def _shown(request: DescribeConfigsRequest, one: Described) -> DescribeConfigsResourceResult:
+def _shown(request: DescribeConfigsRequest, one: ConfigDescription) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=one.setting.name,
         value=one.value,

@@ -26,7 +26,7 @@ from slackwater.broker.fetching.idle_fetches import IdleFetch
 from slackwater.broker.fetching.sessions import Fetch, Key, Session, Wanted
 from slackwater.broker.repeats import MOST_WASTED
 from slackwater.broker.storage.log.segment import Segment
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import PreencodedResponse
@@ -130,7 +130,7 @@ class _Reading:
 
     def _read_one(self, partition: Partition, wanted: Wanted, left: int) -> PartitionData:
         log, offset = partition.log, wanted.fetch_offset
-        if error := partition.wrong_epoch(wanted.current_leader_epoch):
+        if error := partition.leader_epoch_error(wanted.current_leader_epoch):
             return _error(wanted, error)
         end = log.log_end_offset
         data = PartitionData(
@@ -152,7 +152,7 @@ class _Reading:
             return data
         if left or not self._size or not log.log_start_offset <= offset < end:
             records = log.read(offset, min(left, wanted.max_bytes), min_one=not self._size)
-            if isinstance(records, Refused):
+            if isinstance(records, Rejection):
                 return _error(wanted, records.error)
             data.records = records
         return data
@@ -323,7 +323,7 @@ def _is_told(partition: Partition, wanted: Wanted) -> bool:
         wanted.fetch_offset == wanted.high_watermark == log.log_end_offset
         and wanted.log_start_offset == log.log_start_offset
         and wanted.last_fetched_epoch < 0
-        and not partition.wrong_epoch(wanted.current_leader_epoch)
+        and not partition.leader_epoch_error(wanted.current_leader_epoch)
     )
 
 

@@ -4,7 +4,7 @@ No version differs in what the broker does.
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.config.changes import Change, Target, alter_all
+from slackwater.broker.config.changes import ConfigChange, ResourceChanges, alter_all
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.incremental_alter_configs import (
@@ -39,6 +39,6 @@ def error_response(
     )
 
 
-def _target(resource: AlterConfigsResource) -> Target:
-    changes = [Change(one.name, one.config_operation, one.value) for one in resource.configs]
-    return Target(resource.resource_type, resource.resource_name, changes, replaces=False)
+def _target(resource: AlterConfigsResource) -> ResourceChanges:
+    changes = [ConfigChange(one.name, one.config_operation, one.value) for one in resource.configs]
+    return ResourceChanges(resource.resource_type, resource.resource_name, changes, replaces=False)

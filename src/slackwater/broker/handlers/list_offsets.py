@@ -78,7 +78,7 @@ def _look_up(broker: Broker, topic: str, asked: ListOffsetsPartition, version: i
     partition = broker.topics.partition(topic, asked.partition_index)
     if partition is None:
         return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if error := partition.wrong_epoch(asked.current_leader_epoch):
+    if error := partition.leader_epoch_error(asked.current_leader_epoch):
         return _error(asked, error)
     try:
         found = partition.log.offset_for_timestamp(asked.timestamp)

@@ -47,7 +47,7 @@ def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEn
     partition = broker.topics.partition(topic, asked.partition)
     if partition is None:
         return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if error := partition.wrong_epoch(asked.current_leader_epoch):
+    if error := partition.leader_epoch_error(asked.current_leader_epoch):
         return _error(asked, error)
     if asked.leader_epoch != partition.log.leader_epoch:
         return _error(asked, Error.NONE)

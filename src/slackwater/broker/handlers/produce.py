@@ -17,8 +17,8 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Partition, Topic
 from slackwater.group.errors import Error
 from slackwater.wire.messages.produce import (
@@ -61,12 +61,12 @@ class _Produce:
         self._open = 1  # the handler itself
         self._failed = False
 
-    def wait(self, partition: Partition, row: PartitionProduceResponse) -> Callable[[Appended | Refused], None]:
+    def wait(self, partition: Partition, row: PartitionProduceResponse) -> Callable[[AppendInfo | Rejection], None]:
         """What to tell the outcome for one partition."""
         self._open += 1
 
-        def on_response(outcome: Appended | Refused) -> None:
-            if isinstance(outcome, Appended):
+        def on_response(outcome: AppendInfo | Rejection) -> None:
+            if isinstance(outcome, AppendInfo):
                 row.base_offset, _, row.log_append_time_ms, row.log_start_offset, _ = outcome
             else:
                 self.refuse(row, outcome)
@@ -76,7 +76,7 @@ class _Produce:
 
         return on_response
 
-    def refuse(self, row: PartitionProduceResponse, why: Refused) -> None:
+    def refuse(self, row: PartitionProduceResponse, why: Rejection) -> None:
         """This partition took nothing."""
         self._failed = True
         row.error_code = why.error
@@ -110,10 +110,10 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
             row = PartitionProduceResponse(index=asked.index)
             rows.append(row)
             if request.acks not in _ACKS:
-                produce.refuse(row, Refused(Error.INVALID_REQUIRED_ACKS, ""))
+                produce.refuse(row, Rejection(Error.INVALID_REQUIRED_ACKS, ""))
                 continue
-            taken = topic if isinstance(topic, Refused) else _batch(topic, asked, context.version)
-            if isinstance(taken, Refused):
+            taken = topic if isinstance(topic, Rejection) else _batch(topic, asked, context.version)
+            if isinstance(taken, Rejection):
                 produce.refuse(row, taken)
             else:
                 partition, batch = taken
@@ -139,27 +139,27 @@ def error_response(request: ProduceRequest, version: int, error: Error) -> Produ
     )
 
 
-def _topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Refused:
+def _topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Rejection:
     if version >= _IDS_SINCE:
         topic = broker.topics.by_id(data.topic_id)
         if topic is None:
-            return Refused(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            return Rejection(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     else:
         topic = broker.topics.get(data.name)
         if topic is None:
-            return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     if topic.is_internal and topic.name != EVENTS_TOPIC:  # members tell their own events there
-        return Refused(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+        return Rejection(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
     return topic
 
 
-def _batch(topic: Topic, asked: PartitionProduceData, version: int) -> tuple[Partition, Buffer] | Refused:
+def _batch(topic: Topic, asked: PartitionProduceData, version: int) -> tuple[Partition, Buffer] | Rejection:
     """The partition, and the one batch for it; the log looks into it."""
     if not 0 <= asked.index < len(topic.partitions):
-        return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     records = asked.records
     size = _first_size(records) if records is not None else 0
-    if isinstance(size, Refused):
+    if isinstance(size, Rejection):
         return size
     if not records or not size:
         return _unlike(version, "must have at least one record batch per partition")
@@ -171,7 +171,7 @@ def _batch(topic: Topic, asked: PartitionProduceData, version: int) -> tuple[Par
     if size < len(records):
         # A beginning of another batch is passed over, as Kafka does; a whole one is one too many.
         behind = _first_size(records[size:])
-        if isinstance(behind, Refused):
+        if isinstance(behind, Rejection):
             return behind
         if behind:
             return _unlike(version, "are only allowed to contain exactly one record batch per partition")
@@ -179,21 +179,21 @@ def _batch(topic: Topic, asked: PartitionProduceData, version: int) -> tuple[Par
     return topic.partitions[asked.index], records
 
 
-def _unlike(version: int, what: str) -> Refused:
-    return Refused(Error.INVALID_RECORD, f"Produce requests with version {version} {what}")
+def _unlike(version: int, what: str) -> Rejection:
+    return Rejection(Error.INVALID_RECORD, f"Produce requests with version {version} {what}")
 
 
-def _first_size(records: Buffer) -> int | Refused:
+def _first_size(records: Buffer) -> int | Rejection:
     """The bytes of the first batch; 0 if it is not whole."""
     if len(records) < LENGTH_ENDS_AT:
         return 0
     length = int.from_bytes(records[LENGTH_ENDS_AT - 4 : LENGTH_ENDS_AT], "big", signed=True)
     if length < _LEAST_LENGTH:
         message = f"Record size {length} is less than the minimum record overhead ({_LEAST_LENGTH})"
-        return Refused(Error.CORRUPT_MESSAGE, message)
+        return Rejection(Error.CORRUPT_MESSAGE, message)
     if len(records) < MAGIC_ENDS_AT:
         return 0
     if records[MAGIC_ENDS_AT - 1] > MAGIC:
-        return Refused(Error.CORRUPT_MESSAGE, f"Invalid magic found in record: {records[MAGIC_ENDS_AT - 1]}")
+        return Rejection(Error.CORRUPT_MESSAGE, f"Invalid magic found in record: {records[MAGIC_ENDS_AT - 1]}")
     size = length + LENGTH_ENDS_AT
     return size if size <= len(records) else 0

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.pending_appends import Appended
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Buffer
 
-Heard = Callable[[Appended | Refused], None]
+Heard = Callable[[AppendInfo | Rejection], None]
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Wanted:
     heard: list[Heard]
 
 
-class Appends:
+class AppendQueue:
     """The appends that this turn has gathered."""
 
     def __init__(
@@ -58,12 +58,12 @@ class Appends:
     def _write(self, partition: Partition, wanted: _Wanted, now_ms: int) -> None:
         log = partition.log
         answers = log.append_many(wanted.buffers, now_ms)
-        if any(isinstance(answer, Appended) and not answer.duplicate for answer in answers):
-            partition.appended()
+        if any(isinstance(answer, AppendInfo) and not answer.duplicate for answer in answers):
+            partition.wake_waiters()
 
         def flushed(failed: frozenset[PartitionLog]) -> None:
-            lost = Refused(Error.KAFKA_STORAGE_ERROR, log.failed or "") if log in failed else None
+            lost = Rejection(Error.KAFKA_STORAGE_ERROR, log.failed or "") if log in failed else None
             for heard, answer in zip(wanted.heard, answers, strict=True):
-                heard(lost if lost is not None and isinstance(answer, Appended) else answer)
+                heard(lost if lost is not None and isinstance(answer, AppendInfo) else answer)
 
         self._durability.written((log,), flushed)

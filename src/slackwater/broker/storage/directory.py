@@ -79,7 +79,7 @@ class DataDirectory:
 
     def delete(self, partition: TopicPartition, unique: str) -> None:
         """Remove a partition's directory; its log must be closed. `unique` tells this deletion from any other."""
-        doomed = doom(self.partition(partition), unique)
+        doomed = rename_for_deletion(self.partition(partition), unique)
         sync_directory(self.path)
         shutil.rmtree(doomed, ignore_errors=True)
 
@@ -90,7 +90,7 @@ class DataDirectory:
         os.close(self._lock)
 
 
-def doom(path: Path, unique: str) -> Path:
+def rename_for_deletion(path: Path, unique: str) -> Path:
     """Give a partition's directory the name of one that is to be removed, here or by the next start."""
     doomed = path.with_name(f"{path.name[: _LONGEST_NAME - len(unique) - len(_DELETE) - 1]}.{unique}{_DELETE}")
     os.rename(path, doomed)

@@ -10,15 +10,15 @@ Rules kept here
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from slackwater.broker.storage.log.flush import Flush, Flushes
+from slackwater.broker.storage.log.flush import DirtyLogs, Flush
 from slackwater.broker.storage.log.partition_log import PartitionLog
 
 # Told when a write counts, with the logs whose data may be lost.
-Settled = Callable[[frozenset[PartitionLog]], None]
+OnDurable = Callable[[frozenset[PartitionLog]], None]
 _NONE: frozenset[PartitionLog] = frozenset()
 
 
-class InThread(Protocol):
+class RunInThread(Protocol):
     """How work that blocks is done: in a thread; `done` is called afterwards on the loop."""
 
     def __call__(self, work: Callable[[], None], done: Callable[[], object]) -> None:
@@ -29,14 +29,14 @@ class InThread(Protocol):
 class Durability:
     """What was written and does not count yet."""
 
-    def __init__(self, *, always: bool, in_thread: InThread) -> None:
-        self.flushes = Flushes()
+    def __init__(self, *, always: bool, in_thread: RunInThread) -> None:
+        self.flushes = DirtyLogs()
         self._always = always
         self._in_thread = in_thread
-        self._waiting: list[Settled] = []
-        self._running: list[Settled] | None = None
+        self._waiting: list[OnDurable] = []
+        self._running: list[OnDurable] | None = None
 
-    def written(self, logs: Iterable[PartitionLog], settled: Settled) -> None:
+    def written(self, logs: Iterable[PartitionLog], settled: OnDurable) -> None:
         """These logs were written."""
         for log in logs:
             self.flushes.mark(log)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from slackwater.broker.config import SYNONYMS, Settings, Value, parse_topic, show
-from slackwater.broker.storage.directory import doom
+from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
+from slackwater.broker.storage.directory import rename_for_deletion
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -42,15 +42,15 @@ class Partition:
     topic: "Topic"
     index: int
     log: PartitionLog
-    waiting: dict[Callable[[], None], None] = field(default_factory=dict)
+    waiters: dict[Callable[[], None], None] = field(default_factory=dict)
 
-    def appended(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake whoever waits."""
-        if self.waiting:
-            for wake in list(self.waiting):
+        if self.waiters:
+            for wake in list(self.waiters):
                 wake()
 
-    def wrong_epoch(self, current_leader_epoch: int) -> Error | None:
+    def leader_epoch_error(self, current_leader_epoch: int) -> Error | None:
         """What to tell a client that believes in another leader epoch; below 0 it believes in none (KIP-320)."""
         epoch = self.log.leader_epoch
         if current_leader_epoch < 0 or current_leader_epoch == epoch:
@@ -132,7 +132,10 @@ class Topics:
             return []
         try:
             return [
-                (Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic(row["settings"])), row["partitions"])
+                (
+                    Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic_settings(row["settings"])),
+                    row["partitions"],
+                )
                 for row in json.loads(path.read_bytes())
             ]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -143,7 +146,7 @@ class Topics:
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
         """Make a topic; an `OSError` leaves nothing of it."""
         self.check(name, partitions, settings or {})
-        topic = Topic(name, self._new_id(), parse_topic(settings or {}))
+        topic = Topic(name, self._new_id(), parse_topic_settings(settings or {}))
         try:
             self._open(topic, partitions)
             self._enter(topic)
@@ -174,7 +177,7 @@ class Topics:
     def check_settings(self, settings: Mapping[str, str]) -> dict[str, Value]:
         """A topic's own settings, read; raise `BrokerError` if no log can work with them."""
         try:
-            overrides = parse_topic(settings)
+            overrides = parse_topic_settings(settings)
             log_config(self._settings, overrides)
         except UsageError as error:
             raise BrokerError(Error.INVALID_CONFIG, str(error)) from error
@@ -192,8 +195,8 @@ class Topics:
         for partition in topic.partitions:
             partition.log.abandon()
             with contextlib.suppress(OSError):  # the next start removes it
-                doomed.append(doom(partition.log.directory, topic.topic_id.hex()))
-            partition.appended()  # whoever waits finds nothing any more
+                doomed.append(rename_for_deletion(partition.log.directory, topic.topic_id.hex()))
+            partition.wake_waiters()  # whoever waits finds nothing any more
         self._remove(doomed)
 
     def grow(self, topic: Topic, partitions: int) -> None:
@@ -245,7 +248,7 @@ class Topics:
         config = self.config(topic)
         for index in range(len(topic.partitions), partitions):
             opened = PartitionLog.open(self._path(topic, index), config, self._now_ms(), clean_shutdown=clean_shutdown)
-            for cut in opened.cuts:
+            for cut in opened.truncated_tails:
                 log.warning("%s", cut)
             topic.partitions.append(Partition(topic, index, opened))
 
@@ -276,7 +279,7 @@ class Topics:
                 "name": topic.name,
                 "topic_id": topic.topic_id.hex(),
                 "partitions": len(topic.partitions),
-                "settings": {name: show(value) for name, value in topic.overrides.items()},
+                "settings": {name: format_value(value) for name, value in topic.overrides.items()},
             }
             for topic in self
         ]
@@ -286,8 +289,8 @@ class Topics:
 def log_config(settings: Settings, overrides: Mapping[str, Value]) -> LogConfig:
     """What a log of a topic with these settings of its own goes by; `UsageError` if it cannot."""
     return LogConfig.from_settings(
-        {name: show(settings.of_topic(name, overrides)) for name in SYNONYMS}
-        | {"producer.id.expiration.ms": show(settings["producer.id.expiration.ms"])}
+        {name: format_value(settings.of_topic(name, overrides)) for name in SYNONYMS}
+        | {"producer.id.expiration.ms": format_value(settings["producer.id.expiration.ms"])}
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from slackwater.broker.embedded import EmbeddedBroker, GroupDescription
+from slackwater.broker.embedded import EmbeddedBroker, GroupSnapshot
 from slackwater.cli.printing import count
 from slackwater.group.events import EventKind, GroupEvent, RebalanceStarted, Trigger
 
@@ -126,7 +126,7 @@ class GroupMonitor:
         return group.state == "Stable" and sum(bool(member.partitions) for member in group.members) == members
 
 
-def _shown(group: GroupDescription, generation: int) -> ShownGroup:
+def _shown(group: GroupSnapshot, generation: int) -> ShownGroup:
     members = [
         ShownMember(
             member.client_id, member.group_instance_id, tuple(sorted(part.partition for part in member.partitions))

@@ -2,11 +2,13 @@
 
 from typing import Final
 
-from slackwater.settings import Kind, Setting, choice_setting, int_setting, long_setting
+from slackwater.settings import Setting, SettingType, choice_setting, int_setting, long_setting
 
 COMMON: Final = (
-    Setting(name="bootstrap.servers", kind=Kind.LIST, default=(), doc="Where the cluster is: host:port,host:port."),
-    Setting(name="client.id", kind=Kind.STRING, default="", doc="The name this client has in logs and metrics."),
+    Setting(
+        name="bootstrap.servers", kind=SettingType.LIST, default=(), doc="Where the cluster is: host:port,host:port."
+    ),
+    Setting(name="client.id", kind=SettingType.STRING, default="", doc="The name this client has in logs and metrics."),
     int_setting("request.timeout.ms", 30_000, "How long a request may go unanswered.", low=0),
     int_setting("default.api.timeout.ms", 60_000, "How long a call without a timeout of its own may take.", low=0),
     long_setting("socket.connection.setup.timeout.ms", 10_000, "How long a connection may take to be made.", low=0),

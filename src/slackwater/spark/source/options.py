@@ -22,7 +22,7 @@ from slackwater.client.config import CONSUMER_SETTINGS, parse_settings
 from slackwater.client.network.cluster import parse_bootstrap
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.settings import Kind, Setting, Value, choice_setting, flag_setting, int_setting, long_setting
+from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, int_setting, long_setting
 
 PREFIX: Final = "kafka."
 LATEST: Final = -1
@@ -75,7 +75,7 @@ class Use(Enum):
 
 
 def _text(name: str, doc: str, default: str = "") -> Setting:
-    return Setting(name=name, kind=Kind.STRING, default=default, doc=doc)
+    return Setting(name=name, kind=SettingType.STRING, default=default, doc=doc)
 
 
 OPTIONS: Final[dict[Use, tuple[Setting, ...]]] = {

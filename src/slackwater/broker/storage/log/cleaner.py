@@ -24,19 +24,25 @@ from slackwater.broker.storage.log.config import INT_MAX, LogConfig
 from slackwater.broker.storage.log.files import CLEANED, LOG
 from slackwater.broker.storage.log.index import TimeIndex
 from slackwater.broker.storage.log.partition_log import PartitionLog
-from slackwater.broker.storage.log.records import Record, emptied, rebuilt, records, unpacked
+from slackwater.broker.storage.log.records import (
+    RecordView,
+    decompress_records,
+    iter_record_views,
+    with_records,
+    without_records,
+)
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch, iter_batches
 
 # How many keys are held in memory at once; what does not fit is left for the next round (Kafka's dedupe buffer of
 # 128 MB holds about as many).
-MOST_KEYS: Final = 5_000_000
+MAX_KEYS: Final = 5_000_000
 _WRITE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CleaningPlan:
     """What one round cleans: closed segments, of which those from `dirty_from` on hold keys not seen before."""
 
     directory: Path
@@ -49,14 +55,14 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CleaningResult:
     """What a round made: for each group of segments the one that takes their place."""
 
     replacements: tuple[tuple[Segment, tuple[Segment, ...]], ...]
     clean_up_to: int
 
 
-def plan(log: PartitionLog, now_ms: int) -> Plan | None:
+def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
     """What is worth cleaning now, or None.
 
     That is, as in Kafka, when the part not yet clean is large enough (`min.cleanable.dirty.ratio`) or has waited for
@@ -80,10 +86,12 @@ def plan(log: PartitionLog, now_ms: int) -> Plan | None:
     if ratio < config.min_cleanable_dirty_ratio and waited_ms <= config.max_compaction_lag_ms:
         return None
     end_offset = closed[-1].next_offset
-    return Plan(log.directory, config, now_ms, tuple(closed), dirty_from, end_offset, log.producers.last_offsets())
+    return CleaningPlan(
+        log.directory, config, now_ms, tuple(closed), dirty_from, end_offset, log.producers.last_offsets()
+    )
 
 
-def clean(plan: Plan) -> Cleaned:
+def clean(plan: CleaningPlan) -> CleaningResult:
     """Write the new segments beside the old ones, flushed. Touches nothing of the log; may run in a thread.
 
     Raises OSError where a segment was deleted meanwhile or the disk is full, and WireError where a closed segment is
@@ -106,10 +114,10 @@ def clean(plan: Plan) -> Cleaned:
     except Exception:  # a log that is deleted meanwhile closes its files: that is a ValueError here and there
         _discard([segment for segment, _ in made])
         raise
-    return Cleaned(tuple(made), clean_up_to)
+    return CleaningResult(tuple(made), clean_up_to)
 
 
-def install(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> bool:
+def install(log: PartitionLog, cleaned: CleaningResult, now_ms: int) -> bool:
     """Put the new segments in place; False if the log has changed meanwhile: then what is left of them is dropped.
 
     Raises OSError if the disk refuses what has to be written down before.
@@ -127,7 +135,7 @@ def install(log: PartitionLog, cleaned: Cleaned, now_ms: int) -> bool:
     return True
 
 
-def discard(cleaned: Cleaned) -> None:
+def discard(cleaned: CleaningResult) -> None:
     """Drop what was written for a log that is gone."""
     _discard([segment for segment, _ in cleaned.replacements])
 
@@ -143,7 +151,7 @@ def _discard(segments: Sequence[Segment]) -> None:
         swap.remove(segment)
 
 
-def _newest_offsets(plan: Plan) -> tuple[dict[bytes, int], int]:
+def _newest_offsets(plan: CleaningPlan) -> tuple[dict[bytes, int], int]:
     """The last offset of every key in the part that is not yet clean, and up to which offset that is known."""
     newest: dict[bytes, int] = {}
     known_up_to = plan.dirty_from
@@ -151,13 +159,13 @@ def _newest_offsets(plan: Plan) -> tuple[dict[bytes, int], int]:
         if segment.next_offset <= plan.dirty_from:
             continue
         for batch in _batches(segment):
-            if len(newest) + batch.record_count > MOST_KEYS and newest:
+            if len(newest) + batch.record_count > MAX_KEYS and newest:
                 return newest, known_up_to
             known_up_to = batch.last_offset + 1
             if batch.last_offset < plan.dirty_from or batch.is_control:
                 continue
             try:
-                for record in records(batch, unpacked(batch)):
+                for record in iter_record_views(batch, decompress_records(batch)):
                     if record.key is not None:
                         newest[record.key] = batch.base_offset + record.offset_delta
             except WireError:
@@ -189,7 +197,7 @@ def _index_bytes(segments: Sequence[Segment], config: LogConfig) -> int:
 
 
 def _clean_into(
-    cleaned: Segment, group: Sequence[Segment], plan: Plan, newest: dict[bytes, int], clean_up_to: int
+    cleaned: Segment, group: Sequence[Segment], plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
 ) -> None:
     """Copy what stays of a group of segments."""
     waiting: list[bytes | memoryview] = []
@@ -218,14 +226,14 @@ def _clean_into(
 
 
 def _what_stays(
-    batch: RecordBatch, plan: Plan, newest: dict[bytes, int], clean_up_to: int
+    batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
 ) -> bytes | memoryview | None:
     """A batch after cleaning: as it was, with fewer records, with none, or None if it goes altogether."""
     if batch.is_control:
         return batch.data
     try:
-        payload = unpacked(batch)
-        found = list(records(batch, payload))
+        payload = decompress_records(batch)
+        found = list(iter_record_views(batch, payload))
     except WireError:
         return batch.data
     horizon_ms = batch.delete_horizon_ms
@@ -233,16 +241,16 @@ def _what_stays(
     kept = [record for record in found if _stays(record, batch.base_offset, newest, forget_tombstones)]
     if not kept:
         is_last = (batch.producer_id, batch.last_offset) in plan.producers or batch.last_offset + 1 == clean_up_to
-        return emptied(batch) if is_last else None
+        return without_records(batch) if is_last else None
     new_horizon_ms = None
     if horizon_ms is None and not all(record.has_value for record in kept):
         new_horizon_ms = plan.now_ms + plan.config.delete_retention_ms
     if len(kept) == len(found) and new_horizon_ms is None:
         return batch.data
-    return rebuilt(batch, payload, kept, new_horizon_ms)
+    return with_records(batch, payload, kept, new_horizon_ms)
 
 
-def _stays(record: Record, base_offset: int, newest: dict[bytes, int], forget_tombstones: bool) -> bool:
+def _stays(record: RecordView, base_offset: int, newest: dict[bytes, int], forget_tombstones: bool) -> bool:
     if record.key is None:
         return False
     is_newest = base_offset + record.offset_delta >= newest.get(record.key, -1)

@@ -25,7 +25,7 @@ DELETED: Final = ".deleted"
 TEMPORARY: Final = ".tmp"
 
 SEGMENT_SUFFIXES: Final = (OFFSET_INDEX, TIME_INDEX, LOG)
-_MOST_BUFFERS: Final = 1024  # Linux takes no more in one call (IOV_MAX).
+_MAX_BUFFERS: Final = 1024  # Linux takes no more in one call (IOV_MAX).
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -55,8 +55,8 @@ def with_suffix(directory: Path, suffix: str) -> dict[int, Path]:
 
 def write_at(fd: int, buffers: Sequence[Buffer], position: int) -> None:
     """Write all of the buffers, one behind the other, from `position` on."""
-    left = list(buffers[:_MOST_BUFFERS])
-    rest = buffers[_MOST_BUFFERS:]
+    left = list(buffers[:_MAX_BUFFERS])
+    rest = buffers[_MAX_BUFFERS:]
     while left:
         written = os.pwritev(fd, left, position)
         position += written

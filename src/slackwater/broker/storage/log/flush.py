@@ -65,7 +65,7 @@ class Flush:
         return [self._taken[number][0] for number in self._failed]
 
 
-class Flushes:
+class DirtyLogs:
     """The logs that were written since the last flush was taken."""
 
     __slots__ = ("_logs",)

@@ -25,16 +25,16 @@ from typing import Final, NamedTuple, Self
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import sync_directory
-from slackwater.broker.storage.log.pending_appends import Appended, Placed, Turn
+from slackwater.broker.storage.log.pending_appends import AppendInfo, PendingAppends, PlacedBatch
 from slackwater.broker.storage.log.producer_state import (
-    Producer,
+    ProducerStateEntry,
     SequencedBatch,
     last_sequence,
     remove_snapshots,
 )
-from slackwater.broker.storage.log.recovery import Cut, Recovered, recover
+from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
-from slackwater.broker.storage.log.validation import Refused, refusal, split
+from slackwater.broker.storage.log.validation import Rejection, refusal, split
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, TimestampType
 from slackwater.wire.records.compression import Buffer
@@ -46,7 +46,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
 
-class Origin(Enum):
+class AppendOrigin(Enum):
     """Who made a batch, and with it how much of it is questioned."""
 
     CLIENT = "client"
@@ -61,7 +61,7 @@ class TimestampOffset(NamedTuple):
 
 
 class PartitionLog:
-    """A log that is open. `cuts` says what was cut off when it was opened."""
+    """A log that is open. `truncated_tails` says what was cut off when it was opened."""
 
     __slots__ = (
         "_bases",
@@ -71,7 +71,6 @@ class PartitionLog:
         "_opened_as",
         "checkpoint",
         "config",
-        "cuts",
         "directory",
         "failed",
         "leader_epoch",
@@ -79,6 +78,7 @@ class PartitionLog:
         "producers",
         "scanned_bytes",
         "segments",
+        "truncated_tails",
     )
 
     def __init__(self, directory: Path, config: LogConfig, found: Recovered) -> None:
@@ -88,7 +88,7 @@ class PartitionLog:
         self.segments = found.segments
         self.checkpoint = found.checkpoint
         self.producers = found.producers
-        self.cuts: list[Cut] = found.cuts
+        self.truncated_tails: list[TruncatedTail] = found.truncated_tails
         self.scanned_bytes = found.scanned_bytes
         self.log_end_offset = found.segments[-1].next_offset
         self.failed: str | None = None
@@ -96,7 +96,7 @@ class PartitionLog:
         # What was found unflushed is dirty still.
         self._dirty = {id(one): one for one in found.segments if one.next_offset > found.checkpoint.recovery_point}
         self._directory_dirty = True
-        self._doomed: list[swap.Doomed] = []
+        self._doomed: list[swap.DeletedFiles] = []
         self._opened_as = (self.log_end_offset, found.checkpoint)
 
     @classmethod
@@ -129,35 +129,35 @@ class PartitionLog:
 
     # Appending
 
-    def append(self, buffer: Buffer, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended | Refused:
+    def append(self, buffer: Buffer, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo | Rejection:
         """Append the batches of one produce request, all or none."""
         return self.append_many([buffer], now_ms, origin)[0]
 
     def append_many(
-        self, buffers: Sequence[Buffer], now_ms: int, origin: Origin = Origin.CLIENT
-    ) -> list[Appended | Refused]:
+        self, buffers: Sequence[Buffer], now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> list[AppendInfo | Rejection]:
         """Append what came in one turn, with one write; each buffer is answered for itself."""
-        turn = Turn(self.log_end_offset)
+        turn = PendingAppends(self.log_end_offset)
         for buffer in buffers:
             turn.answers.append(self._place(turn, buffer, now_ms, origin))
         self._write(turn)
         return turn.answers
 
-    def _place(self, turn: Turn, buffer: Buffer, now_ms: int, origin: Origin) -> Appended | Refused:
+    def _place(self, turn: PendingAppends, buffer: Buffer, now_ms: int, origin: AppendOrigin) -> AppendInfo | Rejection:
         """Check the batches of a buffer and give them their offsets."""
         if self.failed:
-            return Refused(Error.KAFKA_STORAGE_ERROR, self.failed)
+            return Rejection(Error.KAFKA_STORAGE_ERROR, self.failed)
         view = memoryview(buffer)
         if view.readonly:
             view = memoryview(bytearray(view))
         batches = split(view)
-        if isinstance(batches, Refused):
+        if isinstance(batches, Rejection):
             return batches
         if len(view) > self.config.segment_bytes:
             message = f"{len(view)} bytes are more than a segment holds: segment.bytes is {self.config.segment_bytes}."
-            return Refused(Error.RECORD_LIST_TOO_LARGE, message)
-        changed: dict[int, Producer] = {}
-        if origin is Origin.CLIENT:
+            return Rejection(Error.RECORD_LIST_TOO_LARGE, message)
+        changed: dict[int, ProducerStateEntry] = {}
+        if origin is AppendOrigin.CLIENT:
             for batch in batches:
                 answer = refusal(batch, self.config, now_ms) or self._check_producer(turn, changed, batch)
                 if answer is not None:
@@ -170,17 +170,19 @@ class PartitionLog:
         for batch in batches:
             batch.set_base_offset(turn.end_offset)
             batch.set_partition_leader_epoch(self.leader_epoch)
-            turn.placed.append(Placed(batch.size, batch.last_offset, batch.max_timestamp))
+            turn.placed.append(PlacedBatch(batch.size, batch.last_offset, batch.max_timestamp))
             turn.end_offset = batch.last_offset + 1
-            if origin is Origin.CLIENT and batch.has_producer_id:
+            if origin is AppendOrigin.CLIENT and batch.has_producer_id:
                 self._advance_producer(turn, batch)
         turn.buffers.append(view)
         turn.size += len(view)
         turn.waiting.append(len(turn.answers))
         appended_ms = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-        return Appended(base_offset, turn.end_offset - 1, appended_ms, self.log_start_offset)
+        return AppendInfo(base_offset, turn.end_offset - 1, appended_ms, self.log_start_offset)
 
-    def _check_producer(self, turn: Turn, seen: dict[int, Producer], batch: RecordBatch) -> Appended | Refused | None:
+    def _check_producer(
+        self, turn: PendingAppends, seen: dict[int, ProducerStateEntry], batch: RecordBatch
+    ) -> AppendInfo | Rejection | None:
         """None if the batch is the next of its producer; an answer if it is a duplicate or out of order."""
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -192,22 +194,22 @@ class PartitionLog:
                 appended_ms = NO_TIMESTAMP
                 if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
                     appended_ms = before.timestamp
-                return Appended(before.base_offset, before.last_offset, appended_ms, self.log_start_offset, True)
+                return AppendInfo(before.base_offset, before.last_offset, appended_ms, self.log_start_offset, True)
             if wrong := known.refusal(batch.producer_epoch, batch.base_sequence):
-                return Refused(wrong[0], f"Producer {producer_id} in {self.directory.name}: {wrong[1]}")
+                return Rejection(wrong[0], f"ProducerStateEntry {producer_id} in {self.directory.name}: {wrong[1]}")
         # Where one request has several batches, the second must follow the first; offsets are not known yet.
         placeholder = SequencedBatch(end, -1, batch.last_offset_delta, batch.max_timestamp)
         epoch = batch.producer_epoch
-        seen[producer_id] = known.then(epoch, placeholder) if known else Producer(epoch, (placeholder,))
+        seen[producer_id] = known.then(epoch, placeholder) if known else ProducerStateEntry(epoch, (placeholder,))
         return None
 
-    def _advance_producer(self, turn: Turn, batch: RecordBatch) -> None:
+    def _advance_producer(self, turn: PendingAppends, batch: RecordBatch) -> None:
         key, epoch, delta = batch.producer_id, batch.producer_epoch, batch.last_offset_delta
         written = SequencedBatch(
             last_sequence(batch.base_sequence, delta), batch.last_offset, delta, batch.max_timestamp
         )
         known = turn.changed.get(key) or self.producers.producers.get(key)
-        turn.changed[key] = known.then(epoch, written) if known else Producer(epoch, (written,))
+        turn.changed[key] = known.then(epoch, written) if known else ProducerStateEntry(epoch, (written,))
 
     def _stamp(self, batches: list[RecordBatch], now_ms: int) -> int:
         """Settle whose timestamps the batches have; the answer is the newest."""
@@ -221,7 +223,9 @@ class PartitionLog:
             newest = max(newest, batch.max_timestamp)
         return newest
 
-    def _make_room(self, turn: Turn, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Refused | None:
+    def _make_room(
+        self, turn: PendingAppends, size: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> Rejection | None:
         """Roll the segment if these bytes belong into the next one; what waits is written to the old one first."""
         if not self.active.should_roll(
             self.config,
@@ -241,7 +245,7 @@ class PartitionLog:
             return _storage_error(error)
         return None
 
-    def _write(self, turn: Turn) -> Refused | None:
+    def _write(self, turn: PendingAppends) -> Rejection | None:
         """Write what waits. If it cannot be, everybody who waits is refused.
 
         So must be the one for whose sake it is written now: its sequence was checked against those before it.
@@ -284,13 +288,13 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool = True) -> memoryview | Refused:
+    def read(self, offset: int, max_bytes: int, *, min_one: bool = True) -> memoryview | Rejection:
         """Whole batches, the first of which holds `offset` or is the next there is; empty at the end of the log.
 
         With `min_one` the first batch is given even if it alone is more than `max_bytes`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            return Refused(
+            return Rejection(
                 Error.OFFSET_OUT_OF_RANGE,
                 f"Offset {offset} is outside of the log, {self.log_start_offset} to {self.log_end_offset}.",
             )
@@ -336,15 +340,15 @@ class PartitionLog:
 
     # Deleting
 
-    def delete_records(self, up_to: int) -> int | Refused:
+    def delete_records(self, up_to: int) -> int | Rejection:
         """Move the log start offset (-1: to the end). The answer is where the log begins now."""
         if not self.config.deletes:
-            return Refused(
+            return Rejection(
                 Error.POLICY_VIOLATION, "Records are not deleted from a topic whose cleanup.policy is compact."
             )
         target = self.high_watermark if up_to == LATEST else up_to
         if not 0 <= target <= self.high_watermark:
-            return Refused(Error.OFFSET_OUT_OF_RANGE, f"Offset {up_to} is beyond the end, {self.high_watermark}.")
+            return Rejection(Error.OFFSET_OUT_OF_RANGE, f"Offset {up_to} is beyond the end, {self.high_watermark}.")
         if target > self.log_start_offset:
             moved = replace(self.checkpoint, log_start_offset=target)
             try:
@@ -389,7 +393,7 @@ class PartitionLog:
                     return deleted
             del self.segments[0], self._bases[0]
             self._dirty.pop(id(oldest), None)
-            self._doomed.append(swap.doom(oldest, now_ms + self.config.file_delete_delay_ms))
+            self._doomed.append(swap.mark_deleted(oldest, now_ms + self.config.file_delete_delay_ms))
             self.checkpoint = self.checkpoint.within(self._bases[0], self.log_end_offset)
             deleted.append(oldest.base_offset)
 
@@ -489,5 +493,5 @@ class PartitionLog:
             segment.close()
 
 
-def _storage_error(error: OSError) -> Refused:
-    return Refused(Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror or error}.")
+def _storage_error(error: OSError) -> Rejection:
+    return Rejection(Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror or error}.")

@@ -7,12 +7,12 @@ Rules kept here
 
 from typing import NamedTuple
 
-from slackwater.broker.storage.log.producer_state import Producer
-from slackwater.broker.storage.log.validation import Refused
+from slackwater.broker.storage.log.producer_state import ProducerStateEntry
+from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.compression import Buffer
 
 
-class Appended(NamedTuple):
+class AppendInfo(NamedTuple):
     """An append that was written, or had been before."""
 
     base_offset: int
@@ -22,7 +22,7 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-class Placed(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch that has its offset and is about to be written."""
 
     size: int
@@ -30,20 +30,20 @@ class Placed(NamedTuple):
     max_timestamp: int
 
 
-class Turn:
+class PendingAppends:
     """What one call has placed and not yet written."""
 
     __slots__ = ("answers", "buffers", "changed", "end_offset", "placed", "size", "waiting")
 
     def __init__(self, end_offset: int) -> None:
-        self.answers: list[Appended | Refused] = []
+        self.answers: list[AppendInfo | Rejection] = []
         self.end_offset = end_offset
         self.start()
 
     def start(self) -> None:
         """Nothing waits to be written."""
         self.buffers: list[Buffer] = []
-        self.placed: list[Placed] = []
-        self.changed: dict[int, Producer] = {}
+        self.placed: list[PlacedBatch] = []
+        self.changed: dict[int, ProducerStateEntry] = {}
         self.waiting: list[int] = []
         self.size = 0

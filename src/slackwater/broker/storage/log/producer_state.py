@@ -51,7 +51,7 @@ class SequencedBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-class Producer(NamedTuple):
+class ProducerStateEntry(NamedTuple):
     """One producer: its epoch, and its last batches in that epoch, oldest first."""
 
     epoch: int
@@ -82,10 +82,10 @@ class Producer(NamedTuple):
             f"Sequence {first_sequence} in epoch {epoch}; expected was {expected}.",
         )
 
-    def then(self, epoch: int, batch: SequencedBatch) -> "Producer":
+    def then(self, epoch: int, batch: SequencedBatch) -> "ProducerStateEntry":
         """The producer after one more batch."""
         before = self.batches[1 - BATCHES_KEPT :] if epoch == self.epoch else ()
-        return Producer(epoch, (*before, batch))
+        return ProducerStateEntry(epoch, (*before, batch))
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
@@ -99,15 +99,15 @@ class ProducerState:
     __slots__ = ("end_offset", "producers")
 
     def __init__(self, end_offset: int = 0) -> None:
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, ProducerStateEntry] = {}
         self.end_offset = end_offset
 
     def replay(self, producer_id: int, epoch: int, batch: SequencedBatch) -> None:
         """Take a batch that stands in the log: no questions are asked."""
         known = self.producers.get(producer_id)
-        self.producers[producer_id] = known.then(epoch, batch) if known else Producer(epoch, (batch,))
+        self.producers[producer_id] = known.then(epoch, batch) if known else ProducerStateEntry(epoch, (batch,))
 
-    def update(self, changed: dict[int, Producer], end_offset: int) -> None:
+    def update(self, changed: dict[int, ProducerStateEntry], end_offset: int) -> None:
         """Take what followed from batches that are written now."""
         self.producers.update(changed)
         self.end_offset = end_offset

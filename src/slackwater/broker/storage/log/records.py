@@ -33,8 +33,8 @@ _CRC_ENDS_AT: Final = 21
 _RUN: Final = 64  # records that are compared at once
 
 
-class Record(NamedTuple):
-    """One record: where it stands in the unpacked payload, and what a log asks of it."""
+class RecordView(NamedTuple):
+    """One record: where it stands in the decompress_records payload, and what a log asks of it."""
 
     start: int
     end: int
@@ -45,13 +45,13 @@ class Record(NamedTuple):
     has_value: bool
 
 
-def unpacked(batch: RecordBatch) -> bytes:
-    """The records of a batch, unpacked."""
+def decompress_records(batch: RecordBatch) -> bytes:
+    """The records of a batch, decompress_records."""
     return bytes(decompress(batch.codec, batch.payload))
 
 
-def records(batch: RecordBatch, payload: bytes) -> Iterator[Record]:
-    """Walk over the records in the unpacked payload, which must hold as many as the header says."""
+def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView]:
+    """Walk over the records in the decompress_records payload, which must hold as many as the header says."""
     at = 0
     for number in range(batch.record_count):
         try:
@@ -68,7 +68,7 @@ def records(batch: RecordBatch, payload: bytes) -> Iterator[Record]:
             raise batch.wrong(f"record {number} of {batch.record_count} is not whole") from None
         if place + max(value_length, 0) > end:
             raise batch.wrong(f"record {number} of {batch.record_count} is longer than it says")
-        yield Record(at, end, timestamp_delta, timestamp_ends_at, offset_delta, key, value_length >= 0)
+        yield RecordView(at, end, timestamp_delta, timestamp_ends_at, offset_delta, key, value_length >= 0)
         at = end
     if at != len(payload):
         raise batch.wrong(f"{len(payload) - at} bytes follow its {batch.record_count} records")
@@ -119,20 +119,20 @@ def _same_lengths(payload: bytes, start: int, body: int, size: int, most: int) -
     return most
 
 
-def timestamp_of(batch: RecordBatch, record: Record) -> int:
+def timestamp_of(batch: RecordBatch, record: RecordView) -> int:
     """A record's timestamp: its own, or the broker's if the batch says so."""
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return batch.max_timestamp
     return batch.base_timestamp + record.timestamp_delta
 
 
-def first_from(batch: RecordBatch, timestamp: int, offset: int) -> tuple[int, int] | None:
+def find_first_record(batch: RecordBatch, timestamp: int, offset: int) -> tuple[int, int] | None:
     """The timestamp and offset of the first record at or after both, or None.
 
-    Of records that cannot be unpacked the batch itself is known: it stands for them.
+    Of records that cannot be decompress_records the batch itself is known: it stands for them.
     """
     try:
-        for record in records(batch, unpacked(batch)):
+        for record in iter_record_views(batch, decompress_records(batch)):
             at = batch.base_offset + record.offset_delta
             if at >= offset and (found := timestamp_of(batch, record)) >= timestamp:
                 return found, at
@@ -141,7 +141,7 @@ def first_from(batch: RecordBatch, timestamp: int, offset: int) -> tuple[int, in
     return None
 
 
-def emptied(batch: RecordBatch) -> bytes:
+def without_records(batch: RecordBatch) -> bytes:
     """The batch without its records: what it says of offsets, timestamps and its producer stays.
 
     Kafka writes no base timestamp and no codec into such a batch.
@@ -150,7 +150,9 @@ def emptied(batch: RecordBatch) -> bytes:
     return _built(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 
 
-def rebuilt(batch: RecordBatch, payload: bytes, kept: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
+def with_records(
+    batch: RecordBatch, payload: bytes, kept: Sequence[RecordView], delete_horizon_ms: int | None
+) -> bytes:
     """The batch with only the records `kept`, at least one; `delete_horizon_ms` is the horizon to note, if it is new.
 
     A horizon takes the place of the base timestamp (KIP-534), so the records' timestamps are told anew against it;
@@ -196,7 +198,7 @@ def _built(
     return bytes(data)
 
 
-def _shifted(payload: bytes, record: Record, shift: int) -> bytes:
+def _shifted(payload: bytes, record: RecordView, shift: int) -> bytes:
     """A record whose timestamp is told against another base."""
     _, body = _varint(payload, record.start)
     rest = payload[record.timestamp_ends_at : record.end]

@@ -6,7 +6,7 @@ Rules kept here
 - The log ends before the first batch that is not whole, whose checksum is wrong, or whose offset does not follow: it
   may go on behind a gap only where compaction has been. (The checksum covers all but the offset and the leader epoch,
   so a flipped bit could otherwise send the next record ages ahead.) All that follows is cut off, later segments
-  included, and each `Cut` says what was lost and why.
+  included, and each `TruncatedTail` says what was lost and why.
 - A compaction that was under way is finished or undone first (`swap`), so that a segment is found once.
 
 A batch that a producer was told of is whole in the file when the process is killed, for it was written before the
@@ -32,7 +32,7 @@ from slackwater.wire.records.crc import crc32c
 _CRC_ENDS_AT = 21
 
 
-class Cut(NamedTuple):
+class TruncatedTail(NamedTuple):
     """What was cut off, for the broker's log."""
 
     path: Path
@@ -43,7 +43,7 @@ class Cut(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"Cut {self.size} bytes off {self.path} at byte {self.position}: "
+            f"Truncated {self.size} bytes of {self.path} at byte {self.position}: "
             f"the log ends before offset {self.from_offset}; {self.why}."
         )
 
@@ -55,7 +55,7 @@ class Recovered:
     segments: list[Segment]
     checkpoint: Checkpoint
     producers: ProducerState
-    cuts: list[Cut] = field(default_factory=list)
+    truncated_tails: list[TruncatedTail] = field(default_factory=list)
     scanned_bytes: int = 0
 
 
@@ -84,7 +84,7 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
     if recovered.checkpoint != checkpoint:
         # After a cut: the file says flushed up to 70 → the log is cut at 25 → grows to 90 → the power fails. A start
         # that reads 70 there would trust what was written in between.
-        recovered.checkpoint.write(directory, sync=bool(recovered.cuts))
+        recovered.checkpoint.write(directory, sync=bool(recovered.truncated_tails))
     recovered.producers = _producers(directory, recovered, whole_up_to)
     if whole_up_to < segments[-1].base_offset:
         recovered.producers.write(directory)  # what is known of them must outlive the segments before this one
@@ -110,9 +110,13 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
                 segment.finish()
             continue
         segment.cut()
-        recovered.cuts.append(Cut(segment.path(LOG), segment.next_offset, segment.size, file_size - segment.size, why))
+        recovered.truncated_tails.append(
+            TruncatedTail(segment.path(LOG), segment.next_offset, segment.size, file_size - segment.size, why)
+        )
         for later in segments[number + 1 :]:
-            recovered.cuts.append(Cut(later.path(LOG), segment.next_offset, 0, later.size, "it follows what was cut"))
+            recovered.truncated_tails.append(
+                TruncatedTail(later.path(LOG), segment.next_offset, 0, later.size, "it follows what was cut")
+            )
             swap.remove(later)
         del segments[number + 1 :]
         return

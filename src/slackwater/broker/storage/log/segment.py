@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, cast
 from slackwater.broker.storage.log.config import INT_MAX, LogConfig
 from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, file_name, write_at
 from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
-from slackwater.broker.storage.log.records import first_from
+from slackwater.broker.storage.log.records import find_first_record
 from slackwater.wire.records.batch import HEADER_BYTES, LENGTH_ENDS_AT, NO_TIMESTAMP, RecordBatch
 from slackwater.wire.records.compression import Buffer
 
@@ -32,7 +32,7 @@ _WALK_BYTES: Final = 16 * 1024
 _REMEMBERED_READS: Final = 64
 
 
-class Step(NamedTuple):
+class BatchPosition(NamedTuple):
     """One batch on a walk over a segment."""
 
     position: int
@@ -245,7 +245,7 @@ class Segment:
         """Cut off what stands in the file behind the last batch that was noted."""
         os.ftruncate(self.fd, self.size)
 
-    def walk(self, position: int, end: int | None = None) -> Iterator[Step]:
+    def walk(self, position: int, end: int | None = None) -> Iterator[BatchPosition]:
         """The batches from `position` on, where one must begin; headers alone are looked at."""
         unpack_from, header_bytes = _WALK.unpack_from, _WALK.size
         end = self.size if end is None else end
@@ -255,7 +255,7 @@ class Segment:
             while at + header_bytes <= len(data):
                 base_offset, length, last_delta, _, max_timestamp = unpack_from(data, at)
                 size = length + LENGTH_ENDS_AT
-                yield Step(position + at, size, base_offset, base_offset + last_delta, max_timestamp)
+                yield BatchPosition(position + at, size, base_offset, base_offset + last_delta, max_timestamp)
                 # A length that cannot be would lead the walk back over the same bytes, for ever.
                 at += max(size, HEADER_BYTES)
             if not at:
@@ -313,12 +313,12 @@ class Segment:
         from_offset = max(self.time_index.relative_offset(timestamp), start_offset - self.base_offset)
         for step in self.walk(self.offset_index.position(from_offset)):
             if step.max_timestamp >= timestamp and step.last_offset >= start_offset:
-                found = first_from(self.batch(step), timestamp, start_offset)
+                found = find_first_record(self.batch(step), timestamp, start_offset)
                 if found is not None:
                     return found
         return None
 
-    def batch(self, step: Step) -> RecordBatch:
+    def batch(self, step: BatchPosition) -> RecordBatch:
         """The whole batch at a step of a walk."""
         return RecordBatch(os.pread(self.fd, step.size, step.position))
 

@@ -34,7 +34,7 @@ from slackwater.broker.storage.log.segment import Segment
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT
 
 
-class Doomed(NamedTuple):
+class DeletedFiles(NamedTuple):
     """Files that wait to be removed."""
 
     due_ms: int
@@ -46,16 +46,16 @@ class Doomed(NamedTuple):
             path.unlink(missing_ok=True)
 
 
-def replace(cleaned: Segment, replaced: Sequence[Segment], due_ms: int) -> Doomed:
+def replace(cleaned: Segment, replaced: Sequence[Segment], due_ms: int) -> DeletedFiles:
     """Put a segment whose files end in `.cleaned`, and are flushed, in the place of others."""
     cleaned.rename(CLEANED, SWAP)
     sync_directory(cleaned.directory)
-    doomed = [doom(segment, due_ms) for segment in replaced]
+    doomed = [mark_deleted(segment, due_ms) for segment in replaced]
     cleaned.rename(SWAP, "")
-    return Doomed(due_ms, tuple(path for one in doomed for path in one.paths))
+    return DeletedFiles(due_ms, tuple(path for one in doomed for path in one.paths))
 
 
-def doom(segment: Segment, due_ms: int) -> Doomed:
+def mark_deleted(segment: Segment, due_ms: int) -> DeletedFiles:
     """Take a segment out of the log: its files are renamed now, and removed when they are due.
 
     The file of batches goes first here: what is left after a crash is an index without a segment, which nobody reads.
@@ -68,12 +68,12 @@ def doom(segment: Segment, due_ms: int) -> Doomed:
             os.rename(path, target)
             paths.append(target)
     segment.close()
-    return Doomed(due_ms, tuple(paths))
+    return DeletedFiles(due_ms, tuple(paths))
 
 
 def remove(segment: Segment) -> None:
     """Take a segment out of the log and off the disk at once."""
-    doom(segment, 0).remove()
+    mark_deleted(segment, 0).remove()
 
 
 def settle(directory: Path) -> None:

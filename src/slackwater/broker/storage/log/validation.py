@@ -10,14 +10,14 @@ Rules kept here
 from typing import NamedTuple
 
 from slackwater.broker.storage.log.config import LONG_MAX, LogConfig
-from slackwater.broker.storage.log.records import check_lengths, records, timestamp_of, unpacked
+from slackwater.broker.storage.log.records import check_lengths, decompress_records, iter_record_views, timestamp_of
 from slackwater.group.errors import Error
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, TimestampType, check, whole_batches
 from slackwater.wire.records.compression import Buffer, Codec
 
 
-class Refused(NamedTuple):
+class Rejection(NamedTuple):
     """An append or a read that was not done, and why; `records` are those at fault in the batch, where it is known."""
 
     error: Error
@@ -25,34 +25,34 @@ class Refused(NamedTuple):
     records: tuple[int, ...] = ()
 
 
-def split(buffer: Buffer) -> list[RecordBatch] | Refused:
+def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
     """The batches in the bytes of a produce request."""
     try:
         if len(buffer) >= HEADER_BYTES and (only := RecordBatch(buffer)).size == len(buffer):
             return [only]
         batches = list(whole_batches(buffer))
     except WireError as error:
-        return Refused(Error.CORRUPT_MESSAGE, str(error))
+        return Rejection(Error.CORRUPT_MESSAGE, str(error))
     if not batches:
-        return Refused(Error.INVALID_RECORD, "There is no record batch.")
+        return Rejection(Error.INVALID_RECORD, "There is no record batch.")
     return batches
 
 
-def refusal(batch: RecordBatch, config: LogConfig, now_ms: int) -> Refused | None:
+def refusal(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
     """Why a client may not append this batch, or None if it may."""
     if batch.size > config.max_message_bytes:
-        return Refused(
+        return Rejection(
             Error.MESSAGE_TOO_LARGE,
             f"The record batch takes {batch.size} bytes; max.message.bytes is {config.max_message_bytes}.",
         )
     try:
         check(batch)
     except WireError as error:
-        return Refused(Error.CORRUPT_MESSAGE, str(error))
+        return Rejection(Error.CORRUPT_MESSAGE, str(error))
     if wrong := _wrong_header(batch):
-        return Refused(Error.INVALID_RECORD, str(batch.wrong(wrong)))
+        return Rejection(Error.INVALID_RECORD, str(batch.wrong(wrong)))
     if batch.is_transactional:
-        return Refused(
+        return Rejection(
             Error.INVALID_TXN_STATE, "This broker has no transactions: use a producer without transactional.id."
         )
     if refused := _wrong_timestamp(batch, config, now_ms):
@@ -72,12 +72,12 @@ def _wrong_header(batch: RecordBatch) -> str | None:
     return None
 
 
-def _wrong_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Refused | None:
+def _wrong_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return Refused(Error.INVALID_TIMESTAMP, "A producer may not set the timestamp type LogAppendTime.")
+            return Rejection(Error.INVALID_TIMESTAMP, "A producer may not set the timestamp type LogAppendTime.")
     elif batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        return Refused(
+        return Rejection(
             Error.INVALID_TIMESTAMP,
             f"Timestamp {batch.max_timestamp} is more than {config.message_timestamp_after_max_ms} ms "
             f"(message.timestamp.after.max.ms) after the broker's clock, {now_ms}.",
@@ -85,7 +85,7 @@ def _wrong_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Refu
     return None
 
 
-def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Refused | None:
+def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
     before_ms = LONG_MAX
     if config.message_timestamp_type is TimestampType.CREATE_TIME:
         before_ms = config.message_timestamp_before_max_ms
@@ -96,23 +96,23 @@ def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Refuse
             return None
         unkeyed: list[int] = []
         late: list[tuple[int, int]] = []
-        for number, record in enumerate(records(batch, unpacked(batch))):
+        for number, record in enumerate(iter_record_views(batch, decompress_records(batch))):
             if record.offset_delta != number:
-                return Refused(Error.INVALID_RECORD, f"Record {number} says it is number {record.offset_delta}.")
+                return Rejection(Error.INVALID_RECORD, f"Record {number} says it is number {record.offset_delta}.")
             if config.compacts and record.key is None:
                 unkeyed.append(number)
             timestamp = timestamp_of(batch, record)
             if timestamp != NO_TIMESTAMP and now_ms - timestamp > before_ms:
                 late.append((number, timestamp))
     except WireError as error:
-        return Refused(Error.INVALID_RECORD, str(error))
+        return Rejection(Error.INVALID_RECORD, str(error))
     if late:
-        return Refused(
+        return Rejection(
             Error.INVALID_TIMESTAMP,
             f"Timestamp {late[0][1]} is more than {before_ms} ms (message.timestamp.before.max.ms) "
             f"before the broker's clock, {now_ms}.",
             tuple(number for number, _ in late),
         )
     if unkeyed:
-        return Refused(Error.INVALID_RECORD, "A compacted topic takes no record without a key.", tuple(unkeyed))
+        return Rejection(Error.INVALID_RECORD, "A compacted topic takes no record without a key.", tuple(unkeyed))
     return None

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.broker.config.broker import BROKER_SETTINGS
-from slackwater.broker.config.store import Settings, lookup
+from slackwater.broker.config.store import Settings, find_setting
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.group.errors import UsageError
-from slackwater.settings import Value, show
+from slackwater.settings import Value, format_value
 
 FILE: Final = "settings.json"
 
@@ -42,8 +42,8 @@ def save(directory: Path, cluster: Mapping[str, Value], broker: Mapping[str, Val
 
 
 def _parse(texts: Mapping[str, str]) -> dict[str, Value]:
-    return {name: lookup(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
+    return {name: find_setting(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
 
 
 def _texts(values: Mapping[str, Value]) -> dict[str, str]:
-    return {name: show(value) for name, value in values.items()}
+    return {name: format_value(value) for name, value in values.items()}

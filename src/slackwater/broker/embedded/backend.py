@@ -10,7 +10,7 @@ from slackwater.group.topic_partition import TopicPartition
 MAX_READ_BYTES = 1 << 20
 
 
-class Seat(Protocol):
+class BrokerBackend(Protocol):
     """A broker that runs, in a thread or in a process."""
 
     port: int
