@@ -10,7 +10,7 @@ import pytest
 from slackwater.broker.fetching.waits import FetchWaits
 from slackwater.broker.storage.topics import Partition, Topic
 
-from .log.batches import opened
+from .storage.log.batches import opened
 
 LONG_MS = 60_000
 DEADLINE_S = 10.0

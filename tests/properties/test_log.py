@@ -25,7 +25,7 @@ from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Codec
-from tests.broker.log.batches import NOW_MS, Read, Sent, batch, contents, read_records
+from tests.broker.storage.log.batches import NOW_MS, Read, Sent, batch, contents, read_records
 
 RETENTION_MS = 10_000
 CONFIG = LogConfig(

@@ -20,8 +20,8 @@ from slackwater.wire.messages.produce import (
     TopicProduceData,
 )
 
-from ..log.batches import Read, Sent, batch, read_records
 from ..server_room import Client
+from ..storage.log.batches import Read, Sent, batch, read_records
 
 LAST_BY_NAME = 12  # the newest version of both requests that names topics
 

@@ -17,8 +17,8 @@ from slackwater.wire.messages.produce import (
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
-from ..log.batches import NOW_MS, Sent, batch, contents
 from ..server_room import Client, with_server
+from ..storage.log.batches import NOW_MS, Sent, batch, contents
 from .data_requests import LAST_BY_NAME, produce_request, produced, send
 
 

@@ -30,7 +30,7 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
                 raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
             topic = _check(broker, wanted)
             if not request.validate_only:
-                broker.topics.grow(topic, wanted.count)
+                broker.topics.add_partitions(topic, wanted.count)
         except BrokerError as refused:
             error, message = refused.error, str(refused)
         except OSError as failed:

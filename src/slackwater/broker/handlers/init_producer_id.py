@@ -24,7 +24,7 @@ def handle(broker: Broker, context: RequestContext, request: InitProducerIdReque
         context.respond(error_response(request, context.version, error))
         return
     try:
-        producer_id = broker.producer_ids.take()
+        producer_id = broker.producer_ids.allocate()
     except OSError as problem:
         log.error("No producer id could be reserved: %s.", problem.strerror)
         context.respond(error_response(request, context.version, Error.COORDINATOR_NOT_AVAILABLE))

@@ -1,8 +1,8 @@
-"""What producers sent in one turn, written together.
+"""Append requests from producers, gathered per event loop iteration and written together.
 
-Rules kept here
-- Everything that came for a partition in one turn is one write, in the order it came.
-- Consumers that wait are woken after the write; producers hear of it when the write counts (`durability`).
+Invariants:
+- All appends to a partition in one iteration are one write, in order of arrival.
+- Waiting fetches are woken after the write. Producers get their response when the write is durable (`durability`).
 """
 
 from collections.abc import Callable
@@ -16,18 +16,17 @@ from slackwater.broker.storage.topics import Partition
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Buffer
 
-Heard = Callable[[AppendInfo | Rejection], None]
+OnResult = Callable[[AppendInfo | Rejection], None]
 
 
 @dataclass(slots=True)
-class _Wanted:
-    partition: Partition
+class _PartitionAppends:
     buffers: list[Buffer]
-    heard: list[Heard]
+    on_results: list[OnResult]
 
 
 class AppendQueue:
-    """The appends that this turn has gathered."""
+    """The appends of the current event loop iteration."""
 
     def __init__(
         self, durability: Durability, *, now_ms: Callable[[], int], schedule_flush: Callable[[], None]
@@ -35,35 +34,35 @@ class AppendQueue:
         self._durability = durability
         self._now_ms = now_ms
         self._schedule_flush = schedule_flush
-        self._wanted: dict[Partition, _Wanted] = {}
+        self._pending: dict[Partition, _PartitionAppends] = {}
 
-    def add(self, partition: Partition, buffer: Buffer, heard: Heard) -> None:
-        """Append this at the end of the turn; `heard` is told what became of it."""
-        if not self._wanted:
+    def add(self, partition: Partition, buffer: Buffer, on_result: OnResult) -> None:
+        """Append a buffer at the end of the iteration; `on_result` gets the outcome."""
+        if not self._pending:
             self._schedule_flush()
-        wanted = self._wanted.get(partition)
-        if wanted is None:
-            wanted = self._wanted[partition] = _Wanted(partition, [], [])
-        wanted.buffers.append(buffer)
-        wanted.heard.append(heard)
+        appends = self._pending.get(partition)
+        if appends is None:
+            appends = self._pending[partition] = _PartitionAppends([], [])
+        appends.buffers.append(buffer)
+        appends.on_results.append(on_result)
 
     def flush_pending(self) -> None:
-        """Write everything; also called by whoever must see what was sent before."""
-        while self._wanted:
-            turn, self._wanted = self._wanted, {}
+        """Write everything; also called by requests that must see all earlier appends."""
+        while self._pending:
+            pending, self._pending = self._pending, {}
             now_ms = self._now_ms()
-            for partition, wanted in turn.items():
-                self._write(partition, wanted, now_ms)
+            for partition, appends in pending.items():
+                self._write(partition, appends, now_ms)
 
-    def _write(self, partition: Partition, wanted: _Wanted, now_ms: int) -> None:
+    def _write(self, partition: Partition, appends: _PartitionAppends, now_ms: int) -> None:
         log = partition.log
-        answers = log.append_many(wanted.buffers, now_ms)
-        if any(isinstance(answer, AppendInfo) and not answer.duplicate for answer in answers):
+        results = log.append_many(appends.buffers, now_ms)
+        if any(isinstance(result, AppendInfo) and not result.duplicate for result in results):
             partition.wake_waiters()
 
-        def flushed(failed: frozenset[PartitionLog]) -> None:
+        def on_durable(failed: frozenset[PartitionLog]) -> None:
             lost = Rejection(Error.KAFKA_STORAGE_ERROR, log.failed or "") if log in failed else None
-            for heard, answer in zip(wanted.heard, answers, strict=True):
-                heard(lost if lost is not None and isinstance(answer, AppendInfo) else answer)
+            for on_result, result in zip(appends.on_results, results, strict=True):
+                on_result(lost if lost is not None and isinstance(result, AppendInfo) else result)
 
-        self._durability.written((log,), flushed)
+        self._durability.written((log,), on_durable)

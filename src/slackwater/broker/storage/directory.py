@@ -1,35 +1,33 @@
-"""The data directory of one broker: who owns it, which cluster it belongs to, and a directory for every partition.
+"""The data directory of a broker: lock, `meta.properties` and the `partition.metadata` files.
 
-Rules kept here
-- One broker at a time: the lock on `.lock` is held as long as the process lives, and the kernel lets go of it when it
-  dies. Whoever comes second is told in one sentence.
-- `meta.properties` is Kafka's (version 1). A directory of another cluster or broker is refused, not taken over.
-- The marker of a clean stop is taken away at the start: it speaks for one stop only.
-- A partition that is deleted is renamed first, as in Kafka, so that half a directory is never taken for a partition.
+Invariants:
+- One broker at a time uses a directory. It holds the lock on `.lock` for as long as the process lives.
+- `meta.properties` has Kafka's format, version 1. A directory of another cluster or broker is rejected.
+- The marker of a clean shutdown is removed at the start, because it is valid for one start only.
+- A deleted partition directory is renamed first, as in Kafka, so that a half-deleted one is never opened.
 """
 
+import base64
 import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from slackwater.broker.storage.log.files import replace_file, sync_directory
+from slackwater.broker.storage.log.files import replace_file
 from slackwater.group.errors import UsageError
-from slackwater.group.topic_partition import TopicPartition
 
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"
 _DELETE: Final = "-delete"
-_LONGEST_NAME: Final = 255
+_MAX_NAME_LENGTH: Final = 255
 
 
 class DataDirectory:
-    """A data directory that is ours until `close`."""
+    """A data directory that this process has locked until `close`."""
 
     __slots__ = ("_lock", "clean_shutdown", "cluster_id", "node_id", "path")
 
@@ -42,18 +40,18 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path, cluster_id: str, node_id: int) -> Self:
-        """Take the directory, making it if need be; `cluster_id` is for a new one, an old one keeps its own."""
+        """Lock the directory and create it if necessary. An existing directory keeps its cluster id."""
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = _take_lock(path)
         except OSError as error:
             raise _unusable(path, error) from error
         try:
-            found_cluster_id, found_node_id = _read_meta(path, cluster_id, node_id)
-            if found_node_id != node_id:
+            stored_cluster_id, stored_node_id = _read_meta(path, cluster_id, node_id)
+            if stored_node_id != node_id:
                 raise UsageError(
-                    f"The data directory {path} belongs to node {found_node_id} of cluster {found_cluster_id}; this "
-                    f"is node {node_id}. Use another directory, or node.id={found_node_id}."
+                    f"The data directory {path} belongs to node {stored_node_id} of cluster {stored_cluster_id}; this "
+                    f"is node {node_id}. Use another directory, or node.id={stored_node_id}."
                 )
             marker = path / CLEAN_SHUTDOWN
             was_clean = marker.exists()
@@ -65,63 +63,36 @@ class DataDirectory:
         except UsageError:
             os.close(lock)
             raise
-        return cls(path, lock, found_cluster_id, node_id, was_clean)
-
-    def partition(self, partition: TopicPartition) -> Path:
-        """Where a partition's log stands."""
-        return self.path / directory_name(partition)
-
-    def partitions(self) -> Iterator[TopicPartition]:
-        """The partitions that have a directory here."""
-        for entry in sorted(self.path.iterdir()):
-            if entry.is_dir() and (found := partition_in(entry.name)) is not None:
-                yield found
-
-    def delete(self, partition: TopicPartition, unique: str) -> None:
-        """Remove a partition's directory; its log must be closed. `unique` tells this deletion from any other."""
-        doomed = rename_for_deletion(self.partition(partition), unique)
-        sync_directory(self.path)
-        shutil.rmtree(doomed, ignore_errors=True)
+        return cls(path, lock, stored_cluster_id, node_id, was_clean)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of the directory. `clean` says that every log was closed, so that a start need not scan them."""
+        """Release the lock. `clean` means that every log was closed, so that the next start does not scan them."""
         if clean:
             replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', sync=True)
         os.close(self._lock)
 
 
 def rename_for_deletion(path: Path, unique: str) -> Path:
-    """Give a partition's directory the name of one that is to be removed, here or by the next start."""
-    doomed = path.with_name(f"{path.name[: _LONGEST_NAME - len(unique) - len(_DELETE) - 1]}.{unique}{_DELETE}")
-    os.rename(path, doomed)
-    return doomed
+    """Rename a partition directory that is to be deleted; the next start deletes it if this process does not."""
+    max_length = _MAX_NAME_LENGTH - len(unique) - len(_DELETE) - 1
+    renamed = path.with_name(f"{path.name[:max_length]}.{unique}{_DELETE}")
+    os.rename(path, renamed)
+    return renamed
 
 
-def directory_name(partition: TopicPartition) -> str:
-    """The name of a partition's directory."""
-    return f"{partition.topic}-{partition.partition}"
+def write_topic_id(directory: Path, topic_id: bytes) -> None:
+    """Write the `partition.metadata` file of a partition directory, as Kafka does."""
+    encoded = base64.urlsafe_b64encode(topic_id).rstrip(b"=")
+    replace_file(directory / PARTITION_METADATA, b"version: 0\ntopic_id: " + encoded)
 
 
-def partition_in(name: str) -> TopicPartition | None:
-    """The partition that a directory of this name holds, or None if it holds none."""
-    topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not number.isascii() or not number.isdigit():
-        return None
-    return TopicPartition(topic, int(number))
-
-
-def write_topic_id(directory: Path, topic_id: str) -> None:
-    """Note the id of a partition's topic, as Kafka does in `partition.metadata`."""
-    replace_file(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {topic_id}\n".encode("ascii"))
-
-
-def read_topic_id(directory: Path) -> str | None:
-    """The id of a partition's topic, or None if it was not noted."""
+def read_topic_id(directory: Path) -> bytes | None:
+    """Read the topic id from `partition.metadata`; None if the file is missing or cannot be parsed."""
     with contextlib.suppress(OSError, ValueError):
         lines = (directory / PARTITION_METADATA).read_text(encoding="ascii").splitlines()
-        found = dict(line.split(": ", 1) for line in lines)
-        if found.get("version") == "0":
-            return found.get("topic_id")
+        fields = dict(line.split(": ", 1) for line in lines)
+        if fields.get("version") == "0" and (topic_id := base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")):
+            return topic_id
     return None
 
 
@@ -132,27 +103,28 @@ def _take_lock(path: Path) -> int:
     except BlockingIOError:
         os.close(lock)
         raise UsageError(
-            f"The data directory {path} is in use by another broker. Stop that one, or use another directory."
+            f"The data directory {path} is in use by another broker. Stop that broker, or use another directory."
         ) from None
     return lock
 
 
 def _read_meta(path: Path, cluster_id: str, node_id: int) -> tuple[str, int]:
-    """Cluster and node that a directory belongs to; a new one becomes ours."""
+    """Return the cluster id and node id of a directory; write them into a new one."""
     file = path / META
     if not file.exists():
         text = f"#\ncluster.id={cluster_id}\nnode.id={node_id}\nversion=1\n"
         replace_file(file, text.encode("utf-8"), sync=True)
         return cluster_id, node_id
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    properties = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     try:
-        if found["version"] != "1":
-            raise ValueError(found["version"])
-        return found["cluster.id"], int(found["node.id"])
+        if properties["version"] != "1":
+            raise ValueError(properties["version"])
+        return properties["cluster.id"], int(properties["node.id"])
     except (KeyError, ValueError):
         raise UsageError(
-            f"{file} is not one of version 1 with cluster.id and node.id. Use another directory, or mend the file."
+            f"{file} is not a valid meta.properties file (version=1, cluster.id, node.id). "
+            "Repair it, or use another directory."
         ) from None
 
 
@@ -163,7 +135,5 @@ def _remove_deleted(path: Path) -> None:
 
 
 def _unusable(path: Path, error: OSError) -> UsageError:
-    reason = "It is a file" if isinstance(error, FileExistsError) else error.strerror
-    return UsageError(
-        f"The data directory {path} cannot be used: {reason}. Use a directory that can be read and written."
-    )
+    reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+    return UsageError(f"Cannot use the data directory {path}: {reason}. Use a directory with read and write access.")

@@ -1,7 +1,6 @@
-"""Where replicas go: all of them to this one broker.
+"""Replica placement: all replicas are on this broker.
 
-Rules kept here
-- What Kafka checks of an assignment is checked, in its words: no broker twice, no broker that is not there.
+Kafka's checks on manual assignments are made with Kafka's messages: no broker twice, no unknown broker.
 """
 
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from slackwater.group.errors import BrokerError, Error
 
 
 def check_replicas(brokers: list[int], node_id: int) -> None:
-    """Raise `BrokerError` if one partition's replicas cannot be where a client wants them."""
+    """Raise `BrokerError` unless the replica list of a partition is valid."""
     if not brokers:
         raise invalid_assignment("The manual partition assignment includes an empty replica list.")
     for broker in sorted(brokers):
@@ -23,7 +22,7 @@ def check_replicas(brokers: list[int], node_id: int) -> None:
 
 
 def check_assignment(partitions: Iterable[tuple[int, list[int]]], node_id: int) -> int:
-    """How many partitions an assignment names; raise `BrokerError` if it has gaps or names other brokers."""
+    """Return the number of partitions in an assignment; raise `BrokerError` if it is invalid."""
     seen: set[int] = set()
     for partition, brokers in partitions:
         if partition in seen:
@@ -36,5 +35,5 @@ def check_assignment(partitions: Iterable[tuple[int, list[int]]], node_id: int) 
 
 
 def invalid_assignment(message: str) -> BrokerError:
-    """A replica assignment that cannot be."""
+    """Return the error for an invalid replica assignment."""
     return BrokerError(Error.INVALID_REPLICA_ASSIGNMENT, message)

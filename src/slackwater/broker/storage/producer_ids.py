@@ -1,9 +1,9 @@
-"""Producer ids: none is ever given twice.
+"""Allocation of producer ids; no id is assigned twice.
 
-Rules kept here
-- Ids are reserved in blocks of a thousand, as in Kafka. The end of a block is on disk before its first id is given, so
-  a broker that is killed begins behind it. What was left of the block is lost; there are enough.
-- A file that cannot be read refuses the start: guessing could give an id again.
+Invariants:
+- Ids are reserved in blocks of a thousand, as in Kafka. The end of a block is on disk before its first id is used, so a
+  killed broker continues after the block. The unused ids of the block are lost.
+- If the file cannot be read, the broker does not start: a guess could assign an id twice.
 """
 
 from pathlib import Path
@@ -17,20 +17,20 @@ BLOCK: Final = 1000
 
 
 class ProducerIds:
-    """The ids that are still to be given."""
+    """Allocates producer ids."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE
         self._next = self._end = _read(self._path)
 
-    def take(self) -> int:
-        """An id that nobody has. Raises OSError if a new block cannot be reserved."""
+    def allocate(self) -> int:
+        """Return an unused id. Raises OSError if a new block cannot be reserved."""
         if self._next == self._end:
             replace_file(self._path, f"{self._end + BLOCK}\n".encode(), sync=True)
             self._end += BLOCK
-        taken = self._next
+        producer_id = self._next
         self._next += 1
-        return taken
+        return producer_id
 
 
 def _read(path: Path) -> int:
@@ -42,6 +42,6 @@ def _read(path: Path) -> int:
         text = ""
     if not text.isdigit():
         raise UsageError(
-            f"{path} does not hold the next producer id. Write a number into it that is larger than any that was given."
+            f"{path} does not contain the next producer id. Write a number larger than all assigned ids into it."
         )
     return int(text)

@@ -1,11 +1,12 @@
-"""The broker's topics: names, ids, partitions and their settings, remembered across restarts.
+"""The topics of a broker: names, ids, partitions and settings, stored across restarts.
 
-Rules kept here
-- What topics there are stands in one small file, replaced as a whole: after a crash a topic is there or it is not.
-- A directory without a topic is what a crash in the middle of a creation or a deletion left behind, and is removed.
-- A topic's id is never used again, so that a client's old id cannot reach a new topic of the same name.
-- Names are Kafka's: letters, digits, '.', '_' and '-', 249 at most. Two names that differ in '.' and '_' only cannot
-  both be, because Kafka's metrics cannot tell them apart.
+Invariants:
+- `topics.json` lists all topics and is replaced atomically: after a crash a topic exists or it does not.
+- A partition directory without a topic was left by a crash during creation or deletion, and is removed.
+- Every partition directory has Kafka's `partition.metadata` file with the topic id.
+- Topic ids are never reused, so a client's old id cannot match a new topic with the same name.
+- Names follow Kafka: letters, digits, '.', '_' and '-', at most 249 characters. Two names that differ only in '.' and
+  '_' collide, because Kafka's metrics cannot distinguish them.
 """
 
 import contextlib
@@ -19,7 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
-from slackwater.broker.storage.directory import rename_for_deletion
+from slackwater.broker.storage.directory import (
+    PARTITION_METADATA,
+    read_topic_id,
+    rename_for_deletion,
+    write_topic_id,
+)
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -37,7 +43,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """One partition and whoever waits for it to grow."""
+    """One partition and the callbacks that wait for new records."""
 
     topic: "Topic"
     index: int
@@ -45,13 +51,13 @@ class Partition:
     waiters: dict[Callable[[], None], None] = field(default_factory=dict)
 
     def wake_waiters(self) -> None:
-        """Wake whoever waits."""
+        """Call the callbacks that wait for new records."""
         if self.waiters:
             for wake in list(self.waiters):
                 wake()
 
     def leader_epoch_error(self, current_leader_epoch: int) -> Error | None:
-        """What to tell a client that believes in another leader epoch; below 0 it believes in none (KIP-320)."""
+        """Return the error for a client's leader epoch, or None; a negative epoch is not checked (KIP-320)."""
         epoch = self.log.leader_epoch
         if current_leader_epoch < 0 or current_leader_epoch == epoch:
             return None
@@ -60,7 +66,7 @@ class Partition:
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """A topic; `overrides` are the settings that are its own."""
+    """A topic; `overrides` are the settings of the topic itself."""
 
     name: str
     topic_id: bytes
@@ -69,12 +75,12 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether clients should leave it alone."""
+        """Whether the topic is one of Kafka's internal topics."""
         return self.name in INTERNAL
 
 
 class Topics:
-    """All topics of a broker."""
+    """The topics of a broker."""
 
     def __init__(
         self,
@@ -89,10 +95,10 @@ class Topics:
         self._settings = settings
         self._now_ms = now_ms
         self._new_id = new_id
-        self._remove = remove or remove_directories  # large files take their time; a broker does it in its thread
+        self._remove = remove or remove_directories  # the broker removes large files in a thread
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._plain_names: dict[str, str] = {}  # with '_' for '.', to find names that collide
+        self._collision_names: dict[str, str] = {}  # name with '_' for '.' → name
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -101,32 +107,32 @@ class Topics:
         return len(self._topics)
 
     def get(self, name: str) -> Topic | None:
-        """The topic of this name."""
+        """Return the topic with this name."""
         return self._topics.get(name)
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with this id."""
+        """Return the topic with this id."""
         return self._by_id.get(topic_id)
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """One partition."""
+        """Return one partition."""
         topic = self._topics.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
-    # --- coming and going ---------------------------------------------------------------------------------------------
+    # --- create and delete --------------------------------------------------------------------------------------------
 
     def load(self, *, clean_shutdown: bool = False) -> None:
-        """Open everything that was there when the broker stopped, and remove what a crash left half done."""
-        log_config(self._settings, {})  # what no log can work with is said now, not when the first topic is made
-        for topic, partitions in self._remembered():
-            self._open(topic, partitions, clean_shutdown=clean_shutdown)
-            self._enter(topic)
+        """Open all topics, and remove partition directories that a crash left behind."""
+        log_config(self._settings, {})  # report unusable settings now, not when the first topic is created
+        for topic, partitions in self._read_file():
+            self._open(topic, partitions, is_new=False, clean_shutdown=clean_shutdown)
+            self._add(topic)
         known = {f"{topic.name}-{partition.index}" for topic in self for partition in topic.partitions}
         for directory in self._directory.iterdir():
             if directory.is_dir() and re.fullmatch(r".+-\d+", directory.name) and directory.name not in known:
                 shutil.rmtree(directory)
 
-    def _remembered(self) -> list[tuple[Topic, int]]:
+    def _read_file(self) -> list[tuple[Topic, int]]:
         path = self._directory / FILE
         if not path.exists():
             return []
@@ -140,25 +146,25 @@ class Topics:
             ]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"{path} cannot be read as the list of topics. Mend it, or use another directory."
+                f"Cannot parse the list of topics in {path}. Repair the file, or use another directory."
             ) from error
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
-        """Make a topic; an `OSError` leaves nothing of it."""
+        """Create a topic. If this raises OSError, nothing is left of it."""
         self.check(name, partitions, settings or {})
         topic = Topic(name, self._new_id(), parse_topic_settings(settings or {}))
         try:
             self._open(topic, partitions)
-            self._enter(topic)
+            self._add(topic)
             self._save()
         except OSError:
-            self._leave(topic)
+            self._remove_names(topic)
             self._discard(topic, 0)
             raise
         return topic
 
     def check(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Raise `BrokerError` if such a topic cannot be made."""
+        """Raise `BrokerError` if this topic cannot be created."""
         if not is_legal_name(name):
             raise BrokerError(
                 Error.INVALID_TOPIC_EXCEPTION,
@@ -166,16 +172,16 @@ class Topics:
             )
         if name in self._topics:
             raise BrokerError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if (other := self._plain_names.get(_plain(name))) is not None:
+        if (other := self._collision_names.get(_collision_name(name))) is not None:
             raise BrokerError(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BrokerError(
-                Error.INVALID_PARTITIONS, f"{partitions} partitions cannot be; use 1 to {MAX_PARTITIONS}."
+                Error.INVALID_PARTITIONS, f"The number of partitions is {partitions}; use 1 to {MAX_PARTITIONS}."
             )
         self.check_settings(settings)
 
     def check_settings(self, settings: Mapping[str, str]) -> dict[str, Value]:
-        """A topic's own settings, read; raise `BrokerError` if no log can work with them."""
+        """Parse the settings of a topic; raise `BrokerError` if they are invalid."""
         try:
             overrides = parse_topic_settings(settings)
             log_config(self._settings, overrides)
@@ -184,23 +190,23 @@ class Topics:
         return overrides
 
     def delete(self, topic: Topic) -> None:
-        """Forget a topic and its records; an `OSError` leaves the topic as it was."""
-        self._leave(topic)
+        """Delete a topic and its records. If this raises OSError, the topic is unchanged."""
+        self._remove_names(topic)
         try:
             self._save()
         except OSError:
-            self._enter(topic)
+            self._add(topic)
             raise
-        doomed = []
+        renamed = []
         for partition in topic.partitions:
             partition.log.abandon()
-            with contextlib.suppress(OSError):  # the next start removes it
-                doomed.append(rename_for_deletion(partition.log.directory, topic.topic_id.hex()))
-            partition.wake_waiters()  # whoever waits finds nothing any more
-        self._remove(doomed)
+            with contextlib.suppress(OSError):  # the next start deletes it
+                renamed.append(rename_for_deletion(partition.log.directory, topic.topic_id.hex()))
+            partition.wake_waiters()  # waiting fetches get an error
+        self._remove(renamed)
 
-    def grow(self, topic: Topic, partitions: int) -> None:
-        """Add partitions up to this number; an `OSError` leaves the topic as it was."""
+    def add_partitions(self, topic: Topic, partitions: int) -> None:
+        """Grow a topic to this number of partitions. If this raises OSError, the topic is unchanged."""
         before = len(topic.partitions)
         try:
             self._open(topic, partitions)
@@ -210,22 +216,22 @@ class Topics:
             raise
 
     def alter(self, topic: Topic, overrides: dict[str, Value]) -> None:
-        """Give a topic other settings; an `OSError` leaves those it has."""
-        before, topic.overrides = topic.overrides, overrides
+        """Replace the settings of a topic. If this raises OSError, the settings are unchanged."""
+        previous, topic.overrides = topic.overrides, overrides
         try:
             self._save()
         except OSError:
-            topic.overrides = before
+            topic.overrides = previous
             raise
         self._configure(topic)
 
     def configure(self) -> None:
-        """The broker's settings have changed: tell every log what holds for it now."""
+        """Apply changed broker settings to every log."""
         for topic in self:
             self._configure(topic)
 
     def close(self, *, clean: bool = True) -> None:
-        """Close all logs; `clean=False` leaves them as a kill does."""
+        """Close all logs; `clean=False` leaves them as a killed process does."""
         for topic in self:
             for partition in topic.partitions:
                 if clean:
@@ -233,10 +239,10 @@ class Topics:
                 else:
                     partition.log.abandon()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def config(self, topic: Topic) -> LogConfig:
-        """A topic's settings as its logs know them."""
+        """Return the log settings of a topic."""
         return log_config(self._settings, topic.overrides)
 
     def _configure(self, topic: Topic) -> None:
@@ -244,31 +250,35 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = config
 
-    def _open(self, topic: Topic, partitions: int, *, clean_shutdown: bool = False) -> None:
+    def _open(self, topic: Topic, partitions: int, *, is_new: bool = True, clean_shutdown: bool = False) -> None:
         config = self.config(topic)
         for index in range(len(topic.partitions), partitions):
-            opened = PartitionLog.open(self._path(topic, index), config, self._now_ms(), clean_shutdown=clean_shutdown)
-            for cut in opened.truncated_tails:
-                log.warning("%s", cut)
-            topic.partitions.append(Partition(topic, index, opened))
+            path = self._path(topic, index)
+            if is_new and path.is_dir():
+                shutil.rmtree(path)  # left by a deletion that failed
+            partition_log = PartitionLog.open(path, config, self._now_ms(), clean_shutdown=clean_shutdown)
+            topic.partitions.append(Partition(topic, index, partition_log))
+            for tail in partition_log.truncated_tails:
+                log.warning("%s", tail)
+            _check_topic_id(path, topic)
 
-    def _enter(self, topic: Topic) -> None:
+    def _add(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        self._plain_names[_plain(topic.name)] = topic.name
+        self._collision_names[_collision_name(topic.name)] = topic.name
 
-    def _leave(self, topic: Topic) -> None:
+    def _remove_names(self, topic: Topic) -> None:
         self._topics.pop(topic.name, None)
         self._by_id.pop(topic.topic_id, None)
-        if self._plain_names.get(_plain(topic.name)) == topic.name:
-            del self._plain_names[_plain(topic.name)]
+        if self._collision_names.get(_collision_name(topic.name)) == topic.name:
+            del self._collision_names[_collision_name(topic.name)]
 
-    def _discard(self, topic: Topic, kept: int) -> None:
-        """Take back partitions that could not be made; what the disk keeps of them the next start removes."""
-        for partition in topic.partitions[kept:]:
+    def _discard(self, topic: Topic, first: int) -> None:
+        """Remove partitions that could not be created; the next start deletes what remains on disk."""
+        for partition in topic.partitions[first:]:
             partition.log.abandon()
             shutil.rmtree(partition.log.directory, ignore_errors=True)
-        del topic.partitions[kept:]
+        del topic.partitions[first:]
 
     def _path(self, topic: Topic, index: int) -> Path:
         return self._directory / f"{topic.name}-{index}"
@@ -287,23 +297,35 @@ class Topics:
 
 
 def log_config(settings: Settings, overrides: Mapping[str, Value]) -> LogConfig:
-    """What a log of a topic with these settings of its own goes by; `UsageError` if it cannot."""
+    """Return the log settings of a topic with these overrides; raise `UsageError` if they are invalid."""
     return LogConfig.from_settings(
         {name: format_value(settings.of_topic(name, overrides)) for name in SYNONYMS}
         | {"producer.id.expiration.ms": format_value(settings["producer.id.expiration.ms"])}
     )
 
 
+def _check_topic_id(directory: Path, topic: Topic) -> None:
+    """Write `partition.metadata` if it is missing; raise `UsageError` if the directory belongs to another topic."""
+    topic_id = read_topic_id(directory)
+    if topic_id is None:
+        write_topic_id(directory, topic.topic_id)
+    elif topic_id != topic.topic_id:
+        raise UsageError(
+            f"{directory / PARTITION_METADATA} has topic id {topic_id.hex()}, but topic {topic.name!r} has "
+            f"{topic.topic_id.hex()} in {FILE}: the directory is from another topic. Move it out of the data directory."
+        )
+
+
 def is_legal_name(name: str) -> bool:
-    """Whether a topic may have this name."""
+    """Whether this is a valid topic name."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def remove_directories(paths: Sequence[Path]) -> None:
-    """Remove directories and all that is in them; what cannot be removed stays for the next start."""
+    """Remove directories; the next start removes what cannot be removed now."""
     for path in paths:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _plain(name: str) -> str:
+def _collision_name(name: str) -> str:
     return name.replace(".", "_")

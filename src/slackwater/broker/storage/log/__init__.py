@@ -1,22 +1,21 @@
-"""Partition logs on disk, in Apache Kafka's own formats.
+"""Partition logs on disk, in Apache Kafka's formats.
 
-Rules kept here
-- Acknowledged means written to the operating system: `append` returns after the write, and `kill -9` loses nothing.
-  What has to survive a power cut is flushed through `flush`.
-- A file of this package is a file Kafka reads: segments, offset and time indexes, producer snapshots, and
-  `meta.properties`. What Kafka keeps for all partitions in one checkpoint stands in each partition's own directory.
-- Everything is called from one thread, and time is an argument; `Flush.run` and `cleaner.clean` alone may be given to
-  another thread.
+Invariants:
+- An append returns after its bytes are written to the operating system, so `kill -9` loses nothing that was
+  acknowledged. Data that must survive a power failure is flushed through `flush`.
+- Kafka can read every file: segments, offset and time indexes, producer snapshots, `partition.metadata`. Kafka keeps
+  the checkpoints of all partitions in one file per kind; here each partition directory has its own file.
+- All functions are called from one thread and take the time as an argument. Only `Flush.run` and `cleaner.clean` may
+  run in another thread.
 
-    directory     the data directory of one broker: lock, meta.properties, a directory per partition
-    partition_log appending, reading, retention; the rest serves it
-    turn          what is appended together
-    validation    what a producer may append
-    producer_state  sequences of idempotent producers, and their snapshots
-    segment, index  one segment file and the two indexes beside it
-    records       the records inside a batch, where a log must look at them
-    recovery      what is found on disk at the start, and what is cut off
-    cleaner, swap compaction, and putting its outcome in place
-    flush         fsync for many waiters at once
-    checkpoint, files, config  four offsets, file names and writes, topic settings
+    partition_log     append, read, retention; the other modules serve it
+    pending_appends   batches that are written together
+    validation        checks on batches from producers
+    producer_state    sequence numbers of idempotent producers and their snapshots
+    segment, index    one segment file and its two indexes
+    records           records inside a batch, where a log has to read them
+    recovery          opening a log and truncating its damaged tail
+    cleaner, swap     compaction and the replacement of segments
+    flush             one fsync for many waiting appends
+    checkpoint, files, config   checkpointed offsets, file names and writes, topic settings
 """

@@ -1,12 +1,12 @@
-"""Four offsets that a log must remember beside its segments.
+"""The offsets that a log checkpoints: log start, recovery point, cleaner offset, end of possible gaps.
 
-Rules kept here
-- A file that cannot be read counts as absent: then nothing is skipped at the start, nothing counts as clean, and a gap
-  between offsets may stand anywhere.
-- It is replaced as a whole.
+Invariants:
+- A file that cannot be read counts as missing. Then recovery scans everything, nothing counts as clean, and offset gaps
+  are allowed everywhere.
+- The file is replaced atomically.
 
-The text is that of Kafka's checkpoint files (a version, the number of lines, the lines). Kafka keeps one file per kind
-for all partitions; here one file per partition holds all kinds, so that moving one offset does not rewrite the others.
+The format is that of Kafka's checkpoint files: a version, the number of lines, the lines. Kafka has one file per kind
+for all partitions. Here one file per partition holds all kinds, so one partition never rewrites another's offsets.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,11 @@ _VERSION: Final = "0"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a log remembers: where it begins, and up to where it is flushed, clean, and possibly with gaps."""
+    """The checkpointed offsets of one log.
+
+    Everything before `recovery_point` is on disk, everything before `cleaner_offset` is compacted, and offsets may be
+    missing before `gaps_up_to`.
+    """
 
     log_start_offset: int = 0
     recovery_point: int = 0
@@ -31,11 +35,11 @@ class Checkpoint:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """What stands in the directory, or zeros."""
+        """Read the checkpoint of a partition directory, or return the defaults."""
         try:
             version, count, *lines = (directory / FILE).read_text(encoding="ascii").splitlines()
-            found = dict(line.rsplit(" ", 1) for line in lines)
-            values = {"_".join(key.split("-")): int(value) for key, value in found.items()}
+            entries = dict(line.rsplit(" ", 1) for line in lines)
+            values = {"_".join(key.split("-")): int(value) for key, value in entries.items()}
             if version != _VERSION or len(lines) != int(count) or min(values.values()) < 0:
                 return cls()
             return cls(**values)
@@ -43,7 +47,7 @@ class Checkpoint:
             return cls()
 
     def write(self, directory: Path, *, sync: bool = False) -> None:
-        """Put it into the directory."""
+        """Write the checkpoint into a partition directory."""
         lines = [
             f"log-start-offset {self.log_start_offset}",
             f"recovery-point {self.recovery_point}",
@@ -54,7 +58,7 @@ class Checkpoint:
         replace_file(directory / FILE, text.encode("ascii"), sync=sync)
 
     def within(self, log_start_offset: int, log_end_offset: int) -> Self:
-        """The same, where a log that was cut shorter has lost some of it."""
+        """Return a copy limited to the given range of the log."""
         return replace(
             self,
             log_start_offset=min(max(self.log_start_offset, log_start_offset), log_end_offset),

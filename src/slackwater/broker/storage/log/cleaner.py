@@ -1,15 +1,15 @@
-"""Compaction: of all records with the same key, the last one stays (`cleanup.policy=compact`).
+"""Log compaction (`cleanup.policy=compact`): keep the last record of every key.
 
-Rules kept here
-- Offsets never change, and the active segment is never touched. Nothing newer than `min.compaction.lag.ms` is cleaned.
-- A tombstone (a record without a value) stays for `delete.retention.ms` after the first cleaning that met it. That time
-  is written into the batch (KIP-534), so it counts on after a restart.
-- The last batch of a producer that is still known stays, without records if need be: it holds the sequence. So does
-  the last batch of what is cleaned: it holds the end offset.
-- A batch that cannot be read is copied as it is.
+Invariants:
+- Offsets never change and the active segment is never cleaned. Records newer than `min.compaction.lag.ms` are kept.
+- A tombstone (a record without a value) stays for `delete.retention.ms` after the first cleaning that reads it. The
+  deadline is written into the batch (KIP-534), so a restart does not extend it.
+- The last batch of every known producer stays, without records if necessary, because it holds the sequence. The last
+  batch of the cleaned range stays as well, because it holds the end offset.
+- A batch that cannot be decoded is copied unchanged.
 
-`plan` decides on the loop what is worth cleaning, `clean` does it on closed files and may run in a thread, `install`
-puts the outcome in place, back on the loop. Between them appends, reads and retention go on.
+`plan` decides on the event loop whether a log should be cleaned. `clean` reads closed files and may run in a thread.
+`install` runs on the loop again and puts the new segments in place. Appends, reads and retention continue in between.
 """
 
 import mmap
@@ -35,15 +35,14 @@ from slackwater.broker.storage.log.segment import Segment
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch, iter_batches
 
-# How many keys are held in memory at once; what does not fit is left for the next round (Kafka's dedupe buffer of
-# 128 MB holds about as many).
+# Keys held in memory at once; the rest is left for the next run. Kafka's 128 MB dedupe buffer holds about as many.
 MAX_KEYS: Final = 5_000_000
 _WRITE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """What one round cleans: closed segments, of which those from `dirty_from` on hold keys not seen before."""
+    """The closed segments of one cleaning run; those from `dirty_from` on have not been cleaned before."""
 
     directory: Path
     config: LogConfig
@@ -56,17 +55,17 @@ class CleaningPlan:
 
 @dataclass(frozen=True, slots=True)
 class CleaningResult:
-    """What a round made: for each group of segments the one that takes their place."""
+    """The result of one cleaning run: new segments, each with the group of segments it replaces."""
 
     replacements: tuple[tuple[Segment, tuple[Segment, ...]], ...]
     clean_up_to: int
 
 
 def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
-    """What is worth cleaning now, or None.
+    """Return a plan if the log should be cleaned now, else None.
 
-    That is, as in Kafka, when the part not yet clean is large enough (`min.cleanable.dirty.ratio`) or has waited for
-    too long (`max.compaction.lag.ms`).
+    As in Kafka, a log is cleaned when its dirty part is large enough (`min.cleanable.dirty.ratio`) or old enough
+    (`max.compaction.lag.ms`).
     """
     config = log.config
     if not config.compacts:
@@ -92,35 +91,35 @@ def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
 
 
 def clean(plan: CleaningPlan) -> CleaningResult:
-    """Write the new segments beside the old ones, flushed. Touches nothing of the log; may run in a thread.
+    """Write and flush the new segments. Does not modify the log; may run in a thread.
 
-    Raises OSError where a segment was deleted meanwhile or the disk is full, and WireError where a closed segment is
-    damaged: the log should be left alone then. Either way nothing is left behind.
+    Raises OSError if a segment was deleted in the meantime or the disk is full, and WireError if a closed segment is
+    damaged; do not clean that log again. In both cases the new files are removed.
     """
     last_offsets, clean_up_to = _newest_offsets(plan)
     to_clean = [segment for segment in plan.segments if segment.base_offset < clean_up_to]
-    made: list[tuple[Segment, tuple[Segment, ...]]] = []
+    replacements: list[tuple[Segment, tuple[Segment, ...]]] = []
     try:
         for group in _groups(to_clean, plan.config):
             cleaned = Segment(
                 plan.directory, group[0].base_offset, plan.config, plan.now_ms, suffix=CLEANED, create=True
             )
-            made.append((cleaned, group))
+            replacements.append((cleaned, group))
             _clean_into(cleaned, group, plan, last_offsets, clean_up_to)
             cleaned.finish()
             cleaned.sync()
             newest = group[-1].path(LOG).stat()
             os.utime(cleaned.fd, ns=(newest.st_atime_ns, newest.st_mtime_ns))
-    except Exception:  # a log that is deleted meanwhile closes its files: that is a ValueError here and there
-        _discard([segment for segment, _ in made])
+    except Exception:  # a log deleted in the meantime closes its files, which may raise ValueError
+        _discard([segment for segment, _ in replacements])
         raise
-    return CleaningResult(tuple(made), clean_up_to)
+    return CleaningResult(tuple(replacements), clean_up_to)
 
 
 def install(log: PartitionLog, cleaned: CleaningResult, now_ms: int) -> bool:
-    """Put the new segments in place; False if the log has changed meanwhile: then what is left of them is dropped.
+    """Put the new segments in place. Returns False and discards them if the log has changed in the meantime.
 
-    Raises OSError if the disk refuses what has to be written down before.
+    Raises OSError if the checkpoint that must precede the change cannot be written.
     """
     try:
         log.allow_gaps(max(group[-1].next_offset for _, group in cleaned.replacements))
@@ -129,21 +128,21 @@ def install(log: PartitionLog, cleaned: CleaningResult, now_ms: int) -> bool:
         raise
     for number, (segment, group) in enumerate(cleaned.replacements):
         if not log.replace_segments(segment, group, now_ms):
-            _discard([left for left, _ in cleaned.replacements[number:]])
+            _discard([unused for unused, _ in cleaned.replacements[number:]])
             return False
     log.cleaned_up_to(cleaned.clean_up_to)
     return True
 
 
 def discard(cleaned: CleaningResult) -> None:
-    """Drop what was written for a log that is gone."""
+    """Remove the new segments of a log that was deleted in the meantime."""
     _discard([segment for segment, _ in cleaned.replacements])
 
 
 def compact(log: PartitionLog, now_ms: int) -> bool:
-    """All three steps at once; whether anything was cleaned."""
-    planned = plan(log, now_ms)
-    return planned is not None and install(log, clean(planned), now_ms)
+    """Plan, clean and install in one call; returns whether anything was cleaned."""
+    cleaning_plan = plan(log, now_ms)
+    return cleaning_plan is not None and install(log, clean(cleaning_plan), now_ms)
 
 
 def _discard(segments: Sequence[Segment]) -> None:
@@ -152,16 +151,16 @@ def _discard(segments: Sequence[Segment]) -> None:
 
 
 def _newest_offsets(plan: CleaningPlan) -> tuple[dict[bytes, int], int]:
-    """The last offset of every key in the part that is not yet clean, and up to which offset that is known."""
+    """Return the last offset of every key in the dirty part, and the offset up to which keys were read."""
     newest: dict[bytes, int] = {}
-    known_up_to = plan.dirty_from
+    read_up_to = plan.dirty_from
     for segment in plan.segments:
         if segment.next_offset <= plan.dirty_from:
             continue
         for batch in _batches(segment):
             if len(newest) + batch.record_count > MAX_KEYS and newest:
-                return newest, known_up_to
-            known_up_to = batch.last_offset + 1
+                return newest, read_up_to
+            read_up_to = batch.last_offset + 1
             if batch.last_offset < plan.dirty_from or batch.is_control:
                 continue
             try:
@@ -174,12 +173,12 @@ def _newest_offsets(plan: CleaningPlan) -> tuple[dict[bytes, int], int]:
 
 
 def _groups(segments: Sequence[Segment], config: LogConfig) -> Iterator[tuple[Segment, ...]]:
-    """Segments that fit into one together: what is cleaned shrinks, and small files would only become more."""
+    """Group adjacent segments that fit into one, so that cleaning does not leave many small files."""
     group: list[Segment] = []
     for segment in segments:
-        together = sum(one.size for one in group) + segment.size
+        total_bytes = sum(member.size for member in group) + segment.size
         if group and (
-            together > config.segment_bytes
+            total_bytes > config.segment_bytes
             or _index_bytes([*group, segment], config) > config.segment_index_bytes
             or segment.next_offset - group[0].base_offset > INT_MAX
         ):
@@ -191,7 +190,7 @@ def _groups(segments: Sequence[Segment], config: LogConfig) -> Iterator[tuple[Se
 
 
 def _index_bytes(segments: Sequence[Segment], config: LogConfig) -> int:
-    """What the larger index of these segments together takes at most: that by time."""
+    """Return the largest size that the time index, the larger one, can have for these segments together."""
     entries = sum(segment.size // (config.index_interval_bytes + 1) + 1 for segment in segments)
     return entries * TimeIndex.entry.size
 
@@ -199,25 +198,25 @@ def _index_bytes(segments: Sequence[Segment], config: LogConfig) -> int:
 def _clean_into(
     cleaned: Segment, group: Sequence[Segment], plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
 ) -> None:
-    """Copy what stays of a group of segments."""
-    waiting: list[bytes | memoryview] = []
-    placed: list[RecordBatch] = []
+    """Copy the batches that remain of a group of segments."""
+    buffers: list[bytes | memoryview] = []
+    batches: list[RecordBatch] = []
 
     def write() -> None:
-        cleaned.append(waiting)
-        for batch in placed:
-            cleaned.note(batch.size, batch.last_offset, batch.max_timestamp)
-        waiting.clear()
-        placed.clear()
+        cleaned.append(buffers)
+        for batch in batches:
+            cleaned.index_batch(batch.size, batch.last_offset, batch.max_timestamp)
+        buffers.clear()
+        batches.clear()
 
     size = 0
     for segment in group:
         for batch in _batches(segment):
-            data = batch.data if batch.base_offset >= clean_up_to else _what_stays(batch, plan, newest, clean_up_to)
+            data = batch.data if batch.base_offset >= clean_up_to else _clean_batch(batch, plan, newest, clean_up_to)
             if data is None:
                 continue
-            waiting.append(data)
-            placed.append(RecordBatch(data))
+            buffers.append(data)
+            batches.append(RecordBatch(data))
             size += len(data)
             if size >= _WRITE_BYTES:
                 write()
@@ -225,51 +224,51 @@ def _clean_into(
     write()
 
 
-def _what_stays(
+def _clean_batch(
     batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
 ) -> bytes | memoryview | None:
-    """A batch after cleaning: as it was, with fewer records, with none, or None if it goes altogether."""
+    """Return the batch unchanged, with fewer records or without records; None if the batch is removed."""
     if batch.is_control:
         return batch.data
     try:
         payload = decompress_records(batch)
-        found = list(iter_record_views(batch, payload))
+        records = list(iter_record_views(batch, payload))
     except WireError:
         return batch.data
     horizon_ms = batch.delete_horizon_ms
-    forget_tombstones = horizon_ms is not None and horizon_ms <= plan.now_ms
-    kept = [record for record in found if _stays(record, batch.base_offset, newest, forget_tombstones)]
+    drop_tombstones = horizon_ms is not None and horizon_ms <= plan.now_ms
+    kept = [record for record in records if _is_kept(record, batch.base_offset, newest, drop_tombstones)]
     if not kept:
         is_last = (batch.producer_id, batch.last_offset) in plan.producers or batch.last_offset + 1 == clean_up_to
         return without_records(batch) if is_last else None
     new_horizon_ms = None
     if horizon_ms is None and not all(record.has_value for record in kept):
         new_horizon_ms = plan.now_ms + plan.config.delete_retention_ms
-    if len(kept) == len(found) and new_horizon_ms is None:
+    if len(kept) == len(records) and new_horizon_ms is None:
         return batch.data
     return with_records(batch, payload, kept, new_horizon_ms)
 
 
-def _stays(record: RecordView, base_offset: int, newest: dict[bytes, int], forget_tombstones: bool) -> bool:
+def _is_kept(record: RecordView, base_offset: int, newest: dict[bytes, int], drop_tombstones: bool) -> bool:
     if record.key is None:
         return False
     is_newest = base_offset + record.offset_delta >= newest.get(record.key, -1)
-    return is_newest and (record.has_value or not forget_tombstones)
+    return is_newest and (record.has_value or not drop_tombstones)
 
 
 def _batches(segment: Segment) -> Iterator[RecordBatch]:
-    """The batches of a closed segment.
+    """Iterate over the batches of a closed segment.
 
-    The thread must not read through the segment's own descriptor: retention closes 7 on the loop → a connection is
-    accepted and becomes 7 → the thread reads from it. So it opens the file itself; if that has been renamed by then,
-    there is an OSError, and the round is over.
+    A thread must not read through the segment's own descriptor: retention may close descriptor 7 on the loop, a new
+    connection may get number 7, and the thread would read from the socket. So this opens the file itself; if the file
+    was renamed in the meantime, the OSError ends the run.
     """
     if not segment.size:
         return
     with segment.path(LOG).open("rb") as file:
-        # The batches given out are views of this; it goes when the last of them does.
+        # The batches are views of the mapping, which lives as long as the last of them.
         mapped = mmap.mmap(file.fileno(), segment.size, prot=mmap.PROT_READ)
     batches = iter_batches(memoryview(mapped))
     yield from batches
     if batches.torn:
-        raise WireError(f"{segment.path(LOG)}: no whole batch at byte {batches.end}.")
+        raise WireError(f"{segment.path(LOG)}: no complete batch at byte {batches.end}.")

@@ -1,9 +1,9 @@
 """The settings of one log, under Kafka's names and with Kafka's defaults.
 
-Rules kept here
-- A field is Kafka's name with underscores: `segment.bytes` is `segment_bytes`. What Kafka sets for a whole broker
-  (`producer.id.expiration.ms`) stands here too, for a log needs it.
-- A value that no log can work with is a `UsageError` that names the setting, the value, and what would do.
+Invariants:
+- A field is Kafka's name with underscores: `segment.bytes` is `segment_bytes`. `producer.id.expiration.ms`, a broker
+  setting in Kafka, is included because a log needs it.
+- An unusable value raises a `UsageError` that names the setting, the value and the allowed values.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _POLICIES: Final = ("delete", "compact")
 
 
 class _TimestampTypes(Enum):
-    """The words of `message.timestamp.type`."""
+    """The values of `message.timestamp.type`."""
 
     CreateTime = TimestampType.CREATE_TIME
     LogAppendTime = TimestampType.LOG_APPEND_TIME
@@ -29,7 +29,7 @@ class _TimestampTypes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One topic's settings, as far as its logs know them."""
+    """The settings of one topic that its logs use."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = _DAY_MS
@@ -52,18 +52,18 @@ class LogConfig:
     def __post_init__(self) -> None:
         if not self.cleanup_policy <= set(_POLICIES):
             raise UsageError(
-                f"cleanup.policy = {','.join(sorted(self.cleanup_policy))} is not known. "
+                f"cleanup.policy = {','.join(sorted(self.cleanup_policy))} is unknown. "
                 "Use delete, compact, or compact,delete."
             )
         if not 0 <= self.min_cleanable_dirty_ratio <= 1:
-            raise _impossible("min_cleanable_dirty_ratio", self.min_cleanable_dirty_ratio, "a number from 0 to 1")
-        least = _LEAST | {"retention_ms": -1, "retention_bytes": -1}
+            raise _invalid("min_cleanable_dirty_ratio", self.min_cleanable_dirty_ratio, "a number from 0 to 1")
+        minimum = _MINIMUM | {"retention_ms": -1, "retention_bytes": -1}
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int) and value < least.get(field.name, 0):
-                raise _impossible(field.name, value, f"{least.get(field.name, 0)} or more")
+            if isinstance(value, int) and value < minimum.get(field.name, 0):
+                raise _invalid(field.name, value, f"{minimum.get(field.name, 0)} or more")
         if self.segment_bytes > INT_MAX:
-            raise _impossible("segment_bytes", self.segment_bytes, f"{INT_MAX} or less: positions take four bytes")
+            raise _invalid("segment_bytes", self.segment_bytes, f"{INT_MAX} or less; positions have four bytes")
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise UsageError(
                 f"min.compaction.lag.ms = {self.min_compaction_lag_ms} is above max.compaction.lag.ms = "
@@ -72,17 +72,17 @@ class LogConfig:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
-        """Read settings as they stand in a file or a request; those that are no log's are passed over."""
-        known = {name(field.name): field for field in fields(cls)}
-        given: dict[str, Any] = {}
+        """Parse settings from text; names that a log does not use are ignored."""
+        fields_by_name = {name(field.name): field for field in fields(cls)}
+        values: dict[str, Any] = {}
         for key, text in settings.items():
-            if field := known.get(key):
-                given[field.name] = _parse(key, text.strip(), field.default)
-        return cls(**given)
+            if field := fields_by_name.get(key):
+                values[field.name] = _parse(key, text.strip(), field.default)
+        return cls(**values)
 
     @property
     def compacts(self) -> bool:
-        """Whether old values of a key are cleaned away."""
+        """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -92,20 +92,20 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """After what time a segment is rolled: in time for the cleaner, which never touches the active one."""
+        """The age at which a segment is rolled, early enough for the cleaner, which never cleans the active segment."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
 
-_LEAST: Final = {"segment_bytes": HEADER_BYTES, "segment_index_bytes": 24, "segment_ms": 1}
+_MINIMUM: Final = {"segment_bytes": HEADER_BYTES, "segment_index_bytes": 24, "segment_ms": 1}
 
 
 def name(field: str) -> str:
-    """Kafka's name of a field."""
+    """Return Kafka's name of a field."""
     return field.replace("_", ".")
 
 
 def _parse(key: str, text: str, default: object) -> object:
-    """The value a text stands for; what kind it must be, its default shows."""
+    """Parse a value of the same type as the default."""
     try:
         match default:
             case TimestampType():
@@ -119,11 +119,11 @@ def _parse(key: str, text: str, default: object) -> object:
     except (KeyError, ValueError):
         match default:
             case TimestampType():
-                wanted = "CreateTime or LogAppendTime"
+                expected = "CreateTime or LogAppendTime"
             case _:
-                wanted = "a number"
-        raise UsageError(f"{key} = {text} cannot be read. Use {wanted}.") from None
+                expected = "a number"
+        raise UsageError(f"{key} = {text} is not valid. Use {expected}.") from None
 
 
-def _impossible(field: str, value: float, wanted: str) -> UsageError:
-    return UsageError(f"{name(field)} = {value} is impossible. Use {wanted}.")
+def _invalid(field: str, value: float, expected: str) -> UsageError:
+    return UsageError(f"{name(field)} = {value} is not valid. Use {expected}.")

@@ -1,11 +1,11 @@
-"""File names of a log, and the few ways its files are written.
+"""File names of a log, and the functions that write its files.
 
-Rules kept here
-- A write is whole or an `OSError`: what the operating system took only in part is tried again for the rest.
-- A small file is replaced as a whole, through a rename: a reader sees the old one or the new one.
+Invariants:
+- A write is complete or raises `OSError`; a partial write is continued.
+- A small file is replaced through a rename, so that a reader sees the old or the new content.
 
-A segment's files carry its base offset as twenty digits. `.deleted` waits to be removed, `.cleaned` is a compacted
-segment that is not finished, `.swap` is a finished one on its way to its place (see `swap`).
+The files of a segment are named after its base offset, with twenty digits. `.deleted` files wait for removal, a
+`.cleaned` segment is not finished, a `.swap` segment is finished and replaces others (see `swap`).
 """
 
 import os
@@ -29,12 +29,12 @@ _MAX_BUFFERS: Final = 1024  # Linux takes no more in one call (IOV_MAX).
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """The name of the file with this base offset."""
+    """Return the name of a log file."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_in(path: Path) -> int | None:
-    """The base offset in a file's name, or None if it is no file of a log."""
+    """Return the base offset in a file's name, or None if it is not a log file."""
     return _offset_in(path.name)
 
 
@@ -44,32 +44,32 @@ def _offset_in(name: str) -> int | None:
 
 
 def with_suffix(directory: Path, suffix: str) -> dict[int, Path]:
-    """The files of a log that end like this, by base offset and in its order."""
-    found = {
+    """Return the log files with this suffix by base offset, in ascending order."""
+    paths = {
         offset: directory / name
         for name in os.listdir(directory)
         if name.endswith(suffix) and (offset := _offset_in(name)) is not None and name[20:] == suffix
     }
-    return dict(sorted(found.items())) if len(found) > 1 else found
+    return dict(sorted(paths.items())) if len(paths) > 1 else paths
 
 
 def write_at(fd: int, buffers: Sequence[Buffer], position: int) -> None:
-    """Write all of the buffers, one behind the other, from `position` on."""
-    left = list(buffers[:_MAX_BUFFERS])
+    """Write all buffers one after the other, starting at `position`."""
+    pending = list(buffers[:_MAX_BUFFERS])
     rest = buffers[_MAX_BUFFERS:]
-    while left:
-        written = os.pwritev(fd, left, position)
+    while pending:
+        written = os.pwritev(fd, pending, position)
         position += written
-        while left and written >= len(left[0]):
-            written -= len(left.pop(0))
+        while pending and written >= len(pending[0]):
+            written -= len(pending.pop(0))
         if written:
-            left[0] = memoryview(left[0])[written:]
+            pending[0] = memoryview(pending[0])[written:]
     if rest:
         write_at(fd, rest, position)
 
 
 def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Put a file in place as a whole; with `sync`, so that a power cut does not bring the old one back."""
+    """Replace a file atomically; with `sync`, the new content survives a power failure."""
     temporary = path.with_name(path.name + TEMPORARY)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -84,7 +84,7 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
+    """Flush the entries of a directory to disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

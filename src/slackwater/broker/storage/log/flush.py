@@ -1,15 +1,15 @@
-"""fsync, shared: one call for everybody who waits in the same turn.
+"""Shared fsync: one call serves all appends that wait for it.
 
-Rules kept here
-- Acknowledged means written to the operating system; nobody waits for this module then. With `flush=always` an answer
-  waits until the flush that was taken after its append has settled.
-- A flush holds file descriptors of its own: a segment that is closed or deleted meanwhile disturbs nobody.
-- After an fsync that failed, the kernel may have dropped the pages it could not write and report success the next time.
-  So the log is told once and for all: it refuses appends until it is opened anew, and is scanned then.
+Invariants:
+- Without `flush=always` no response waits for a flush. With it, a response waits until a flush that was taken after its
+  append has completed.
+- A flush has its own file descriptors, so a segment may be closed or deleted while it runs.
+- After a failed fsync the kernel may drop the dirty pages and report success the next time. The log therefore rejects
+  appends until it is opened again, and is scanned then.
 
-    on the loop     append, append, …     flush = flushes.take()
+    on the loop     append, append, …     flush = dirty_logs.take()
     in a thread                           flush.run()
-    on the loop                           failed = flush.settle(); answer those who waited
+    on the loop                           failed = flush.complete(); send the responses
 """
 
 import os
@@ -20,23 +20,23 @@ _fsync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class Flushable(Protocol):
-    """What has files to flush: a partition log."""
+    """Something with files to flush: a partition log."""
 
     def take_dirty(self, *, rolled_only: bool) -> tuple[list[int], int]:
-        """Descriptors, to be closed by the taker, of the files written since the last time; and up to which offset."""
+        """Return descriptors of the files written since the last call, and the end offset. The caller closes them."""
         ...
 
     def flushed(self, up_to: int) -> None:
-        """Everything before this offset is on disk."""
+        """Record that everything before this offset is on disk."""
         ...
 
-    def flush_failed(self, why: str) -> None:
-        """What was written may be lost."""
+    def flush_failed(self, reason: str) -> None:
+        """Record that written data may be lost."""
         ...
 
 
 class Flush:
-    """The files that were written in one turn."""
+    """Files to flush together."""
 
     __slots__ = ("_failed", "_taken")
 
@@ -45,7 +45,7 @@ class Flush:
         self._failed: dict[int, str] = {}
 
     def run(self) -> None:
-        """Flush them; this blocks, and touches no log."""
+        """Flush the files. Blocks; does not access the logs."""
         for number, (_, descriptors, _) in enumerate(self._taken):
             for fd in descriptors:
                 try:
@@ -55,18 +55,18 @@ class Flush:
                 finally:
                     os.close(fd)
 
-    def settle(self) -> list[Flushable]:
-        """Tell the logs; the answer is those whose data may not be on disk."""
+    def complete(self) -> list[Flushable]:
+        """Report the outcome to the logs, and return those whose data may not be on disk."""
         for number, (log, _, up_to) in enumerate(self._taken):
-            if why := self._failed.get(number):
-                log.flush_failed(why)
+            if reason := self._failed.get(number):
+                log.flush_failed(reason)
             else:
                 log.flushed(up_to)
         return [self._taken[number][0] for number in self._failed]
 
 
 class DirtyLogs:
-    """The logs that were written since the last flush was taken."""
+    """The logs written since the last flush was taken."""
 
     __slots__ = ("_logs",)
 
@@ -74,11 +74,11 @@ class DirtyLogs:
         self._logs: dict[int, Flushable] = {}
 
     def mark(self, log: Flushable) -> None:
-        """A log was written."""
+        """Add a log that was written."""
         self._logs[id(log)] = log
 
     def take(self, *, rolled_only: bool = False) -> Flush | None:
-        """What there is to flush, or None. `rolled_only` leaves active segments alone: they are scanned anyway."""
+        """Return the files to flush, or None. `rolled_only` skips active segments, which recovery scans anyway."""
         taken = []
         for log in self._logs.values():
             descriptors, up_to = log.take_dirty(rolled_only=rolled_only)

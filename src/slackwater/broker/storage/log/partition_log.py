@@ -1,16 +1,16 @@
-"""One partition's log: append, read, find by time, delete, retain.
+"""One partition's log: append, read, search by time, delete, retention.
 
-Rules kept here
-- Offsets are given in the order of appends, without a gap. What was refused leaves no trace: not in the file, not in
-  the offsets, not in what is known of producers.
-- An append returns after its bytes were given to the operating system. All appends of one call are one write, unless a
-  segment is rolled between them.
-- There is one copy of the data, so the high watermark is the log end offset.
-- A disk that is full or failing is KAFKA_STORAGE_ERROR, for this append alone: the next one tries again.
-- The active segment is never deleted or compacted; where all of it has expired, it is rolled first.
+Invariants:
+- Offsets are assigned in the order of appends, without gaps. A rejected append changes nothing: no file, no offset, no
+  producer state.
+- An append returns after its bytes are written to the operating system. All appends of one call are one write, unless
+  the segment is rolled between them.
+- There is one replica, so the high watermark is the log end offset.
+- An OSError of the disk is KAFKA_STORAGE_ERROR for that append only; the next append tries again.
+- The active segment is never deleted or compacted. If all of it has expired, it is rolled first.
 
-The batches are stored as they came: base offset, leader epoch and, if the topic says so, the time of appending are
-written into the bytes of the request, which is why those must be writable (a copy is made if they are not).
+Batches are stored as received: base offset, leader epoch and, with LogAppendTime, the append time are written into the
+request's buffer. A read-only buffer is copied first.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from slackwater.broker.storage.log.producer_state import (
 )
 from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
-from slackwater.broker.storage.log.validation import Rejection, refusal, split
+from slackwater.broker.storage.log.validation import Rejection, rejection, split
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, TimestampType
 from slackwater.wire.records.compression import Buffer
@@ -47,27 +47,27 @@ LATEST_TIERED: Final = -5
 
 
 class AppendOrigin(Enum):
-    """Who made a batch, and with it how much of it is questioned."""
+    """Who created a batch; batches from clients are validated."""
 
     CLIENT = "client"
-    COORDINATOR = "coordinator"  # this process: its batches are right, and have no sequences
+    COORDINATOR = "coordinator"  # batches of this process are trusted and have no sequences
 
 
 class TimestampOffset(NamedTuple):
-    """An offset, and the timestamp of its record (-1 where the question was not about one)."""
+    """An offset and the timestamp of its record; -1 if no record was searched for."""
 
     timestamp: int
     offset: int
 
 
 class PartitionLog:
-    """A log that is open. `truncated_tails` says what was cut off when it was opened."""
+    """An open log. `truncated_tails` lists what recovery removed when the log was opened."""
 
     __slots__ = (
         "_bases",
+        "_deleted_files",
         "_directory_dirty",
         "_dirty",
-        "_doomed",
         "_opened_as",
         "checkpoint",
         "config",
@@ -81,27 +81,31 @@ class PartitionLog:
         "truncated_tails",
     )
 
-    def __init__(self, directory: Path, config: LogConfig, found: Recovered) -> None:
+    def __init__(self, directory: Path, config: LogConfig, recovered: Recovered) -> None:
         self.directory = directory
         self.config = config
         self.leader_epoch = 0
-        self.segments = found.segments
-        self.checkpoint = found.checkpoint
-        self.producers = found.producers
-        self.truncated_tails: list[TruncatedTail] = found.truncated_tails
-        self.scanned_bytes = found.scanned_bytes
-        self.log_end_offset = found.segments[-1].next_offset
+        self.segments = recovered.segments
+        self.checkpoint = recovered.checkpoint
+        self.producers = recovered.producers
+        self.truncated_tails: list[TruncatedTail] = recovered.truncated_tails
+        self.scanned_bytes = recovered.scanned_bytes
+        self.log_end_offset = recovered.segments[-1].next_offset
         self.failed: str | None = None
-        self._bases = [segment.base_offset for segment in found.segments]
-        # What was found unflushed is dirty still.
-        self._dirty = {id(one): one for one in found.segments if one.next_offset > found.checkpoint.recovery_point}
+        self._bases = [segment.base_offset for segment in recovered.segments]
+        # Segments behind the recovery point have not been flushed.
+        self._dirty = {
+            id(segment): segment
+            for segment in recovered.segments
+            if segment.next_offset > recovered.checkpoint.recovery_point
+        }
         self._directory_dirty = True
-        self._doomed: list[swap.DeletedFiles] = []
-        self._opened_as = (self.log_end_offset, found.checkpoint)
+        self._deleted_files: list[swap.DeletedFiles] = []
+        self._opened_as = (self.log_end_offset, recovered.checkpoint)
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: bool = False) -> Self:
-        """Open the log in a directory, or begin one there."""
+        """Open the log in a directory, or create one."""
         directory.mkdir(parents=True, exist_ok=True)
         log = cls(directory, config, recover(directory, config, now_ms, clean_shutdown=clean_shutdown))
         remove_snapshots(directory, set(log._bases))
@@ -109,42 +113,44 @@ class PartitionLog:
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The segment that receives appends."""
         return self.segments[-1]
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that can be read."""
+        """The first readable offset."""
         return self.checkpoint.log_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset behind the last record that can be read."""
+        """The offset after the last readable record."""
         return self.log_end_offset
 
     @property
     def size(self) -> int:
-        """The bytes of all segments."""
+        """The total size of all segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
     # Appending
 
     def append(self, buffer: Buffer, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo | Rejection:
-        """Append the batches of one produce request, all or none."""
+        """Append the batches of one produce request: all or none."""
         return self.append_many([buffer], now_ms, origin)[0]
 
     def append_many(
         self, buffers: Sequence[Buffer], now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> list[AppendInfo | Rejection]:
-        """Append what came in one turn, with one write; each buffer is answered for itself."""
-        turn = PendingAppends(self.log_end_offset)
+        """Append the batches of several requests with one write; each buffer has its own result."""
+        pending = PendingAppends(self.log_end_offset)
         for buffer in buffers:
-            turn.answers.append(self._place(turn, buffer, now_ms, origin))
-        self._write(turn)
-        return turn.answers
+            pending.results.append(self._place(pending, buffer, now_ms, origin))
+        self._write(pending)
+        return pending.results
 
-    def _place(self, turn: PendingAppends, buffer: Buffer, now_ms: int, origin: AppendOrigin) -> AppendInfo | Rejection:
-        """Check the batches of a buffer and give them their offsets."""
+    def _place(
+        self, pending: PendingAppends, buffer: Buffer, now_ms: int, origin: AppendOrigin
+    ) -> AppendInfo | Rejection:
+        """Validate the batches of a buffer and assign their offsets."""
         if self.failed:
             return Rejection(Error.KAFKA_STORAGE_ERROR, self.failed)
         view = memoryview(buffer)
@@ -154,69 +160,70 @@ class PartitionLog:
         if isinstance(batches, Rejection):
             return batches
         if len(view) > self.config.segment_bytes:
-            message = f"{len(view)} bytes are more than a segment holds: segment.bytes is {self.config.segment_bytes}."
+            message = f"The request has {len(view)} bytes; segment.bytes is {self.config.segment_bytes}."
             return Rejection(Error.RECORD_LIST_TOO_LARGE, message)
-        changed: dict[int, ProducerStateEntry] = {}
+        seen: dict[int, ProducerStateEntry] = {}
         if origin is AppendOrigin.CLIENT:
             for batch in batches:
-                answer = refusal(batch, self.config, now_ms) or self._check_producer(turn, changed, batch)
-                if answer is not None:
-                    return answer
+                result = rejection(batch, self.config, now_ms) or self._check_producer(pending, seen, batch)
+                if result is not None:
+                    return result
         count = sum(batch.last_offset_delta + 1 for batch in batches)
         max_timestamp = self._stamp(batches, now_ms)
-        if refused := self._make_room(turn, len(view), turn.end_offset + count - 1, max_timestamp, now_ms):
-            return refused
-        base_offset = turn.end_offset
+        if rejected := self._make_room(pending, len(view), pending.end_offset + count - 1, max_timestamp, now_ms):
+            return rejected
+        base_offset = pending.end_offset
         for batch in batches:
-            batch.set_base_offset(turn.end_offset)
+            batch.set_base_offset(pending.end_offset)
             batch.set_partition_leader_epoch(self.leader_epoch)
-            turn.placed.append(PlacedBatch(batch.size, batch.last_offset, batch.max_timestamp))
-            turn.end_offset = batch.last_offset + 1
+            pending.batches.append(PlacedBatch(batch.size, batch.last_offset, batch.max_timestamp))
+            pending.end_offset = batch.last_offset + 1
             if origin is AppendOrigin.CLIENT and batch.has_producer_id:
-                self._advance_producer(turn, batch)
-        turn.buffers.append(view)
-        turn.size += len(view)
-        turn.waiting.append(len(turn.answers))
+                self._advance_producer(pending, batch)
+        pending.buffers.append(view)
+        pending.size += len(view)
+        pending.pending_results.append(len(pending.results))
         appended_ms = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-        return AppendInfo(base_offset, turn.end_offset - 1, appended_ms, self.log_start_offset)
+        return AppendInfo(base_offset, pending.end_offset - 1, appended_ms, self.log_start_offset)
 
     def _check_producer(
-        self, turn: PendingAppends, seen: dict[int, ProducerStateEntry], batch: RecordBatch
+        self, pending: PendingAppends, seen: dict[int, ProducerStateEntry], batch: RecordBatch
     ) -> AppendInfo | Rejection | None:
-        """None if the batch is the next of its producer; an answer if it is a duplicate or out of order."""
+        """Return None if the batch is the next of its producer, else the result for a duplicate or a wrong sequence."""
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
-        known = seen.get(producer_id) or turn.changed.get(producer_id) or self.producers.producers.get(producer_id)
+        known = seen.get(producer_id) or pending.producers.get(producer_id) or self.producers.producers.get(producer_id)
         end = last_sequence(batch.base_sequence, batch.last_offset_delta)
         if known is not None:
-            if before := known.duplicate(batch.producer_epoch, batch.base_sequence, end):
+            if earlier := known.duplicate(batch.producer_epoch, batch.base_sequence, end):
                 appended_ms = NO_TIMESTAMP
                 if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-                    appended_ms = before.timestamp
-                return AppendInfo(before.base_offset, before.last_offset, appended_ms, self.log_start_offset, True)
-            if wrong := known.refusal(batch.producer_epoch, batch.base_sequence):
-                return Rejection(wrong[0], f"ProducerStateEntry {producer_id} in {self.directory.name}: {wrong[1]}")
-        # Where one request has several batches, the second must follow the first; offsets are not known yet.
+                    appended_ms = earlier.timestamp
+                return AppendInfo(earlier.base_offset, earlier.last_offset, appended_ms, self.log_start_offset, True)
+            if failure := known.sequence_error(batch.producer_epoch, batch.base_sequence):
+                error, message = failure
+                return Rejection(error, f"Producer {producer_id} in {self.directory.name}: {message}")
+        # A second batch in the same request must follow the first; offsets are not assigned yet.
         placeholder = SequencedBatch(end, -1, batch.last_offset_delta, batch.max_timestamp)
         epoch = batch.producer_epoch
-        seen[producer_id] = known.then(epoch, placeholder) if known else ProducerStateEntry(epoch, (placeholder,))
+        seen[producer_id] = known.with_batch(epoch, placeholder) if known else ProducerStateEntry(epoch, (placeholder,))
         return None
 
-    def _advance_producer(self, turn: PendingAppends, batch: RecordBatch) -> None:
+    def _advance_producer(self, pending: PendingAppends, batch: RecordBatch) -> None:
         key, epoch, delta = batch.producer_id, batch.producer_epoch, batch.last_offset_delta
         written = SequencedBatch(
             last_sequence(batch.base_sequence, delta), batch.last_offset, delta, batch.max_timestamp
         )
-        known = turn.changed.get(key) or self.producers.producers.get(key)
-        turn.changed[key] = known.then(epoch, written) if known else ProducerStateEntry(epoch, (written,))
+        known = pending.producers.get(key) or self.producers.producers.get(key)
+        pending.producers[key] = known.with_batch(epoch, written) if known else ProducerStateEntry(epoch, (written,))
 
     def _stamp(self, batches: list[RecordBatch], now_ms: int) -> int:
-        """Settle whose timestamps the batches have; the answer is the newest."""
+        """Apply `message.timestamp.type`, and return the newest timestamp."""
         newest = NO_TIMESTAMP
-        by_broker = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        is_append_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for batch in batches:
-            if by_broker:
+            if is_append_time:
                 batch.set_log_append_time(now_ms)
             elif batch.attributes & LOG_APPEND_TIME_BIT:
                 batch.set_max_timestamp(TimestampType.CREATE_TIME, batch.max_timestamp)
@@ -224,54 +231,55 @@ class PartitionLog:
         return newest
 
     def _make_room(
-        self, turn: PendingAppends, size: int, last_offset: int, max_timestamp: int, now_ms: int
+        self, pending: PendingAppends, size: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> Rejection | None:
-        """Roll the segment if these bytes belong into the next one; what waits is written to the old one first."""
+        """Roll the segment if it has no room for these bytes. Pending batches are written to the old one first."""
         if not self.active.should_roll(
             self.config,
             size,
             last_offset,
             max_timestamp,
             now_ms,
-            waiting_bytes=turn.size,
-            waiting_timestamp=turn.placed[0].max_timestamp if turn.placed else NO_TIMESTAMP,
+            pending_bytes=pending.size,
+            pending_timestamp=pending.batches[0].max_timestamp if pending.batches else NO_TIMESTAMP,
         ):
             return None
-        if refused := self._write(turn):
-            return refused
+        if rejected := self._write(pending):
+            return rejected
         try:
             self.roll(now_ms)
         except OSError as error:
             return _storage_error(error)
         return None
 
-    def _write(self, turn: PendingAppends) -> Rejection | None:
-        """Write what waits. If it cannot be, everybody who waits is refused.
+    def _write(self, pending: PendingAppends) -> Rejection | None:
+        """Write the pending batches; if that fails, reject all of them and return the rejection.
 
-        So must be the one for whose sake it is written now: its sequence was checked against those before it.
+        The caller must reject the append that caused the write as well, because its sequence was checked against the
+        pending ones.
         """
-        if not turn.placed:
+        if not pending.batches:
             return None
         active = self.active
         try:
-            active.append(turn.buffers)
+            active.append(pending.buffers)
         except OSError as error:
-            refused = _storage_error(error)
-            for number in turn.waiting:
-                turn.answers[number] = refused
-            turn.end_offset = self.log_end_offset
-            turn.start()
-            return refused
-        for size, last_offset, max_timestamp in turn.placed:
-            active.note(size, last_offset, max_timestamp)
-        self.log_end_offset = turn.end_offset
-        self.producers.update(turn.changed, turn.end_offset)
+            rejected = _storage_error(error)
+            for number in pending.pending_results:
+                pending.results[number] = rejected
+            pending.end_offset = self.log_end_offset
+            pending.clear()
+            return rejected
+        for size, last_offset, max_timestamp in pending.batches:
+            active.index_batch(size, last_offset, max_timestamp)
+        self.log_end_offset = pending.end_offset
+        self.producers.update(pending.producers, pending.end_offset)
         self._dirty[id(active)] = active
-        turn.start()
+        pending.clear()
         return None
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and begin another. Raises OSError, and the log is as it was."""
+        """Close the active segment and create the next. If this raises OSError, the log is unchanged."""
         old = self.active
         if not old.size:
             return
@@ -289,14 +297,14 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool = True) -> memoryview | Rejection:
-        """Whole batches, the first of which holds `offset` or is the next there is; empty at the end of the log.
+        """Read complete batches from the one that contains `offset`, or the next one; empty at the end of the log.
 
-        With `min_one` the first batch is given even if it alone is more than `max_bytes`.
+        With `min_one` the first batch is returned even if it is larger than `max_bytes`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return Rejection(
                 Error.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} is outside of the log, {self.log_start_offset} to {self.log_end_offset}.",
+                f"Offset {offset} is outside the log, {self.log_start_offset} to {self.log_end_offset}.",
             )
         try:
             for segment in self.segments[bisect_right(self._bases, offset) - 1 :]:
@@ -308,47 +316,49 @@ class PartitionLog:
         return memoryview(b"")
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is as new, or what a special timestamp asks for; None if there is none."""
+        """Find the first record at or after a timestamp, or resolve a special timestamp; None if there is no record."""
         if timestamp >= 0:
-            return self._first_from(timestamp)
+            return self._find_timestamp(timestamp)
         if timestamp == LATEST:
             return TimestampOffset(NO_TIMESTAMP, self.high_watermark)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
         if timestamp == MAX_TIMESTAMP:
             return self._newest()
-        # LATEST_TIERED, and whatever else asks for another tier of storage: there is none.
+        # LATEST_TIERED and other timestamps for remote storage, which does not exist here.
         return TimestampOffset(NO_TIMESTAMP, -1)
 
-    def _first_from(self, timestamp: int) -> TimestampOffset | None:
+    def _find_timestamp(self, timestamp: int) -> TimestampOffset | None:
         for segment in self.segments:
-            found = segment.find_timestamp(timestamp, self.log_start_offset)
-            if found is not None:
-                return TimestampOffset(*found)
+            position = segment.find_timestamp(timestamp, self.log_start_offset)
+            if position is not None:
+                return TimestampOffset(*position)
         return None
 
     def _newest(self) -> TimestampOffset | None:
-        """The first record with the newest timestamp; what stands before the log start offset does not count."""
+        """Find the first record with the newest timestamp at or after the log start offset."""
         newest = NO_TIMESTAMP
         for segment in self.segments:
             if segment.base_offset >= self.log_start_offset:
                 newest = max(newest, segment.max_timestamp)
             elif segment.max_timestamp > newest:
-                while (found := segment.find_timestamp(newest + 1, self.log_start_offset)) is not None:
-                    newest = found[0]
-        return self._first_from(newest) if newest >= 0 else None
+                while (newer := segment.find_timestamp(newest + 1, self.log_start_offset)) is not None:
+                    newest = newer[0]
+        return self._find_timestamp(newest) if newest >= 0 else None
 
     # Deleting
 
     def delete_records(self, up_to: int) -> int | Rejection:
-        """Move the log start offset (-1: to the end). The answer is where the log begins now."""
+        """Move the log start offset (-1: to the end), and return the new one."""
         if not self.config.deletes:
             return Rejection(
-                Error.POLICY_VIOLATION, "Records are not deleted from a topic whose cleanup.policy is compact."
+                Error.POLICY_VIOLATION, "Records of a topic with cleanup.policy=compact cannot be deleted."
             )
         target = self.high_watermark if up_to == LATEST else up_to
         if not 0 <= target <= self.high_watermark:
-            return Rejection(Error.OFFSET_OUT_OF_RANGE, f"Offset {up_to} is beyond the end, {self.high_watermark}.")
+            return Rejection(
+                Error.OFFSET_OUT_OF_RANGE, f"Offset {up_to} is after the high watermark, {self.high_watermark}."
+            )
         if target > self.log_start_offset:
             moved = replace(self.checkpoint, log_start_offset=target)
             try:
@@ -359,60 +369,66 @@ class PartitionLog:
         return self.log_start_offset
 
     def retain(self, now_ms: int) -> list[int]:
-        """Delete what has expired, by age, by size, or because the log begins behind it; the base offsets deleted.
+        """Delete segments by age, size and log start offset, and return their base offsets.
 
-        Forgets producers that have been silent for too long as well, and removes files whose time has come.
+        Expires producer state and removes deleted files that are due as well.
         """
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         self.sweep(now_ms)
-        deleted = self._delete_while(lambda one, after: after is not None and after <= self.log_start_offset, now_ms)
+        deleted = self._delete_while(
+            lambda _, next_base: next_base is not None and next_base <= self.log_start_offset, now_ms
+        )
         if self.config.deletes and self.config.retention_ms >= 0:
-            deleted += self._delete_while(lambda one, _: self._age(one, now_ms) > self.config.retention_ms, now_ms)
+            deleted += self._delete_while(
+                lambda segment, _: self._age_ms(segment, now_ms) > self.config.retention_ms, now_ms
+            )
         if self.config.deletes and self.config.retention_bytes >= 0:
-            deleted += self._delete_while(lambda one, _: self.size - one.size >= self.config.retention_bytes, now_ms)
+            deleted += self._delete_while(
+                lambda segment, _: self.size - segment.size >= self.config.retention_bytes, now_ms
+            )
         return deleted
 
-    def _age(self, segment: Segment, now_ms: int) -> int:
+    def _age_ms(self, segment: Segment, now_ms: int) -> int:
         newest = segment.max_timestamp
         if newest < 0:
             newest = int(os.stat(segment.fd).st_mtime * 1000)
         return now_ms - newest
 
-    def _delete_while(self, expired: Callable[[Segment, int | None], bool], now_ms: int) -> list[int]:
-        """Delete segments from the oldest on, as long as they have expired."""
+    def _delete_while(self, is_expired: Callable[[Segment, int | None], bool], now_ms: int) -> list[int]:
+        """Delete segments, oldest first, while they are expired."""
         deleted: list[int] = []
         while True:
             oldest = self.segments[0]
-            after = self._bases[1] if len(self._bases) > 1 else None
-            if not expired(oldest, after) or (after is None and not oldest.size):
+            next_base = self._bases[1] if len(self._bases) > 1 else None
+            if not is_expired(oldest, next_base) or (next_base is None and not oldest.size):
                 return deleted
-            if after is None:
+            if next_base is None:
                 try:
                     self.roll(now_ms)
-                except OSError:  # no room for another segment; the next turn tries again
+                except OSError:  # no room for another segment; the next run tries again
                     return deleted
             del self.segments[0], self._bases[0]
             self._dirty.pop(id(oldest), None)
-            self._doomed.append(swap.mark_deleted(oldest, now_ms + self.config.file_delete_delay_ms))
+            self._deleted_files.append(swap.mark_deleted(oldest, now_ms + self.config.file_delete_delay_ms))
             self.checkpoint = self.checkpoint.within(self._bases[0], self.log_end_offset)
             deleted.append(oldest.base_offset)
 
     def sweep(self, now_ms: int) -> None:
         """Remove the deleted files that are due (`file.delete.delay.ms`)."""
-        for doomed in [one for one in self._doomed if one.due_ms <= now_ms]:
-            doomed.remove()
-            self._doomed.remove(doomed)
+        for files in [files for files in self._deleted_files if files.due_ms <= now_ms]:
+            files.remove()
+            self._deleted_files.remove(files)
 
     def replace_segments(self, cleaned: Segment, replaced: Sequence[Segment], now_ms: int) -> bool:
-        """Put a compacted segment in the place of those it was made from; False if they are not all there any more.
+        """Replace segments by the compacted one made from them; returns False if some of them no longer exist.
 
-        The cleaner works in a thread: plan (segments 0, 10, 20) → thread cleans → meanwhile `retain` deletes 0 here →
-        the thread comes back. Its outcome holds records that are gone by now, so it is thrown away.
+        The cleaner runs in a thread. If `retain` deletes a segment while the thread cleans it, the result contains
+        deleted records and must not be used.
         """
         at = bisect_right(self._bases, replaced[0].base_offset) - 1
         if self.segments[at : at + len(replaced)] != list(replaced) or replaced[-1] is self.active:
             return False
-        self._doomed.append(swap.replace(cleaned, replaced, now_ms + self.config.file_delete_delay_ms))
+        self._deleted_files.append(swap.replace(cleaned, replaced, now_ms + self.config.file_delete_delay_ms))
         cleaned.next_offset = replaced[-1].next_offset
         self.segments[at : at + len(replaced)] = [cleaned]
         self._bases = [segment.base_offset for segment in self.segments]
@@ -421,56 +437,61 @@ class PartitionLog:
         return True
 
     def allow_gaps(self, up_to: int) -> None:
-        """Remember that offsets may be missing up to here; raises OSError, and then none may."""
+        """Record that offsets before `up_to` may be missing. If this raises OSError, nothing has changed."""
         if up_to > self.checkpoint.gaps_up_to:
             moved = replace(self.checkpoint, gaps_up_to=up_to)
             moved.write(self.directory, sync=True)
             self.checkpoint = moved
 
     def cleaned_up_to(self, offset: int) -> None:
-        """Remember up to where the log is clean."""
+        """Record the offset up to which the log is compacted."""
         self.checkpoint = replace(self.checkpoint, cleaner_offset=offset)
         self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        """Write down how far work has come; where the disk refuses that, a restart does some of it again."""
+        """Write the checkpoint. If the disk fails, a restart repeats some work."""
         with contextlib.suppress(OSError):
             self.checkpoint.write(self.directory)
 
     # Flushing and closing
 
     def take_dirty(self, *, rolled_only: bool) -> tuple[list[int], int]:
-        """Descriptors of what was written since the last time, for the caller to flush and close; and up to where."""
-        taken = [one for one in self._dirty.values() if not (rolled_only and one is self.active)]
-        if not taken:
+        """Return descriptors of the files written since the last call, and the end offset. The caller closes them."""
+        segments = [segment for segment in self._dirty.values() if not (rolled_only and segment is self.active)]
+        if not segments:
             return [], 0
-        # The indexes of a closed segment are trusted with it; those of the active one are made anew at a start.
-        descriptors = [fd for one in taken for fd in one.descriptors(with_indexes=one is not self.active)]
+        # Recovery trusts the indexes of closed segments, and rebuilds those of the active one.
+        descriptors = [
+            fd for segment in segments for fd in segment.descriptors(with_indexes=segment is not self.active)
+        ]
         if self._directory_dirty:
             descriptors.append(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY))
             self._directory_dirty = False
-        for segment in taken:
+        for segment in segments:
             del self._dirty[id(segment)]
         return descriptors, self.active.base_offset if rolled_only else self.log_end_offset
 
     def flushed(self, up_to: int) -> None:
-        """Everything before `up_to` is on disk. It is written down when a start can scan a segment less for it."""
-        known = self.checkpoint.recovery_point
-        if up_to > known:
+        """Record that everything before `up_to` is on disk.
+
+        The checkpoint is written if recovery can skip one more segment because of it.
+        """
+        previous = self.checkpoint.recovery_point
+        if up_to > previous:
             self.checkpoint = replace(self.checkpoint, recovery_point=up_to)
-            if known < self.active.base_offset:
+            if previous < self.active.base_offset:
                 self._write_checkpoint()
 
-    def flush_failed(self, why: str) -> None:
-        """What was written may be lost: refuse everything until the log is opened anew."""
-        self.failed = f"A flush failed ({why}); restart the broker to find out what is on disk."
+    def flush_failed(self, reason: str) -> None:
+        """Written data may be lost: reject all appends until the log is opened again."""
+        self.failed = f"fsync failed: {reason}. Restart the broker, which checks what is on disk."
 
     def close(self, *, sync: bool = True) -> None:
-        """Write indexes, snapshot and checkpoint, and let go of the files; with `sync`, all of it is on disk then.
+        """Write indexes, snapshot and checkpoint, and close the files; with `sync`, flush everything to disk.
 
-        Of a log to which nothing has happened since it was opened, all that is on disk already.
+        A log that has not changed since it was opened writes nothing.
         """
-        if not self._dirty and not self._doomed and self._opened_as == (self.log_end_offset, self.checkpoint):
+        if not self._dirty and not self._deleted_files and self._opened_as == (self.log_end_offset, self.checkpoint):
             self.abandon()
             return
         self.active.finish()
@@ -482,16 +503,16 @@ class PartitionLog:
             self.checkpoint = replace(self.checkpoint, recovery_point=self.log_end_offset)
             sync_directory(self.directory)
         self.checkpoint.write(self.directory, sync=sync)
-        for doomed in self._doomed:
-            doomed.remove()
+        for files in self._deleted_files:
+            files.remove()
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files as they are, like a process that is killed."""
-        self._dirty.clear()  # a flush that comes later finds nothing here
+        """Close the files as they are, like a killed process."""
+        self._dirty.clear()  # a later flush has nothing to do
         for segment in self.segments:
             segment.close()
 
 
 def _storage_error(error: OSError) -> Rejection:
-    return Rejection(Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror or error}.")
+    return Rejection(Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror or error}.")

@@ -1,8 +1,8 @@
-"""The appends of one turn of the loop: placed one after the other, then written together.
+"""The appends of one call of `PartitionLog.append_many`: they get offsets one after the other and are written together.
 
-Rules kept here
-- What waits here has offsets, but nobody may see them yet: the log's end and its producers move when the write is done.
-- If the write fails, whoever waits is refused, and the turn goes on from the log's end.
+Invariants:
+- Pending batches have offsets but are not visible: the log's end offset and producer state change after the write.
+- If the write fails, all pending appends are rejected, and the next ones continue at the log's end offset.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from slackwater.wire.records.compression import Buffer
 
 
 class AppendInfo(NamedTuple):
-    """An append that was written, or had been before."""
+    """The offsets of an append; `duplicate` if the batch had been written before."""
 
     base_offset: int
     last_offset: int
@@ -23,7 +23,7 @@ class AppendInfo(NamedTuple):
 
 
 class PlacedBatch(NamedTuple):
-    """A batch that has its offset and is about to be written."""
+    """A batch that has an offset and is not yet written."""
 
     size: int
     last_offset: int
@@ -31,19 +31,19 @@ class PlacedBatch(NamedTuple):
 
 
 class PendingAppends:
-    """What one call has placed and not yet written."""
+    """Batches of one call that are not yet written, and the results of all its appends."""
 
-    __slots__ = ("answers", "buffers", "changed", "end_offset", "placed", "size", "waiting")
+    __slots__ = ("batches", "buffers", "end_offset", "pending_results", "producers", "results", "size")
 
     def __init__(self, end_offset: int) -> None:
-        self.answers: list[AppendInfo | Rejection] = []
+        self.results: list[AppendInfo | Rejection] = []
         self.end_offset = end_offset
-        self.start()
+        self.clear()
 
-    def start(self) -> None:
-        """Nothing waits to be written."""
+    def clear(self) -> None:
+        """Forget the pending batches, after a write."""
         self.buffers: list[Buffer] = []
-        self.placed: list[PlacedBatch] = []
-        self.changed: dict[int, ProducerStateEntry] = {}
-        self.waiting: list[int] = []
+        self.batches: list[PlacedBatch] = []
+        self.producers: dict[int, ProducerStateEntry] = {}
+        self.pending_results: list[int] = []  # indexes into `results`
         self.size = 0

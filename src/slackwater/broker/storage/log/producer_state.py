@@ -1,17 +1,17 @@
-"""What a log knows of its idempotent producers: epochs, and the sequence numbers of their last batches.
+"""Sequence numbers of idempotent producers, per log.
 
-Rules kept here, as in Kafka 4.x
-- A batch whose first and last sequence are those of one of the producer's last five is a duplicate: it is answered
-  with the offset it was given the first time, and not written again.
-- A producer that is not known may begin at any sequence: its records may have been deleted, or it may have been away
-  for longer than `producer.id.expiration.ms`. (Brokers before 2.5 answered UNKNOWN_PRODUCER_ID instead.)
-- The next batch continues where the last ended, and a new epoch begins at 0; anything else is
-  OUT_OF_ORDER_SEQUENCE_NUMBER. An epoch that is past is INVALID_PRODUCER_EPOCH.
-- Nothing here changes before the batch is written: a check gives the state that would follow, and `update` takes it.
+Invariants, as in Kafka 4.x:
+- A batch with the same first and last sequence as one of the producer's last five batches is a duplicate. The response
+  has the offset of the first write, and nothing is written.
+- An unknown producer may start at any sequence: its records may have been deleted, or its state may have expired
+  (`producer.id.expiration.ms`). Brokers before 2.5 answered UNKNOWN_PRODUCER_ID.
+- The next batch continues after the last sequence, and a new epoch starts at 0; anything else is
+  OUT_OF_ORDER_SEQUENCE_NUMBER. An old epoch is INVALID_PRODUCER_EPOCH.
+- State changes after the batch is written: a check returns the next state, and `update` applies it.
 
-The snapshot file is Kafka's (version 1): the state of all producers at the offset in its name, with a CRC-32C. Kafka
-keeps one row per producer, its last batch. Here a producer has a row for each of its last batches, oldest first: Kafka
-reads that as well, and the last row wins; we read all five back.
+The snapshot file is Kafka's, version 1: the state of all producers at the offset in its name, with a CRC-32C. Kafka
+writes one row per producer, for its last batch. Here a producer has one row for each of its last batches, oldest first.
+Kafka reads such a file and keeps the last row.
 """
 
 import struct
@@ -22,7 +22,7 @@ from slackwater.broker.storage.log.files import SNAPSHOT, file_name, replace_fil
 from slackwater.group.errors import Error
 from slackwater.wire.records.crc import crc32c
 
-BATCHES_KEPT: Final = 5
+MAX_BATCHES: Final = 5
 _SEQUENCES: Final = 1 << 31
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hIi")
@@ -33,7 +33,7 @@ _ROW: Final = struct.Struct(">qhiqiqiq")
 
 
 class SequencedBatch(NamedTuple):
-    """One batch of a producer, as it stands in the log."""
+    """One batch of a producer in the log."""
 
     last_sequence: int
     last_offset: int
@@ -42,17 +42,17 @@ class SequencedBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record."""
+        """The sequence of the first record."""
         return (self.last_sequence - self.offset_delta) % _SEQUENCES
 
     @property
     def base_offset(self) -> int:
-        """The offset of its first record."""
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 class ProducerStateEntry(NamedTuple):
-    """One producer: its epoch, and its last batches in that epoch, oldest first."""
+    """The epoch of a producer and its last batches in that epoch, oldest first."""
 
     epoch: int
     batches: tuple[SequencedBatch, ...]
@@ -63,38 +63,38 @@ class ProducerStateEntry(NamedTuple):
         return self.batches[-1]
 
     def duplicate(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
-        """The batch that was written under these sequences before, if it is one of the last."""
+        """Return the earlier batch with these sequences, if it is one of the last five."""
         if epoch == self.epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                     return batch
         return None
 
-    def refusal(self, epoch: int, first_sequence: int) -> tuple[Error, str] | None:
-        """Why the producer may not go on with this, or None if it may."""
+    def sequence_error(self, epoch: int, first_sequence: int) -> tuple[Error, str] | None:
+        """Return the error for a batch that does not continue the sequence, or None."""
         if epoch < self.epoch:
-            return Error.INVALID_PRODUCER_EPOCH, f"Epoch {epoch} is past: the last seen epoch is {self.epoch}."
+            return Error.INVALID_PRODUCER_EPOCH, f"Epoch {epoch} is older than the current epoch {self.epoch}."
         expected = (self.last.last_sequence + 1) % _SEQUENCES if epoch == self.epoch else 0
         if first_sequence == expected:
             return None
         return (
             Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"Sequence {first_sequence} in epoch {epoch}; expected was {expected}.",
+            f"Sequence {first_sequence} in epoch {epoch} is out of order; expected {expected}.",
         )
 
-    def then(self, epoch: int, batch: SequencedBatch) -> "ProducerStateEntry":
-        """The producer after one more batch."""
-        before = self.batches[1 - BATCHES_KEPT :] if epoch == self.epoch else ()
-        return ProducerStateEntry(epoch, (*before, batch))
+    def with_batch(self, epoch: int, batch: SequencedBatch) -> "ProducerStateEntry":
+        """Return the entry after one more batch."""
+        previous = self.batches[1 - MAX_BATCHES :] if epoch == self.epoch else ()
+        return ProducerStateEntry(epoch, (*previous, batch))
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """The sequence of a batch's last record; after 2^31 - 1 comes 0."""
+    """Return the sequence of a batch's last record; 0 follows 2^31 - 1."""
     return (base_sequence + last_offset_delta) % _SEQUENCES
 
 
 class ProducerState:
-    """All producers of a log, up to `end_offset`."""
+    """The producers of a log, up to `end_offset`."""
 
     __slots__ = ("end_offset", "producers")
 
@@ -103,23 +103,23 @@ class ProducerState:
         self.end_offset = end_offset
 
     def replay(self, producer_id: int, epoch: int, batch: SequencedBatch) -> None:
-        """Take a batch that stands in the log: no questions are asked."""
+        """Apply a batch of the log without checks."""
         known = self.producers.get(producer_id)
-        self.producers[producer_id] = known.then(epoch, batch) if known else ProducerStateEntry(epoch, (batch,))
+        self.producers[producer_id] = known.with_batch(epoch, batch) if known else ProducerStateEntry(epoch, (batch,))
 
     def update(self, changed: dict[int, ProducerStateEntry], end_offset: int) -> None:
-        """Take what followed from batches that are written now."""
+        """Apply the entries of batches that were written."""
         self.producers.update(changed)
         self.end_offset = end_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget the producers whose last batch is too old, by its own timestamp as in Kafka."""
-        past = [key for key, known in self.producers.items() if now_ms - known.last.timestamp >= expiration_ms]
-        for producer_id in past:
+        """Remove producers whose last batch is too old by its timestamp, as in Kafka."""
+        expired = [key for key, known in self.producers.items() if now_ms - known.last.timestamp >= expiration_ms]
+        for producer_id in expired:
             del self.producers[producer_id]
 
     def last_offsets(self) -> frozenset[tuple[int, int]]:
-        """Every producer with the last offset of its last batch, which the cleaner must keep."""
+        """Return every producer with the last offset of its last batch, which the cleaner must keep."""
         return frozenset((producer_id, known.last.last_offset) for producer_id, known in self.producers.items())
 
     def write(self, directory: Path) -> None:
@@ -135,7 +135,7 @@ class ProducerState:
 
     @classmethod
     def read(cls, path: Path, end_offset: int) -> "ProducerState | None":
-        """The state in a snapshot file, or None if the file is damaged."""
+        """Read a snapshot file; None if it is damaged."""
         data = path.read_bytes()
         if len(data) < _HEAD.size:
             return None
@@ -149,7 +149,7 @@ class ProducerState:
 
     @classmethod
     def latest(cls, directory: Path, first_offset: int, log_end_offset: int) -> "ProducerState":
-        """The newest snapshot that can be used; what is damaged or beyond the log's end is removed."""
+        """Read the newest usable snapshot; remove snapshots that are damaged or after the log's end."""
         for offset, path in reversed(with_suffix(directory, SNAPSHOT).items()):
             if offset <= log_end_offset and (state := cls.read(path, offset)) is not None:
                 return state
@@ -158,7 +158,7 @@ class ProducerState:
 
 
 def remove_snapshots(directory: Path, segment_offsets: set[int]) -> None:
-    """Remove the snapshots that no segment begins with, except for the newest."""
-    found = with_suffix(directory, SNAPSHOT)
-    for offset in found.keys() - segment_offsets - {max(found, default=0)}:
-        found[offset].unlink()
+    """Remove the snapshots that do not belong to a segment, except the newest."""
+    snapshots = with_suffix(directory, SNAPSHOT)
+    for offset in snapshots.keys() - segment_offsets - {max(snapshots, default=0)}:
+        snapshots[offset].unlink()

@@ -1,14 +1,13 @@
-"""The records inside a batch, for the few questions a log must ask of them.
+"""Access to the records inside a batch, where a log needs it.
 
-Rules kept here
-- A broker does not unpack what it stores. It looks at records only where it must: lengths when a batch arrives, keys
-  when a topic is compacted, timestamps when an offset is asked for by time.
-- Bytes that are no records raise `WireError`, wherever they end.
-- A batch that loses records keeps its offsets: base offset and last offset delta stay, and with them the sequence
-  numbers of its producer.
+Invariants:
+- A broker does not decompress what it stores. It reads records only to check lengths on arrival, to compact by key, and
+  to find an offset by timestamp.
+- Bytes that are not records raise `WireError`.
+- A batch that loses records keeps its base offset and last offset delta, and with them its producer's sequences.
 
-A record: its length as a varint, then attributes (1 byte), timestamp delta (varlong), offset delta (varint), key and
-value (length as a varint, -1 for none), headers. Varints are zigzag: the lowest bit is the sign.
+A record is its length as a varint, then attributes (1 byte), timestamp delta (varlong), offset delta (varint), key and
+value (length as a varint, -1 for null) and headers. Varints are zigzag: the lowest bit is the sign.
 """
 
 import struct
@@ -30,11 +29,11 @@ from slackwater.wire.records.crc import crc32c
 
 _CRC_AT: Final = 17
 _CRC_ENDS_AT: Final = 21
-_RUN: Final = 64  # records that are compared at once
+_RUN: Final = 64  # records whose lengths are compared at once
 
 
 class RecordView(NamedTuple):
-    """One record: where it stands in the decompress_records payload, and what a log asks of it."""
+    """One record: its position in the decompressed payload, and the fields a log uses."""
 
     start: int
     end: int
@@ -46,28 +45,28 @@ class RecordView(NamedTuple):
 
 
 def decompress_records(batch: RecordBatch) -> bytes:
-    """The records of a batch, decompress_records."""
+    """Return the decompressed payload of a batch."""
     return bytes(decompress(batch.codec, batch.payload))
 
 
 def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView]:
-    """Walk over the records in the decompress_records payload, which must hold as many as the header says."""
+    """Iterate over the records of a decompressed payload, which must match the count in the header."""
     at = 0
     for number in range(batch.record_count):
         try:
             length, body = _varint(payload, at)
             end = body + length
             if length < 0 or end > len(payload):
-                raise batch.wrong(f"record {number} of {batch.record_count} is not whole")
+                raise batch.wrong(f"record {number} of {batch.record_count} is incomplete")
             timestamp_delta, timestamp_ends_at = _varint(payload, body + 1)
             offset_delta, place = _varint(payload, timestamp_ends_at)
             key_length, place = _varint(payload, place)
             key = payload[place : place + key_length] if key_length >= 0 else None
             value_length, place = _varint(payload, place + max(key_length, 0))
         except IndexError:
-            raise batch.wrong(f"record {number} of {batch.record_count} is not whole") from None
+            raise batch.wrong(f"record {number} of {batch.record_count} is incomplete") from None
         if place + max(value_length, 0) > end:
-            raise batch.wrong(f"record {number} of {batch.record_count} is longer than it says")
+            raise batch.wrong(f"record {number} of {batch.record_count} is longer than its length field")
         yield RecordView(at, end, timestamp_delta, timestamp_ends_at, offset_delta, key, value_length >= 0)
         at = end
     if at != len(payload):
@@ -75,19 +74,19 @@ def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView
 
 
 def check_lengths(batch: RecordBatch) -> None:
-    """Raise unless the payload, which must not be packed, holds as many records as the header says.
+    """Raise `WireError` unless an uncompressed payload has as many records as the header says.
 
-    This is what every produced record costs, so it hops from length to length and looks at nothing else. Records are
-    often as long as their neighbours: then the lengths of many are compared at once.
+    This runs for every produced record, so it reads only lengths. Neighbouring records often have the same length; then
+    the lengths of many are compared at once.
     """
-    payload = bytes(batch.payload)  # a copy costs less than looking into a view byte by byte
+    payload = bytes(batch.payload)  # a copy is cheaper than reading a memoryview byte by byte
     total = len(payload)
     at = size = 0
     left = batch.record_count
     while left:
-        start, before = at, size
+        start, previous_size = at, size
         if at >= total:
-            raise batch.wrong(f"it announces {batch.record_count} records and holds {batch.record_count - left}")
+            raise batch.wrong(f"its header has {batch.record_count} records, the payload {batch.record_count - left}")
         length = payload[at]
         at += 1
         if length >= 0x80:
@@ -103,24 +102,24 @@ def check_lengths(batch: RecordBatch) -> None:
         at += length >> 1
         left -= 1
         size = at - start
-        if size == before:
+        if size == previous_size:
             run = _same_lengths(payload, start, body, size, min(left, _RUN))
             at += run * size
             left -= run
     if at != total:
-        raise batch.wrong(f"its {batch.record_count} records take {at} bytes, and there are {total}")
+        raise batch.wrong(f"its {batch.record_count} records have {at} bytes, the payload {total}")
 
 
-def _same_lengths(payload: bytes, start: int, body: int, size: int, most: int) -> int:
-    """How many records follow that are as long as the one at `start`: every `size` bytes the same length stands."""
+def _same_lengths(payload: bytes, start: int, body: int, size: int, limit: int) -> int:
+    """Count the records after `start` that have the same length, up to `limit`."""
     for place in range(start, body):
-        heads = payload[place + size : place + size * (most + 1) : size]
-        most = len(heads) - len(heads.lstrip(payload[place : place + 1]))
-    return most
+        heads = payload[place + size : place + size * (limit + 1) : size]
+        limit = len(heads) - len(heads.lstrip(payload[place : place + 1]))
+    return limit
 
 
 def timestamp_of(batch: RecordBatch, record: RecordView) -> int:
-    """A record's timestamp: its own, or the broker's if the batch says so."""
+    """Return a record's timestamp: its own, or the append time of the batch."""
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return batch.max_timestamp
     return batch.base_timestamp + record.timestamp_delta
@@ -129,50 +128,50 @@ def timestamp_of(batch: RecordBatch, record: RecordView) -> int:
 def find_first_record(batch: RecordBatch, timestamp: int, offset: int) -> tuple[int, int] | None:
     """The timestamp and offset of the first record at or after both, or None.
 
-    Of records that cannot be decompress_records the batch itself is known: it stands for them.
+    If the records cannot be decompressed, return the values of the batch.
     """
     try:
         for record in iter_record_views(batch, decompress_records(batch)):
             at = batch.base_offset + record.offset_delta
-            if at >= offset and (found := timestamp_of(batch, record)) >= timestamp:
-                return found, at
+            if at >= offset and (record_timestamp := timestamp_of(batch, record)) >= timestamp:
+                return record_timestamp, at
     except WireError:
         return batch.max_timestamp, max(batch.base_offset, offset)
     return None
 
 
 def without_records(batch: RecordBatch) -> bytes:
-    """The batch without its records: what it says of offsets, timestamps and its producer stays.
+    """Return the batch without records; offsets, timestamps and producer fields stay.
 
-    Kafka writes no base timestamp and no codec into such a batch.
+    As in Kafka, such a batch has no base timestamp and no codec.
     """
     attributes = batch.attributes & ~DELETE_HORIZON_BIT & ~0b111
-    return _built(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
+    return _build(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 
 
 def with_records(
     batch: RecordBatch, payload: bytes, kept: Sequence[RecordView], delete_horizon_ms: int | None
 ) -> bytes:
-    """The batch with only the records `kept`, at least one; `delete_horizon_ms` is the horizon to note, if it is new.
+    """Return the batch with only the records in `kept`, of which there is at least one.
 
-    A horizon takes the place of the base timestamp (KIP-534), so the records' timestamps are told anew against it;
-    without one the records are copied as they are.
+    A new `delete_horizon_ms` replaces the base timestamp (KIP-534), so the timestamp deltas are recomputed. Without one
+    the records are copied unchanged.
     """
     attributes, base_timestamp = batch.attributes, batch.base_timestamp
     if delete_horizon_ms is None:
-        packed = b"".join(payload[record.start : record.end] for record in kept)
+        data = b"".join(payload[record.start : record.end] for record in kept)
     else:
         shift = base_timestamp - delete_horizon_ms
         attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
-        packed = b"".join(_shifted(payload, record, shift) for record in kept)
+        data = b"".join(_shifted(payload, record, shift) for record in kept)
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         max_timestamp = batch.max_timestamp
     else:
         max_timestamp = max(timestamp_of(batch, record) for record in kept)
-    return _built(batch, attributes, base_timestamp, max_timestamp, len(kept), compress(batch.codec, packed))
+    return _build(batch, attributes, base_timestamp, max_timestamp, len(kept), compress(batch.codec, data))
 
 
-def _built(
+def _build(
     batch: RecordBatch, attributes: int, base_timestamp: int, max_timestamp: int, count: int, payload: Buffer
 ) -> bytes:
     data = bytearray(HEADER_BYTES + len(payload))
@@ -199,7 +198,7 @@ def _built(
 
 
 def _shifted(payload: bytes, record: RecordView, shift: int) -> bytes:
-    """A record whose timestamp is told against another base."""
+    """Return a record with its timestamp delta shifted."""
     _, body = _varint(payload, record.start)
     rest = payload[record.timestamp_ends_at : record.end]
     delta = to_varint(record.timestamp_delta + shift)
@@ -207,14 +206,14 @@ def _shifted(payload: bytes, record: RecordView, shift: int) -> bytes:
 
 
 def to_varint(value: int) -> bytes:
-    """A number as Kafka writes it inside records."""
+    """Encode a number as a zigzag varint."""
     left = (value << 1) ^ (value >> 63)
-    made = bytearray()
+    data = bytearray()
     while left >= 0x80:
-        made.append(left & 0x7F | 0x80)
+        data.append(left & 0x7F | 0x80)
         left >>= 7
-    made.append(left)
-    return bytes(made)
+    data.append(left)
+    return bytes(data)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,16 +1,16 @@
-"""What is found in a partition's directory at the start, and what is cut off.
+"""Opening a partition directory: check the segments and truncate a damaged tail.
 
-Rules kept here
-- What was flushed is trusted, and nothing else: every batch of the active segment is checked at every start, and those
-  of older segments from the recovery point on, unless the stop was a clean one.
-- The log ends before the first batch that is not whole, whose checksum is wrong, or whose offset does not follow: it
-  may go on behind a gap only where compaction has been. (The checksum covers all but the offset and the leader epoch,
-  so a flipped bit could otherwise send the next record ages ahead.) All that follows is cut off, later segments
-  included, and each `TruncatedTail` says what was lost and why.
-- A compaction that was under way is finished or undone first (`swap`), so that a segment is found once.
+Invariants:
+- Only flushed data is trusted. Every start checks all batches of the active segment and, unless the last stop was
+  clean, all batches after the recovery point.
+- The log ends before the first batch that is incomplete, has a wrong checksum, or has an unexpected offset. Gaps are
+  allowed only where compaction has run. (The checksum does not cover the offset, so one flipped bit could otherwise
+  move the log end far ahead.) Everything after that point is removed, later segments included, and each `TruncatedTail`
+  says what was removed and why.
+- An unfinished compaction is completed or undone first (`swap`), so that each segment exists once.
 
-A batch that a producer was told of is whole in the file when the process is killed, for it was written before the
-answer; only a power cut or a failing disk takes more than the unanswered end.
+Acknowledged batches are complete after a killed process, because they were written before the response. Only a power
+failure or a failing disk loses acknowledged batches.
 """
 
 import mmap
@@ -33,24 +33,24 @@ _CRC_ENDS_AT = 21
 
 
 class TruncatedTail(NamedTuple):
-    """What was cut off, for the broker's log."""
+    """Bytes that recovery removed, for the broker's log."""
 
     path: Path
     from_offset: int
     position: int
     size: int
-    why: str
+    reason: str
 
     def __str__(self) -> str:
         return (
             f"Truncated {self.size} bytes of {self.path} at byte {self.position}: "
-            f"the log ends before offset {self.from_offset}; {self.why}."
+            f"the log ends before offset {self.from_offset}; {self.reason}."
         )
 
 
 @dataclass(slots=True)
 class Recovered:
-    """A log as it was found on disk, after what had to be cut off."""
+    """The state of a log on disk, after its damaged tail was removed."""
 
     segments: list[Segment]
     checkpoint: Checkpoint
@@ -60,8 +60,8 @@ class Recovered:
 
 
 def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: bool) -> Recovered:
-    """Open what stands in the directory; an empty one becomes an empty log."""
-    swap.settle(directory)
+    """Open the log in a directory; an empty directory becomes an empty log."""
+    swap.finish_pending(directory)
     files = with_suffix(directory, LOG)
     for suffix in (OFFSET_INDEX, TIME_INDEX):
         for offset, path in with_suffix(directory, suffix).items():
@@ -75,19 +75,19 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
         segments = [Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True)]
     recovered = Recovered(segments, checkpoint, ProducerState())
     _check_segments(recovered, segments[-1].base_offset if clean_shutdown else checkpoint.recovery_point)
-    whole_up_to = segments[-1].next_offset
-    if whole_up_to < checkpoint.log_start_offset:
-        # Records were deleted up to an offset that is gone with the tail. It was given once, and is not given again.
+    valid_up_to = segments[-1].next_offset
+    if valid_up_to < checkpoint.log_start_offset:
+        # Records were deleted up to an offset that the truncation removed. Offsets are never assigned twice.
         segments[-1].finish()
         segments.append(Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True))
     recovered.checkpoint = checkpoint.within(segments[0].base_offset, segments[-1].next_offset)
     if recovered.checkpoint != checkpoint:
-        # After a cut: the file says flushed up to 70 → the log is cut at 25 → grows to 90 → the power fails. A start
-        # that reads 70 there would trust what was written in between.
+        # Example: the file says flushed up to 70, the log is truncated at 25, grows to 90, and the power fails.
+        # Recovery that reads 70 would trust batches that were never flushed.
         recovered.checkpoint.write(directory, sync=bool(recovered.truncated_tails))
-    recovered.producers = _producers(directory, recovered, whole_up_to)
-    if whole_up_to < segments[-1].base_offset:
-        recovered.producers.write(directory)  # what is known of them must outlive the segments before this one
+    recovered.producers = _producers(directory, recovered, valid_up_to)
+    if valid_up_to < segments[-1].base_offset:
+        recovered.producers.write(directory)  # the state must outlive the earlier segments
     recovered.producers.expire(now_ms, config.producer_id_expiration_ms)
     return recovered
 
@@ -102,20 +102,20 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
             continue
         file_size = segment.size
         recovered.scanned_bytes += file_size
-        why = scan(segment, recovered.checkpoint.gaps_up_to)
+        reason = scan(segment, recovered.checkpoint.gaps_up_to)
         if next_base is not None and segment.next_offset > next_base:
-            why = why or f"the next segment begins at offset {next_base} already"
-        if why is None:
+            reason = reason or f"the next segment starts at offset {next_base}"
+        if reason is None:
             if not is_active:
                 segment.finish()
             continue
-        segment.cut()
+        segment.truncate()
         recovered.truncated_tails.append(
-            TruncatedTail(segment.path(LOG), segment.next_offset, segment.size, file_size - segment.size, why)
+            TruncatedTail(segment.path(LOG), segment.next_offset, segment.size, file_size - segment.size, reason)
         )
         for later in segments[number + 1 :]:
             recovered.truncated_tails.append(
-                TruncatedTail(later.path(LOG), segment.next_offset, 0, later.size, "it follows what was cut")
+                TruncatedTail(later.path(LOG), segment.next_offset, 0, later.size, "it follows the truncated part")
             )
             swap.remove(later)
         del segments[number + 1 :]
@@ -123,7 +123,7 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
 
 
 def scan(segment: Segment, gaps_up_to: int) -> str | None:
-    """Check every batch of a segment and build its indexes anew; the answer is why it ends early, if it does."""
+    """Check every batch of a segment and rebuild its indexes. Returns why the segment ends early, or None."""
     file_size = segment.size
     segment.reset()
     if not file_size:
@@ -133,33 +133,33 @@ def scan(segment: Segment, gaps_up_to: int) -> str | None:
 
 
 def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -> str | None:
-    unpack_from, note = HEADER.unpack_from, segment.note
-    at, next_offset, most = 0, segment.base_offset, segment.base_offset + INT_MAX
+    unpack_from, index_batch = HEADER.unpack_from, segment.index_batch
+    at, next_offset, max_offset = 0, segment.base_offset, segment.base_offset + INT_MAX
     while at < file_size:
         if file_size - at < HEADER_BYTES:
-            return f"the last {file_size - at} bytes are less than a header"
+            return f"the last {file_size - at} bytes are shorter than a batch header"
         base_offset, length, _, magic, crc, _, last_delta, _, max_timestamp, *_ = unpack_from(view, at)
         if magic != MAGIC or length < HEADER_BYTES - LENGTH_ENDS_AT:
-            return f"no record batch begins there (magic {magic}, length {length})"
+            return f"no record batch starts there (magic {magic}, length {length})"
         end = at + length + LENGTH_ENDS_AT
         if end > file_size:
-            return f"the last batch takes {end - at} bytes, of which {file_size - at} were written"
+            return f"the last batch has {end - at} bytes, but only {file_size - at} were written"
         if crc32c(view[at + _CRC_ENDS_AT : end]) != crc:
-            return "the checksum of the batch there is wrong"
+            return "the checksum of the batch is wrong"
         if base_offset != next_offset and (base_offset < next_offset or next_offset >= gaps_up_to):
-            return f"the batch there has offset {base_offset}, and {next_offset} was expected"
-        if last_delta < 0 or base_offset + last_delta > most:
-            return f"the batch there ends at offset {base_offset + last_delta}, which cannot be"
-        note(end - at, base_offset + last_delta, max_timestamp)
+            return f"the batch has offset {base_offset}; expected {next_offset}"
+        if last_delta < 0 or base_offset + last_delta > max_offset:
+            return f"the batch ends at the invalid offset {base_offset + last_delta}"
+        index_batch(end - at, base_offset + last_delta, max_timestamp)
         at, next_offset = end, base_offset + last_delta + 1
     return None
 
 
-def _producers(directory: Path, recovered: Recovered, whole_up_to: int) -> ProducerState:
-    """The newest snapshot, and on top of it what the log holds from there on; what was cut off is forgotten."""
+def _producers(directory: Path, recovered: Recovered, valid_up_to: int) -> ProducerState:
+    """Load the newest snapshot and apply the batches of the log after it."""
     segments = recovered.segments
     end_offset = segments[-1].next_offset
-    state = ProducerState.latest(directory, segments[0].base_offset, whole_up_to)
+    state = ProducerState.latest(directory, segments[0].base_offset, valid_up_to)
     for segment in segments:
         if segment.next_offset > state.end_offset:
             for offset, producer_id, epoch, batch in _sequenced(segment, state.end_offset):
@@ -170,15 +170,16 @@ def _producers(directory: Path, recovered: Recovered, whole_up_to: int) -> Produ
 
 
 def _sequenced(segment: Segment, from_offset: int) -> Iterator[tuple[int, int, int, SequencedBatch]]:
-    """The batches of idempotent producers: base offset, producer id, epoch, and the batch."""
+    """Iterate over the batches of idempotent producers: base offset, producer id, epoch, batch."""
     position = segment.find(from_offset)
     if position is None:
         return
-    for step in segment.walk(position):
-        header = HEADER.unpack(os.pread(segment.fd, HEADER_BYTES, step.position))
-        *_, last_delta, _, max_timestamp, producer_id, epoch, base_sequence, _ = header
+    for header in segment.iter_headers(position):
+        *_, last_delta, _, max_timestamp, producer_id, epoch, base_sequence, _ = HEADER.unpack(
+            os.pread(segment.fd, HEADER_BYTES, header.position)
+        )
         if producer_id >= 0:
             batch = SequencedBatch(
-                last_sequence(base_sequence, last_delta), step.last_offset, last_delta, max_timestamp
+                last_sequence(base_sequence, last_delta), header.last_offset, last_delta, max_timestamp
             )
-            yield step.base_offset, producer_id, epoch, batch
+            yield header.base_offset, producer_id, epoch, batch

@@ -1,14 +1,14 @@
-"""Putting a compacted segment in the place of those it came from, so that a crash leaves the old or the new.
+"""Replacement of segments by a compacted one. A crash leaves the old or the new segments.
 
-Rules kept here
-- The rename of `.log.cleaned` to `.log.swap` is the decision. Before it, a start throws the new segment away; after it,
-  a start puts the new one in place and removes the old ones it covers.
-- A reader in the same process never sees a half: the log replaces its list of segments when all renames are done.
-- What is removed is renamed to `.deleted` first. A start removes whatever has that name.
+Invariants:
+- The rename of `.log.cleaned` to `.log.swap` is the commit point. Before it, recovery discards the new segment; after
+  it, recovery puts the new segment in place and removes the old ones it covers.
+- Readers of the same process see all of it or nothing: the log replaces its list of segments after all renames.
+- A file is renamed to `.deleted` before it is removed. Recovery removes all files with that suffix.
 
-The steps: the new files are flushed under `.cleaned`; renamed to `.swap`, indexes first; the old files are renamed to
-`.deleted`, oldest first; then `.swap` is dropped from the new names. After a crash between any two of them `settle`
-knows what to do from the names alone. Indexes that are lost on the way are built anew.
+The steps: flush the new files under `.cleaned`; rename them to `.swap`, indexes first; rename the old files to
+`.deleted`, oldest first; remove `.swap` from the new names. After a crash between any two steps, `finish_pending`
+decides from the file names. Lost indexes are rebuilt.
 """
 
 import contextlib
@@ -35,30 +35,30 @@ from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT
 
 
 class DeletedFiles(NamedTuple):
-    """Files that wait to be removed."""
+    """Files with the suffix `.deleted` that are removed at `due_ms`."""
 
     due_ms: int
     paths: tuple[Path, ...]
 
     def remove(self) -> None:
-        """Remove them."""
+        """Remove the files."""
         for path in self.paths:
             path.unlink(missing_ok=True)
 
 
 def replace(cleaned: Segment, replaced: Sequence[Segment], due_ms: int) -> DeletedFiles:
-    """Put a segment whose files end in `.cleaned`, and are flushed, in the place of others."""
+    """Replace segments by one whose files are flushed and end in `.cleaned`."""
     cleaned.rename(CLEANED, SWAP)
     sync_directory(cleaned.directory)
-    doomed = [mark_deleted(segment, due_ms) for segment in replaced]
+    deleted = [mark_deleted(segment, due_ms) for segment in replaced]
     cleaned.rename(SWAP, "")
-    return DeletedFiles(due_ms, tuple(path for one in doomed for path in one.paths))
+    return DeletedFiles(due_ms, tuple(path for files in deleted for path in files.paths))
 
 
 def mark_deleted(segment: Segment, due_ms: int) -> DeletedFiles:
-    """Take a segment out of the log: its files are renamed now, and removed when they are due.
+    """Rename the files of a segment; they are removed later.
 
-    The file of batches goes first here: what is left after a crash is an index without a segment, which nobody reads.
+    The log file is renamed first: a crash leaves an index without a segment, which recovery ignores.
     """
     paths = []
     for kind in reversed(SEGMENT_SUFFIXES):
@@ -72,12 +72,12 @@ def mark_deleted(segment: Segment, due_ms: int) -> DeletedFiles:
 
 
 def remove(segment: Segment) -> None:
-    """Take a segment out of the log and off the disk at once."""
+    """Remove a segment from disk at once."""
     mark_deleted(segment, 0).remove()
 
 
-def settle(directory: Path) -> None:
-    """Finish or undo what was under way when the process ended."""
+def finish_pending(directory: Path) -> None:
+    """Complete or undo a replacement that was interrupted."""
     if not any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in os.listdir(directory)):
         return
     for path in directory.iterdir():
@@ -89,7 +89,7 @@ def settle(directory: Path) -> None:
             if base_offset <= offset < end_offset:
                 for kind in reversed(SEGMENT_SUFFIXES):
                     (directory / file_name(offset, kind)).unlink(missing_ok=True)
-        # An index of the old segment must not stand beside the new one: without any, it is built anew.
+        # The indexes of the old segment do not fit the new one; missing indexes are rebuilt.
         for kind in (OFFSET_INDEX, TIME_INDEX):
             (directory / file_name(base_offset, kind)).unlink(missing_ok=True)
         os.rename(path, directory / file_name(base_offset, LOG))
@@ -99,7 +99,7 @@ def settle(directory: Path) -> None:
 
 
 def _next_offset(path: Path) -> int:
-    """The offset behind the last batch of a segment file that is whole, or 0."""
+    """Return the offset after the last batch of an undamaged segment file, or 0."""
     next_offset = at = 0
     with path.open("rb") as file:
         while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:

@@ -1,10 +1,10 @@
-"""What a producer may append, and Kafka's answer to what it may not.
+"""Validation of batches from producers, with Kafka's errors.
 
-Rules kept here
-- The order of questions is Kafka's: size, then checksum, then content; so is the error for each.
-- Records are looked at where the broker would suffer for it later: their lengths always, if they are not compressed;
-  keys where the topic is compacted; timestamps where a limit is set that the header cannot answer. Kafka unpacks every
-  compressed batch to count its records; here a batch whose header, checksum and sequence are right is stored.
+Invariants:
+- Checks run in Kafka's order: size, checksum, content.
+- Records are read only where it is necessary: lengths of uncompressed batches always, keys if the topic is compacted,
+  timestamps if a limit is set that the header cannot answer. Kafka decompresses every compressed batch to count its
+  records; here a batch with a valid header, checksum and sequence is stored.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from slackwater.wire.records.compression import Buffer, Codec
 
 
 class Rejection(NamedTuple):
-    """An append or a read that was not done, and why; `records` are those at fault in the batch, where it is known."""
+    """The error of an append or a read; `records` are the indexes of the invalid records, if known."""
 
     error: Error
     message: str
@@ -26,7 +26,7 @@ class Rejection(NamedTuple):
 
 
 def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
-    """The batches in the bytes of a produce request."""
+    """Return the batches in the bytes of a produce request."""
     try:
         if len(buffer) >= HEADER_BYTES and (only := RecordBatch(buffer)).size == len(buffer):
             return [only]
@@ -34,48 +34,49 @@ def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
     except WireError as error:
         return Rejection(Error.CORRUPT_MESSAGE, str(error))
     if not batches:
-        return Rejection(Error.INVALID_RECORD, "There is no record batch.")
+        return Rejection(Error.INVALID_RECORD, "The request has no record batch.")
     return batches
 
 
-def refusal(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
-    """Why a client may not append this batch, or None if it may."""
+def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
+    """Return why a client must not append this batch, or None."""
     if batch.size > config.max_message_bytes:
         return Rejection(
             Error.MESSAGE_TOO_LARGE,
-            f"The record batch takes {batch.size} bytes; max.message.bytes is {config.max_message_bytes}.",
+            f"The record batch has {batch.size} bytes; max.message.bytes is {config.max_message_bytes}.",
         )
     try:
         check(batch)
     except WireError as error:
         return Rejection(Error.CORRUPT_MESSAGE, str(error))
-    if wrong := _wrong_header(batch):
-        return Rejection(Error.INVALID_RECORD, str(batch.wrong(wrong)))
+    if problem := _header_problem(batch):
+        return Rejection(Error.INVALID_RECORD, str(batch.wrong(problem)))
     if batch.is_transactional:
         return Rejection(
-            Error.INVALID_TXN_STATE, "This broker has no transactions: use a producer without transactional.id."
+            Error.INVALID_TXN_STATE,
+            "This broker does not support transactions. Use a producer without transactional.id.",
         )
-    if refused := _wrong_timestamp(batch, config, now_ms):
-        return refused
-    return _wrong_records(batch, config, now_ms)
+    if rejected := _check_timestamp(batch, config, now_ms):
+        return rejected
+    return _check_records(batch, config, now_ms)
 
 
-def _wrong_header(batch: RecordBatch) -> str | None:
+def _header_problem(batch: RecordBatch) -> str | None:
     if batch.record_count == 0:
-        return "it holds no records"
+        return "it has no records"
     if batch.last_offset_delta + 1 != batch.record_count:
-        return f"it announces {batch.record_count} records over {batch.last_offset_delta + 1} offsets"
+        return f"its header has {batch.record_count} records over {batch.last_offset_delta + 1} offsets"
     if batch.is_control:
-        return "it is a control batch, which clients may not write"
+        return "it is a control batch, which clients must not write"
     if batch.has_producer_id and (batch.base_sequence < 0 or batch.producer_epoch < 0):
-        return f"its sequence is {batch.base_sequence} in epoch {batch.producer_epoch}; both begin at 0"
+        return f"its sequence is {batch.base_sequence} in epoch {batch.producer_epoch}; both start at 0"
     return None
 
 
-def _wrong_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
+def _check_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return Rejection(Error.INVALID_TIMESTAMP, "A producer may not set the timestamp type LogAppendTime.")
+            return Rejection(Error.INVALID_TIMESTAMP, "A producer must not set the timestamp type LogAppendTime.")
     elif batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         return Rejection(
             Error.INVALID_TIMESTAMP,
@@ -85,7 +86,7 @@ def _wrong_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Reje
     return None
 
 
-def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
+def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
     before_ms = LONG_MAX
     if config.message_timestamp_type is TimestampType.CREATE_TIME:
         before_ms = config.message_timestamp_before_max_ms
@@ -94,13 +95,13 @@ def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Reject
             if batch.codec is Codec.NONE:
                 check_lengths(batch)
             return None
-        unkeyed: list[int] = []
+        without_key: list[int] = []
         late: list[tuple[int, int]] = []
         for number, record in enumerate(iter_record_views(batch, decompress_records(batch))):
             if record.offset_delta != number:
-                return Rejection(Error.INVALID_RECORD, f"Record {number} says it is number {record.offset_delta}.")
+                return Rejection(Error.INVALID_RECORD, f"Record {number} has offset delta {record.offset_delta}.")
             if config.compacts and record.key is None:
-                unkeyed.append(number)
+                without_key.append(number)
             timestamp = timestamp_of(batch, record)
             if timestamp != NO_TIMESTAMP and now_ms - timestamp > before_ms:
                 late.append((number, timestamp))
@@ -113,6 +114,8 @@ def _wrong_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Reject
             f"before the broker's clock, {now_ms}.",
             tuple(number for number, _ in late),
         )
-    if unkeyed:
-        return Rejection(Error.INVALID_RECORD, "A compacted topic takes no record without a key.", tuple(unkeyed))
+    if without_key:
+        return Rejection(
+            Error.INVALID_RECORD, "A compacted topic does not accept records without a key.", tuple(without_key)
+        )
     return None

@@ -1,4 +1,4 @@
-"""Damaged ends of logs: what is whole before the damage is there, the broker says what it cut, and life goes on."""
+"""Tests of damaged log tails: complete batches survive, and the broker logs what it truncated."""
 
 import asyncio
 import os
@@ -10,25 +10,25 @@ from slackwater.group.errors import Error
 from slackwater.wire.records.batch import HEADER_BYTES, iter_batches
 from slackwater.wire.records.record import decode_records
 
-from .broker_process import BrokerProcess
-from .raw_client import RawClient, closing
+from ..broker_process import BrokerProcess
+from ..raw_client import RawClient, closing
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-# The one field that neither the checksum nor the order of offsets protects, in Kafka as here: the leader epoch.
+# The leader epoch is the only field that neither the checksum nor the offset order protects, as in Kafka.
 UNPROTECTED = range(12, 16)
 
 
 def _batches(path: Path) -> list[tuple[int, int]]:
-    """Where each batch begins and ends."""
-    at, found = 0, []
+    """Return start and end of each batch."""
+    at, batches = 0, []
     for batch in iter_batches(path.read_bytes()):
-        found.append((at, at + batch.size))
+        batches.append((at, at + batch.size))
         at += batch.size
-    return found
+    return batches
 
 
 def _truncated(path: Path, rng: random.Random) -> int:
-    """Cut the file off within its last batches; the bytes that are whole then."""
+    """Truncate the file within its last batches; returns the size of the complete batches."""
     ends = [end for _, end in _batches(path)]
     size = rng.randrange(ends[-4] + 1, ends[-1])
     os.truncate(path, size)
@@ -46,7 +46,7 @@ def _flipped(path: Path, rng: random.Random) -> int:
 
 
 def _flipped_further_up(path: Path, rng: random.Random) -> int:
-    """Flip a bit of the last batch but two: what follows it is gone with it."""
+    """Flip a bit of the third batch from the end, which invalidates all later ones."""
     start, end = _batches(path)[-3]
     data = bytearray(path.read_bytes())
     data[rng.randrange(start + HEADER_BYTES, end)] ^= 1 << rng.randrange(8)
@@ -55,7 +55,7 @@ def _flipped_further_up(path: Path, rng: random.Random) -> int:
 
 
 def _with_garbage(path: Path, rng: random.Random) -> int:
-    """Append what is no batch."""
+    """Append bytes that are not a batch."""
     whole = path.stat().st_size
     garbage = rng.choice((bytes(rng.randint(1, 200)), rng.randbytes(rng.randint(1, 200)), path.read_bytes()[:100]))
     with path.open("ab") as file:
@@ -66,8 +66,8 @@ def _with_garbage(path: Path, rng: random.Random) -> int:
 DAMAGES: list[Callable[[Path, random.Random], int]] = [_truncated, _flipped, _flipped_further_up, _with_garbage]
 
 
-class Story:
-    """One data directory that is damaged again and again; what is expected of it follows from its files."""
+class DamagedDirectory:
+    """A data directory that is damaged repeatedly; the expected content follows from its files."""
 
     def __init__(self, data: Path, rng: random.Random) -> None:
         self.data, self.rng = data, rng
@@ -78,7 +78,7 @@ class Story:
         return sorted((self.data / partition).glob("*.log"))[-1]
 
     async def work(self, client: RawClient) -> None:
-        """Write and commit more, and see that it counts."""
+        """Produce and commit more."""
         for _ in range(8):
             value = b"%d" % len(self.values) * self.rng.randint(1, 30)
             assert await client.produce("t", 0, value) == (Error.NONE, len(self.values))
@@ -88,26 +88,26 @@ class Story:
             self.commits.append(offset)
 
     async def check(self, client: RawClient) -> None:
-        found = await client.records("t", 0)
-        assert [record.value for record in found] == self.values
-        assert [record.offset for record in found] == list(range(len(self.values)))
+        records = await client.records("t", 0)
+        assert [record.value for record in records] == self.values
+        assert [record.offset for record in records] == list(range(len(self.values)))
         assert await client.committed("g", "t", [0]) == [self.commits[-1] if self.commits else -1]
 
     def damage(self, damage: Callable[[Path, random.Random], int]) -> list[str]:
-        """Damage both logs; what the broker must say of it."""
-        said = []
+        """Damage both logs, and return the log lines that the broker must write."""
+        lines = []
         for partition, expected in (("t-0", self.values), ("__consumer_offsets-0", self.commits)):
             path = self.log(partition)
             whole = damage(path, self.rng)
-            said.append(f"Truncated {path.stat().st_size - whole} bytes of {path} at byte {whole}")
+            lines.append(f"Truncated {path.stat().st_size - whole} bytes of {path} at byte {whole}")
             kept = list(iter_batches(path.read_bytes()[:whole]))
             assert sum(len(list(decode_records(batch))) for batch in kept) == len(kept)
             del expected[len(kept) :]
-        return said
+        return lines
 
 
-def test_what_is_whole_before_the_damage_is_there_and_the_log_says_what_was_cut(tmp_path: Path) -> None:
-    story = Story(tmp_path, random.Random(seed := 11))
+def test_complete_batches_survive_damaged_tail(tmp_path: Path) -> None:
+    directory = DamagedDirectory(tmp_path, random.Random(seed := 11))
 
     @closing
     async def rounds() -> None:
@@ -117,19 +117,19 @@ def test_what_is_whole_before_the_damage_is_there_and_the_log_says_what_was_cut(
                 client = await broker.connect()
                 if not number:
                     assert await client.create_topic("t") is Error.NONE
-                await story.check(client)
-                await story.work(client)
-                # A clean stop says that the logs were closed, and the damage came later; a kill says nothing.
+                await directory.check(client)
+                await directory.work(client)
+                # After a clean stop the damage comes later; after a kill it may be older.
                 broker.stop() if number % 2 else broker.kill()
             assert all(line in broker.log for line in expected), (expected, broker.log)
-            expected = story.damage(damage)
+            expected = directory.damage(damage)
         with BrokerProcess(tmp_path, SETTINGS) as broker:
-            await story.check(await broker.connect())
+            await directory.check(await broker.connect())
             broker.stop()
         assert all(line in broker.log for line in expected), (expected, broker.log)
         with BrokerProcess(tmp_path, SETTINGS) as broker:
-            await story.check(await broker.connect())
-        assert "Cut" not in broker.log
+            await directory.check(await broker.connect())
+        assert "Truncated" not in broker.log
 
     print(f"seed {seed}")
     asyncio.run(rounds())

@@ -1,4 +1,4 @@
-"""File names and writes."""
+"""Tests of file names and writes."""
 
 import os
 from pathlib import Path
@@ -8,21 +8,21 @@ import pytest
 from slackwater.broker.storage.log import files
 
 
-def test_names_carry_twenty_digits() -> None:
+def test_file_names_have_twenty_digits() -> None:
     assert files.file_name(42, files.LOG) == "00000000000000000042.log"
     assert files.offset_in(Path("00000000000000000042.timeindex")) == 42
     assert files.offset_in(Path("offset-checkpoint")) is None
     assert files.offset_in(Path("0000000000000000004x.log")) is None
 
 
-def test_files_of_a_kind_are_found_in_the_order_of_offsets(tmp_path: Path) -> None:
+def test_files_are_sorted_by_offset(tmp_path: Path) -> None:
     for offset in (30, 4, 200):
         (tmp_path / files.file_name(offset, files.LOG)).touch()
     (tmp_path / files.file_name(4, files.LOG + files.SWAP)).touch()
     assert list(files.with_suffix(tmp_path, files.LOG)) == [4, 30, 200]
 
 
-def test_a_write_that_is_taken_in_part_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0][:3])], at))
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
@@ -31,7 +31,7 @@ def test_a_write_that_is_taken_in_part_is_continued(tmp_path: Path, monkeypatch:
     os.close(fd)
 
 
-def test_more_buffers_than_one_call_takes_are_written_in_several(tmp_path: Path) -> None:
+def test_many_buffers_need_several_writes(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     files.write_at(fd, [b"%04d" % number for number in range(2500)], 0)
     assert os.pread(fd, 20_000, 0) == b"".join(b"%04d" % number for number in range(2500))
@@ -39,7 +39,7 @@ def test_more_buffers_than_one_call_takes_are_written_in_several(tmp_path: Path)
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path, sync: bool) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path, sync: bool) -> None:
     files.replace_file(tmp_path / "file", b"old", sync=sync)
     files.replace_file(tmp_path / "file", b"new", sync=sync)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers."""
+"""Tests of the sequences of idempotent producers."""
 
 from pathlib import Path
 
@@ -23,17 +23,17 @@ def send(
     return log.append(made, NOW_MS)
 
 
-def offset(answer: AppendInfo | Rejection) -> int:
-    assert isinstance(answer, AppendInfo), answer
-    return answer.base_offset
+def offset(result: AppendInfo | Rejection) -> int:
+    assert isinstance(result, AppendInfo), result
+    return result.base_offset
 
 
-def error(answer: AppendInfo | Rejection) -> Error:
-    assert isinstance(answer, Rejection), answer
-    return answer.error
+def error(result: AppendInfo | Rejection) -> Error:
+    assert isinstance(result, Rejection), result
+    return result.error
 
 
-def test_the_last_five_batches_are_known_again(tmp_path: Path) -> None:
+def test_last_five_batches_are_duplicates(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for number in range(7):
         assert offset(send(log, number * 2, records=2)) == number * 2
@@ -45,13 +45,13 @@ def test_the_last_five_batches_are_known_again(tmp_path: Path) -> None:
     assert log.log_end_offset == 14
 
 
-def test_a_gap_and_a_past_epoch_are_refused(tmp_path: Path) -> None:
+def test_sequence_gap_and_old_epoch_are_rejected(tmp_path: Path) -> None:
     log = opened(tmp_path)
     send(log, 0)
-    refused = send(log, 2)
-    assert refused == Rejection(
+    rejected = send(log, 2)
+    assert rejected == Rejection(
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"Producer 7 in {tmp_path.name}: Sequence 2 in epoch 0; expected was 1.",
+        f"Producer 7 in {tmp_path.name}: Sequence 2 in epoch 0 is out of order; expected 1.",
     )
     assert error(send(log, 3, epoch=1)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert offset(send(log, 0, epoch=1)) == 1
@@ -59,11 +59,11 @@ def test_a_gap_and_a_past_epoch_are_refused(tmp_path: Path) -> None:
     assert offset(send(log, 1, epoch=1)) == 2
 
 
-def test_a_producer_that_is_not_known_begins_anywhere(tmp_path: Path) -> None:
+def test_unknown_producer_may_start_anywhere(tmp_path: Path) -> None:
     assert offset(send(opened(tmp_path), 1234)) == 0
 
 
-def test_sequences_go_on_at_zero_after_the_largest(tmp_path: Path) -> None:
+def test_sequences_wrap_to_zero(tmp_path: Path) -> None:
     log = opened(tmp_path)
     assert last_sequence((1 << 31) - 2, 3) == 1
     assert offset(send(log, (1 << 31) - 2, records=4)) == 0
@@ -71,22 +71,22 @@ def test_sequences_go_on_at_zero_after_the_largest(tmp_path: Path) -> None:
     assert offset(send(log, (1 << 31) - 2, records=4)) == 0
 
 
-def test_several_batches_of_a_turn_follow_each_other(tmp_path: Path) -> None:
+def test_sequences_within_append_many(tmp_path: Path) -> None:
     log = opened(tmp_path)
     made = [batch(producer_id=7, epoch=0, sequence=number) for number in (0, 1, 1, 3, 2)]
-    answers = log.append_many(made, NOW_MS)
-    assert [answer.base_offset if isinstance(answer, AppendInfo) else answer.error for answer in answers] == [
+    results = log.append_many(made, NOW_MS)
+    assert [result.base_offset if isinstance(result, AppendInfo) else result.error for result in results] == [
         0,
         1,
         1,
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
         2,
     ]
-    assert isinstance(answers[2], AppendInfo)
-    assert answers[2].duplicate
+    assert isinstance(results[2], AppendInfo)
+    assert results[2].duplicate
 
 
-def test_several_batches_of_one_request_follow_each_other(tmp_path: Path) -> None:
+def test_sequences_within_one_request(tmp_path: Path) -> None:
     log = opened(tmp_path)
     first, second, gap = (batch(producer_id=7, epoch=0, sequence=number) for number in (0, 1, 3))
     assert error(log.append(first + gap, NOW_MS)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -94,7 +94,7 @@ def test_several_batches_of_one_request_follow_each_other(tmp_path: Path) -> Non
     assert offset(send(log, 2)) == 2
 
 
-def test_a_duplicate_under_the_brokers_time_has_the_time_it_had(tmp_path: Path) -> None:
+def test_duplicate_has_original_append_time(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     send(log, 0)
     again = log.append(batch(producer_id=7, epoch=0, sequence=0), NOW_MS + 500)
@@ -103,7 +103,7 @@ def test_a_duplicate_under_the_brokers_time_has_the_time_it_had(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", ["killed", "closed", "snapshot lost", "snapshot damaged"])
-def test_duplicates_are_known_after_a_restart(tmp_path: Path, how: str) -> None:
+def test_duplicates_are_known_after_restart(tmp_path: Path, how: str) -> None:
     log = opened(tmp_path)
     for number in range(60):
         send(log, number, records=2 if number % 2 else 1, producer_id=number % 3)
@@ -123,7 +123,7 @@ def test_duplicates_are_known_after_a_restart(tmp_path: Path, how: str) -> None:
     assert {key: known.batches for key, known in log.producers.producers.items()} == before
 
 
-def test_a_producer_is_forgotten_when_it_was_silent_for_too_long(tmp_path: Path) -> None:
+def test_producer_state_expires(tmp_path: Path) -> None:
     log = opened(tmp_path)
     send(log, 0)
     log.retain(NOW_MS + SMALL.producer_id_expiration_ms - 1)
@@ -135,7 +135,7 @@ def test_a_producer_is_forgotten_when_it_was_silent_for_too_long(tmp_path: Path)
     assert not PartitionLog.open(tmp_path, SMALL, NOW_MS + SMALL.producer_id_expiration_ms).producers.producers
 
 
-def test_snapshots_stay_as_long_as_their_segment(tmp_path: Path) -> None:
+def test_snapshots_are_kept_with_their_segment(tmp_path: Path) -> None:
     for at in (10, 20, 30, 40):
         ProducerState(at).write(tmp_path)
     remove_snapshots(tmp_path, {20})
@@ -144,7 +144,7 @@ def test_snapshots_stay_as_long_as_their_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\2" + bytes(8), b"\0\1" + bytes(8), bytes(10)])
-def test_a_file_that_is_no_snapshot_is_not_read(tmp_path: Path, data: bytes) -> None:
+def test_damaged_snapshot_is_ignored(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / file_name(5, SNAPSHOT)
     path.write_bytes(data)
     assert ProducerState.read(path, 5) is None
@@ -152,7 +152,7 @@ def test_a_file_that_is_no_snapshot_is_not_read(tmp_path: Path, data: bytes) -> 
     assert not path.exists()
 
 
-def test_a_snapshot_beyond_the_end_is_of_a_log_that_is_gone(tmp_path: Path) -> None:
+def test_snapshot_after_log_end_is_removed(tmp_path: Path) -> None:
     for at in (5, 10):
         state = ProducerState(at)
         state.replay(1, 0, SequencedBatch(at, at, 0, NOW_MS))

@@ -1,4 +1,4 @@
-"""kill -9: every acknowledged batch is there afterwards."""
+"""Tests that acknowledged batches survive kill -9."""
 
 import random
 import signal
@@ -19,28 +19,28 @@ CHILD = """
 import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from tests.broker.log.batches import NOW_MS, Sent, batch
-from tests.broker.log.test_kill import CONFIG
+from tests.broker.storage.log.batches import NOW_MS, Sent, batch
+from tests.broker.storage.log.test_kill import CONFIG
 from slackwater.broker.storage.log.partition_log import PartitionLog
 log = PartitionLog.open(Path(sys.argv[1]), CONFIG, NOW_MS)
 sequence = int(sys.argv[2])
 while True:
-    turn = []
+    buffers = []
     for _ in range(sequence % 5 + 1):
         value = b"%d" % sequence * (sequence % 200 + 1)
-        turn.append(batch(Sent(b"k", value), producer_id=1, epoch=0, sequence=sequence))
+        buffers.append(batch(Sent(b"k", value), producer_id=1, epoch=0, sequence=sequence))
         sequence += 1
-    for answer in log.append_many(turn, NOW_MS):
-        print(answer.base_offset, flush=True)
+    for result in log.append_many(buffers, NOW_MS):
+        print(result.base_offset, flush=True)
     if sequence % 1000 < 5:
         log.retain(NOW_MS)
 """
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_acknowledged_batch_is_there_after_a_kill(tmp_path: Path, seed: int) -> None:
+def test_acknowledged_batches_survive_kill(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    root = str(Path(__file__).parents[3])
+    root = str(Path(__file__).parents[4])
     acknowledged = -1
     for _ in range(3):
         child = subprocess.Popen(
@@ -49,11 +49,10 @@ def test_every_acknowledged_batch_is_there_after_a_kill(tmp_path: Path, seed: in
             text=True,
         )
         assert child.stdout is not None
-        wanted = rng.randint(1, 6000)
-        for _ in range(wanted):
+        for _ in range(rng.randint(1, 6000)):
             acknowledged = int(child.stdout.readline())
         child.send_signal(signal.SIGKILL)
-        # What is in the pipe was acknowledged too; a number without its line end was not.
+        # Numbers in the pipe were acknowledged too, except one without a line end.
         for line in child.stdout.read().splitlines(keepends=True):
             if line.endswith("\n"):
                 acknowledged = int(line)
@@ -61,10 +60,10 @@ def test_every_acknowledged_batch_is_there_after_a_kill(tmp_path: Path, seed: in
         child.stdout.close()
         log = PartitionLog.open(tmp_path, CONFIG, NOW_MS)
         assert log.log_end_offset > acknowledged
-        found = contents(log, max_bytes=1 << 20)
-        assert [record.offset for record in found] == list(range(log.log_start_offset, log.log_end_offset))
-        assert all(record.value == b"%d" % record.offset * (record.offset % 200 + 1) for record in found)
-        # The producer sends its last batch again, not knowing whether it was written: it is known again.
+        records = contents(log, max_bytes=1 << 20)
+        assert [record.offset for record in records] == list(range(log.log_start_offset, log.log_end_offset))
+        assert all(record.value == b"%d" % record.offset * (record.offset % 200 + 1) for record in records)
+        # The producer sends its last batch again: it is a duplicate.
         last = log.log_end_offset - 1
         again = log.append(
             batch(Sent(b"k", b"%d" % last * (last % 200 + 1)), producer_id=1, epoch=0, sequence=last), NOW_MS

@@ -24,7 +24,7 @@ from slackwater.wire.internal_topics.consumer_offsets import (
     encode_key,
 )
 
-SAMPLE = Path(__file__).parent.parent / "data" / "consumer_offsets_sample.jsonl"
+SAMPLE = Path(__file__).parents[2] / "data" / "consumer_offsets_sample.jsonl"
 MEMBER = StoredMember("c-1", "i", "c", "/10.0.0.1", 45_000, 300_000, b"sub", b"ass")
 
 

@@ -1,5 +1,6 @@
-"""Topics that survive a restart, and groups that live in one of them."""
+"""Tests of topics across restarts, and of groups stored in one of them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from slackwater.broker.config import Settings
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
+from slackwater.broker.storage.directory import PARTITION_METADATA, read_topic_id, write_topic_id
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.topics import FILE, OFFSETS_TOPIC, Topic, Topics
@@ -19,6 +21,7 @@ CLOCK = ManualClock()
 
 
 def _open(directory: Path, settings: dict[str, str] | None = None) -> Topics:
+    directory.mkdir(exist_ok=True)
     ids = iter(range(1, 1_000))
     used = len(list(directory.glob("*-0")))
     topics = Topics(
@@ -31,24 +34,24 @@ def _open(directory: Path, settings: dict[str, str] | None = None) -> Topics:
     return topics
 
 
-def test_topics_come_back_with_their_ids_partitions_and_settings(tmp_path: Path) -> None:
+def test_topics_survive_restart(tmp_path: Path) -> None:
     topics = _open(tmp_path)
-    made = topics.create("orders", 3, {"retention.ms": "1000"})
-    topics.grow(made, 4)
+    created = topics.create("orders", 3, {"retention.ms": "1000"})
+    topics.add_partitions(created, 4)
     topics.close()
 
     again = _open(tmp_path)
     (topic,) = again
-    assert (topic.name, topic.topic_id, len(topic.partitions)) == ("orders", made.topic_id, 4)
+    assert (topic.name, topic.topic_id, len(topic.partitions)) == ("orders", created.topic_id, 4)
     assert topic.overrides == {"retention.ms": 1_000}
-    assert again.by_id(made.topic_id) is topic
+    assert again.by_id(created.topic_id) is topic
     assert again.partition("orders", 3) is topic.partitions[3]
     assert again.partition("orders", 4) is None
     assert again.partition("none", 0) is None
     again.close()
 
 
-def test_a_topic_takes_the_brokers_settings_unless_it_has_its_own(tmp_path: Path) -> None:
+def test_topic_settings_override_broker_settings(tmp_path: Path) -> None:
     topics = _open(tmp_path, {"log.segment.bytes": "5000", "log.retention.ms": "7"})
     topic = topics.create("t", 1, {"retention.ms": "9"})
     config = topics.config(topic)
@@ -61,7 +64,7 @@ def test_a_topic_takes_the_brokers_settings_unless_it_has_its_own(tmp_path: Path
     topics.close()
 
 
-def test_a_deleted_topic_is_gone_with_its_files_and_whoever_waits_hears_of_it(tmp_path: Path) -> None:
+def test_deleted_topic_wakes_waiters_and_removes_files(tmp_path: Path) -> None:
     topics, woken = _open(tmp_path), list[int]()
     topic = topics.create("t", 2)
     topic.partitions[0].waiters[lambda: woken.append(0)] = None
@@ -71,13 +74,60 @@ def test_a_deleted_topic_is_gone_with_its_files_and_whoever_waits_hears_of_it(tm
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-def test_what_a_crash_left_half_made_is_removed(tmp_path: Path) -> None:
+def test_leftover_of_crash_is_removed(tmp_path: Path) -> None:
     _open(tmp_path).create("t", 1)
     (tmp_path / "half-0").mkdir()
     again = _open(tmp_path)
     assert not (tmp_path / "half-0").exists()
     assert [topic.name for topic in again] == ["t"]
     again.close()
+
+
+def test_partition_metadata_is_written_at_creation(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    topic = topics.create("t", 2)
+    topics.add_partitions(topic, 3)
+    assert [read_topic_id(tmp_path / f"t-{index}") for index in range(3)] == [topic.topic_id] * 3
+    topics.close()
+
+
+def test_missing_partition_metadata_is_written_at_load(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    topic = topics.create("t", 1)
+    topics.close()
+    (tmp_path / "t-0" / PARTITION_METADATA).unlink()
+    _open(tmp_path).close()
+    assert read_topic_id(tmp_path / "t-0") == topic.topic_id
+
+
+def test_topic_ids_survive_a_copied_directory(tmp_path: Path) -> None:
+    topics = _open(tmp_path / "data")
+    topic = topics.create("t", 1)
+    topics.close()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    copied = _open(tmp_path / "copy")
+    assert copied.by_id(topic.topic_id) is copied.get("t")
+    assert read_topic_id(tmp_path / "copy" / "t-0") == topic.topic_id
+    copied.close()
+
+
+def test_directory_of_another_topic_is_rejected(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    topics.create("t", 1)
+    topics.close()
+    write_topic_id(tmp_path / "t-0", bytes(15) + b"\xff")
+    with pytest.raises(UsageError, match="the directory is from another topic"):
+        _open(tmp_path)
+    assert (tmp_path / "t-0").exists()
+
+
+def test_leftover_of_failed_deletion_is_not_reused(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    (tmp_path / "t-0").mkdir()
+    write_topic_id(tmp_path / "t-0", bytes(15) + b"\xff")
+    topic = topics.create("t", 1)
+    assert read_topic_id(tmp_path / "t-0") == topic.topic_id
+    topics.close()
 
 
 @pytest.mark.parametrize(
@@ -92,19 +142,19 @@ def test_what_a_crash_left_half_made_is_removed(tmp_path: Path) -> None:
         ("u", 1, {"retention": "1"}, Error.INVALID_CONFIG),
     ],
 )
-def test_an_impossible_topic_is_refused_and_nothing_is_made(
+def test_invalid_topic_is_rejected(
     tmp_path: Path, name: str, partitions: int, settings: dict[str, str], error: Error
 ) -> None:
     topics = _open(tmp_path)
     topics.create("t", 1)
-    with pytest.raises(BrokerError) as refused:
+    with pytest.raises(BrokerError) as raised:
         topics.create(name, partitions, settings)
-    assert refused.value.error is error
+    assert raised.value.error is error
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["t-0", FILE]
     topics.close()
 
 
-def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_path: Path) -> None:
+def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
     def groups(topics: Topics) -> CoordinatorShell:
         def create() -> Topic:
             return topics.create(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
@@ -138,7 +188,7 @@ def test_committed_offsets_live_in_the_offsets_topic_and_survive_a_restart(tmp_p
     topics.close()
 
 
-def test_what_fails_halfway_leaves_nothing_and_can_be_tried_again(tmp_path: Path) -> None:
+def test_failed_creation_leaves_nothing(tmp_path: Path) -> None:
     topics = _open(tmp_path)
     (tmp_path / "t-2").write_text("in the way")
     with pytest.raises(FileExistsError):
@@ -148,21 +198,21 @@ def test_what_fails_halfway_leaves_nothing_and_can_be_tried_again(tmp_path: Path
 
     topic = topics.create("t", 2)
     with pytest.raises(FileExistsError):
-        topics.grow(topic, 3)
+        topics.add_partitions(topic, 3)
     assert len(topic.partitions) == 2
     (tmp_path / "t-2").unlink()
-    topics.grow(topic, 3)
+    topics.add_partitions(topic, 3)
     assert len(topic.partitions) == 3
     topics.close()
 
 
-def test_a_list_of_topics_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+def test_invalid_topics_file(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('[{"name": "t"}]')
-    with pytest.raises(UsageError, match=r"topics\.json cannot be read as the list of topics"):
+    with pytest.raises(UsageError, match=r"Cannot parse the list of topics in .*topics\.json"):
         _open(tmp_path)
 
 
-def test_settings_that_no_log_can_work_with_are_said_at_the_start(tmp_path: Path) -> None:
-    impossible = {"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "2"}
+def test_unusable_log_settings_prevent_start(tmp_path: Path) -> None:
+    settings = {"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "2"}
     with pytest.raises(UsageError, match=r"min\.compaction\.lag\.ms = 5 is above"):
-        _open(tmp_path, impossible)
+        _open(tmp_path, settings)

@@ -1,4 +1,4 @@
-"""Record batches as a producer sends them, and the records in what a log gives back."""
+"""Helpers: record batches as a producer sends them, and the records that a log returns."""
 
 import struct
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_dela
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as it is sent, and as it is read back."""
+    """A record to send."""
 
     key: bytes | None = b"k"
     value: bytes | None = b"v"
@@ -30,7 +30,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Read:
-    """A record that was read."""
+    """A record read from a log."""
 
     offset: int
     key: bytes | None
@@ -50,11 +50,11 @@ def batch(
     max_timestamp: int | None = None,
     payload: bytes | None = None,
 ) -> bytearray:
-    """One batch; the last arguments make it say something else than it holds."""
+    """Build a batch; the last arguments overwrite header fields and the payload."""
     sent = sent or (Sent(),)
     base_timestamp = sent[0].timestamp
-    packed = b"".join(_record(number, one, base_timestamp) for number, one in enumerate(sent))
-    body = compress(codec, packed) if payload is None else payload
+    records = b"".join(_record(number, record, base_timestamp) for number, record in enumerate(sent))
+    body = compress(codec, records) if payload is None else payload
     data = bytearray(HEADER_BYTES + len(body))
     HEADER.pack_into(
         data,
@@ -67,7 +67,7 @@ def batch(
         attributes | codec,
         len(sent) - 1 if last_delta is None else last_delta,
         base_timestamp,
-        max(one.timestamp for one in sent) if max_timestamp is None else max_timestamp,
+        max(record.timestamp for record in sent) if max_timestamp is None else max_timestamp,
         producer_id,
         epoch,
         sequence,
@@ -79,7 +79,7 @@ def batch(
 
 
 def sized(size: int, value: bytes = b"x", timestamp: int = NOW_MS) -> bytearray:
-    """A batch of one record that takes exactly so many bytes."""
+    """Build a batch of one record with exactly this size."""
     length = size - len(batch(Sent(b"k", b"", timestamp)))
     while True:
         made = batch(Sent(b"k", value * length, timestamp))
@@ -97,16 +97,16 @@ def _record(number: int, sent: Sent, base_timestamp: int) -> bytes:
 
 
 def read_records(data: bytes | memoryview) -> list[Read]:
-    """The records in what a log gave, whose checksums must be right."""
-    found = []
-    for one in whole_batches(data):
-        check(one)
-        payload = decompress_records(one)
-        for record in iter_record_views(one, payload):
+    """Return the records of batches with valid checksums."""
+    records = []
+    for stored in whole_batches(data):
+        check(stored)
+        payload = decompress_records(stored)
+        for record in iter_record_views(stored, payload):
             value = _value(payload, record.timestamp_ends_at) if record.has_value else None
-            offset = one.base_offset + record.offset_delta
-            found.append(Read(offset, record.key, value, timestamp_of(one, record)))
-    return found
+            offset = stored.base_offset + record.offset_delta
+            records.append(Read(offset, record.key, value, timestamp_of(stored, record)))
+    return records
 
 
 def _value(payload: bytes, at: int) -> bytes:
@@ -128,42 +128,42 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def contents(log: PartitionLog, max_bytes: int = 1000) -> list[Read]:
-    """Everything in a log, read as a consumer reads it."""
-    offset, found = log.log_start_offset, list[Read]()
+    """Return all records of a log, read as a consumer reads them."""
+    offset, records = log.log_start_offset, list[Read]()
     while True:
         data = log.read(offset, max_bytes)
         assert not isinstance(data, Rejection)
         if not data:
-            return found
-        found += [record for record in read_records(data) if record.offset >= offset]
+            return records
+        records += [record for record in read_records(data) if record.offset >= offset]
         *_, last = whole_batches(data)
         offset = last.next_offset
 
 
 def reopen(log: PartitionLog, *, now_ms: int = NOW_MS, clean: bool = False) -> PartitionLog:
-    """The log as the next process finds it, after a kill."""
+    """Open the log again, as after a kill."""
     log.abandon()
     return PartitionLog.open(log.directory, log.config, now_ms, clean_shutdown=clean)
 
 
 def opened(path: Path, config: LogConfig = SMALL) -> PartitionLog:
-    """A log in a directory."""
+    """Open a log in a directory."""
     return PartitionLog.open(path, config, NOW_MS)
 
 
 def appended(log: PartitionLog, *sent: Sent, now_ms: int = NOW_MS) -> AppendInfo:
-    """Append one batch, which must not be refused."""
-    answer = log.append(batch(*sent), now_ms)
-    assert isinstance(answer, AppendInfo), answer
-    return answer
+    """Append one batch, which must succeed."""
+    result = log.append(batch(*sent), now_ms)
+    assert isinstance(result, AppendInfo), result
+    return result
 
 
 def fill(log: PartitionLog, batches: int, *, size: int = 100, step_ms: int = 0, start_ms: int = NOW_MS) -> None:
-    """Append batches of one record each and of so many bytes, each `step_ms` later than the one before."""
-    answers = log.append_many([sized(size, timestamp=start_ms + step_ms * at) for at in range(batches)], NOW_MS)
-    assert all(isinstance(answer, AppendInfo) for answer in answers), answers
+    """Append batches of one record and `size` bytes, with timestamps `step_ms` apart."""
+    results = log.append_many([sized(size, timestamp=start_ms + step_ms * at) for at in range(batches)], NOW_MS)
+    assert all(isinstance(result, AppendInfo) for result in results), results
 
 
 def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of everything in a log."""
+    """Return offset, key and value of all records of a log."""
     return [(record.offset, record.key, record.value) for record in contents(log)]

@@ -1,4 +1,4 @@
-"""fsync for many waiters at once."""
+"""Tests of the shared fsync."""
 
 import os
 from pathlib import Path
@@ -22,64 +22,62 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def flushed(flushes: DirtyLogs, *, rolled_only: bool = False) -> bool:
-    flush = flushes.take(rolled_only=rolled_only)
+def flushed(dirty_logs: DirtyLogs, *, rolled_only: bool = False) -> bool:
+    flush = dirty_logs.take(rolled_only=rolled_only)
     if flush is None:
         return False
     flush.run()
-    assert flush.settle() == []
+    assert flush.complete() == []
     return True
 
 
-def test_all_who_wrote_in_a_turn_share_one_flush(tmp_path: Path, synced: list[str]) -> None:
-    flushes = DirtyLogs()
+def test_appends_share_one_flush(tmp_path: Path, synced: list[str]) -> None:
+    dirty_logs = DirtyLogs()
     logs = [opened(tmp_path / name) for name in ("a", "b", "c")]
     for log in logs[:2]:
         for _ in range(3):
             appended(log)
-            flushes.mark(log)
-    assert flushed(flushes)
+            dirty_logs.mark(log)
+    assert flushed(dirty_logs)
     assert sorted(Path(path).name for path in synced) == ["0" * 20 + ".log"] * 2 + ["a", "b"]
     assert [log.checkpoint.recovery_point for log in logs] == [3, 3, 0]
-    assert not flushed(flushes)
+    assert not flushed(dirty_logs)
     appended(logs[0])
-    flushes.mark(logs[0])
+    dirty_logs.mark(logs[0])
     synced.clear()
-    assert flushed(flushes)
+    assert flushed(dirty_logs)
     assert [Path(path).name for path in synced] == ["0" * 20 + ".log"]
 
 
-def test_rolled_segments_alone_move_the_recovery_point_on_disk(tmp_path: Path, synced: list[str]) -> None:
-    flushes, log = DirtyLogs(), opened(tmp_path)
-    flushes.mark(log)
+def test_flush_of_rolled_segments_moves_recovery_point(tmp_path: Path, synced: list[str]) -> None:
+    dirty_logs, log = DirtyLogs(), opened(tmp_path)
+    dirty_logs.mark(log)
     fill(log, 10)
-    assert not flushed(flushes, rolled_only=True)
+    assert not flushed(dirty_logs, rolled_only=True)
     fill(log, 40)
-    assert flushed(flushes, rolled_only=True)
+    assert flushed(dirty_logs, rolled_only=True)
     assert len(synced) == 2 * 3 + 1
     assert Checkpoint.read(tmp_path).recovery_point == 40
-    assert not flushed(flushes, rolled_only=True)
+    assert not flushed(dirty_logs, rolled_only=True)
     synced.clear()
-    assert flushed(flushes)
+    assert flushed(dirty_logs)
     assert [Path(path).name for path in synced] == [f"{40:020d}.log"]
     assert log.checkpoint.recovery_point == 50
 
 
-def test_a_segment_that_is_deleted_during_the_flush_disturbs_nobody(tmp_path: Path) -> None:
-    flushes, log = DirtyLogs(), opened(tmp_path)
+def test_segment_deleted_during_flush(tmp_path: Path) -> None:
+    dirty_logs, log = DirtyLogs(), opened(tmp_path)
     fill(log, 50)
-    flushes.mark(log)
-    flush = flushes.take()
+    dirty_logs.mark(log)
+    flush = dirty_logs.take()
     assert flush is not None
     log.retain(NOW_MS * 2)
     flush.run()
-    assert flush.settle() == []
+    assert flush.complete() == []
 
 
-def test_after_a_flush_that_failed_the_log_refuses_until_it_is_opened_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flushes, good, bad = DirtyLogs(), opened(tmp_path / "good"), opened(tmp_path / "bad")
+def test_log_rejects_appends_after_failed_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dirty_logs, good, bad = DirtyLogs(), opened(tmp_path / "good"), opened(tmp_path / "bad")
 
     def fail(fd: int) -> None:
         if "bad" in os.readlink(f"/proc/self/fd/{fd}"):
@@ -88,15 +86,15 @@ def test_after_a_flush_that_failed_the_log_refuses_until_it_is_opened_anew(
     monkeypatch.setattr(flush_module, "_fsync", fail)
     for log in (good, bad):
         appended(log)
-        flushes.mark(log)
-    flush = flushes.take()
+        dirty_logs.mark(log)
+    flush = dirty_logs.take()
     assert flush is not None
     flush.run()
-    assert flush.settle() == [bad]
-    answer = bad.append(batch(), NOW_MS)
-    assert isinstance(answer, Rejection)
-    assert answer.error is Error.KAFKA_STORAGE_ERROR
-    assert "Input/output error" in answer.message
+    assert flush.complete() == [bad]
+    result = bad.append(batch(), NOW_MS)
+    assert isinstance(result, Rejection)
+    assert result.error is Error.KAFKA_STORAGE_ERROR
+    assert "Input/output error" in result.message
     appended(good)
     bad.close()
     assert PartitionLog.open(tmp_path / "bad", bad.config, NOW_MS).checkpoint.recovery_point == 0

@@ -1,4 +1,4 @@
-"""The indexes beside a segment."""
+"""Tests of the offset and time index of a segment."""
 
 import struct
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
 
 
-def test_entries_are_kafkas_eight_and_twelve_bytes(tmp_path: Path) -> None:
+def test_index_entries_have_kafka_format(tmp_path: Path) -> None:
     offsets, times = OffsetIndex(tmp_path / "a"), TimeIndex(tmp_path / "b")
     offsets.add(7, 4100)
     times.add(1_700_000_000_000, 7)
@@ -18,11 +18,11 @@ def test_entries_are_kafkas_eight_and_twelve_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == struct.pack(">qi", 1_700_000_000_000, 7)
 
 
-def test_what_is_written_is_read_and_found(tmp_path: Path) -> None:
+def test_written_index_is_read_back(tmp_path: Path) -> None:
     index = OffsetIndex(tmp_path / "a")
     for number in range(1, 200):
         index.add(number * 10, number * 1000)
-        if index.behind:
+        if index.should_write:
             index.write()
     index.write()
     read = OffsetIndex.read(tmp_path / "a", 1_000_000)
@@ -31,7 +31,7 @@ def test_what_is_written_is_read_and_found(tmp_path: Path) -> None:
     assert [read.batch_start_before(position) for position in (0, 999, 1000, 2500)] == [0, 0, 1000, 2000]
 
 
-def test_a_later_write_cuts_off_what_an_earlier_one_left(tmp_path: Path) -> None:
+def test_write_truncates_older_entries(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 80)
     index = OffsetIndex(tmp_path / "a")
     index.add(1, 1)
@@ -39,7 +39,7 @@ def test_a_later_write_cuts_off_what_an_earlier_one_left(tmp_path: Path) -> None
     assert (tmp_path / "a").stat().st_size == 8
 
 
-def test_timestamps_lead_to_the_last_offset_that_is_not_newer(tmp_path: Path) -> None:
+def test_time_index_lookup(tmp_path: Path) -> None:
     index = TimeIndex(tmp_path / "b")
     assert index.last == (-1, 0)
     for timestamp, offset in ((100, 5), (100, 9), (90, 12), (200, 20)):
@@ -51,7 +51,7 @@ def test_timestamps_lead_to_the_last_offset_that_is_not_newer(tmp_path: Path) ->
     assert TimeIndex.read_last(tmp_path / "b") == (200, 20)
 
 
-def test_an_empty_file_is_an_empty_index(tmp_path: Path) -> None:
+def test_empty_file_is_empty_index(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     assert len(OffsetIndex.read(tmp_path / "a", 0)) == len(TimeIndex.read(tmp_path / "a")) == 0
     OffsetIndex.check_end(tmp_path / "a", 0)
@@ -61,22 +61,22 @@ def test_an_empty_file_is_an_empty_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"\0", bytes(16), struct.pack(">iiii", 5, 100, 4, 200), struct.pack(">ii", 5, 10_000), struct.pack(">ii", -5, 1)],
-    ids=["half an entry", "zeros", "out of order", "behind the end", "negative"],
+    ids=["half an entry", "zeros", "not in order", "after the end", "negative"],
 )
-def test_bytes_that_are_no_offset_index_are_told(tmp_path: Path, data: bytes) -> None:
+def test_damaged_offset_index_is_detected(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(DamagedIndex):
         OffsetIndex.read(tmp_path / "a", 1000)
 
 
 @pytest.mark.parametrize("data", [b"\0", bytes(24), struct.pack(">qi", -7, 1), struct.pack(">qi", 1, -1)])
-def test_bytes_that_are_no_time_index_are_told(tmp_path: Path, data: bytes) -> None:
+def test_damaged_time_index_is_detected(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(DamagedIndex):
         TimeIndex.read(tmp_path / "a")
 
 
-def test_the_last_entry_alone_tells_some_of_it(tmp_path: Path) -> None:
+def test_damaged_last_entry_is_detected(tmp_path: Path) -> None:
     for data in (b"\0", struct.pack(">ii", 5, 1000), struct.pack(">ii", -5, 1)):
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(DamagedIndex):
@@ -85,7 +85,7 @@ def test_the_last_entry_alone_tells_some_of_it(tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(DamagedIndex):
             TimeIndex.read_last(tmp_path / "a")
-    with pytest.raises(DamagedIndex, match="there is none"):
+    with pytest.raises(DamagedIndex, match="the file does not exist"):
         TimeIndex.read_last(tmp_path / "missing")
-    with pytest.raises(DamagedIndex, match="there is none"):
+    with pytest.raises(DamagedIndex, match="the file does not exist"):
         TimeIndex.read(tmp_path / "missing")

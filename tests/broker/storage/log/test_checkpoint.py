@@ -1,4 +1,4 @@
-"""The offsets that a log remembers."""
+"""Tests of the checkpoint file."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_checkpoint_is_read_back(tmp_path: Path) -> None:
     checkpoint = Checkpoint(5, 70, 30, 90)
     checkpoint.write(tmp_path, sync=True)
     assert Checkpoint.read(tmp_path) == checkpoint
@@ -20,12 +20,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     "text",
     ["", "1\n1\nlog-start-offset 5\n", "0\n2\nlog-start-offset 5\n", "0\n1\nfoo 5\n", "0\n1\nlog-start-offset -5\n"],
 )
-def test_a_file_that_cannot_be_read_counts_as_absent(tmp_path: Path, text: str) -> None:
+def test_unreadable_checkpoint_counts_as_missing(tmp_path: Path, text: str) -> None:
     assert Checkpoint.read(tmp_path) == Checkpoint()
     (tmp_path / FILE).write_text(text)
     assert Checkpoint.read(tmp_path) == Checkpoint()
 
 
-def test_a_shorter_log_takes_its_offsets_along() -> None:
+def test_checkpoint_is_limited_to_log() -> None:
     assert Checkpoint(5, 70, 30, 90).within(10, 20) == Checkpoint(10, 20, 20, 20)
     assert Checkpoint(50, 0, 0, 0).within(10, 20) == Checkpoint(20, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What is found at the start, and what is cut off."""
+"""Tests of recovery: what is scanned and what is truncated."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ def active_file(path: Path) -> Path:
     return list(with_suffix(path, LOG).values())[-1]
 
 
-def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(tmp_path: Path) -> None:
+def test_torn_tail_is_truncated_at_last_complete_batch(tmp_path: Path) -> None:
     log = opened(tmp_path, ROOMY)
     ends = []
     for number in range(5):
@@ -34,13 +34,13 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(tmp_path: Path) 
         size, offset = max([end for end in ends if end[0] <= length], default=(0, 0))
         again = opened(tmp_path, ROOMY)
         assert (again.size, again.log_end_offset, len(contents(again))) == (size, offset, offset)
-        cut = [(one.from_offset, one.position, one.size) for one in again.truncated_tails]
-        assert cut == ([(offset, size, length - size)] if length > size else [])
+        tails = [(tail.from_offset, tail.position, tail.size) for tail in again.truncated_tails]
+        assert tails == ([(offset, size, length - size)] if length > size else [])
         assert active_file(tmp_path).stat().st_size == size
         again.abandon()
 
 
-def test_a_flipped_bit_anywhere_cuts_from_its_batch_on(tmp_path: Path) -> None:
+def test_flipped_bit_truncates_from_its_batch(tmp_path: Path) -> None:
     log = opened(tmp_path, ROOMY)
     fill(log, 4)
     log.abandon()
@@ -50,7 +50,7 @@ def test_a_flipped_bit_anywhere_cuts_from_its_batch_on(tmp_path: Path) -> None:
         changed[at] ^= 1 << at % 8
         active_file(tmp_path).write_bytes(changed)
         again = opened(tmp_path, ROOMY)
-        # The leader epoch is no part of what the checksum covers, and nothing depends on it.
+        # The checksum does not cover the leader epoch, and nothing depends on it.
         if at % 100 in range(12, 16):
             assert again.log_end_offset == 4
         else:
@@ -59,7 +59,7 @@ def test_a_flipped_bit_anywhere_cuts_from_its_batch_on(tmp_path: Path) -> None:
         again.abandon()
 
 
-def test_a_gap_is_believed_only_where_compaction_has_been(tmp_path: Path) -> None:
+def test_gap_is_accepted_only_after_compaction(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 3)
     late = RecordBatch(batch())
@@ -77,46 +77,46 @@ def test_a_gap_is_believed_only_where_compaction_has_been(tmp_path: Path) -> Non
         again.abandon()
 
 
-def test_a_batch_that_ends_before_it_begins_is_cut(tmp_path: Path) -> None:
+def test_batch_with_negative_last_offset_is_truncated(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.active.append([batch(last_delta=-2)])
     log.abandon()
-    assert opened(tmp_path).truncated_tails[0].why == "the batch there ends at offset -2, which cannot be"
+    assert opened(tmp_path).truncated_tails[0].reason == "the batch ends at the invalid offset -2"
 
 
-def test_the_account_says_what_was_cut_and_why(tmp_path: Path) -> None:
+def test_truncation_message(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 3)
     log.abandon()
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
-    (cut,) = opened(tmp_path).truncated_tails
-    assert str(cut) == (
+    (truncated,) = opened(tmp_path).truncated_tails
+    assert str(truncated) == (
         f"Truncated 90 bytes of {path} at byte 200: the log ends before offset 2; "
-        "the last batch takes 100 bytes, of which 90 were written."
+        "the last batch has 100 bytes, but only 90 were written."
     )
 
 
 @pytest.mark.parametrize(
-    ("tail", "why"),
+    ("tail", "reason"),
     [
-        (bytes(61), "no record batch begins there (magic 0, length 0)"),
-        (b"\1" * 20, "the last 20 bytes are less than a header"),
-        (batch(), "the batch there has offset 0, and 3 was expected"),
+        (bytes(61), "no record batch starts there (magic 0, length 0)"),
+        (b"\1" * 20, "the last 20 bytes are shorter than a batch header"),
+        (batch(), "the batch has offset 0; expected 3"),
     ],
 )
-def test_bytes_that_are_no_next_batch_are_cut(tmp_path: Path, tail: bytes, why: str) -> None:
+def test_invalid_tail_is_truncated(tmp_path: Path, tail: bytes, reason: str) -> None:
     log = opened(tmp_path)
     fill(log, 3)
     log.abandon()
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes() + tail)
     again = opened(tmp_path)
-    assert again.truncated_tails == [TruncatedTail(path, 3, 300, len(tail), why)]
+    assert again.truncated_tails == [TruncatedTail(path, 3, 300, len(tail), reason)]
     assert again.log_end_offset == 3
 
 
-def test_what_follows_a_cut_in_an_older_segment_goes_with_it(tmp_path: Path) -> None:
+def test_truncation_removes_later_segments(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 70)
     log.abandon()
@@ -125,7 +125,7 @@ def test_what_follows_a_cut_in_an_older_segment_goes_with_it(tmp_path: Path) -> 
     data[550] ^= 1
     path.write_bytes(data)
     again = opened(tmp_path)
-    assert [(cut.path.name[18:20], cut.from_offset, cut.size) for cut in again.truncated_tails] == [
+    assert [(tail.path.name[18:20], tail.from_offset, tail.size) for tail in again.truncated_tails] == [
         ("20", 25, 1500),
         ("40", 25, 2000),
         ("60", 25, 1000),
@@ -136,21 +136,21 @@ def test_what_follows_a_cut_in_an_older_segment_goes_with_it(tmp_path: Path) -> 
     assert len(contents(reopen(again))) == 26
 
 
-def test_segments_that_overlap_end_at_the_first(tmp_path: Path) -> None:
+def test_overlapping_segments_end_at_the_first(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 30)
     log.abandon()
     path = with_suffix(tmp_path, LOG)[20]
     path.rename(path.with_name(f"{10:020d}.log"))
     again = opened(tmp_path)
-    assert [cut.why for cut in again.truncated_tails] == [
-        "the next segment begins at offset 10 already",
-        "it follows what was cut",
+    assert [tail.reason for tail in again.truncated_tails] == [
+        "the next segment starts at offset 10",
+        "it follows the truncated part",
     ]
     assert again.log_end_offset == 20
 
 
-def test_what_was_flushed_is_not_scanned_again(tmp_path: Path) -> None:
+def test_flushed_segments_are_not_scanned(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 70)
     log.close()
@@ -164,7 +164,7 @@ def test_what_was_flushed_is_not_scanned_again(tmp_path: Path) -> None:
     assert reopen(again, clean=True).scanned_bytes == 2000
 
 
-def test_a_clean_start_still_scans_the_active_segment(tmp_path: Path) -> None:
+def test_clean_start_scans_active_segment(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 50)
     log.close()
@@ -175,7 +175,7 @@ def test_a_clean_start_still_scans_the_active_segment(tmp_path: Path) -> None:
     assert again.checkpoint.recovery_point == 49
 
 
-def test_offsets_that_were_deleted_are_not_given_again(tmp_path: Path) -> None:
+def test_deleted_offsets_are_not_reused(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.append(batch(producer_id=3, epoch=0, sequence=0), NOW_MS)
     fill(log, 4)
@@ -192,7 +192,7 @@ def test_offsets_that_were_deleted_are_not_given_again(tmp_path: Path) -> None:
     assert log.retain(NOW_MS) == [0]
 
 
-def test_after_a_cut_nothing_that_is_written_later_counts_as_flushed(tmp_path: Path) -> None:
+def test_truncation_lowers_recovery_point(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 70)
     log.close()
@@ -205,14 +205,14 @@ def test_after_a_cut_nothing_that_is_written_later_counts_as_flushed(tmp_path: P
     assert reopen(log).scanned_bytes == 2000 + 2000
 
 
-def test_an_index_without_a_segment_is_removed(tmp_path: Path) -> None:
+def test_index_without_segment_is_removed(tmp_path: Path) -> None:
     (tmp_path / f"{7:020d}.index").touch()
     (tmp_path / f"{7:020d}.timeindex").touch()
     assert opened(tmp_path).log_end_offset == 0
     assert [path.name for path in tmp_path.glob("*index")] == []
 
 
-def test_appends_go_on_after_a_cut(tmp_path: Path) -> None:
+def test_appends_continue_after_truncation(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 19)
     log.abandon()

@@ -1,6 +1,5 @@
-"""The data directory of one broker."""
+"""Tests of the data directory of a broker."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +8,16 @@ import pytest
 
 from slackwater.broker.storage.directory import (
     META,
+    PARTITION_METADATA,
     DataDirectory,
-    directory_name,
-    partition_in,
     read_topic_id,
+    rename_for_deletion,
     write_topic_id,
 )
 from slackwater.group.errors import UsageError
-from slackwater.group.topic_partition import TopicPartition
 
 
-def test_a_new_directory_becomes_ours_and_stays_of_its_cluster(tmp_path: Path) -> None:
+def test_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
     path = tmp_path / "new" / "data"
     DataDirectory.open(path, "first", 1).close(clean=True)
     assert (path / META).read_text() == "#\ncluster.id=first\nnode.id=1\nversion=1\n"
@@ -44,7 +42,7 @@ def test_one_broker_at_a_time(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
 
 
-def test_the_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+def test_directory_of_another_node_is_rejected(tmp_path: Path) -> None:
     DataDirectory.open(tmp_path, "c", 1).close(clean=True)
     with pytest.raises(UsageError, match=r"belongs to node 1 of cluster c; this is node 2\."):
         DataDirectory.open(tmp_path, "c", 2)
@@ -52,52 +50,40 @@ def test_the_directory_of_another_node_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "version=0\ncluster.id=c\nnode.id=1\n", "version=1\ncluster.id=c\nnode.id=one\n"])
-def test_a_meta_file_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> None:
+def test_invalid_meta_properties(tmp_path: Path, text: str) -> None:
     (tmp_path / META).write_text(text)
-    with pytest.raises(UsageError, match="is not one of version 1"):
+    with pytest.raises(UsageError, match=r"is not a valid meta\.properties file"):
         DataDirectory.open(tmp_path, "c", 1)
 
 
-def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be used: It is a file"):
+    with pytest.raises(UsageError, match=r"Cannot use the data directory .*: it is a file"):
         DataDirectory.open(tmp_path / "file", "c", 1)
     (tmp_path / META).mkdir()
-    with pytest.raises(UsageError, match="cannot be used: Is a directory"):
+    with pytest.raises(UsageError, match=r"Cannot use the data directory .*: Is a directory"):
         DataDirectory.open(tmp_path, "c", 1)
 
 
-def test_partitions_are_found_by_their_names(tmp_path: Path) -> None:
-    data = DataDirectory.open(tmp_path, "c", 1)
-    wanted = [TopicPartition("__consumer_offsets", 0), TopicPartition("a-b", 12), TopicPartition("a-b-3", 0)]
-    for one in wanted:
-        data.partition(one).mkdir()
-    (tmp_path / "no partition").mkdir()
-    (tmp_path / "file-3").touch()
-    assert sorted(data.partitions()) == wanted
-    assert [partition_in(directory_name(one)) for one in wanted] == wanted
-    assert partition_in("-3") is None
-    assert partition_in("topic-x") is None
-
-
-def test_a_deleted_partition_is_gone_even_after_a_crash(tmp_path: Path) -> None:
-    data = DataDirectory.open(tmp_path, "c", 1)
-    long = TopicPartition("t" * 249, 0)
-    for one in (long, TopicPartition("a", 0)):
-        data.partition(one).mkdir()
-        (data.partition(one) / "file").touch()
-    data.delete(long, "0123456789abcdef0123456789abcdef")
-    assert list(data.partitions()) == [TopicPartition("a", 0)]
-    os.rename(tmp_path / "a-0", tmp_path / "a-0.0123-delete")
-    data.close(clean=False)
+def test_deleted_directory_is_removed_at_next_start(tmp_path: Path) -> None:
+    long_name = tmp_path / ("t" * 249 + "-0")
+    long_name.mkdir()
+    renamed = rename_for_deletion(long_name, "0123456789abcdef0123456789abcdef")
+    assert len(renamed.name) == 255
+    (renamed / "file").touch()
     DataDirectory.open(tmp_path, "c", 1)
-    assert not (tmp_path / "a-0.0123-delete").exists()
+    assert not list(tmp_path.glob("t*"))
 
 
-def test_the_id_of_a_topic_is_noted_as_kafka_does(tmp_path: Path) -> None:
+def test_partition_metadata_has_kafka_format(tmp_path: Path) -> None:
+    topic_id = bytes.fromhex("a3a49434c0e140c9b4cd0365bf310a2c")
     assert read_topic_id(tmp_path) is None
-    write_topic_id(tmp_path, "o6SUNMDhQMm0zQNlvzEKLA")
-    assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: o6SUNMDhQMm0zQNlvzEKLA\n"
-    assert read_topic_id(tmp_path) == "o6SUNMDhQMm0zQNlvzEKLA"
-    (tmp_path / "partition.metadata").write_text("version: 1\n")
+    write_topic_id(tmp_path, topic_id)
+    assert (tmp_path / PARTITION_METADATA).read_text() == "version: 0\ntopic_id: o6SUNMDhQMm0zQNlvzEKLA"
+    assert read_topic_id(tmp_path) == topic_id
+
+
+@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: o6SUNMDhQMm0zQNlvzEKLA", "version: 0\n", "topic_id"])
+def test_invalid_partition_metadata_counts_as_missing(tmp_path: Path, text: str) -> None:
+    (tmp_path / PARTITION_METADATA).write_text(text)
     assert read_topic_id(tmp_path) is None

@@ -1,4 +1,4 @@
-"""Appending, reading, finding by time, deleting."""
+"""Tests of appends, reads, time lookups, deletion and retention."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from slackwater.wire.records.compression import Codec
 from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, read_records, reopen, values
 
 
-def test_offsets_are_given_in_order_and_written_into_the_bytes_that_came(tmp_path: Path) -> None:
+def test_offsets_are_assigned_in_order(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.leader_epoch = 4
     three = batch(Sent(b"a"), Sent(b"b"), Sent(b"c"), codec=Codec.SNAPPY)
@@ -32,13 +32,13 @@ def test_offsets_are_given_in_order_and_written_into_the_bytes_that_came(tmp_pat
     assert log.append(three, NOW_MS) == AppendInfo(1, 3, -1, 0)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    assert [(one.base_offset, one.partition_leader_epoch) for one in whole_batches(data)] == [(0, 4), (1, 4)]
+    assert [(stored.base_offset, stored.partition_leader_epoch) for stored in whole_batches(data)] == [(0, 4), (1, 4)]
     assert bytes(data[-len(three) :]) == three
     assert [record.key for record in read_records(data)] == [b"k", b"a", b"b", b"c"]
     assert log.high_watermark == log.log_end_offset == 4
 
 
-def test_bytes_that_cannot_be_written_to_are_copied(tmp_path: Path) -> None:
+def test_read_only_buffer_is_copied(tmp_path: Path) -> None:
     log = opened(tmp_path)
     appended(log)
     made = bytes(batch())
@@ -46,13 +46,13 @@ def test_bytes_that_cannot_be_written_to_are_copied(tmp_path: Path) -> None:
     assert made == bytes(batch())
 
 
-def test_several_batches_of_a_request_are_one_append(tmp_path: Path) -> None:
+def test_batches_of_one_request_are_one_append(tmp_path: Path) -> None:
     log = opened(tmp_path)
     assert log.append(batch(Sent(), Sent()) + batch(Sent()), NOW_MS) == AppendInfo(0, 2, -1, 0)
     assert [record.offset for record in contents(log)] == [0, 1, 2]
 
 
-def test_a_turn_is_one_write_and_each_is_answered_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_append_many_is_one_write_with_own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     writes: list[object] = []
     real = log.active.append
@@ -62,18 +62,18 @@ def test_a_turn_is_one_write_and_each_is_answered_for_itself(tmp_path: Path, mon
         real(buffers)
 
     monkeypatch.setattr("slackwater.broker.storage.log.segment.Segment.append", append)
-    answers = log.append_many([batch(), b"wrong", batch(Sent(), Sent())], NOW_MS)
+    results = log.append_many([batch(), b"wrong", batch(Sent(), Sent())], NOW_MS)
     assert len(writes) == 1
-    assert [answer[0] for answer in answers] == [0, Error.CORRUPT_MESSAGE, 1]
+    assert [result[0] for result in results] == [0, Error.CORRUPT_MESSAGE, 1]
 
 
-def test_the_brokers_time_is_told_and_written(tmp_path: Path) -> None:
+def test_log_append_time_is_returned_and_written(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert log.append(batch(Sent(timestamp=5), Sent(timestamp=6)), NOW_MS) == AppendInfo(0, 1, NOW_MS, 0)
     assert [record.timestamp for record in contents(log)] == [NOW_MS, NOW_MS]
 
 
-def test_reads_begin_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+def test_read_starts_with_batch_of_offset(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for _ in range(30):
         log.append(batch(Sent(), Sent(), Sent()), NOW_MS)
@@ -88,33 +88,33 @@ def test_reads_begin_with_the_batch_that_holds_the_offset(tmp_path: Path) -> Non
     assert len(contents(log, max_bytes=1)) == len(contents(log, max_bytes=1 << 20)) == 90
 
 
-def test_a_small_read_gives_one_batch_or_none(tmp_path: Path) -> None:
+def test_small_read_returns_one_batch_or_none(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 3, size=500)
-    one, none = log.read(1, 10), log.read(1, 499, min_one=False)
-    assert not isinstance(one, Rejection)
-    assert not isinstance(none, Rejection)
-    assert (len(one), len(none)) == (500, 0)
+    first, empty = log.read(1, 10), log.read(1, 499, min_one=False)
+    assert not isinstance(first, Rejection)
+    assert not isinstance(empty, Rejection)
+    assert (len(first), len(empty)) == (500, 0)
 
 
 @pytest.mark.parametrize("offset", [-1, 4])
-def test_offsets_outside_are_out_of_range(tmp_path: Path, offset: int) -> None:
+def test_read_outside_log_is_out_of_range(tmp_path: Path, offset: int) -> None:
     log = opened(tmp_path)
     fill(log, 3)
-    answer = log.read(offset, 100)
-    assert answer == Rejection(Error.OFFSET_OUT_OF_RANGE, f"Offset {offset} is outside of the log, 0 to 3.")
+    result = log.read(offset, 100)
+    assert result == Rejection(Error.OFFSET_OUT_OF_RANGE, f"Offset {offset} is outside the log, 0 to 3.")
 
 
-def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None:
+def test_failed_read_is_storage_error(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 3)
     log.active.close()
-    answer = log.read(0, 100)
-    assert isinstance(answer, Rejection)
-    assert answer.error is Error.KAFKA_STORAGE_ERROR
+    result = log.read(0, 100)
+    assert isinstance(result, Rejection)
+    assert result.error is Error.KAFKA_STORAGE_ERROR
 
 
-def test_segments_are_rolled_within_a_turn(tmp_path: Path) -> None:
+def test_segments_roll_within_append_many(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 100)
     assert [segment.base_offset for segment in log.segments] == [0, 20, 40, 60, 80]
@@ -122,28 +122,28 @@ def test_segments_are_rolled_within_a_turn(tmp_path: Path) -> None:
     assert [record.offset for record in contents(log)] == list(range(100))
 
 
-def test_segments_are_rolled_by_time(tmp_path: Path) -> None:
+def test_segments_roll_by_time(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, segment_ms=100))
     fill(log, 5, step_ms=60)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
 
 
-def test_rolling_an_empty_segment_does_nothing(tmp_path: Path) -> None:
+def test_rolling_empty_segment_does_nothing(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.roll(NOW_MS)
     assert len(log.segments) == 1
 
 
-# By time
+# Time lookups
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_the_first_record_that_is_as_new_is_found_exactly(tmp_path: Path, codec: Codec) -> None:
+def test_first_record_at_timestamp_is_found(tmp_path: Path, codec: Codec) -> None:
     log = opened(tmp_path)
     stamps = []
     for number in range(60):
         sent = [Sent(b"k", b"v" * 20, NOW_MS + (number * 7 + at * 13) % 101 + number * 3) for at in range(4)]
-        stamps += [one.timestamp for one in sent]
+        stamps += [record.timestamp for record in sent]
         log.append(batch(*sent, codec=codec), NOW_MS)
     for timestamp in range(NOW_MS - 1, max(stamps) + 2):
         expected = next((TimestampOffset(at, n) for n, at in enumerate(stamps) if at >= timestamp), None)
@@ -163,7 +163,7 @@ def test_special_timestamps(tmp_path: Path) -> None:
     assert log.offset_for_timestamp(LATEST_TIERED) == TimestampOffset(-1, -1)
 
 
-def test_records_before_the_log_start_are_not_found_by_time(tmp_path: Path) -> None:
+def test_time_lookup_ignores_records_before_log_start(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for at in (50, 90, 20, 10, 30, 30):
         appended(log, Sent(timestamp=NOW_MS + at))
@@ -174,7 +174,7 @@ def test_records_before_the_log_start_are_not_found_by_time(tmp_path: Path) -> N
     assert log.offset_for_timestamp(NOW_MS + 31) is None
 
 
-# Deleting
+# Deletion
 
 
 def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
-def test_a_log_without_files_begins_where_it_said(tmp_path: Path) -> None:
+def test_log_without_files_starts_at_checkpoint(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 5)
     log.delete_records(-1)
@@ -204,38 +204,38 @@ def test_a_log_without_files_begins_where_it_said(tmp_path: Path) -> None:
     assert opened(tmp_path).log_end_offset == 5
 
 
-def test_delete_records_is_refused_beyond_the_end_and_on_compacted_topics(tmp_path: Path) -> None:
+def test_invalid_delete_records_is_rejected(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 5)
     for up_to in (6, -2):
-        answer = log.delete_records(up_to)
-        assert isinstance(answer, Rejection)
-        assert answer.error is Error.OFFSET_OUT_OF_RANGE
+        result = log.delete_records(up_to)
+        assert isinstance(result, Rejection)
+        assert result.error is Error.OFFSET_OUT_OF_RANGE
     log.config = replace(SMALL, cleanup_policy=frozenset({"compact"}))
-    answer = log.delete_records(1)
-    assert isinstance(answer, Rejection)
-    assert answer.error is Error.POLICY_VIOLATION
+    result = log.delete_records(1)
+    assert isinstance(result, Rejection)
+    assert result.error is Error.POLICY_VIOLATION
 
 
-def test_delete_records_that_cannot_be_remembered_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delete_records_fails_without_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     fill(log, 5)
-    monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _no_room)
-    answer = log.delete_records(3)
-    assert isinstance(answer, Rejection)
-    assert answer.error is Error.KAFKA_STORAGE_ERROR
+    monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _raise_no_space)
+    result = log.delete_records(3)
+    assert isinstance(result, Rejection)
+    assert result.error is Error.KAFKA_STORAGE_ERROR
     assert log.log_start_offset == 0
     log.cleaned_up_to(3)
 
 
-def _no_room(*_: object, sync: bool) -> None:
+def _raise_no_space(*_: object, sync: bool) -> None:
     raise OSError(28, "No space left on device")
 
 
 # Retention
 
 
-def test_old_segments_are_deleted_whole(tmp_path: Path) -> None:
+def test_expired_segments_are_deleted(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000))
     fill(log, 70, step_ms=10)
     assert log.retain(NOW_MS + 1190) == []
@@ -245,7 +245,7 @@ def test_old_segments_are_deleted_whole(tmp_path: Path) -> None:
     assert reopen(log).log_start_offset == 40
 
 
-def test_the_active_segment_is_rolled_before_it_is_deleted(tmp_path: Path) -> None:
+def test_active_segment_is_rolled_before_deletion(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000))
     fill(log, 5)
     assert log.retain(NOW_MS + 1001) == [0]
@@ -255,7 +255,7 @@ def test_the_active_segment_is_rolled_before_it_is_deleted(tmp_path: Path) -> No
     assert values(reopen(log)) == [(5, b"k", b"v")]
 
 
-def test_what_is_too_much_is_deleted(tmp_path: Path) -> None:
+def test_retention_by_size(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_bytes=4000))
     fill(log, 75)
     assert log.retain(NOW_MS) == [0]
@@ -264,7 +264,7 @@ def test_what_is_too_much_is_deleted(tmp_path: Path) -> None:
     assert log.retain(NOW_MS) == []
 
 
-def test_records_without_a_timestamp_are_as_old_as_their_file(tmp_path: Path) -> None:
+def test_records_without_timestamp_use_file_age(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000))
     appended(log, Sent(timestamp=-1))
     modified_ms = int((tmp_path / f"{0:020d}.log").stat().st_mtime * 1000)
@@ -272,7 +272,7 @@ def test_records_without_a_timestamp_are_as_old_as_their_file(tmp_path: Path) ->
     assert log.retain(modified_ms + 2100) == [0]
 
 
-def test_a_compacted_log_is_not_deleted_by_age(tmp_path: Path) -> None:
+def test_compacted_log_is_not_deleted_by_age(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1))
     fill(log, 50)
     assert log.retain(NOW_MS * 2) == []
@@ -284,7 +284,7 @@ def test_retention_without_limits_deletes_nothing(tmp_path: Path) -> None:
     assert log.retain(NOW_MS * 2) == []
 
 
-def test_deleted_files_are_removed_when_they_are_due(tmp_path: Path) -> None:
+def test_deleted_files_are_removed_when_due(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000, file_delete_delay_ms=60_000))
     fill(log, 50)
     assert log.retain(NOW_MS + 2000) == [0, 20, 40]
@@ -295,7 +295,7 @@ def test_deleted_files_are_removed_when_they_are_due(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.deleted"))
 
 
-def test_a_log_that_was_closed_is_the_same_when_it_is_opened(tmp_path: Path) -> None:
+def test_closed_log_reopens_unchanged(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 50)
     before = contents(log)
@@ -305,29 +305,29 @@ def test_a_log_that_was_closed_is_the_same_when_it_is_opened(tmp_path: Path) -> 
     assert (again.truncated_tails, again.scanned_bytes) == ([], again.active.size)
 
 
-def test_an_empty_log_is_closed_and_opened(tmp_path: Path) -> None:
+def test_empty_log_reopens(tmp_path: Path) -> None:
     opened(tmp_path, LogConfig()).close(sync=False)
     assert opened(tmp_path).log_end_offset == 0
 
 
-def test_a_log_that_nothing_happened_to_is_closed_without_a_write(tmp_path: Path) -> None:
+def test_unchanged_log_closes_without_write(tmp_path: Path) -> None:
     log = opened(tmp_path)
     appended(log)
     log.close()
-    before = _changed(log)
+    before = _modification_times(log)
 
     log = PartitionLog.open(log.directory, SMALL, NOW_MS, clean_shutdown=True)
     log.close()
-    assert _changed(log) == before
+    assert _modification_times(log) == before
 
     log = PartitionLog.open(log.directory, SMALL, NOW_MS, clean_shutdown=True)
     appended(log)
     log.close()
-    assert _changed(log) != before
+    assert _modification_times(log) != before
     log = PartitionLog.open(log.directory, SMALL, NOW_MS, clean_shutdown=True)
     assert log.log_end_offset == log.checkpoint.recovery_point == 2
     log.close()
 
 
-def _changed(log: PartitionLog) -> dict[str, int]:
+def _modification_times(log: PartitionLog) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in log.directory.iterdir()}

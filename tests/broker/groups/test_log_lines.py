@@ -3,7 +3,7 @@
 from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.group.errors import Error
 
-from ..conformance.room import Room, offering
+from ...conformance.room import Room, offering
 
 PREFIX = "[GroupCoordinator id=1 topic=__consumer_offsets partition=0] "
 

@@ -1,4 +1,4 @@
-"""What a producer may append."""
+"""Tests of the validation of produced batches."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def old_format() -> bytearray:
     return made
 
 
-def misnumbered() -> bytes:
+def with_wrong_offset_delta() -> bytes:
     payload = decompress_records(RecordBatch(batch()))
     return payload[:3] + b"\x02" + payload[4:]
 
@@ -67,62 +67,62 @@ def misnumbered() -> bytes:
         (batch(Sent(timestamp=NOW_MS + 3_600_001)), Error.INVALID_TIMESTAMP),
     ],
 )
-def test_what_is_refused_leaves_no_trace(tmp_path: Path, buffer: bytearray, error: Error) -> None:
+def test_rejected_batch_leaves_no_trace(tmp_path: Path, buffer: bytearray, error: Error) -> None:
     log = opened(tmp_path, LogConfig())
-    answer = log.append(buffer, NOW_MS)
-    assert isinstance(answer, Rejection)
-    assert answer.error is error
-    assert answer.message
+    result = log.append(buffer, NOW_MS)
+    assert isinstance(result, Rejection)
+    assert result.error is error
+    assert result.message
     assert (log.log_end_offset, log.size, log.producers.producers) == (0, 0, {})
 
 
-def test_the_largest_batch_and_the_newest_timestamp_are_taken(tmp_path: Path) -> None:
+def test_largest_batch_and_newest_timestamp_are_accepted(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig())
     assert isinstance(log.append(sized(1_048_588, timestamp=NOW_MS + 3_600_000), NOW_MS), AppendInfo)
 
 
-def test_more_than_a_segment_holds_is_refused(tmp_path: Path) -> None:
+def test_request_larger_than_segment_is_rejected(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(segment_bytes=500))
-    answer = log.append(sized(300) + sized(300), NOW_MS)
-    assert isinstance(answer, Rejection)
-    assert answer.error is Error.RECORD_LIST_TOO_LARGE
+    result = log.append(sized(300) + sized(300), NOW_MS)
+    assert isinstance(result, Rejection)
+    assert result.error is Error.RECORD_LIST_TOO_LARGE
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
+def test_compacted_topic_rejects_records_without_key(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
-    answer = log.append(batch(Sent(b"k"), Sent(None), codec=Codec.ZSTD), NOW_MS)
-    assert answer == Rejection(Error.INVALID_RECORD, "A compacted topic takes no record without a key.", (1,))
+    result = log.append(batch(Sent(b"k"), Sent(None), codec=Codec.ZSTD), NOW_MS)
+    assert result == Rejection(Error.INVALID_RECORD, "A compacted topic does not accept records without a key.", (1,))
     assert isinstance(log.append(batch(Sent(b""), Sent(b"k"), codec=Codec.ZSTD), NOW_MS), AppendInfo)
 
 
-def test_a_compacted_topic_looks_at_what_it_will_have_to_read(tmp_path: Path) -> None:
+def test_compacted_topic_validates_records(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
-    for payload, codec in ((b"no gzip", Codec.GZIP), (b"", Codec.NONE), (misnumbered(), Codec.NONE)):
-        answer = log.append(batch(payload=payload, codec=codec), NOW_MS)
-        assert isinstance(answer, Rejection)
-        assert answer.error is Error.INVALID_RECORD
+    for payload, codec in ((b"no gzip", Codec.GZIP), (b"", Codec.NONE), (with_wrong_offset_delta(), Codec.NONE)):
+        result = log.append(batch(payload=payload, codec=codec), NOW_MS)
+        assert isinstance(result, Rejection)
+        assert result.error is Error.INVALID_RECORD
 
 
-def test_a_record_may_not_be_older_than_the_topic_allows(tmp_path: Path) -> None:
+def test_record_older_than_limit_is_rejected(tmp_path: Path) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1000)
     log = opened(tmp_path, config)
-    for old_ms, taken in ((1000, True), (1001, False)):
-        answer = log.append(batch(Sent(), Sent(timestamp=NOW_MS - old_ms)), NOW_MS)
-        assert isinstance(answer, AppendInfo if taken else Rejection)
+    for age_ms, is_accepted in ((1000, True), (1001, False)):
+        result = log.append(batch(Sent(), Sent(timestamp=NOW_MS - age_ms)), NOW_MS)
+        assert isinstance(result, AppendInfo if is_accepted else Rejection)
     log.config = replace(config, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert isinstance(log.append(batch(Sent(timestamp=5)), NOW_MS), AppendInfo)
 
 
-def test_under_log_append_time_the_broker_alone_says_what_time_it_is(tmp_path: Path) -> None:
+def test_log_append_time_is_set_by_broker_only(tmp_path: Path) -> None:
     log = opened(tmp_path, APPEND_TIME)
-    answer = log.append(batch(attributes=LOG_APPEND_TIME_BIT), NOW_MS)
-    assert isinstance(answer, Rejection)
-    assert answer.error is Error.INVALID_TIMESTAMP
-    answer = log.append(batch(Sent(timestamp=NOW_MS * 2)), NOW_MS)
-    assert answer == AppendInfo(0, 0, NOW_MS, 0)
+    result = log.append(batch(attributes=LOG_APPEND_TIME_BIT), NOW_MS)
+    assert isinstance(result, Rejection)
+    assert result.error is Error.INVALID_TIMESTAMP
+    result = log.append(batch(Sent(timestamp=NOW_MS * 2)), NOW_MS)
+    assert result == AppendInfo(0, 0, NOW_MS, 0)
 
 
-def test_under_create_time_a_batch_is_never_marked_with_the_brokers(tmp_path: Path) -> None:
+def test_create_time_topic_clears_append_time_bit(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig())
     assert log.append(batch(attributes=LOG_APPEND_TIME_BIT), NOW_MS) == AppendInfo(0, 0, -1, 0)
     data = log.read(0, 1000)
@@ -131,6 +131,6 @@ def test_under_create_time_a_batch_is_never_marked_with_the_brokers(tmp_path: Pa
     assert stored.timestamp_type is TimestampType.CREATE_TIME
 
 
-def test_what_the_coordinator_writes_is_not_questioned(tmp_path: Path) -> None:
+def test_coordinator_batches_are_not_validated(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(max_message_bytes=10))
     assert log.append(batch(attributes=CONTROL_BIT), NOW_MS, AppendOrigin.COORDINATOR) == AppendInfo(0, 0, -1, 0)

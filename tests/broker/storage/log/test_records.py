@@ -1,4 +1,4 @@
-"""The records inside a batch."""
+"""Tests of access to the records inside a batch."""
 
 import pytest
 
@@ -21,18 +21,18 @@ THREE = (Sent(b"a", b"1"), Sent(None, b"x" * 500, NOW_MS - 5), Sent(b"c", None, 
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_records_are_walked_over_whatever_packs_them(codec: Codec) -> None:
+def test_records_are_read_with_every_codec(codec: Codec) -> None:
     made = RecordBatch(batch(*THREE, codec=codec))
-    found = list(iter_record_views(made, decompress_records(made)))
-    assert [(one.key, one.has_value, one.offset_delta) for one in found] == [
+    records = list(iter_record_views(made, decompress_records(made)))
+    assert [(record.key, record.has_value, record.offset_delta) for record in records] == [
         (b"a", True, 0),
         (None, True, 1),
         (b"c", False, 2),
     ]
-    assert [one.timestamp for one in read_records(made.data)] == [one.timestamp for one in THREE]
+    assert [record.timestamp for record in read_records(made.data)] == [record.timestamp for record in THREE]
 
 
-def test_lengths_are_checked() -> None:
+def test_record_lengths_are_checked() -> None:
     check_lengths(RecordBatch(batch(*THREE)))
     check_lengths(RecordBatch(batch(Sent(b"k", b"x" * 100_000))))
     whole = decompress_records(RecordBatch(batch(*THREE)))
@@ -41,7 +41,7 @@ def test_lengths_are_checked() -> None:
             check_lengths(RecordBatch(batch(*THREE, payload=payload)))
 
 
-def test_bytes_that_are_no_records_raise_wherever_they_end() -> None:
+def test_damaged_records_raise() -> None:
     whole = decompress_records(RecordBatch(batch(*THREE)))
     for end in range(len(whole)):
         made = RecordBatch(batch(*THREE, payload=whole[:end]))
@@ -64,7 +64,7 @@ def test_varints_are_zigzag() -> None:
     ]
 
 
-def test_the_first_record_from_a_timestamp_and_an_offset_on() -> None:
+def test_find_first_record() -> None:
     made = RecordBatch(batch(*THREE))
     assert find_first_record(made, NOW_MS - 10, 0) == (NOW_MS, 0)
     assert find_first_record(made, NOW_MS - 10, 1) == (NOW_MS - 5, 1)
@@ -72,37 +72,37 @@ def test_the_first_record_from_a_timestamp_and_an_offset_on() -> None:
     assert find_first_record(made, NOW_MS + 300_001, 0) is None
 
 
-def test_the_brokers_time_is_every_records() -> None:
+def test_log_append_time_applies_to_every_record() -> None:
     made = RecordBatch(batch(*THREE))
     made.set_log_append_time(NOW_MS + 7)
     assert find_first_record(made, NOW_MS + 7, 1) == (NOW_MS + 7, 1)
 
 
-def test_a_batch_that_cannot_be_unpacked_stands_for_its_records() -> None:
+def test_find_first_record_in_damaged_batch() -> None:
     made = RecordBatch(batch(*THREE, codec=Codec.GZIP, payload=b"no gzip"))
     assert find_first_record(made, NOW_MS, 0) == (NOW_MS + 300_000, 0)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("horizon_ms", [None, NOW_MS + 86_400_000])
-def test_a_batch_keeps_its_offsets_when_it_loses_records(codec: Codec, horizon_ms: int | None) -> None:
+def test_batch_keeps_offsets_when_records_are_removed(codec: Codec, horizon_ms: int | None) -> None:
     made = RecordBatch(batch(*THREE, codec=codec, producer_id=9, epoch=1, sequence=40))
     made.set_base_offset(100)
     payload = decompress_records(made)
-    found = list(iter_record_views(made, payload))
-    new = RecordBatch(with_records(made, payload, found[1:], horizon_ms))
+    records = list(iter_record_views(made, payload))
+    new = RecordBatch(with_records(made, payload, records[1:], horizon_ms))
     check(new)
     assert (new.base_offset, new.last_offset, new.record_count) == (100, 102, 2)
     assert (new.producer_id, new.producer_epoch, new.base_sequence) == (9, 1, 40)
     assert new.delete_horizon_ms == horizon_ms
     assert new.max_timestamp == NOW_MS + 300_000
-    assert [(one.offset, one.key, one.value, one.timestamp) for one in read_records(new.data)] == [
+    assert [(record.offset, record.key, record.value, record.timestamp) for record in read_records(new.data)] == [
         (101, None, b"x" * 500, NOW_MS - 5),
         (102, b"c", None, NOW_MS + 300_000),
     ]
 
 
-def test_a_batch_under_the_brokers_time_keeps_it() -> None:
+def test_batch_keeps_log_append_time() -> None:
     made = RecordBatch(batch(*THREE))
     made.set_log_append_time(NOW_MS + 7)
     payload = decompress_records(made)
@@ -111,7 +111,7 @@ def test_a_batch_under_the_brokers_time_keeps_it() -> None:
     assert read_records(new.data)[0].timestamp == NOW_MS + 7
 
 
-def test_a_batch_without_records_still_tells_of_its_producer() -> None:
+def test_batch_without_records_keeps_producer() -> None:
     made = RecordBatch(
         batch(*THREE, codec=Codec.ZSTD, producer_id=9, epoch=1, sequence=40, attributes=LOG_APPEND_TIME_BIT)
     )

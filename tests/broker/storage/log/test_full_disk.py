@@ -1,4 +1,4 @@
-"""A full disk refuses appends, leaves the log as it was, and is forgotten when there is room."""
+"""Tests of a full disk: appends fail, the log stays as it was, and works again when there is room."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from .batches import NOW_MS, SMALL, appended, batch, contents, fill, opened, reo
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Set how many bytes the disk still takes; what does not fit is written in part."""
+    """Set how many bytes fit on the disk; the rest of a write is dropped."""
     left = 1 << 40
     real = os.pwritev
 
@@ -39,11 +39,11 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return set_room
 
 
-def storage_error(answer: AppendInfo | Rejection) -> bool:
-    return isinstance(answer, Rejection) and answer.error is Error.KAFKA_STORAGE_ERROR
+def storage_error(result: AppendInfo | Rejection) -> bool:
+    return isinstance(result, Rejection) and result.error is Error.KAFKA_STORAGE_ERROR
 
 
-def test_a_write_that_does_not_fit_is_refused_and_leaves_no_trace(tmp_path: Path, room: Callable[[int], None]) -> None:
+def test_failed_write_leaves_no_trace(tmp_path: Path, room: Callable[[int], None]) -> None:
     log = opened(tmp_path)
     fill(log, 5)
     for left in range(0, 100, 9):
@@ -58,11 +58,11 @@ def test_a_write_that_does_not_fit_is_refused_and_leaves_no_trace(tmp_path: Path
     assert len(contents(reopen(log))) == 6
 
 
-def test_a_turn_that_does_not_fit_is_refused_as_a_whole(tmp_path: Path, room: Callable[[int], None]) -> None:
+def test_failed_write_rejects_all_pending_appends(tmp_path: Path, room: Callable[[int], None]) -> None:
     log = opened(tmp_path)
     room(250)
-    answers = log.append_many([sized(100), b"wrong", sized(100), sized(100)], NOW_MS)
-    assert [answer[0] for answer in answers] == [
+    results = log.append_many([sized(100), b"wrong", sized(100), sized(100)], NOW_MS)
+    assert [result[0] for result in results] == [
         Error.KAFKA_STORAGE_ERROR,
         Error.CORRUPT_MESSAGE,
         Error.KAFKA_STORAGE_ERROR,
@@ -71,22 +71,20 @@ def test_a_turn_that_does_not_fit_is_refused_as_a_whole(tmp_path: Path, room: Ca
     assert log.log_end_offset == 0
 
 
-def test_who_follows_a_refused_batch_of_the_same_turn_is_refused_too(
-    tmp_path: Path, room: Callable[[int], None]
-) -> None:
+def test_append_after_failed_write_is_rejected(tmp_path: Path, room: Callable[[int], None]) -> None:
     log = opened(tmp_path)
     fill(log, 19)
     room(50)
-    turn = [batch(producer_id=3, epoch=0, sequence=number) for number in range(4)]
-    answers = log.append_many(turn, NOW_MS)
-    assert storage_error(answers[0])
-    assert all(isinstance(answer, Rejection) for answer in answers)
+    buffers = [batch(producer_id=3, epoch=0, sequence=number) for number in range(4)]
+    results = log.append_many(buffers, NOW_MS)
+    assert storage_error(results[0])
+    assert all(isinstance(result, Rejection) for result in results)
     assert log.log_end_offset == 19
     room(10_000)
-    assert [answer[0] for answer in log.append_many(turn, NOW_MS)] == [19, 20, 21, 22]
+    assert [result[0] for result in log.append_many(buffers, NOW_MS)] == [19, 20, 21, 22]
 
 
-def test_a_roll_that_does_not_fit_leaves_the_old_segment_active(tmp_path: Path, room: Callable[[int], None]) -> None:
+def test_failed_roll_keeps_old_segment_active(tmp_path: Path, room: Callable[[int], None]) -> None:
     log = opened(tmp_path)
     fill(log, 20)
     room(0)
@@ -108,7 +106,7 @@ def test_retention_waits_for_room_to_roll(tmp_path: Path, room: Callable[[int], 
     assert log.retain(NOW_MS * 2) == [40]
 
 
-def test_what_cannot_even_be_cut_off_is_written_over(
+def test_bytes_that_cannot_be_truncated_are_overwritten(
     tmp_path: Path, room: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = opened(tmp_path)
@@ -130,21 +128,21 @@ CHILD = """
 import resource, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from tests.broker.log.batches import NOW_MS, SMALL, contents, sized
+from tests.broker.storage.log.batches import NOW_MS, SMALL, contents, sized
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import AppendInfo, PartitionLog
 log = PartitionLog.open(Path(sys.argv[1]), LogConfig(), NOW_MS)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_050, hard))
-answers = [log.append(sized(300), NOW_MS) for _ in range(40)]
-print(sum(isinstance(answer, AppendInfo) for answer in answers), log.size, len(contents(log)), answers[-1].error.name)
+results = [log.append(sized(300), NOW_MS) for _ in range(40)]
+print(sum(isinstance(result, AppendInfo) for result in results), log.size, len(contents(log)), results[-1].error.name)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 print(log.append(sized(300), NOW_MS).base_offset)
 """
 
 
-def test_a_limit_of_the_operating_system_is_met_in_the_same_way(tmp_path: Path) -> None:
-    root = str(Path(__file__).parents[3])
+def test_file_size_limit_is_storage_error(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[4])
     command = [sys.executable, "-c", CHILD.format(path=[root]), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "33 9900 33 KAFKA_STORAGE_ERROR\n33\n"

@@ -1,4 +1,4 @@
-"""One segment and its indexes."""
+"""Tests of one segment and its indexes."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def put(segment: Segment, offset: int, size: int, timestamp: int = NOW_MS) -> No
     made = RecordBatch(sized(size, timestamp=timestamp))
     made.set_base_offset(offset)
     segment.append([made.data])
-    segment.note(made.size, offset, timestamp)
+    segment.index_batch(made.size, offset, timestamp)
 
 
 @pytest.fixture
@@ -31,19 +31,19 @@ def segment(tmp_path: Path) -> Segment:
     return made
 
 
-def test_an_entry_is_due_after_more_than_the_interval(segment: Segment) -> None:
+def test_index_entry_after_interval_bytes(segment: Segment) -> None:
     assert list(segment.offset_index.keys) == [6, 12, 18, 24, 30, 36]
     assert list(segment.offset_index.values) == [300, 600, 900, 1200, 1500, 1800]
     assert list(segment.time_index.keys) == [NOW_MS + at for at in (30, 60, 90, 120, 150, 180)]
 
 
-def test_every_offset_is_found_in_the_batch_that_holds_it_or_the_next(segment: Segment) -> None:
+def test_find_returns_batch_with_offset_or_next(segment: Segment) -> None:
     for offset in range(1000, 1039):
         assert segment.find(offset) == (offset - 999) // 2 * 100
     assert segment.find(1039) is None
 
 
-def test_reads_give_whole_batches(segment: Segment) -> None:
+def test_read_returns_complete_batches(segment: Segment) -> None:
     for max_bytes in range(0, 2200, 37):
         for position in range(0, 2000, 100):
             data = segment.read(position, max_bytes, min_one=False)
@@ -51,19 +51,16 @@ def test_reads_give_whole_batches(segment: Segment) -> None:
             assert len(segment.read(position, max_bytes, min_one=True)) == max(len(data), 100)
 
 
-def test_where_a_read_ended_the_next_begins_without_a_search(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequential_read_needs_no_search(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     segment.read(0, 250, min_one=True)
     segment.read(1500, 10_000, min_one=True)
     put(segment, 1040, 100)
-    monkeypatch.setattr(Segment, "walk", None)
+    monkeypatch.setattr(Segment, "iter_headers", None)
     assert segment.find(1003) == 200
     assert segment.find(1039) == 2000
-    for number in range(100):
-        segment._remember(number, number)
-    assert len(segment._reads) == 64
 
 
-def test_a_closed_segment_is_read_through_its_files(segment: Segment) -> None:
+def test_closed_segment_is_read_from_its_files(segment: Segment) -> None:
     segment.finish()
     segment.close()
     again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
@@ -79,9 +76,9 @@ def test_a_closed_segment_is_read_through_its_files(segment: Segment) -> None:
 
 @pytest.mark.parametrize("kind", [OFFSET_INDEX, TIME_INDEX])
 @pytest.mark.parametrize("data", [None, b"odd", bytes(24 * 20)], ids=["missing", "odd", "zeros"])
-def test_a_missing_or_damaged_index_is_built_anew(segment: Segment, kind: str, data: bytes | None) -> None:
+def test_missing_or_damaged_index_is_rebuilt(segment: Segment, kind: str, data: bytes | None) -> None:
     segment.finish()
-    expected = {one: segment.path(one).read_bytes() for one in (OFFSET_INDEX, TIME_INDEX)}
+    expected = {suffix: segment.path(suffix).read_bytes() for suffix in (OFFSET_INDEX, TIME_INDEX)}
     segment.path(kind).unlink()
     if data is not None:
         segment.path(kind).write_bytes(data)
@@ -89,10 +86,10 @@ def test_a_missing_or_damaged_index_is_built_anew(segment: Segment, kind: str, d
     again.trust(1039)
     assert again.time_index.last == (NOW_MS + 190, 38)
     assert again.find(1025) == 1300
-    assert {one: again.path(one).read_bytes() for one in (OFFSET_INDEX, TIME_INDEX)} == expected
+    assert {suffix: again.path(suffix).read_bytes() for suffix in (OFFSET_INDEX, TIME_INDEX)} == expected
 
 
-def test_an_index_is_built_as_far_as_headers_follow_each_other(segment: Segment) -> None:
+def test_index_rebuild_stops_at_damaged_header(segment: Segment) -> None:
     os.pwrite(segment.fd, b"\xff" * 61, 1000)
     again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
     again.trust(1039)
@@ -101,7 +98,7 @@ def test_an_index_is_built_as_far_as_headers_follow_each_other(segment: Segment)
     assert again.next_offset == 1039
 
 
-def test_a_scan_builds_the_same_indexes_as_the_appends(segment: Segment) -> None:
+def test_scan_builds_same_indexes_as_appends(segment: Segment) -> None:
     again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
     assert scan(again, 2000) is None
     assert (again.size, again.next_offset, again.max_timestamp) == (2000, 1039, NOW_MS + 190)
@@ -111,15 +108,13 @@ def test_a_scan_builds_the_same_indexes_as_the_appends(segment: Segment) -> None
     assert again.offset_index.values == segment.offset_index.values
 
 
-def test_entries_are_written_behind_and_a_full_disk_leaves_them_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_index_entries_stay_in_memory_on_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     segment = Segment(tmp_path, 0, LogConfig(index_interval_bytes=0), NOW_MS, create=True)
     for number in range(80):
         put(segment, number, 100, NOW_MS + number)
     assert segment.path(OFFSET_INDEX).stat().st_size == 64 * 8
     with monkeypatch.context() as full:
-        full.setattr("slackwater.broker.storage.log.index.write_at", _no_room)
+        full.setattr("slackwater.broker.storage.log.index.write_at", _raise_no_space)
         for number in range(80, 200):
             put(segment, number, 100, NOW_MS + number)
     assert segment.path(OFFSET_INDEX).stat().st_size == 64 * 8
@@ -127,11 +122,11 @@ def test_entries_are_written_behind_and_a_full_disk_leaves_them_in_memory(
     assert segment.path(OFFSET_INDEX).stat().st_size == 199 * 8
 
 
-def _no_room(fd: int, buffers: object, position: int) -> None:
+def _raise_no_space(fd: int, buffers: object, position: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_segment_is_rolled_by_size_time_and_full_indexes(tmp_path: Path) -> None:
+def test_segment_rolls_by_size_time_and_full_index(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=1000, segment_ms=5000, index_interval_bytes=0, segment_index_bytes=48)
     segment = Segment(tmp_path, 0, config, NOW_MS, create=True)
     assert not segment.should_roll(config, 2000, 0, NOW_MS, NOW_MS + 10_000)
@@ -147,14 +142,14 @@ def test_a_segment_is_rolled_by_size_time_and_full_indexes(tmp_path: Path) -> No
     assert segment.should_roll(config, 100, 5, NOW_MS, NOW_MS)
 
 
-def test_records_without_a_timestamp_roll_by_the_brokers_clock(tmp_path: Path) -> None:
+def test_records_without_timestamp_roll_by_broker_clock(tmp_path: Path) -> None:
     segment = Segment(tmp_path, 0, SMALL, NOW_MS, create=True)
     put(segment, 0, 100, -1)
     assert not segment.should_roll(SMALL, 100, 1, -1, NOW_MS + SMALL.segment_ms)
     assert segment.should_roll(SMALL, 100, 1, -1, NOW_MS + SMALL.segment_ms + 1)
 
 
-def test_a_full_offset_index_rolls_though_time_stands_still(tmp_path: Path) -> None:
+def test_full_offset_index_rolls_segment(tmp_path: Path) -> None:
     config = LogConfig(index_interval_bytes=0, segment_index_bytes=48)
     segment = Segment(tmp_path, 0, config, NOW_MS, create=True)
     for number in range(7):
@@ -163,8 +158,8 @@ def test_a_full_offset_index_rolls_though_time_stands_still(tmp_path: Path) -> N
     assert segment.should_roll(config, 100, 7, NOW_MS, NOW_MS)
 
 
-def test_a_walk_over_damaged_headers_ends(tmp_path: Path) -> None:
+def test_iteration_over_damaged_headers_ends(tmp_path: Path) -> None:
     segment = Segment(tmp_path, 0, SMALL, NOW_MS, create=True)
     segment.append([bytes(300)])
     segment.size = 300
-    assert len(list(segment.walk(0))) == 5
+    assert len(list(segment.iter_headers(0))) == 5

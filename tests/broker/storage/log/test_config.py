@@ -1,4 +1,4 @@
-"""The settings of a log."""
+"""Tests of the log settings."""
 
 from dataclasses import fields, replace
 
@@ -19,7 +19,7 @@ def test_defaults_are_kafkas() -> None:
     assert not config.compacts
 
 
-def test_settings_are_read_under_kafkas_names_and_others_passed_over() -> None:
+def test_settings_use_kafka_names() -> None:
     config = LogConfig.from_settings(
         {
             "segment.bytes": "1048576",
@@ -37,34 +37,34 @@ def test_settings_are_read_under_kafkas_names_and_others_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "sentence"),
+    ("setting", "value", "message"),
     [
-        ("segment.bytes", "many", "segment.bytes = many cannot be read. Use a number."),
-        ("segment.bytes", "4294967296", "segment.bytes = 4294967296 is impossible"),
-        ("segment.bytes", "1", "segment.bytes = 1 is impossible. Use 61 or more."),
-        ("retention.ms", "-2", "retention.ms = -2 is impossible. Use -1 or more."),
+        ("segment.bytes", "many", "segment.bytes = many is not valid. Use a number."),
+        ("segment.bytes", "4294967296", "segment.bytes = 4294967296 is not valid"),
+        ("segment.bytes", "1", "segment.bytes = 1 is not valid. Use 61 or more."),
+        ("retention.ms", "-2", "retention.ms = -2 is not valid. Use -1 or more."),
         ("message.timestamp.type", "Mine", "Use CreateTime or LogAppendTime."),
         ("min.cleanable.dirty.ratio", "1.5", "a number from 0 to 1"),
-        ("cleanup.policy", "shred", "cleanup.policy = shred is not known"),
+        ("cleanup.policy", "shred", "cleanup.policy = shred is unknown"),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_value_and_what_would_do(setting: str, value: str, sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence.replace(".", r"\.")):
+def test_invalid_setting_message(setting: str, value: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace(".", r"\.")):
         LogConfig.from_settings({setting: value})
 
 
-def test_the_least_compaction_lag_is_not_above_the_most() -> None:
+def test_min_compaction_lag_above_max_is_rejected() -> None:
     with pytest.raises(UsageError, match="is above max"):
         LogConfig(min_compaction_lag_ms=10, max_compaction_lag_ms=5)
 
 
-def test_a_compacted_log_rolls_in_time_for_the_cleaner() -> None:
+def test_compacted_log_rolls_by_max_compaction_lag() -> None:
     config = LogConfig(segment_ms=1000, max_compaction_lag_ms=10)
     assert config.roll_ms == 1000
     assert replace(config, cleanup_policy=frozenset({"compact"})).roll_ms == 10
 
 
-def test_every_field_has_a_name_with_dots() -> None:
+def test_every_field_has_a_kafka_name() -> None:
     assert name("message_timestamp_before_max_ms") == "message.timestamp.before.max.ms"
     assert all("_" not in name(field.name) for field in fields(LogConfig))
     assert LogConfig().message_timestamp_before_max_ms == LONG_MAX

@@ -1,4 +1,4 @@
-"""Compaction, and a crash at every step of it."""
+"""Tests of compaction, with a crash at every step."""
 
 import os
 from collections.abc import Callable
@@ -30,17 +30,17 @@ COMPACT = LogConfig(
 
 
 def keyed(log: PartitionLog, number: int, keys: int = 7, codec: Codec = Codec.NONE) -> None:
-    """Batches of three records with few keys; every eleventh value is none."""
+    """Append batches of three records with few keys; every eleventh value is null."""
     for at in range(number):
         sent = [
-            Sent(b"k%d" % ((at * 3 + one) % keys), None if (at + one) % 11 == 0 else b"v%d-%d" % (at, one))
-            for one in range(3)
+            Sent(b"k%d" % ((at * 3 + index) % keys), None if (at + index) % 11 == 0 else b"v%d-%d" % (at, index))
+            for index in range(3)
         ]
         assert isinstance(log.append(batch(*sent, codec=codec), NOW_MS), AppendInfo)
 
 
 def latest(log: PartitionLog) -> dict[bytes | None, bytes | None]:
-    """What a reader that keeps the last value of every key knows."""
+    """Return the last value of every key."""
     return {key: value for _, key, value in values(log)}
 
 
@@ -49,7 +49,7 @@ def alive(log: PartitionLog) -> dict[bytes | None, bytes | None]:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_the_last_value_of_every_key_stays_at_its_offset(tmp_path: Path, codec: Codec) -> None:
+def test_last_value_of_every_key_is_kept(tmp_path: Path, codec: Codec) -> None:
     log = opened(tmp_path, COMPACT)
     keyed(log, 100, codec=codec)
     before, everything = latest(log), set(values(log))
@@ -67,7 +67,7 @@ def test_the_last_value_of_every_key_stays_at_its_offset(tmp_path: Path, codec: 
     assert not cleaner.compact(log, NOW_MS)
 
 
-def test_small_segments_become_one(tmp_path: Path) -> None:
+def test_small_segments_are_merged(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
     keyed(log, 150)
     number = len(log.segments)
@@ -79,7 +79,7 @@ def test_small_segments_become_one(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.cleaned")) + list(tmp_path.glob("*.swap"))
 
 
-def test_the_active_segment_is_left_alone(tmp_path: Path) -> None:
+def test_active_segment_is_not_cleaned(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
     fill(log, 10)
     assert cleaner.plan(log, NOW_MS) is None
@@ -88,7 +88,7 @@ def test_the_active_segment_is_left_alone(tmp_path: Path) -> None:
     assert [offset for offset, _, _ in values(log)] == [9]
 
 
-def test_a_tombstone_stays_until_its_time_has_come(tmp_path: Path) -> None:
+def test_tombstone_is_kept_for_delete_retention(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, delete_retention_ms=1000))
     appended(log, Sent(b"a", b"1"), Sent(b"b", b"1"))
     appended(log, Sent(b"a", None))
@@ -96,15 +96,15 @@ def test_a_tombstone_stays_until_its_time_has_come(tmp_path: Path) -> None:
     cleaner.compact(log, NOW_MS)
     assert values(log) == [(1, b"b", b"1"), (2, b"a", None)]
     assert [record.timestamp for record in contents(log)] == [NOW_MS, NOW_MS]
-    for now_ms, left in ((NOW_MS + 999, True), (NOW_MS + 1000, False)):
+    for now_ms, is_kept in ((NOW_MS + 999, True), (NOW_MS + 1000, False)):
         appended(log, Sent(b"c", b"1"))
         log.roll(NOW_MS)
         log = reopen(log)
         cleaner.compact(log, now_ms)
-        assert (b"a" in latest(log)) is left
+        assert (b"a" in latest(log)) is is_kept
 
 
-def test_the_last_batch_of_a_producer_and_of_the_round_stay_without_records(tmp_path: Path) -> None:
+def test_last_batch_of_producer_is_kept(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
     log.append(batch(Sent(b"a"), Sent(b"b"), producer_id=5, epoch=0, sequence=0), NOW_MS)
     log.append(batch(Sent(b"a"), producer_id=6, epoch=0, sequence=0), NOW_MS)
@@ -119,8 +119,8 @@ def test_the_last_batch_of_a_producer_and_of_the_round_stay_without_records(tmp_
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    found = [(one.base_offset, one.last_offset, one.record_count) for one in whole_batches(data)]
-    assert found == [(0, 1, 0), (3, 3, 0), (4, 5, 2), (7, 7, 1), (8, 8, 1)][: len(found)]
+    stored = [(item.base_offset, item.last_offset, item.record_count) for item in whole_batches(data)]
+    assert stored == [(0, 1, 0), (3, 3, 0), (4, 5, 2), (7, 7, 1), (8, 8, 1)][: len(stored)]
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
     again = reopen(log)
@@ -130,23 +130,23 @@ def test_the_last_batch_of_a_producer_and_of_the_round_stay_without_records(tmp_
     assert (duplicate.base_offset, duplicate.duplicate) == (0, True)
 
 
-def test_reads_go_over_the_gaps(tmp_path: Path) -> None:
+def test_reads_skip_gaps(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, segment_bytes=600))
     for number in range(60):
         appended(log, Sent(b"k%d" % (number % 5), b"v"))
     cleaner.compact(log, NOW_MS)
     offsets = [offset for offset, _, _ in values(log)]
     assert len(offsets) < 20
-    for asked in range(60):
-        data = log.read(asked, 1)
+    for offset in range(60):
+        data = log.read(offset, 1)
         assert not isinstance(data, Rejection)
-        assert RecordBatch(data).last_offset >= asked
-    found = log.offset_for_timestamp(NOW_MS)
-    assert found is not None
-    assert found.offset == offsets[0]
+        assert RecordBatch(data).last_offset >= offset
+    first = log.offset_for_timestamp(NOW_MS)
+    assert first is not None
+    assert first.offset == offsets[0]
 
 
-def test_records_without_a_key_go_and_control_batches_stay(tmp_path: Path) -> None:
+def test_cleaning_removes_records_without_key(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
     appended(log, Sent(None, b"no key"), Sent(b"a"))
     log.append(batch(Sent(b"a"), attributes=CONTROL_BIT), NOW_MS, AppendOrigin.COORDINATOR)
@@ -158,10 +158,10 @@ def test_records_without_a_key_go_and_control_batches_stay(tmp_path: Path) -> No
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    assert [(one.base_offset, one.record_count) for one in whole_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
+    assert [(item.base_offset, item.record_count) for item in whole_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
 
 
-def test_cleaning_waits_until_it_is_worth_it(tmp_path: Path) -> None:
+def test_cleaning_waits_for_dirty_ratio_or_lag(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, min_cleanable_dirty_ratio=0.5))
     keyed(log, 100)
     assert cleaner.compact(log, NOW_MS)
@@ -174,18 +174,18 @@ def test_cleaning_waits_until_it_is_worth_it(tmp_path: Path) -> None:
     assert cleaner.plan(log, NOW_MS + 1001) is not None
 
 
-def test_young_segments_are_not_cleaned(tmp_path: Path) -> None:
+def test_min_compaction_lag(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, min_compaction_lag_ms=1000))
     fill(log, 15)
     fill(log, 15, start_ms=NOW_MS + 500)
     fill(log, 1, start_ms=NOW_MS + 500)
     assert cleaner.plan(log, NOW_MS + 999) is None
-    planned = cleaner.plan(log, NOW_MS + 1200)
-    assert planned is not None
-    assert planned.end_offset == 15
+    cleaning_plan = cleaner.plan(log, NOW_MS + 1200)
+    assert cleaning_plan is not None
+    assert cleaning_plan.end_offset == 15
 
 
-def test_more_keys_than_memory_holds_are_cleaned_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_keys_are_cleaned_in_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaner, "MAX_KEYS", 10)
     log = opened(tmp_path, COMPACT)
     keyed(log, 60, keys=25)
@@ -200,57 +200,55 @@ def test_more_keys_than_memory_holds_are_cleaned_in_rounds(tmp_path: Path, monke
     assert ends[-1] == log.active.base_offset
 
 
-def test_a_log_that_has_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+def test_cleaning_is_discarded_if_log_has_changed(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000))
     fill(log, 40)
-    planned = cleaner.plan(log, NOW_MS)
-    assert planned is not None
-    cleaned = cleaner.clean(planned)
+    cleaning_plan = cleaner.plan(log, NOW_MS)
+    assert cleaning_plan is not None
+    cleaned = cleaner.clean(cleaning_plan)
     assert log.retain(NOW_MS + 1001)
     assert not cleaner.install(log, cleaned, NOW_MS)
     assert not list(tmp_path.glob("*.cleaned"))
     fill(log, 40)
-    planned = cleaner.plan(log, NOW_MS)
-    assert planned is not None
+    cleaning_plan = cleaner.plan(log, NOW_MS)
+    assert cleaning_plan is not None
     log.retain(NOW_MS + 1001)
     with pytest.raises(FileNotFoundError):
-        cleaner.clean(planned)
+        cleaner.clean(cleaning_plan)
     assert not list(tmp_path.glob("*.cleaned"))
 
 
-def test_nothing_is_put_in_place_that_a_start_would_take_for_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_install_requires_gap_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path, COMPACT)
     fill(log, 40)
-    planned = cleaner.plan(log, NOW_MS)
-    assert planned is not None
-    cleaned = cleaner.clean(planned)
-    monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _no_room)
+    cleaning_plan = cleaner.plan(log, NOW_MS)
+    assert cleaning_plan is not None
+    cleaned = cleaner.clean(cleaning_plan)
+    monkeypatch.setattr("slackwater.broker.storage.log.checkpoint.replace_file", _raise_no_space)
     with pytest.raises(OSError, match="No space"):
         cleaner.install(log, cleaned, NOW_MS)
     assert not list(tmp_path.glob("*.cleaned"))
     assert len(contents(log)) == 40
 
 
-def _no_room(*_: object, sync: bool) -> None:
+def _raise_no_space(*_: object, sync: bool) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_ends_the_round_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_discards_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path, COMPACT)
     keyed(log, 60)
     before = contents(log)
-    planned = cleaner.plan(log, NOW_MS)
-    assert planned is not None
-    monkeypatch.setattr(os, "pwritev", lambda *_: _no_room(sync=False))
+    cleaning_plan = cleaner.plan(log, NOW_MS)
+    assert cleaning_plan is not None
+    monkeypatch.setattr(os, "pwritev", lambda *_: _raise_no_space(sync=False))
     with pytest.raises(OSError, match="No space"):
-        cleaner.clean(planned)
+        cleaner.clean(cleaning_plan)
     assert not list(tmp_path.glob("*.cleaned"))
     assert contents(log) == before
 
 
-def test_large_segments_are_written_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_segments_are_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaner, "_WRITE_BYTES", 150)
     log = opened(tmp_path, COMPACT)
     keyed(log, 60, keys=50)
@@ -259,30 +257,30 @@ def test_large_segments_are_written_piece_by_piece(tmp_path: Path, monkeypatch: 
     assert latest(reopen(log)) == before
 
 
-def test_a_damaged_segment_is_not_cleaned(tmp_path: Path) -> None:
+def test_damaged_segment_is_not_cleaned(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
     fill(log, 20)
     path = with_suffix(tmp_path, LOG)[0]
     data = bytearray(path.read_bytes())
     data[-92] = 0x70
     path.write_bytes(data)
-    planned = cleaner.plan(log, NOW_MS)
-    assert planned is not None
+    cleaning_plan = cleaner.plan(log, NOW_MS)
+    assert cleaning_plan is not None
     with pytest.raises(WireError):
-        cleaner.clean(planned)
+        cleaner.clean(cleaning_plan)
     assert not list(tmp_path.glob("*.cleaned"))
     assert path.exists()
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """Simulates a killed process."""
 
 
 CALLS = ("rename", "fsync", "pwritev", "unlink", "replace", "ftruncate")
 
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
-    """Let the process die before its `step`th call that changes the disk; the answer counts the calls."""
+    """Raise `Crash` before the `step`th call that changes the disk; returns a counter of the calls."""
     calls = 0
 
     def counted(real: Callable[..., object]) -> Callable[..., object]:
@@ -296,13 +294,13 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
         return call
 
     for name in CALLS:
-        # Nothing here depends on the disk being waited for.
+        # The test does not need a real fsync.
         monkeypatch.setattr(os, name, counted((lambda fd: None) if name == "fsync" else getattr(os, name)))
     return lambda: calls
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_crash_at_every_step_leaves_the_old_or_the_new(
+def test_crash_at_every_step_leaves_old_or_new_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     random = Random(seed)
