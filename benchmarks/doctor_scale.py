@@ -59,10 +59,10 @@ def rows(spark: "SparkSession", path: str) -> int:
 
 def doctor(spark: "SparkSession", path: str) -> int:
     """How many groups are judged."""
-    from slackwater.doctor.diagnosis import Patient
+    from slackwater.doctor.diagnosis import DiagnosisRequest
     from slackwater.spark.doctor.job import diagnose
 
-    return len(diagnose(spark, Patient(paths=[path], drawn=False)).verdicts)
+    return len(diagnose(spark, DiagnosisRequest(paths=[path], with_timeline=False)).verdicts)
 
 
 def _count(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from slackwater import Admin
 from slackwater.cli.app import app
 from slackwater.cli.doctor import _files, _literal, _named, _why, to_json
-from slackwater.doctor.causes.finding import Evidence
-from slackwater.doctor.diagnosis import Diagnosis, Patient, exit_code
+from slackwater.doctor.causes.finding import EvidenceLine
+from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest, exit_code
 from slackwater.doctor.prescriptions import prescribe
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.topic_partition import TopicPartition
@@ -60,15 +60,15 @@ def untold() -> Verdict:
 
 
 @pytest.fixture
-def examined(monkeypatch: pytest.MonkeyPatch) -> list[Patient]:
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[DiagnosisRequest]:
     """Give the command a storm and a calm group, and note what it was asked."""
-    asked: list[Patient] = []
+    asked: list[DiagnosisRequest] = []
 
-    def examine(patient: Patient, master: str, conf: dict[str, str]) -> Diagnosis:
+    def diagnose(patient: DiagnosisRequest, master: str, conf: dict[str, str]) -> Diagnosis:
         asked.append(patient)
         return Diagnosis([healthy(), stormy()], [("server.log", 2, "what is this")])
 
-    monkeypatch.setattr("slackwater.cli.doctor._examined", examine)
+    monkeypatch.setattr("slackwater.cli.doctor._examined", diagnose)
     return asked
 
 
@@ -77,16 +77,16 @@ def run(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_the_verdict_names_cause_and_culprit_with_its_evidence_and_what_to_do(examined: list[Patient]) -> None:
+def test_the_verdict_names_cause_and_culprit_with_its_evidence_and_what_to_do(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log")
     assert code == 1
     assert "orders: poll_delay, by b" in out
-    assert "left the group, put out by its poll timer" in out
+    assert "left the group: max.poll.interval.ms exceeded" in out
     assert "healthy: calm" in out
     assert "2 lines about groups not understood" in err
 
 
-def test_json_has_the_verdicts_by_cluster_and_group(examined: list[Patient]) -> None:
+def test_json_has_the_verdicts_by_cluster_and_group(examined: list[DiagnosisRequest]) -> None:
     code, out, _ = run("server.log", "--json")
     found = json.loads(out)["clusters"]["cluster"]["groups"]
     assert code == 1
@@ -95,12 +95,12 @@ def test_json_has_the_verdicts_by_cluster_and_group(examined: list[Patient]) -> 
     assert found["orders"]["culprits"] == ["b"]
 
 
-def test_the_options_reach_the_job(examined: list[Patient], tmp_path: Path) -> None:
+def test_the_options_reach_the_job(examined: list[DiagnosisRequest], tmp_path: Path) -> None:
     run("a.log", "--group", "g", "--group", "h", "--since", "2026-01-01T00:00:00", "--clusters", str(tmp_path))
     patient = examined[0]
     assert list(patient.groups) == ["g", "h"]
     assert patient.since_ms == 1_767_225_600_000
-    assert patient.below == str(tmp_path.resolve())
+    assert patient.clusters_dir == str(tmp_path.resolve())
     assert list(patient.paths) == ["a.log", str(tmp_path.resolve())]
 
 
@@ -166,7 +166,7 @@ def test_no_right_to_read_the_offsets_is_told_before_spark_is_started() -> None:
 
 def test_a_running_cluster_is_called_by_its_id() -> None:
     with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
-        patient = _named(Patient(bootstrap=kafka.bootstrap_servers))
+        patient = _named(DiagnosisRequest(bootstrap=kafka.bootstrap_servers))
         assert patient.cluster == admin.cluster_id
 
 
@@ -180,14 +180,14 @@ def test_what_is_found_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is about a consumer group" in err
 
 
-def test_a_group_that_is_nowhere_is_told_beside_those_that_are_there(examined: list[Patient]) -> None:
+def test_a_group_that_is_nowhere_is_told_beside_those_that_are_there(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("logs", "--group", "orders", "--group", "ordres")
     assert code == 1
     assert "orders: poll_delay" in out
     assert "Nothing that was read is about the group ordres" in err
 
 
-def test_zones_are_given_for_all_files_or_by_a_part_of_their_path(examined: list[Patient]) -> None:
+def test_zones_are_given_for_all_files_or_by_a_part_of_their_path(examined: list[DiagnosisRequest]) -> None:
     run("a.log", "--zone", "Europe/Berlin", "--zone", "us-east/=America/New_York", "--zone", "b2.log=+02:00")
     assert examined[0].zone == "Europe/Berlin"
     assert examined[0].zones == {"us-east/": "America/New_York", "b2.log": "+02:00"}
@@ -215,7 +215,7 @@ def test_sub_directories_that_are_links_are_clusters_too(tmp_path: Path) -> None
     assert [file.name for file in _files(tmp_path / "clusters")] == ["server.log"]
 
 
-def test_a_page_that_cannot_be_written_costs_nobody_the_verdict(examined: list[Patient]) -> None:
+def test_a_page_that_cannot_be_written_costs_nobody_the_verdict(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log", "--html", "/dev/full")
     assert code == 3
     assert "orders: poll_delay, by b" in out
@@ -235,13 +235,13 @@ def test_lines_that_were_not_understood_are_told_beside_json(monkeypatch: pytest
 
 def test_settings_are_told_as_the_groups_library_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "2026-11-15 19:15:58,706 WARNING kafka.coordinator.base Consumer poll timeout has expired."
-    seen = Evidence(1, "client_log", "b polled late", "b.log:1", line)
+    seen = EvidenceLine(1, "client_log", "b polled late", "b.log:1", line)
     cures = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
     found = Diagnosis([replace(stormy(), evidence=(seen,), prescriptions=cures)])
     monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: found)
     _, out, _ = run("logs")
     assert "       max_poll_interval_ms=9000\n" in out
-    assert "beware: a longer max.poll.interval.ms is also a longer rebalance timeout" in out
+    assert "caution: max.poll.interval.ms is also the rebalance timeout" in out
     assert "settings are under kafka-python's names" in out
 
 

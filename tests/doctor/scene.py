@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from slackwater.doctor.events.rows import Alone, Row
+from slackwater.doctor.events.rows import Row, SingleRowDetail
 from slackwater.doctor.events.table import FactKind
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -146,8 +146,8 @@ class Scene:
 
     def around(self, kind: str, at: float, **detail: Any) -> None:
         """Something that names no group."""
-        self.cluster.append(Row(round(at * 1000), kind, EventSource.BROKER_LOG, detail=Alone(detail)))
+        self.cluster.append(Row(round(at * 1000), kind, EventSource.BROKER_LOG, detail=SingleRowDetail(detail)))
 
     def _row(self, kind: str, at: float, source: str, columns: dict[str, Any]) -> Row:
         detail = {name: value for name, value in (columns.pop("detail", None) or {}).items() if value is not None}
-        return Row(round(at * 1000), kind, source, group=self.group, detail=Alone(detail), **columns)
+        return Row(round(at * 1000), kind, source, group=self.group, detail=SingleRowDetail(detail), **columns)

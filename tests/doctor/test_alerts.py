@@ -1,13 +1,13 @@
 """Alerts: what fires, and the same rules for Prometheus."""
 
 from slackwater.doctor.alerts.rules import ALERTS, firing, measure, prometheus_rules
-from slackwater.doctor.timeline.rebalances import Rebalance
+from slackwater.doctor.timeline.rebalances import RebalanceRound
 
 HOUR = 3_600_000
 
 
-def round_at(began_ms: int, lasted_ms: int = 100, *, follow_up: bool = False) -> Rebalance:
-    return Rebalance(1, began_ms, began_ms + lasted_ms, None, None, None, None, None, True, follow_up, None)
+def round_at(began_ms: int, lasted_ms: int = 100, *, follow_up: bool = False) -> RebalanceRound:
+    return RebalanceRound(1, began_ms, began_ms + lasted_ms, None, None, None, None, None, True, follow_up, None)
 
 
 def names(measured: dict[str, float]) -> set[str]:

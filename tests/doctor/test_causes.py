@@ -87,7 +87,7 @@ def test_a_leave_without_reason_and_without_the_clients_log_is_not_guessed() -> 
     verdict = scene.verdict()
     assert verdict.cause == "unknown"
     assert {"poll_delay", "crash_loop"} <= set(verdict.alternatives)
-    assert "could not tell from the broker's log: ask for the client's" in verdict.missing[0]
+    assert "the broker's log does not contain the reason; add the client log of" in verdict.missing[0]
 
 
 def test_a_leave_exactly_one_poll_limit_after_each_rejoin_is_most_likely_poll_delay() -> None:
@@ -615,4 +615,4 @@ def test_members_that_share_one_client_id_are_told_apart_by_their_member_ids() -
     for at in (20, 30):
         scene.rejoin("rdkafka", at)
         scene.form(at + 1)
-    assert set(scene.history().stories) == set(members)
+    assert set(scene.history().timelines) == set(members)

@@ -1,7 +1,7 @@
 """Clocks that were set back, and brokers and clients in different zones."""
 
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.timeline.clocks import apart, steadied
+from slackwater.doctor.timeline.clocks import correct_clock_jumps, find_zone_differences
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import judge
 from slackwater.group.events import EventKind, EventSource
@@ -29,14 +29,14 @@ def test_a_clock_that_is_set_back_changes_neither_cause_nor_culprit_and_is_said(
     expected = judge(GroupHistory("g", steady))
     assert (found.cause, found.culprits, found.rebalances) == (expected.cause, expected.culprits, expected.rebalances)
     assert expected.cause == "poll_delay"
-    assert "the clock of server.log went back by 60 min" in " ".join(found.missing)
+    assert "the clock of server.log was set back by 60 min" in " ".join(found.missing)
     assert "clock" not in " ".join(expected.missing)
 
 
 def test_times_go_on_from_where_the_clock_was_set_back() -> None:
     steady = storm()
     back = [row if row.position < 12 else row._replace(time_ms=row.time_ms - HOUR) for row in steady]
-    mended, said = steadied(back)
+    mended, said = correct_clock_jumps(back)
     times = [row.time_ms for row in sorted(mended, key=lambda one: one.position)]
     assert times == sorted(times)
     assert len(said) == 1
@@ -45,13 +45,13 @@ def test_times_go_on_from_where_the_clock_was_set_back() -> None:
 
 def test_logs_that_were_put_together_are_left_as_they_are() -> None:
     twice = storm() + [row._replace(position=row.position + 1000) for row in storm()]
-    assert steadied(twice) == (twice, ())
+    assert correct_clock_jumps(twice) == (twice, ())
 
 
 def test_lines_that_are_a_little_out_of_order_are_no_clock_that_was_set() -> None:
     rows = storm()
     rows[5] = rows[5]._replace(time_ms=rows[5].time_ms - 1_500)
-    assert steadied(rows)[1] == ()
+    assert correct_clock_jumps(rows)[1] == ()
 
 
 def joined(offset_ms: int) -> list[Row]:
@@ -70,21 +70,21 @@ def joined(offset_ms: int) -> list[Row]:
 
 
 def test_a_client_in_another_zone_is_told_by_the_generations_that_both_know() -> None:
-    (said,) = apart([*storm(), *joined(2 * HOUR)])
+    (said,) = find_zone_differences([*storm(), *joined(2 * HOUR)])
     assert said == (
-        "a.log tells of the same generations 2 h later than server.log: their zones differ; say which with "
+        "a.log has the same generations 2 h later than server.log: their time zones differ; set the zone with "
         "--zone a.log=ZONE"
     )
-    (said,) = apart([*storm(), *joined(-HOUR // 2)])
+    (said,) = find_zone_differences([*storm(), *joined(-HOUR // 2)])
     assert "30 min earlier" in said
 
 
 def test_files_of_one_zone_or_with_a_clock_that_is_a_little_off_are_fine() -> None:
-    assert apart([*storm(), *joined(0)]) == ()
-    assert apart([*storm(), *joined(100_000)]) == ()
-    assert apart(storm()) == ()
+    assert find_zone_differences([*storm(), *joined(0)]) == ()
+    assert find_zone_differences([*storm(), *joined(100_000)]) == ()
+    assert find_zone_differences(storm()) == ()
 
 
 def test_a_verdict_says_that_zones_differ() -> None:
     found = judge(GroupHistory("g", [*storm(), *joined(2 * HOUR)]))
-    assert any("their zones differ" in text for text in found.missing)
+    assert any("their time zones differ" in text for text in found.missing)

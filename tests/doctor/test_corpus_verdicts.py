@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.events.rows import Alone, Row
+from slackwater.doctor.events.rows import Row, SingleRowDetail
 from slackwater.doctor.events.table import DETAIL
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -81,7 +81,7 @@ def _renamed(row: Row, names: list[str]) -> Row:
     detail = {
         name: [other(one) for one in value] if name == "member_ids" else other(value) if name in _IDS else value
         for name in DETAIL
-        if (value := row.told(name)) is not None
+        if (value := row.detail_value(name)) is not None
     }
     return Row(
         time_ms=row.time_ms,
@@ -96,7 +96,7 @@ def _renamed(row: Row, names: list[str]) -> Row:
         assignor=row.assignor,
         members=row.members,
         state_before=row.state_before,
-        detail=Alone(detail),
+        detail=SingleRowDetail(detail),
         evidence=row.evidence,
         file=other(row.label or "") if row.file else None,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.events.rows import Alone
+from slackwater.doctor.events.rows import SingleRowDetail
 from slackwater.doctor.events.table import DETAIL, FactKind
 from slackwater.group.events import EventKind
 from tests.doctor.scene import Scene
@@ -86,7 +86,7 @@ def test_a_record_alone_does_not_tell_for_sure_that_a_member_came_later() -> Non
     scene.join("c", 2)
     scene.form(5)
     scene.record(5)
-    scene.rows = [row for row in scene.rows if not row.of_broker]
+    scene.rows = [row for row in scene.rows if not row.is_from_broker]
     verdict = scene.verdict()
     assert verdict.cause in ("scale_out", "healthy")
     assert verdict.confidence < SURE
@@ -506,7 +506,7 @@ def test_logs_of_namesakes_are_not_taken_for_one_process(folder: str) -> None:
             file = folder.format(log)
             scene.log("consumer", EventKind.MEMBER_JOINED, at, member=member, generation=generation, file=file)
     history = scene.history()
-    assert set(history.stories) == {"p", "q"}
+    assert set(history.timelines) == {"p", "q"}
     assert scene.verdict().cause == "healthy"
 
 
@@ -516,7 +516,7 @@ def test_the_next_log_of_a_process_is_not_another_process() -> None:
         scene.log("c", FactKind.CLIENT_STARTED, at, file=f"{log}.log")
         member = f"c-00000000-0000-0000-0000-{number:>012}"
         scene.log("c", EventKind.MEMBER_JOINED, at + 1, member=member, generation=number, file=f"{log}.log")
-    assert set(scene.history().stories) == {"c"}
+    assert set(scene.history().timelines) == {"c"}
 
 
 def test_namesakes_of_two_services_did_not_change_their_subscriptions() -> None:
@@ -558,7 +558,9 @@ def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_mig
         scene.leave(client, at, "the consumer is being closed")
         left = scene.rows[-2]
         scene.rows[-2] = left._replace(
-            detail=Alone({**{name: left.told(name) for name in DETAIL}, "assignors": ["range", "own"]})
+            detail=SingleRowDetail(
+                {**{name: left.detail_value(name) for name in DETAIL}, "assignors": ["range", "own"]}
+            )
         )
         scene.form(at + 0.5)
         scene.started(client, at + 2)
@@ -580,7 +582,7 @@ def test_a_file_of_several_is_no_clients_name() -> None:
     verdict = scene.verdict()
     assert verdict.cause == "poll_delay"
     assert verdict.culprits == ("b",)
-    assert "all" not in scene.history().stories
+    assert "all" not in scene.history().timelines
 
 
 def test_members_that_only_rejoin_were_there_before_anything_was_read() -> None:

@@ -81,7 +81,7 @@ def test_a_slow_member_is_the_culprit_by_the_logs_and_by_the_events(said: Lines)
                 poll_until(quick, partial(_is_put_out, broker, before), "the slow one to be put out")
                 settle(broker, [quick, slow])
         by_events = judged([row_of(event) for event in broker.events(GROUP)])
-    by_log = judged(read_log("own.log", said.lines))
-    assert (by_log.cause, by_log.culprits) == ("poll_delay", ("slow",))
-    assert (by_events.cause, by_events.culprits) == (by_log.cause, by_log.culprits)
-    assert by_events.rebalances == by_log.rebalances
+    split_members_by_log = judged(read_log("own.log", said.lines))
+    assert (split_members_by_log.cause, split_members_by_log.culprits) == ("poll_delay", ("slow",))
+    assert (by_events.cause, by_events.culprits) == (split_members_by_log.cause, split_members_by_log.culprits)
+    assert by_events.rebalances == split_members_by_log.rebalances

@@ -5,7 +5,7 @@ import pytest
 from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions import prescribe
 from slackwater.doctor.prescriptions.libraries import LIBRARIES, PROPERTIES, library_of
-from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, round_up, seconds, with_room
+from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, round_up, seconds, with_margin
 from slackwater.doctor.prescriptions.remedies import REMEDIES
 
 
@@ -26,7 +26,7 @@ def test_a_prescription_can_be_pasted_in_every_library() -> None:
 
 def test_the_price_is_told_in_this_groups_numbers() -> None:
     found = prescribe("session_expiry", {"session_ms": 45_000, "pause_ms": 70_000})
-    assert found[0].price == "a dead member is noticed after 150 s instead of 45 s"
+    assert found[0].price == "a crashed member is detected after 150 s instead of 45 s"
 
 
 def test_a_number_that_was_not_measured_is_not_made_up() -> None:
@@ -42,7 +42,7 @@ def test_no_session_is_longer_than_a_broker_allows() -> None:
 
 
 def test_two_remedies_that_fight_say_so() -> None:
-    assert any("rebalance timeout" in text for one in prescribe("poll_delay", {}) for text in one.fights)
+    assert any("rebalance timeout" in text for one in prescribe("poll_delay", {}) for text in one.caution)
 
 
 @pytest.mark.parametrize("cause", sorted(CAUSES))
@@ -64,8 +64,8 @@ def test_numbers_are_rounded_up_to_what_people_write(value: int, rounded: int) -
 
 
 def test_numbers() -> None:
-    assert with_room(None) is None
-    assert with_room(40_000) == 60_000
+    assert with_margin(None) is None
+    assert with_margin(40_000) == 60_000
     assert heartbeat(45_000) == 15_000
     assert fewer_records(None, 1) is None
     assert fewer_records(10_000, 1_000_000) == 3
@@ -142,20 +142,22 @@ def test_a_start_that_took_one_round_needs_no_longer_delay() -> None:
 
 def test_a_number_of_records_reckoned_from_the_default_says_so() -> None:
     figures = {"limit_ms": 4_000, "longest_ms": 8_000}
-    assert "reckoned from the default, 500; if it is another, 33% of that" in prescribe("poll_delay", figures)[0].what
-    assert "reckoned" not in prescribe("poll_delay", figures | {"poll_records": 100})[0].what
+    assert (
+        "computed from the default of 500; if yours differs, use 33% of it" in prescribe("poll_delay", figures)[0].what
+    )
+    assert "computed" not in prescribe("poll_delay", figures | {"poll_records": 100})[0].what
 
 
 def test_nobody_is_told_to_run_two_processes_with_one_instance_id() -> None:
     found = prescribe("static_restart_too_late", {"restart_ms": 4_416, "session_ms": 3_000})
-    assert any("fence each other" in text for one in found for text in one.fights)
+    assert any("fence each other" in text for one in found for text in one.caution)
     assert not any("before the old one stops" in one.what for one in found)
 
 
 def test_a_static_members_price_is_that_it_leaves_no_more() -> None:
     first = prescribe("rolling_restart", {"restart_ms": 10_843, "session_ms": 6_000})[0]
-    assert first.price.endswith("a dead member is noticed after 20 s instead of 6 s")
-    assert prescribe("rolling_restart", {})[0].price.endswith("a dead member is noticed later")
+    assert first.price.endswith("a crashed member is detected after 20 s instead of 6 s")
+    assert prescribe("rolling_restart", {})[0].price.endswith("a crashed member is detected later")
 
 
 def test_members_are_removed_with_a_command_that_exists() -> None:

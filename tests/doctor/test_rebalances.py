@@ -1,14 +1,14 @@
 """Rebalances, changes and episodes; what pauses cost, minute by minute."""
 
-from slackwater.doctor.events.rows import Alone, Row
+from slackwater.doctor.events.rows import Row, SingleRowDetail
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.pauses import MINUTE_MS, lag_of, minutes
-from slackwater.doctor.timeline.rebalances import Episode, Rebalance, episodes, rebalances
+from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound, episodes, rebalances
 from slackwater.group.events import EventKind, EventSource, Trigger
 from tests.doctor.scene import Scene
 
 
-def found(scene: Scene) -> list[Rebalance]:
+def found(scene: Scene) -> list[RebalanceRound]:
     return rebalances(scene.history())
 
 
@@ -66,7 +66,9 @@ def test_generations_are_counted_from_their_numbers_where_compaction_took_some()
 def read(scene: Scene, minute: int, records: int) -> None:
     """The group read so many records in this minute."""
     detail = {"offsets_advanced": records}
-    scene.rows.append(Row(minute * MINUTE_MS, EventKind.PROGRESS, EventSource.OFFSETS_TOPIC, detail=Alone(detail)))
+    scene.rows.append(
+        Row(minute * MINUTE_MS, EventKind.PROGRESS, EventSource.OFFSETS_TOPIC, detail=SingleRowDetail(detail))
+    )
 
 
 def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:

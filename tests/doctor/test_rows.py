@@ -8,7 +8,7 @@ import pytest
 
 from slackwater import doctor
 from slackwater.doctor.events.rows import Row, in_order
-from slackwater.doctor.events.table import UNASKED
+from slackwater.doctor.events.table import UNUSED_BY_RULES
 from slackwater.group.events import EventSource
 
 
@@ -43,8 +43,8 @@ def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_fi
 
 
 def test_no_rule_asks_for_a_field_that_does_not_go_to_who_judges() -> None:
-    asked = re.compile(r"\.(?:text|number|names|told)\(\s*['\"](\w+)['\"]")
+    asked = re.compile(r"\.detail_(?:text|number|names|value)\(\s*['\"](\w+)['\"]")
     sources = Path(doctor.__path__[0]).rglob("*.py")
     names = {name for source in sources for name in asked.findall(source.read_text())}
     assert {"reason", "old_generation", "member_ids", "group_protocol"} <= names
-    assert not names & UNASKED
+    assert not names & UNUSED_BY_RULES

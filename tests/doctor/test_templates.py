@@ -37,8 +37,8 @@ def test_a_reason_tells_its_trigger(reason: str, trigger: str) -> None:
 def test_a_family_fills_only_columns_that_there_are(family: Family) -> None:
     known = {*COLUMNS, *DETAIL, "template", "kind", "source", "head"}
     assert set(SLOTS) <= known
-    for key, readings in compile_by_key(family).items():
-        for made in readings:
+    for key, absences in compile_by_key(family).items():
+        for made in absences:
             assert {*made.groups, *made.constants} <= set(SLOTS)
             assert made.template.kind is None or made.template.kind in {*EventKind, *FactKind}
             assert key in made.template.wording or key in made.pattern or not key.isalpha()

@@ -2,7 +2,7 @@
 
 import pickle
 
-from slackwater.doctor.causes.finding import Evidence, Finding
+from slackwater.doctor.causes.finding import EvidenceLine, Finding
 from tests.doctor.scene import Scene
 
 
@@ -21,7 +21,7 @@ def test_a_verdict_arrives_with_all_that_it_carries() -> None:
 
 
 def test_what_several_have_in_common_travels_once() -> None:
-    line = Evidence(1, "broker_log", "a line", "server.log:7")
+    line = EvidenceLine(1, "broker_log", "a line", "server.log:7")
     one, other = pickle.loads(pickle.dumps([Finding("crash", ("a",), (1,), 0.9, (line,)) for _ in range(2)]))
     assert one == other == Finding("crash", ("a",), (1,), 0.9, (line,))
     assert one.evidence[0] is other.evidence[0]

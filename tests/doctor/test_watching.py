@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from slackwater.doctor.alerts.monitor import Generation, GroupSeen, Look, MemberSeen, Notice, Told, Turn, Watch
+from slackwater.doctor.alerts.monitor import (
+    AlertMonitor,
+    AlertNotice,
+    AlertTransition,
+    ClusterSnapshot,
+    GroupSnapshot,
+    MemberSnapshot,
+    ObservedGeneration,
+    RebalanceSource,
+)
 from slackwater.doctor.alerts.rules import ALERTS, adapted
 from slackwater.group.errors import UsageError
 from slackwater.group.events import (
@@ -25,8 +34,8 @@ NOON = 43_200_000
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def member(name: str, *partitions: TopicPartition) -> MemberSeen:
-    return MemberSeen(f"{name}-id", name, partitions)
+def member(name: str, *partitions: TopicPartition) -> MemberSnapshot:
+    return MemberSnapshot(f"{name}-id", name, partitions)
 
 
 BOTH = (member("a", P0), member("b", P1))
@@ -34,42 +43,42 @@ BOTH = (member("a", P0), member("b", P1))
 
 def seen(
     state: str = "Stable",
-    members: tuple[MemberSeen, ...] = BOTH,
+    members: tuple[MemberSnapshot, ...] = BOTH,
     *,
     committed: Mapping[TopicPartition, int] | None = None,
     lag: int | None = None,
     epoch: int | None = None,
     waiting_for: tuple[str, ...] = (),
-) -> GroupSeen:
-    return GroupSeen("g", state, members, epoch, committed or {}, lag, waiting_for)
+) -> GroupSnapshot:
+    return GroupSnapshot("g", state, members, epoch, committed or {}, lag, waiting_for)
 
 
 def look(
     at_s: float,
-    group: GroupSeen | None,
-    generations: Iterable[Generation] = (),
+    group: GroupSnapshot | None,
+    generations: Iterable[ObservedGeneration] = (),
     events: Iterable[GroupEvent] = (),
     *,
-    by: Told = Told.OFFSETS,
+    by: RebalanceSource = RebalanceSource.OFFSETS,
     known_since_s: float | None = None,
-) -> Look:
-    return Look(
+) -> ClusterSnapshot:
+    return ClusterSnapshot(
         time_ms=NOON + int(at_s * SECOND),
         groups={} if group is None else {"g": group},
         generations=list(generations),
         events=list(events),
-        has_events=by is Told.EVENTS,
-        has_offsets=by in (Told.EVENTS, Told.OFFSETS),
+        has_events=by is RebalanceSource.EVENTS,
+        has_offsets=by in (RebalanceSource.EVENTS, RebalanceSource.OFFSETS),
         known_since_ms=None if known_since_s is None else NOON + int(known_since_s * SECOND),
     )
 
 
-def formed(number: int, at_s: float, *members: str, cooperative: bool = False) -> Generation:
-    return Generation("g", NOON + int(at_s * SECOND), number, frozenset(members or ("a", "b")), cooperative)
+def formed(number: int, at_s: float, *members: str, cooperative: bool = False) -> ObservedGeneration:
+    return ObservedGeneration("g", NOON + int(at_s * SECOND), number, frozenset(members or ("a", "b")), cooperative)
 
 
-def emptied(number: int, at_s: float) -> Generation:
-    return Generation("g", NOON + int(at_s * SECOND), number, frozenset())
+def emptied(number: int, at_s: float) -> ObservedGeneration:
+    return ObservedGeneration("g", NOON + int(at_s * SECOND), number, frozenset())
 
 
 def event(kind: EventKind, at_s: float, *, source: EventSource = EventSource.COORDINATOR, **more: object) -> GroupEvent:
@@ -81,135 +90,135 @@ def started(at_s: float, trigger: Trigger = Trigger.MEMBER_JOIN) -> GroupEvent:
     return event(EventKind.REBALANCE_STARTED, at_s, trigger=trigger, detail=detail)
 
 
-def names(notices: Iterable[Notice], turn: Turn = Turn.BEGAN) -> list[str]:
-    return [one.alert.name for one in notices if one.turn is turn]
+def names(notices: Iterable[AlertNotice], turn: AlertTransition = AlertTransition.BEGAN) -> list[str]:
+    return [one.alert.name for one in notices if one.transition is turn]
 
 
 # --- more than one rebalance an hour ----------------------------------------------------------------------------------
 
 
 def test_two_rebalances_within_an_hour_fire_and_end_when_one_of_them_is_an_hour_old() -> None:
-    watch = Watch()
-    assert watch.see(look(0, seen(), [formed(7, -50)])) == []
-    (began,) = watch.see(look(5, seen(), [formed(8, 4)]))
-    assert (began.turn, began.alert.name, began.value) == (Turn.BEGAN, "RebalancesTooOften", 2)
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(), [formed(7, -50)])) == []
+    (began,) = watch.observe(look(5, seen(), [formed(8, 4)]))
+    assert (began.transition, began.alert.name, began.value) == (AlertTransition.BEGAN, "RebalancesTooOften", 2)
     assert began.seen == "2 rebalances in the last hour, the last 1.0 s ago"
-    assert watch.see(look(10, seen())) == []
-    (ended,) = watch.see(look(3600 - 49, seen()))
-    assert (ended.turn, ended.alert.name) == (Turn.ENDED, "RebalancesTooOften")
+    assert watch.observe(look(10, seen())) == []
+    (ended,) = watch.observe(look(3600 - 49, seen()))
+    assert (ended.transition, ended.alert.name) == (AlertTransition.ENDED, "RebalancesTooOften")
     assert names(watch.fired) == ["RebalancesTooOften"]
     assert watch.firing == []
 
 
 def test_what_was_written_before_the_first_look_counts() -> None:
-    assert names(Watch().see(look(0, seen(), [formed(7, -900), formed(8, -60)]))) == ["RebalancesTooOften"]
+    assert names(AlertMonitor().observe(look(0, seen(), [formed(7, -900), formed(8, -60)]))) == ["RebalancesTooOften"]
 
 
 def test_a_group_that_starts_does_not_rebalance() -> None:
-    watch = Watch()
-    assert watch.see(look(0, seen(), [formed(1, -10), formed(2, -9), formed(3, -7)])) == []
-    assert watch.see(look(5, seen(), [formed(4, 4)])) == []
-    assert names(watch.see(look(9, seen(), [formed(5, 8)]))) == ["RebalancesTooOften"]
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(), [formed(1, -10), formed(2, -9), formed(3, -7)])) == []
+    assert watch.observe(look(5, seen(), [formed(4, 4)])) == []
+    assert names(watch.observe(look(9, seen(), [formed(5, 8)]))) == ["RebalancesTooOften"]
 
 
 def test_a_storm_that_begins_with_the_group_and_never_rests_is_no_start() -> None:
     rounds = [formed(1, -10, "a"), formed(2, -9, "a", "b"), formed(3, -7, "a"), formed(4, -5, "a", "b")]
-    (began,) = Watch().see(look(0, seen(), rounds))
+    (began,) = AlertMonitor().observe(look(0, seen(), rounds))
     assert began.value == 2
     told = [event(EventKind.GENERATION_FORMED, at, generation=at + 20, members=2 - at % 2) for at in range(-19, 0)]
-    (began,) = Watch().see(look(0, seen(), events=told, by=Told.EVENTS))
+    (began,) = AlertMonitor().observe(look(0, seen(), events=told, by=RebalanceSource.EVENTS))
     assert began.value == 17
 
 
 def test_a_group_that_was_empty_starts_again() -> None:
-    watch = Watch()
-    assert watch.see(look(0, seen(), [formed(7, -90), emptied(8, -60), formed(9, -30), formed(10, -29)])) == []
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(), [formed(7, -90), emptied(8, -60), formed(9, -30), formed(10, -29)])) == []
 
 
 def test_the_second_round_of_a_cooperative_change_is_part_of_it() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     rounds = [formed(7, -60, cooperative=True), formed(8, -58, cooperative=True)]
-    assert watch.see(look(0, seen(), rounds)) == []
+    assert watch.observe(look(0, seen(), rounds)) == []
     other = [formed(9, 1, "a", "b", "c", cooperative=True)]
-    assert names(watch.see(look(2, seen(), other))) == ["RebalancesTooOften"]
+    assert names(watch.observe(look(2, seen(), other))) == ["RebalancesTooOften"]
 
 
 def test_a_generation_that_is_told_twice_is_one() -> None:
-    assert Watch().see(look(0, seen(), [formed(7, -60), formed(7, -59)])) == []
+    assert AlertMonitor().observe(look(0, seen(), [formed(7, -60), formed(7, -59)])) == []
 
 
 def test_a_group_that_was_deleted_and_made_again_counts_from_its_new_start() -> None:
-    watch = Watch()
-    assert watch.see(look(0, seen(), [formed(40, -60), formed(1, -20), formed(2, -10)])) != []
-    watch = Watch()
-    assert watch.see(look(0, seen(), [formed(40, -60), formed(1, -20)])) == []
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(), [formed(40, -60), formed(1, -20), formed(2, -10)])) != []
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(), [formed(40, -60), formed(1, -20)])) == []
 
 
 def test_the_epoch_of_a_new_group_is_counted_by_what_it_grew() -> None:
-    watch = Watch()
-    assert watch.see(look(0, seen(epoch=12), by=Told.LOOKS)) == []
-    assert watch.see(look(5, seen(epoch=13), by=Told.LOOKS)) == []
-    (began,) = watch.see(look(10, seen(epoch=15), by=Told.LOOKS))
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(epoch=12), by=RebalanceSource.LOOKS)) == []
+    assert watch.observe(look(5, seen(epoch=13), by=RebalanceSource.LOOKS)) == []
+    (began,) = watch.observe(look(10, seen(epoch=15), by=RebalanceSource.LOOKS))
     assert began.value == 3
-    assert watch.told_by(seen(epoch=15)) is Told.EPOCH
+    assert watch.told_by(seen(epoch=15)) is RebalanceSource.EPOCH
 
 
-def epoch(number: int, at_s: float) -> Generation:
-    return Generation("g", NOON + int(at_s * SECOND), number, is_epoch=True)
+def epoch(number: int, at_s: float) -> ObservedGeneration:
+    return ObservedGeneration("g", NOON + int(at_s * SECOND), number, is_epoch=True)
 
 
 def test_the_start_and_the_end_of_a_new_group_are_no_rebalances() -> None:
-    watch = Watch()
-    assert watch.see(look(0, seen(epoch=2), [epoch(1, -50), epoch(2, -40)])) == []
-    assert watch.see(look(5, seen(epoch=3), [epoch(3, 4)])) == []
-    assert watch.see(look(10, seen("Empty", (), epoch=4), [epoch(4, 9)])) == []
-    assert watch.see(look(15, seen(epoch=5), [epoch(5, 14)])) == []
-    assert names(watch.see(look(30, seen(epoch=6), [epoch(6, 29)]))) == ["RebalancesTooOften"]
+    watch = AlertMonitor()
+    assert watch.observe(look(0, seen(epoch=2), [epoch(1, -50), epoch(2, -40)])) == []
+    assert watch.observe(look(5, seen(epoch=3), [epoch(3, 4)])) == []
+    assert watch.observe(look(10, seen("Empty", (), epoch=4), [epoch(4, 9)])) == []
+    assert watch.observe(look(15, seen(epoch=5), [epoch(5, 14)])) == []
+    assert names(watch.observe(look(30, seen(epoch=6), [epoch(6, 29)]))) == ["RebalancesTooOften"]
 
 
 def test_where_nothing_may_be_read_changes_between_looks_are_counted() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     three = (*BOTH, member("c"))
-    assert watch.see(look(0, seen(), by=Told.LOOKS)) == []
-    assert watch.see(look(5, seen("PreparingRebalance", ()), by=Told.LOOKS)) == []
-    assert watch.see(look(10, seen(), by=Told.LOOKS)) == []  # one round, and everybody as before
-    assert watch.see(look(15, seen(), by=Told.LOOKS)) == []
-    assert names(watch.see(look(20, seen(members=three), by=Told.LOOKS))) == ["RebalancesTooOften"]
-    assert watch.told_by(seen()) is Told.LOOKS
+    assert watch.observe(look(0, seen(), by=RebalanceSource.LOOKS)) == []
+    assert watch.observe(look(5, seen("PreparingRebalance", ()), by=RebalanceSource.LOOKS)) == []
+    assert watch.observe(look(10, seen(), by=RebalanceSource.LOOKS)) == []  # one round, and everybody as before
+    assert watch.observe(look(15, seen(), by=RebalanceSource.LOOKS)) == []
+    assert names(watch.observe(look(20, seen(members=three), by=RebalanceSource.LOOKS))) == ["RebalancesTooOften"]
+    assert watch.told_by(seen()) is RebalanceSource.LOOKS
     assert [rule.name for rule in watch.not_measured()] == ["RebalancesFail"]
 
 
 def test_a_group_that_comes_up_between_looks_starts() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     for at in (0, 5):
-        assert watch.see(look(at, seen("Empty", ()), by=Told.LOOKS)) == []
-    assert watch.see(look(10, seen(), by=Told.LOOKS)) == []
-    assert watch.see(look(20, seen(members=BOTH[:1]), by=Told.LOOKS)) == []
-    assert names(watch.see(look(30, seen(), by=Told.LOOKS))) == ["RebalancesTooOften"]
+        assert watch.observe(look(at, seen("Empty", ()), by=RebalanceSource.LOOKS)) == []
+    assert watch.observe(look(10, seen(), by=RebalanceSource.LOOKS)) == []
+    assert watch.observe(look(20, seen(members=BOTH[:1]), by=RebalanceSource.LOOKS)) == []
+    assert names(watch.observe(look(30, seen(), by=RebalanceSource.LOOKS))) == ["RebalancesTooOften"]
 
 
 # --- by events --------------------------------------------------------------------------------------------------------
 
 
 def test_the_coordinators_events_count_before_what_is_written_beside_them() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     rounds = [
         started(-50),
         event(EventKind.GENERATION_FORMED, -49, generation=7),
         started(-48, Trigger.COOPERATIVE_FOLLOWUP),
         event(EventKind.GENERATION_FORMED, -47, generation=8),
     ]
-    assert watch.see(look(0, seen(), [formed(7, -49), formed(8, -47)], rounds, by=Told.EVENTS)) == []
-    assert watch.told_by(seen()) is Told.EVENTS
+    assert watch.observe(look(0, seen(), [formed(7, -49), formed(8, -47)], rounds, by=RebalanceSource.EVENTS)) == []
+    assert watch.told_by(seen()) is RebalanceSource.EVENTS
     assert watch.not_measured() == []
 
 
 def test_events_of_members_alone_do_not_stand_for_the_coordinators() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     told = [event(EventKind.PARTITIONS_ASSIGNED, -40, source=EventSource.MEMBER, generation=7)]
-    notices = watch.see(look(0, seen(), [formed(7, -50), formed(8, -40)], told, by=Told.EVENTS))
+    notices = watch.observe(look(0, seen(), [formed(7, -50), formed(8, -40)], told, by=RebalanceSource.EVENTS))
     assert names(notices) == ["RebalancesTooOften"]
-    assert watch.told_by(seen()) is Told.OFFSETS
+    assert watch.told_by(seen()) is RebalanceSource.OFFSETS
 
 
 @pytest.mark.parametrize(
@@ -223,50 +232,58 @@ def test_events_of_members_alone_do_not_stand_for_the_coordinators() -> None:
     ],
 )
 def test_failed_rebalances_fire_but_being_asked_for_a_member_id_is_none(told: GroupEvent, fires: bool) -> None:
-    assert names(Watch().see(look(0, seen(), events=[told], by=Told.EVENTS))) == (["RebalancesFail"] if fires else [])
+    assert names(AlertMonitor().observe(look(0, seen(), events=[told], by=RebalanceSource.EVENTS))) == (
+        ["RebalancesFail"] if fires else []
+    )
 
 
 def test_a_failure_is_over_after_ten_minutes() -> None:
-    watch = Watch()
-    watch.see(look(0, seen(), events=[event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("X"))], by=Told.EVENTS))
-    assert watch.see(look(590, seen(), by=Told.EVENTS)) == []
-    assert names(watch.see(look(600, seen(), by=Told.EVENTS)), Turn.ENDED) == ["RebalancesFail"]
+    watch = AlertMonitor()
+    watch.observe(
+        look(0, seen(), events=[event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("X"))], by=RebalanceSource.EVENTS)
+    )
+    assert watch.observe(look(590, seen(), by=RebalanceSource.EVENTS)) == []
+    assert names(watch.observe(look(600, seen(), by=RebalanceSource.EVENTS)), AlertTransition.ENDED) == [
+        "RebalancesFail"
+    ]
 
 
 def test_a_round_that_took_more_than_a_minute_by_its_own_account() -> None:
     took = [event(EventKind.REBALANCE_COMPLETED, -1, detail=RebalanceCompleted(61_000))]
-    assert names(Watch().see(look(0, seen(), events=took, by=Told.EVENTS))) == ["RebalanceTooLong"]
+    assert names(AlertMonitor().observe(look(0, seen(), events=took, by=RebalanceSource.EVENTS))) == [
+        "RebalanceTooLong"
+    ]
 
 
 # --- long and stuck ---------------------------------------------------------------------------------------------------
 
 
 def test_a_group_that_stays_in_preparing_rebalance_fires_after_a_minute_and_names_whom_it_waits_for() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     preparing = seen("PreparingRebalance", waiting_for=("b",))
     for at in range(0, 60, 5):
-        assert watch.see(look(at, preparing)) == []
+        assert watch.observe(look(at, preparing)) == []
     assert [one.alert.name for one in watch.pending] == ["RebalanceStuck"]
-    began = watch.see(look(60, preparing))
+    began = watch.observe(look(60, preparing))
     assert names(began) == ["RebalanceStuck"]
     assert began[0].seen == "in PreparingRebalance for 60 s, waiting for b"
-    assert names(watch.see(look(65, preparing))) == ["RebalanceTooLong"]
-    ended = watch.see(look(70, seen(), [formed(8, 68)]))
-    assert names(ended, Turn.ENDED) == ["RebalanceStuck"]  # how long it took is told for ten minutes
+    assert names(watch.observe(look(65, preparing))) == ["RebalanceTooLong"]
+    ended = watch.observe(look(70, seen(), [formed(8, 68)]))
+    assert names(ended, AlertTransition.ENDED) == ["RebalanceStuck"]  # how long it took is told for ten minutes
     assert names(watch.firing) == ["RebalanceTooLong"]
     assert watch.firing[0].seen == "a rebalance took 68 s"
 
 
 def test_rounds_one_after_the_other_are_no_long_one() -> None:
-    watch = Watch([rule for rule in ALERTS if rule.measure != "rebalances_per_hour"])
+    watch = AlertMonitor([rule for rule in ALERTS if rule.measure != "rebalances_per_hour"])
     for at in range(0, 200, 5):
-        assert watch.see(look(at, seen("PreparingRebalance"), [formed(7 + at, at - 2)])) == []
+        assert watch.observe(look(at, seen("PreparingRebalance"), [formed(7 + at, at - 2)])) == []
 
 
 def test_the_start_of_a_round_is_taken_from_its_event() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     preparing = seen("PreparingRebalance")
-    assert names(watch.see(look(0, preparing, events=[started(-61)], by=Told.EVENTS))) == [
+    assert names(watch.observe(look(0, preparing, events=[started(-61)], by=RebalanceSource.EVENTS))) == [
         "RebalanceTooLong",
         "RebalanceStuck",
     ]
@@ -276,12 +293,12 @@ def test_the_start_of_a_round_is_taken_from_its_event() -> None:
 
 
 def test_lag_without_commits_fires_after_five_minutes_and_ends_with_the_next_commit() -> None:
-    watch = Watch()
+    watch = AlertMonitor()
     for at in range(0, 300, 50):
-        assert watch.see(look(at, seen(committed={P0: 5}, lag=10 + at))) == []
-    (began,) = watch.see(look(300, seen(committed={P0: 5}, lag=400)))
+        assert watch.observe(look(at, seen(committed={P0: 5}, lag=10 + at))) == []
+    (began,) = watch.observe(look(300, seen(committed={P0: 5}, lag=400)))
     assert (began.alert.name, began.seen) == ("NoProgress", "no offset was committed for 5 min, lag 400")
-    assert names(watch.see(look(305, seen(committed={P0: 6}, lag=400))), Turn.ENDED) == ["NoProgress"]
+    assert names(watch.observe(look(305, seen(committed={P0: 6}, lag=400))), AlertTransition.ENDED) == ["NoProgress"]
 
 
 @pytest.mark.parametrize(
@@ -289,10 +306,10 @@ def test_lag_without_commits_fires_after_five_minutes_and_ends_with_the_next_com
     [seen(committed={P0: 5}, lag=0), seen(lag=None), seen("Empty", (), committed={P0: 5}, lag=10)],
     ids=["no lag", "nothing committed", "nobody there"],
 )
-def test_no_commit_is_fine_where_nothing_waits_or_nobody_is_there(group: GroupSeen) -> None:
-    watch = Watch()
+def test_no_commit_is_fine_where_nothing_waits_or_nobody_is_there(group: GroupSnapshot) -> None:
+    watch = AlertMonitor()
     for at in range(0, 1000, 50):
-        assert watch.see(look(at, group)) == []
+        assert watch.observe(look(at, group)) == []
 
 
 # --- idle members -----------------------------------------------------------------------------------------------------
@@ -300,43 +317,43 @@ def test_no_commit_is_fine_where_nothing_waits_or_nobody_is_there(group: GroupSe
 
 def test_idle_members_fire_after_ten_minutes_counted_from_the_generation_that_left_them_idle() -> None:
     idle = seen(members=(*BOTH, member("c")))
-    watch = Watch()
-    assert watch.see(look(0, idle, [formed(7, -590)])) == []
-    (began,) = watch.see(look(10, idle))
+    watch = AlertMonitor()
+    assert watch.observe(look(0, idle, [formed(7, -590)])) == []
+    (began,) = watch.observe(look(10, idle))
     assert (began.alert.name, began.seen) == ("IdleMembers", "1 of 3 members have no partition: c")
-    assert names(watch.see(look(15, seen())), Turn.ENDED) == ["IdleMembers"]
+    assert names(watch.observe(look(15, seen())), AlertTransition.ENDED) == ["IdleMembers"]
 
 
 def test_a_group_that_nothing_was_written_about_has_been_like_that_since_before() -> None:
     idle = seen(members=(*BOTH, member("c")))
-    assert names(Watch().see(look(0, idle, known_since_s=-3600))) == ["IdleMembers"]
-    assert Watch().see(look(0, idle, known_since_s=None)) == []
+    assert names(AlertMonitor().observe(look(0, idle, known_since_s=-3600))) == ["IdleMembers"]
+    assert AlertMonitor().observe(look(0, idle, known_since_s=None)) == []
 
 
 def test_nobody_is_idle_while_partitions_move_or_where_they_are_not_told() -> None:
-    watch = Watch()
-    blank = (MemberSeen("a-id", "a", None), MemberSeen("b-id", "b", None))
+    watch = AlertMonitor()
+    blank = (MemberSnapshot("a-id", "a", None), MemberSnapshot("b-id", "b", None))
     for group in (seen("CompletingRebalance", (member("a"), member("b"))), seen(members=blank)):
-        assert "IdleMembers" not in names(watch.see(look(0, group, known_since_s=-3600)))
+        assert "IdleMembers" not in names(watch.observe(look(0, group, known_since_s=-3600)))
 
 
 # --- groups that go, rules that differ --------------------------------------------------------------------------------
 
 
 def test_the_alerts_of_a_group_that_is_gone_are_over() -> None:
-    watch = Watch()
-    watch.see(look(0, seen(), [formed(7, -900), formed(8, -60)]))
-    (ended,) = watch.see(look(5, None))
-    assert (ended.turn, ended.group, ended.seen) == (Turn.ENDED, "g", "the group is gone")
+    watch = AlertMonitor()
+    watch.observe(look(0, seen(), [formed(7, -900), formed(8, -60)]))
+    (ended,) = watch.observe(look(5, None))
+    assert (ended.transition, ended.group, ended.seen) == (AlertTransition.ENDED, "g", "the group is gone")
     assert watch.firing == []
 
 
 def test_rules_may_have_other_limits_or_be_off() -> None:
     rules = adapted({"RebalancesTooOften": {"limit": 3}, "IdleMembers": {"off": True}}, "rules.toml")
-    watch = Watch(rules)
+    watch = AlertMonitor(rules)
     group = seen(members=(*BOTH, member("c")))
-    assert watch.see(look(0, group, [formed(7, -900), formed(8, -800), formed(9, -700)], known_since_s=-3600)) == []
-    assert names(watch.see(look(5, group, [formed(10, 4)]))) == ["RebalancesTooOften"]
+    assert watch.observe(look(0, group, [formed(7, -900), formed(8, -800), formed(9, -700)], known_since_s=-3600)) == []
+    assert names(watch.observe(look(5, group, [formed(10, 4)]))) == ["RebalancesTooOften"]
 
 
 @pytest.mark.parametrize(

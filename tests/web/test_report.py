@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.doctor.causes.finding import Evidence, Finding
+from slackwater.doctor.causes.finding import EvidenceLine, Finding
 from slackwater.doctor.prescriptions import Prescription
-from slackwater.doctor.timeline.member_timelines import Lane, Mark, Span
-from slackwater.doctor.timeline.pauses import Lag, Minute
-from slackwater.doctor.timeline.rebalances import Episode, Rebalance
+from slackwater.doctor.timeline.member_timelines import MemberTimeline, TimelineMarker, TimelineSpan
+from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats
+from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound
 from slackwater.doctor.verdict import Verdict
 from slackwater.web.report import report
 
@@ -21,9 +21,11 @@ NASTY = "</script><script>alert('x')</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-def round_of(generation: int, trigger: str | None = "poll_timeout") -> Rebalance:
+def round_of(generation: int, trigger: str | None = "poll_timeout") -> RebalanceRound:
     began_ms = BEGAN_MS + generation * 10_000
-    return Rebalance(generation, began_ms, began_ms + 900, trigger, "slow-1", "eager", 3, 2, True, False, "b.log:7")
+    return RebalanceRound(
+        generation, began_ms, began_ms + 900, trigger, "slow-1", "eager", 3, 2, True, False, "b.log:7"
+    )
 
 
 def ill(group: str = "orders") -> Verdict:
@@ -37,7 +39,7 @@ def ill(group: str = "orders") -> Verdict:
         rebalances=12,
         changes=12,
         confidence=0.95,
-        evidence=(Evidence(BEGAN_MS, "broker_log", "slow-1 left the group", "b.log:7"),),
+        evidence=(EvidenceLine(BEGAN_MS, "broker_log", "slow-1 left the group", "b.log:7"),),
         missing=("whose handler it was: ask for the client's log",),
         began_ms=BEGAN_MS,
         ended_ms=BEGAN_MS + 600_000,
@@ -56,22 +58,24 @@ def ill(group: str = "orders") -> Verdict:
         ),
         episodes=(Episode("storm", BEGAN_MS, BEGAN_MS + 500_000, 12, 12, 9_000, (("poll_timeout", 12),)),),
         rounds=tuple(round_of(generation) for generation in range(1, 13)),
-        lanes=(
-            Lane("slow-1", "/10.0.0.7", True, (Span(BEGAN_MS, BEGAN_MS + 20_000, "member slow-1-abc"),), ()),
-            Lane(
+        member_timelines=(
+            MemberTimeline(
+                "slow-1", "/10.0.0.7", True, (TimelineSpan(BEGAN_MS, BEGAN_MS + 20_000, "member slow-1-abc"),), ()
+            ),
+            MemberTimeline(
                 "other",
                 None,
                 False,
-                (Span(BEGAN_MS, BEGAN_MS + 600_000, "member other-def"),),
-                (Mark(BEGAN_MS + 5_000, "go", "left"),),
+                (TimelineSpan(BEGAN_MS, BEGAN_MS + 600_000, "member other-def"),),
+                (TimelineMarker(BEGAN_MS + 5_000, "go", "left"),),
             ),
         ),
         minutes=(
-            Minute(BEGAN_MS, 0, 0, 600, 0, 0, 0),
-            Minute(BEGAN_MS + 60_000, 12, 30_000, 200, 300, 400, 300),
-            Minute(BEGAN_MS + 240_000, 0, 0, 1000, 0, 0, 0),
+            MinuteStats(BEGAN_MS, 0, 0, 600, 0, 0, 0),
+            MinuteStats(BEGAN_MS + 60_000, 12, 30_000, 200, 300, 400, 300),
+            MinuteStats(BEGAN_MS + 240_000, 0, 0, 1000, 0, 0, 0),
         ),
-        lag=Lag(600, 400, BEGAN_MS + 120_000, 300, 30_000),
+        lag=LagEstimate(600, 400, BEGAN_MS + 120_000, 300, 30_000),
     )
 
 
@@ -94,7 +98,7 @@ def test_a_verdict_is_told_with_its_evidence_its_gaps_and_its_cure() -> None:
 
 def test_the_lines_that_decide_are_shown_as_they_were_written() -> None:
     line = "[2026-11-15 19:16:07,441] INFO [Group orders] Member <slow-1> has left group"
-    page = report([replace(ill(), evidence=(Evidence(BEGAN_MS, "broker_log", "slow-1 left", "b.log:7", line),))])
+    page = report([replace(ill(), evidence=(EvidenceLine(BEGAN_MS, "broker_log", "slow-1 left", "b.log:7", line),))])
     assert "Member &lt;slow-1&gt; has left group" in page
 
 
@@ -137,7 +141,7 @@ def test_how_much_of_the_lag_came_from_pauses_is_told_and_drawn_on_the_time_axis
 
 
 def test_where_a_round_stops_only_what_moves_no_share_of_the_lag_is_claimed() -> None:
-    page = report([replace(ill(), lag=Lag(600, 400, BEGAN_MS + 120_000, None, 30_000))])
+    page = report([replace(ill(), lag=LagEstimate(600, 400, BEGAN_MS + 120_000, None, 30_000))])
     assert "Its rounds stop only what moves" in page
 
 

@@ -32,9 +32,9 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.doctor.diagnosis import Diagnosis, Patient
+    from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest
     from slackwater.doctor.prescriptions import Prescription
-    from slackwater.doctor.timeline.pauses import Lag
+    from slackwater.doctor.timeline.pauses import LagEstimate
     from slackwater.doctor.verdict import Verdict
 
 NO_CLUSTER: Final = "cluster"
@@ -88,7 +88,9 @@ def doctor(
     0: all is calm, 1: somebody has to act, 2: what was read does not tell, 3: the input was wrong.
     """
     try:
-        patient = replace(_patient(paths, bootstrap, group, since, until, clusters, zone or ()), drawn=html is not None)
+        patient = replace(
+            _patient(paths, bootstrap, group, since, until, clusters, zone or ()), with_timeline=html is not None
+        )
         if html is not None:
             _check_page(html)
         found = _examined(patient, spark_master, _settings(conf))
@@ -149,7 +151,7 @@ def _patient(
     until: str | None,
     clusters: Path | None,
     zone: Sequence[str],
-) -> "Patient":
+) -> "DiagnosisRequest":
     if not paths and bootstrap is None and clusters is None:
         raise UsageError("Nothing to read: name log files, --clusters DIR, or a cluster with --bootstrap.")
     if not all((*(paths or ()), *(group or ()))):
@@ -161,13 +163,13 @@ def _patient(
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         raise UsageError(f"--since {since} is later than --until {until}.")
     default, zones = _zones(zone)
-    from slackwater.doctor.diagnosis import Patient
+    from slackwater.doctor.diagnosis import DiagnosisRequest
 
     below = None if clusters is None else str(clusters.resolve())
-    return Patient(
+    return DiagnosisRequest(
         paths=[*map(_literal, paths or ()), *([_literal(below)] if below is not None else ())],
         bootstrap=bootstrap,
-        below=below,
+        clusters_dir=below,
         groups=group or (),
         since_ms=since_ms,
         until_ms=until_ms,
@@ -226,7 +228,7 @@ def _settings(conf: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def _examined(patient: "Patient", master: str, conf: dict[str, str]) -> "Diagnosis":
+def _examined(patient: "DiagnosisRequest", master: str, conf: dict[str, str]) -> "Diagnosis":
     _need_spark()
     _check_paths(patient)
     if patient.bootstrap is not None:
@@ -263,7 +265,7 @@ def _stopped(spark: "SparkSession") -> Iterator[None]:
             spark.stop()
 
 
-def _brief(patient: "Patient", master: str) -> dict[str, str]:
+def _brief(patient: "DiagnosisRequest", master: str) -> dict[str, str]:
     """Settings for a log of which Spark makes short work: to compile Java thoroughly would take longer than reading."""
     if not master.startswith("local") or any(_ELSEWHERE.match(path) for path in patient.paths):
         return {}
@@ -271,7 +273,7 @@ def _brief(patient: "Patient", master: str) -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if size < _BRIEF_BYTES else {}
 
 
-def _check_paths(patient: "Patient") -> None:
+def _check_paths(patient: "DiagnosisRequest") -> None:
     """Local paths that hold nothing are told at once."""
     local = [Path(path) for path in patient.paths if not _ELSEWHERE.match(path)]
     for path in local:
@@ -303,7 +305,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield from (file for name in names if (file := Path(here, name)).is_file())
 
 
-def _named(patient: "Patient") -> "Patient":
+def _named(patient: "DiagnosisRequest") -> "DiagnosisRequest":
     """The patient with the cluster's id as its name, once it has answered and lets its records be read."""
     from slackwater.cli.connecting import open_admin
     from slackwater.client.admin.generations import OFFSETS_TOPIC
@@ -420,7 +422,7 @@ def _write(path: Path, found: "Diagnosis") -> None:
     warn(f"the report is in {path}")
 
 
-def _tell_nothing(patient: "Patient") -> None:
+def _tell_nothing(patient: "DiagnosisRequest") -> None:
     """Nothing was found, and nothing was wrong with the input but perhaps what was asked for."""
     where = ", ".join(filter(None, (patient.bootstrap, *patient.paths)))
     if patient.groups:
@@ -477,7 +479,7 @@ def _tell_verdict(verdict: "Verdict") -> None:
     typer.echo(f"{where}{verdict.group}: {verdict.cause}{who}")
     storm = ", a storm" if verdict.storm else ""
     typer.echo(
-        f"  {CAUSES[verdict.cause].says}{storm}; {count(verdict.rebalances, 'rebalance')}, "
+        f"  {CAUSES[verdict.cause].summary}{storm}; {count(verdict.rebalances, 'rebalance')}, "
         f"{count(verdict.changes, 'change')}; {_sureness(verdict.confidence)}"
     )
     if verdict.secondary:
@@ -509,8 +511,8 @@ def _tell_prescriptions(verdict: "Verdict") -> None:
             typer.echo(f"       {line}")
         if prescription.price != "none":
             typer.echo(f"     price: {prescription.price}")
-        for fight in prescription.fights:
-            typer.echo(f"     beware: {fight}")
+        for text in prescription.caution:
+            typer.echo(f"     caution: {text}")
     if left := len(verdict.prescriptions) - len(shown):
         typer.echo(f"  {left} more with --html or --json")
     if any(one.properties.keys() - {"broker"} for one in shown):
@@ -524,7 +526,7 @@ def _to_paste(prescription: "Prescription", library: str | None) -> Sequence[str
     return known or [f"{setting}={value}" for setting, value in prescription.settings.items()]
 
 
-def _behind(lag: "Lag") -> str:
+def _behind(lag: "LagEstimate") -> str:
     said = f"up to {lag.most_behind:,} records behind, at {_clock(lag.most_behind_ms)[:16]}"
     stopped = f"rounds had lasted {lag.stopped_ms / 1000:,.0f} s"
     if lag.by_pauses is None:

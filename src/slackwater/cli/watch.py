@@ -32,7 +32,7 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupOffset
     from slackwater.client.admin.group_log import GroupLogEntries
-    from slackwater.doctor.alerts.monitor import Generation, GroupSeen, Look, Notice
+    from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, GroupSnapshot, ObservedGeneration
     from slackwater.doctor.alerts.rules import Alert
 
 CALM: Final = 0
@@ -157,13 +157,13 @@ class _Watcher:
 
     def __init__(self, admin: "Admin", where: str, plan: _Plan, *, as_json: bool) -> None:
         from slackwater.client.admin.group_log import GroupLogFollower
-        from slackwater.doctor.alerts.monitor import Watch
+        from slackwater.doctor.alerts.monitor import AlertMonitor
 
         self._admin = admin
         self._where = where
         self._plan = plan
         self._as_json = as_json
-        self._watch = Watch(plan.rules)
+        self._watch = AlertMonitor(plan.rules)
         self._follower = GroupLogFollower(_now_ms() - HISTORY_MS)
         self._account = _Account(time.monotonic())
         self._preparing: set[str] = set()
@@ -201,23 +201,23 @@ class _Watcher:
         if self._account.trouble is not None:
             self._tell_trouble(None)
         self._account.looks += 1
-        notices = self._watch.see(look)
+        notices = self._watch.observe(look)
         if self._watch.looks == 1 and not (self._plan.once and self._account.missing):
             self._tell_start(look)
         for notice in notices:
             self._tell(notice)
         self._show_status(look)
 
-    def _seen(self) -> "Look":
+    def _seen(self) -> "ClusterSnapshot":
         from slackwater.client.admin.generations import EVENTS_TOPIC, OFFSETS_TOPIC
-        from slackwater.doctor.alerts.monitor import Look
+        from slackwater.doctor.alerts.monitor import ClusterSnapshot
 
         names = self._plan.groups or self._listed()
         described = self._described(names)
         written = self._admin.follow_groups(self._follower, names)
         offsets = self._admin.group_offsets(described)
         self._account.seen |= {one.group_id for one in described}
-        return Look(
+        return ClusterSnapshot(
             time_ms=_now_ms(),
             groups={one.group_id: _group_seen(one, offsets.get(one.group_id, [])) for one in described},
             generations=_generations(written, self._plan.groups),
@@ -284,7 +284,7 @@ class _Watcher:
         self._account.trouble = what
         self._say(what if what is not None else f"{self._where} answers again.")
 
-    def _tell_start(self, look: "Look") -> None:
+    def _tell_start(self, look: "ClusterSnapshot") -> None:
         told = sorted({str(self._watch.told_by(one)) for one in look.groups.values()})
         unmeasured = [rule.name for rule in self._watch.not_measured()] if look.groups else []
         if self._as_json:
@@ -306,14 +306,14 @@ class _Watcher:
         for name in unmeasured:
             self._say(f"{name} cannot be told here: this cluster writes no __group_events. Ask the clients' metrics.")
 
-    def _tell(self, notice: "Notice") -> None:
+    def _tell(self, notice: "AlertNotice") -> None:
         if self._as_json:
             emit(_json(notice))
             return
         self._clear_status()
         typer.echo(_line(notice))
 
-    def _show_status(self, look: "Look") -> None:
+    def _show_status(self, look: "ClusterSnapshot") -> None:
         if self._as_json or self._plan.once or not sys.stderr.isatty():
             return
         firing = len(self._watch.firing)
@@ -385,15 +385,15 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _group_seen(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "GroupSeen":
+def _group_seen(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "GroupSnapshot":
     from slackwater.client.admin.descriptions import GenerationSource
-    from slackwater.doctor.alerts.monitor import GroupSeen, MemberSeen
+    from slackwater.doctor.alerts.monitor import GroupSnapshot, MemberSnapshot
 
     names = {one.member_id: member_name(one, group.members) for one in group.members}
-    return GroupSeen(
+    return GroupSnapshot(
         group=group.group_id,
         state=group.state,
-        members=tuple(MemberSeen(one.member_id, names[one.member_id], one.partitions) for one in group.members),
+        members=tuple(MemberSnapshot(one.member_id, names[one.member_id], one.partitions) for one in group.members),
         epoch=group.generation if group.generation_source is GenerationSource.GROUP_EPOCH else None,
         committed={one.partition: one.committed for one in offsets if one.committed is not None},
         lag=_lag(group, offsets),
@@ -407,11 +407,11 @@ def _lag(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> int | N
     return total_lag(one for one in offsets if not owned or one.partition in owned)
 
 
-def _generations(written: "GroupLogEntries", groups: Sequence[str]) -> "list[Generation]":
-    from slackwater.doctor.alerts.monitor import Generation
+def _generations(written: "GroupLogEntries", groups: Sequence[str]) -> "list[ObservedGeneration]":
+    from slackwater.doctor.alerts.monitor import ObservedGeneration
 
     return [
-        Generation(
+        ObservedGeneration(
             one.group,
             one.time_ms,
             one.generation,
@@ -424,9 +424,9 @@ def _generations(written: "GroupLogEntries", groups: Sequence[str]) -> "list[Gen
     ]
 
 
-def _json(notice: "Notice") -> dict[str, object]:
+def _json(notice: "AlertNotice") -> dict[str, object]:
     return {
-        "event": f"alert_{notice.turn}",
+        "event": f"alert_{notice.transition}",
         "time_ms": notice.time_ms,
         "group": notice.group,
         "rule": notice.alert.name,
@@ -442,17 +442,19 @@ def _json(notice: "Notice") -> dict[str, object]:
     }
 
 
-def _line(notice: "Notice") -> str:
-    from slackwater.doctor.alerts.monitor import Turn
+def _line(notice: "AlertNotice") -> str:
+    from slackwater.doctor.alerts.monitor import AlertTransition
 
     rule = notice.alert
-    word = {Turn.BEGAN: "ALERT", Turn.ENDED: "over", Turn.PENDING: "soon"}[notice.turn]
-    tone = {Turn.BEGAN: _TONES.get(rule.severity), Turn.ENDED: "green"}.get(notice.turn)
+    word = {AlertTransition.BEGAN: "ALERT", AlertTransition.ENDED: "over", AlertTransition.PENDING: "soon"}[
+        notice.transition
+    ]
+    tone = {AlertTransition.BEGAN: _TONES.get(rule.severity), AlertTransition.ENDED: "green"}.get(notice.transition)
     head = typer.style(f"{word:<5}", fg=tone) if tone is not None and sys.stdout.isatty() else f"{word:<5}"
     told = f"{clock(notice.time_ms)}  {head}  {notice.group}  {rule.name}: {notice.seen}"
-    if notice.turn is Turn.BEGAN:
+    if notice.transition is AlertTransition.BEGAN:
         return f"{told}. First: {rule.first_action}."
     lasted = count(round((notice.time_ms - notice.since_ms) / 1000), "second")
-    if notice.turn is Turn.PENDING:
+    if notice.transition is AlertTransition.PENDING:
         return f"{told}; for {lasted} so far, an alert after {rule.for_s}."
     return f"{told}; it lasted {lasted}."

@@ -1,1 +1,1 @@
-"""The storm doctor: what log lines say, and what it means. Pure: no I/O, no Spark, no clock."""
+"""The doctor: reads the history of consumer groups and finds the cause of rebalances. No I/O, no Spark, no clock."""

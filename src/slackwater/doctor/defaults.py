@@ -1,11 +1,11 @@
-"""Kafka's defaults, where a history does not tell what was set."""
+"""Kafka's default settings, used where a history does not contain the actual value."""
 
 from typing import Final
 
 INITIAL_DELAY_MS: Final = 3_000
-"""group.initial.rebalance.delay.ms: members that come within it of each other are one start."""
+"""group.initial.rebalance.delay.ms: members that join within this time of each other belong to one start."""
 SESSION_TIMEOUT_MS: Final = 45_000
 MAX_POLL_INTERVAL_MS: Final = 300_000
-"""max.poll.interval.ms, which is also a classic member's rebalance timeout."""
+"""max.poll.interval.ms; also the rebalance timeout of a classic member."""
 METADATA_MAX_AGE_MS: Final = 300_000
-"""metadata.max.age.ms: a client sees a change of a topic at the latest after this."""
+"""metadata.max.age.ms: a client notices a topic change after this time at the latest."""

@@ -1,7 +1,7 @@
-"""What is asked of the doctor, and what comes out of it.
+"""The doctor's request, its result, and the exit code of the result.
 
-Rules kept here
-- One action that is needed outweighs everything else, then not knowing, then calm: a script acts on the worst.
+Invariants:
+- A group that needs action decides the exit code, then a group with an unknown cause.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,51 +10,51 @@ from typing import Final
 
 from slackwater.doctor.verdict import UNKNOWN, Verdict
 
-CALM: Final = 0
+HEALTHY: Final = 0
 ACTION_NEEDED: Final = 1
-COULD_NOT_TELL: Final = 2
+UNKNOWN_CAUSE: Final = 2
 BAD_INPUT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """What is to be examined."""
+class DiagnosisRequest:
+    """What to read and which groups to diagnose."""
 
     paths: Sequence[str] = ()
     bootstrap: str | None = None
     cluster: str | None = None
-    below: str | None = None
-    """A directory whose sub-directories are clusters."""
+    clusters_dir: str | None = None
+    """A directory in which each sub-directory is one cluster."""
     groups: Sequence[str] = ()
     since_ms: int | None = None
     until_ms: int | None = None
     zone: str = "UTC"
     zones: Mapping[str, str] = field(default_factory=dict)
-    """Zones of stamps that have none, by a part of their file's path; `zone` for all others."""
+    """Time zones of timestamps without one, by a part of the file's path; `zone` applies to all other files."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """A client's settings for the live cluster, under Kafka's names."""
-    drawn: bool = True
-    """A page will be drawn: verdicts have their single rounds, minutes and lanes."""
+    """Client settings for the live cluster, under Kafka's names."""
+    with_timeline: bool = True
+    """Verdicts include single rebalances, minutes and member timelines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The verdicts, and what could not be read."""
+    """The verdicts, and the lines that could not be parsed."""
 
     verdicts: Sequence[Verdict]
     unread: Sequence[tuple[str, int, str]] = ()
-    """Per file: how many lines looked relevant and were not understood, and one of them."""
+    """Per file: the number of lines that look relevant but match no template, and one of these lines."""
 
 
-def exit_code(found: Iterable[Verdict]) -> int:
-    """What a script gets."""
-    codes = {_code(verdict) for verdict in found}
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """Return the exit code of `slackwater doctor`."""
+    codes = {_code(verdict) for verdict in verdicts}
     if ACTION_NEEDED in codes:
         return ACTION_NEEDED
-    return COULD_NOT_TELL if COULD_NOT_TELL in codes or not codes else CALM
+    return UNKNOWN_CAUSE if UNKNOWN_CAUSE in codes or not codes else HEALTHY
 
 
 def _code(verdict: Verdict) -> int:
     if verdict.cause == UNKNOWN:
-        return COULD_NOT_TELL
-    return ACTION_NEEDED if verdict.action_needed else CALM
+        return UNKNOWN_CAUSE
+    return ACTION_NEEDED if verdict.action_needed else HEALTHY

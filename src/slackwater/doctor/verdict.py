@@ -1,10 +1,11 @@
-"""The verdict on a group: one cause, who brought it about, how sure that is, and what would make it surer.
+"""The verdict on a group: one cause, its culprits, a confidence, and what would raise it.
 
-Rules kept here
-- What is set up wrong comes first, then faults, then changes that a group is expected to make. Of several of one rank
-  the one that explains most comes first; the others are told as `also`.
-- A calm group is called healthy only as far as what was read can show: a refused join, say, leaves no line on a broker.
-- A verdict is plain data, and `to_json` is all of it.
+Invariants:
+- Wrong setups come first, then faults, then expected changes. Among causes of one rank, the one that explains most
+  comes first; the others are listed in `also`.
+- A group without findings is healthy only as far as the sources can show: a rejected join, for example, leaves no line
+  in a broker's log.
+- A verdict is plain data; `to_json` contains all of it except the values for drawing.
 """
 
 from collections.abc import Sequence
@@ -14,22 +15,22 @@ from typing import Any, Final
 from slackwater.doctor.alerts.rules import firing, measure
 from slackwater.doctor.causes.absences import read_absences
 from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding
 from slackwater.doctor.causes.rules import BROKER, CAUSES, CLIENTS, RECORDS, RULES
-from slackwater.doctor.events.serialization import travelling
+from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.prescriptions import Prescription, prescribe
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.member_timelines import Lane, lanes
-from slackwater.doctor.timeline.pauses import Lag, Minute, lag_of, minutes
-from slackwater.doctor.timeline.rebalances import Episode, Rebalance, episodes, rebalances
+from slackwater.doctor.timeline.member_timelines import MemberTimeline, member_timelines
+from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats, lag_of, minutes
+from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound, episodes, rebalances
 from slackwater.group.events import EventKind
 
 HEALTHY: Final = "healthy"
 UNKNOWN: Final = "unknown"
-_KEPT: Final = 2_000
-"""How many rounds and minutes a verdict carries at most: the last ones."""
-_NOT_TOLD: Final = ("cluster", "group", "rounds", "minutes", "lanes")
-_FIRST: Final = (
+_MAX_ENTRIES: Final = 2_000
+"""Maximum number of rebalances and minutes in a verdict: the last ones."""
+_NOT_IN_JSON: Final = ("cluster", "group", "rounds", "minutes", "member_timelines")
+_FIRST_KEYS: Final = (
     "cause",
     "action_needed",
     "storm",
@@ -41,19 +42,19 @@ _FIRST: Final = (
     "prescriptions",
     "episodes",
 )
-_BLIND: Final = (
+_NOT_VISIBLE: Final = (
     (
         "has_clients",
-        "a join refused for want of a common assignor leaves no line on the broker: ask for the clients' logs",
+        "brokers do not log joins rejected for lack of a common assignor; add the clients' logs",
     ),
-    ("has_broker", "who was put out, and why, only the broker's log tells for certain: ask for it"),
+    ("has_broker", "only the broker's log shows for certain which members were removed and why; add it"),
 )
 
 
-@travelling
+@pickle_by_fields
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What there is to say about one group."""
+    """The verdict on one group."""
 
     cluster: str
     group: str
@@ -64,7 +65,7 @@ class Verdict:
     rebalances: int
     changes: int
     confidence: float
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[EvidenceLine, ...] = ()
     secondary: tuple[str, ...] = ()
     also: tuple[Finding, ...] = ()
     missing: tuple[str, ...] = ()
@@ -73,37 +74,37 @@ class Verdict:
     began_ms: int = 0
     ended_ms: int = 0
     complete_since_ms: int = 0
-    """From here on every generation is accounted for: `__consumer_offsets` is compacted, and forgets."""
+    """Every generation from here on is accounted for; `__consumer_offsets` is compacted."""
     figures: dict[str, int] = field(default_factory=dict)
     prescriptions: tuple[Prescription, ...] = ()
     episodes: tuple[Episode, ...] = ()
-    rounds: tuple[Rebalance, ...] = ()
-    minutes: tuple[Minute, ...] = ()
-    lanes: tuple[Lane, ...] = ()
+    rounds: tuple[RebalanceRound, ...] = ()
+    minutes: tuple[MinuteStats, ...] = ()
+    member_timelines: tuple[MemberTimeline, ...] = ()
     alerts: tuple[str, ...] = ()
-    lag: Lag | None = None
-    """How far behind the group fell, and how much of that was rebalancing; None where nothing tells."""
+    lag: LagEstimate | None = None
+    """The largest lag and the part caused by rebalances; None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as plain values; the single rounds, minutes and lanes are for drawing, and left out."""
+        """Return the verdict as plain values without rounds, minutes and member timelines."""
         values = asdict(self)
-        for name in _NOT_TOLD:
+        for name in _NOT_IN_JSON:
             del values[name]
-        return {name: values[name] for name in _FIRST} | values
+        return {name: values[name] for name in _FIRST_KEYS} | values
 
 
-def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Verdict:
-    """Find the cause. A verdict that is not drawn goes without its single rounds, minutes and lanes."""
-    readings = read_absences(history)
-    findings = [found for rule in RULES if (found := rule.check(history, readings)) is not None]
-    findings = _without_doubles(findings)
+def judge(history: GroupHistory, cluster: str = "", *, with_timeline: bool = True) -> Verdict:
+    """Find the cause. Without `with_timeline` the verdict has no rounds, minutes and member timelines."""
+    absences = read_absences(history)
+    findings = [finding for rule in RULES if (finding := rule.check(history, absences)) is not None]
+    findings = _drop_explained(findings)
     chosen = min(findings, key=_order, default=None) or _healthy(history)
     rounds = rebalances(history)
-    # Without a word of progress nobody was behind, and the minutes are for drawing alone.
-    by_minute = minutes(history, rounds) if drawn or history.of(EventKind.PROGRESS) else []
+    # Without progress rows there is no lag, and the minutes are only for drawing.
+    by_minute = minutes(history, rounds) if with_timeline or history.of(EventKind.PROGRESS) else []
     remark = stop_the_world(history, rounds)
     findings += [remark] if remark is not None else []
-    also = tuple(one for one in findings if one is not chosen and one.cause != chosen.cause)
+    also = tuple(finding for finding in findings if finding is not chosen and finding.cause != chosen.cause)
     return Verdict(
         cluster=cluster,
         group=history.group,
@@ -112,7 +113,7 @@ def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Ve
         storm=chosen.recurring,
         culprits=chosen.culprits,
         rebalances=history.rebalances,
-        changes=history.rebalances - sum(one.follow_up for one in rounds),
+        changes=history.rebalances - sum(round_.follow_up for round_ in rounds),
         confidence=round(chosen.confidence, 2),
         evidence=chosen.evidence,
         secondary=chosen.secondary,
@@ -126,30 +127,31 @@ def judge(history: GroupHistory, cluster: str = "", *, drawn: bool = True) -> Ve
         figures=dict(chosen.figures),
         prescriptions=_prescriptions(chosen, also),
         episodes=tuple(episodes(rounds, chosen.cause, chosen.recurring, history.settled_ms)),
-        rounds=tuple(rounds[-_KEPT:]) if drawn else (),
-        minutes=tuple(by_minute[-_KEPT:]) if drawn else (),
-        lanes=lanes(history, chosen.culprits) if drawn else (),
+        rounds=tuple(rounds[-_MAX_ENTRIES:]) if with_timeline else (),
+        minutes=tuple(by_minute[-_MAX_ENTRIES:]) if with_timeline else (),
+        member_timelines=member_timelines(history, chosen.culprits) if with_timeline else (),
         alerts=tuple(alert.name for alert in firing(_measured(history, rounds))),
         lag=lag_of(by_minute),
     )
 
 
 def _prescriptions(chosen: Finding, also: Sequence[Finding]) -> tuple[Prescription, ...]:
-    """For the cause; a setup that is wrong brings the numbers of the fault that it made worse."""
+    """Prescribe for the cause, with the numbers of all findings."""
     figures = dict(chosen.figures)
-    for one in also:
-        figures = {**one.figures, **figures}
-    found = prescribe(chosen.cause, figures)
-    if CAUSES[chosen.cause].action_needed and any(one.cause == STOP_THE_WORLD for one in also):
-        known = {one.what for one in found}
-        extra = [one for one in prescribe(STOP_THE_WORLD, figures) if one.what not in known]
-        found += tuple(replace(one, order=len(found) + at) for at, one in enumerate(extra, start=1))
-    return found
+    for finding in also:
+        figures = {**finding.figures, **figures}
+    prescriptions = prescribe(chosen.cause, figures)
+    if CAUSES[chosen.cause].action_needed and any(finding.cause == STOP_THE_WORLD for finding in also):
+        known = {item.what for item in prescriptions}
+        extra = [item for item in prescribe(STOP_THE_WORLD, figures) if item.what not in known]
+        last = len(prescriptions)
+        prescriptions += tuple(replace(item, order=last + at) for at, item in enumerate(extra, start=1))
+    return prescriptions
 
 
-def _measured(history: GroupHistory, rounds: Sequence[Rebalance]) -> dict[str, float]:
-    errors = [row.text("error") for row in history.of(EventKind.REBALANCE_FAILED) if row.of_broker]
-    settled = [one for one in rounds if one.began_ms > history.settled_ms]
+def _measured(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> dict[str, float]:
+    errors = [row.detail_text("error") for row in history.of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
+    settled = [round_ for round_ in rounds if round_.began_ms > history.settled_ms]
     return measure(settled, history.began_ms, history.ended_ms, errors)
 
 
@@ -157,22 +159,27 @@ def _order(finding: Finding) -> tuple[int, int, float]:
     return CAUSES[finding.cause].rank, -len(finding.times), -finding.confidence
 
 
-def _without_doubles(findings: Sequence[Finding]) -> list[Finding]:
-    """What nobody tells is not asked again where another finding explains it well enough."""
-    explained = {time for one in findings if one.cause != UNKNOWN and one.confidence >= LIKELY for time in one.times}
-    return [one for one in findings if one.cause != UNKNOWN or not explained.issuperset(one.times)]
+def _drop_explained(findings: Sequence[Finding]) -> list[Finding]:
+    """Drop findings of unknown cause whose times another finding explains well enough."""
+    explained = {
+        time
+        for finding in findings
+        if finding.cause != UNKNOWN and finding.confidence >= LIKELY
+        for time in finding.times
+    }
+    return [finding for finding in findings if finding.cause != UNKNOWN or not explained.issuperset(finding.times)]
 
 
 def _missing(history: GroupHistory, chosen: Finding) -> tuple[str, ...]:
-    """What the finding itself says would decide it; else, of an unsure one, the sources that show such a cause."""
+    """Return what would decide an unsure finding: its own `missing`, or the unread sources that show its cause."""
     if chosen.missing or chosen.confidence >= SURE:
         return chosen.missing
     read = history.has_broker, history.has_clients, history.has_records
     unread = [source for source, known in zip((BROKER, CLIENTS, RECORDS), read, strict=True) if not known]
-    wanted = [source for source in CAUSES[chosen.cause].told_by if source in unread]
-    return (f"could not tell for certain from {history.told_from}: ask for {' or '.join(wanted)}",) if wanted else ()
+    deciding = [source for source in CAUSES[chosen.cause].sources if source in unread]
+    return (f"{history.best_source} is not enough to be certain; add {' or '.join(deciding)}",) if deciding else ()
 
 
 def _healthy(history: GroupHistory) -> Finding:
-    missing = tuple(text for source, text in _BLIND if not getattr(history, source))
+    missing = tuple(text for source, text in _NOT_VISIBLE if not getattr(history, source))
     return Finding(HEALTHY, (), (), LIKELY if missing else CERTAIN, missing=missing)

@@ -14,11 +14,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from slackwater.doctor.causes.finding import Evidence
+from slackwater.doctor.causes.finding import EvidenceLine
 from slackwater.doctor.prescriptions import Prescription
-from slackwater.doctor.timeline.member_timelines import Lane
-from slackwater.doctor.timeline.pauses import MINUTE_MS, Minute
-from slackwater.doctor.timeline.rebalances import Episode, Rebalance
+from slackwater.doctor.timeline.member_timelines import MemberTimeline
+from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
+from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound
 from slackwater.doctor.verdict import Verdict
 from slackwater.version import __version__
 
@@ -35,7 +35,7 @@ _LEGEND: Final = (
 
 
 def report(
-    verdicts: Sequence[Verdict], title: str = "Rebalance report", unread: Sequence[tuple[str, int, str]] = ()
+    verdicts: Sequence[Verdict], title: str = "RebalanceRound report", unread: Sequence[tuple[str, int, str]] = ()
 ) -> str:
     """The page; `unread` has, per file, how many lines about groups were not understood, and one of them."""
     ordered = sorted(verdicts, key=lambda one: (not one.action_needed, not one.storm, -one.rebalances, one.group))
@@ -140,7 +140,7 @@ def _figures(verdict: Verdict) -> str:
     return '<div class="figures">' + "".join(f"<div><b>{a}</b><span>{b}</span></div>" for a, b in shown) + "</div>"
 
 
-def _evidence(found: Sequence[Evidence]) -> str:
+def _evidence(found: Sequence[EvidenceLine]) -> str:
     if not found:
         return ""
     rows = "".join(
@@ -189,7 +189,7 @@ def _cure(one: Prescription) -> str:
         texts.append(' <span class="faint">(optional)</span>')
     if one.price not in ("", "none"):
         texts.append(f'<p class="faint">Its price: {escape(one.price)}</p>')
-    texts += [f'<p class="faint">Fights with: {escape(fight)}</p>' for fight in one.fights]
+    texts += [f'<p class="faint">Fights with: {escape(fight)}</p>' for fight in one.caution]
     if one.properties:
         blocks = (
             f"<dt>{escape(library)}</dt><dd><pre>{escape(chr(10).join(lines))}</pre></dd>"
@@ -211,7 +211,7 @@ def _episodes(found: Sequence[Episode]) -> str:
     return _table("Episodes", ("what", "from", "for", "rebalances", "triggers"), rows)
 
 
-def _rounds(found: Sequence[Rebalance]) -> str:
+def _rounds(found: Sequence[RebalanceRound]) -> str:
     if not found:
         return ""
     rows = "".join(
@@ -280,13 +280,13 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
             }
             for one in verdict.rounds
         ],
-        "lanes": [_lane(one) for one in verdict.lanes],
+        "lanes": [_lane(one) for one in verdict.member_timelines],
         "frequency": [[one.began_ms, one.began_ms + MINUTE_MS, one.rebalances] for one in verdict.minutes],
         "lag": _curve(verdict.minutes),
     }
 
 
-def _curve(found: Sequence[Minute]) -> list[list[int]]:
+def _curve(found: Sequence[MinuteStats]) -> list[list[int]]:
     """How far behind at which time, and how much of that because of rounds; in a gap nothing changed."""
     points: list[list[int]] = []
     for one in found:
@@ -298,7 +298,7 @@ def _curve(found: Sequence[Minute]) -> list[list[int]]:
     return points if any(point[1] for point in points) else []
 
 
-def _round_title(one: Rebalance) -> str:
+def _round_title(one: RebalanceRound) -> str:
     by = f" by {one.culprit}" if one.culprit else ""
     return (
         f"generation {one.generation}: {one.trigger or 'trigger unknown'}{by}\n"
@@ -307,7 +307,7 @@ def _round_title(one: Rebalance) -> str:
     )
 
 
-def _lane(lane: Lane) -> dict[str, Any]:
+def _lane(lane: MemberTimeline) -> dict[str, Any]:
     return {
         "name": lane.name,
         "note": lane.host,

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slackwater.doctor.diagnosis import Patient
+from slackwater.doctor.diagnosis import DiagnosisRequest
 from tests.doctor.lines import java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENT = Patient(paths=["/logs"])
+PATIENT = DiagnosisRequest(paths=["/logs"])
 
 
 def sentence(said: str) -> str:
@@ -50,6 +50,6 @@ def test_clusters_are_told_apart_whatever_their_directories_are_called(spark: "S
         (root / name).mkdir(parents=True)
         (root / name / "server log.txt").write_text(f"{java('Stabilized group g generation 5 with 2 members.')}\n")
         (root / name / "old.log").write_text(f"{java('Group g was frobnicated in state Stable')}\n")
-    found = diagnose(spark, Patient(paths=[str(root)], below=str(root)))
+    found = diagnose(spark, DiagnosisRequest(paths=[str(root)], clusters_dir=str(root)))
     assert [one.cluster for one in found.verdicts] == ["east 1", "süd", "west[2]"]
     assert {file for file, _, _ in found.unread} == {f"{root}/{name}/old.log" for name in ("east 1", "süd", "west[2]")}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slackwater.doctor.diagnosis import Patient
+from slackwater.doctor.diagnosis import DiagnosisRequest
 from slackwater.group.errors import UsageError
 from slackwater.wire.internal_topics.consumer_offsets import OffsetKey, OffsetValue, encode_key, encode_offset_value
 from tests.doctor.corpus import CORPUS
@@ -66,7 +66,7 @@ def test_a_layout_is_read_with_its_times(
     from slackwater.spark.doctor.job import diagnose
 
     (tmp_path / "client.log").write_text(_log(layout))
-    (verdict,) = diagnose(spark, Patient(paths=[str(tmp_path)])).verdicts
+    (verdict,) = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts
     assert (verdict.began_ms, verdict.ended_ms) == (BEGAN_MS + 1_000, BEGAN_MS + 9_000)
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("app-1",))
 
@@ -76,7 +76,7 @@ def test_lines_without_a_time_are_shown_where_there_are_no_others(spark: "SparkS
 
     (tmp_path / "client.log").write_text(_log(_timeless))
     with pytest.raises(UsageError, match=r"client\.log has 2 .*no date and time that could be read"):
-        diagnose(spark, Patient(paths=[str(tmp_path)]))
+        diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
 
 
 def test_lines_without_a_time_are_counted_beside_others(spark: "SparkSession", tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_lines_without_a_time_are_counted_beside_others(spark: "SparkSession", t
 
     (tmp_path / "server.log").write_text(BROKER)
     (tmp_path / "client.log").write_text(_log(_timeless))
-    found = diagnose(spark, Patient(paths=[str(tmp_path)]))
+    found = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
     assert [one.sources for one in found.verdicts] == [("broker_log",)]
     ((file, lines, example),) = found.unread
     assert file.endswith("/client.log")
@@ -101,7 +101,7 @@ def test_a_record_that_is_not_in_base_64_costs_only_itself(spark: "SparkSession"
 
     (tmp_path / "server.log").write_text(BROKER)
     (tmp_path / "consumer_offsets.jsonl").write_text(_dumped(BEGAN_MS, "AAIA=WcAA", "AAAA="))
-    found = diagnose(spark, Patient(paths=[str(tmp_path)]))
+    found = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
     assert [one.group for one in found.verdicts] == ["g"]
     ((file, lines, _),) = found.unread
     assert (file.rpartition("/")[2], lines) == ("consumer_offsets.jsonl", 1)
@@ -116,7 +116,7 @@ def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSe
     (tmp_path / "consumer_offsets.jsonl").write_text(
         "".join(_dumped(BEGAN_MS - after, key, value) for after in (17_000, 5_000))
     )
-    (verdict,) = diagnose(spark, Patient(paths=[str(tmp_path)])).verdicts
+    (verdict,) = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts
     assert verdict.began_ms == BEGAN_MS - 17_000
 
 
@@ -125,6 +125,6 @@ def test_a_log_of_librdkafka_has_its_group_from_the_offsets_topic(spark: "SparkS
 
     shutil.copytree(CORPUS / "r301" / "clients", tmp_path / "clients")
     shutil.copy(CORPUS / "r301" / "consumer_offsets.jsonl", tmp_path)
-    found = {one.group: one for one in diagnose(spark, Patient(paths=[str(tmp_path)])).verdicts}
+    found = {one.group: one for one in diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts}
     assert "client_log" in found["orders-301"].sources
     assert found["orders-301"].cause == "poll_delay"

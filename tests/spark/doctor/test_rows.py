@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from slackwater.doctor.events.rows import read_row
-from slackwater.doctor.events.table import DETAIL, UNASKED
+from slackwater.doctor.events.table import DETAIL, UNUSED_BY_RULES
 from slackwater.spark.doctor.rows import AT_ONCE, rows_of
 
 _TEXTS = ("group", "cluster", "trigger", "member", "instance", "client", "host", "assignor", "state_before")
@@ -59,7 +59,7 @@ def test_many_rows_at_once_are_what_each_is_by_itself(seed: int) -> None:
         detail = {name: one.get(name) for name in _FIELDS}
         expected = read_row({**{name: one[name] for name in one if name not in _FIELDS}, "detail": detail})
         assert row._replace(detail=expected.detail, place=0) == expected._replace(group="")
-        told = {name: row.told(name) for name in DETAIL if name not in UNASKED}
+        told = {name: row.detail_value(name) for name in DETAIL if name not in UNUSED_BY_RULES}
         assert {name: value for name, value in told.items() if value is not None} == {
             name: one for name, (one,) in expected.detail.items()
         }
@@ -67,16 +67,18 @@ def test_many_rows_at_once_are_what_each_is_by_itself(seed: int) -> None:
 
 def test_a_field_that_does_not_come_with_the_rows_is_refused_and_not_taken_for_untold() -> None:
     (row,) = rows_of(pa.table({"time_ms": [1], "kind": ["a"], "source": ["broker_log"]}))
-    assert row.told("reason") is None
+    assert row.detail_value("reason") is None
     with pytest.raises(KeyError, match="leader was left behind"):
-        row.text("leader")
+        row.detail_text("leader")
 
 
 def test_rows_are_made_some_at_a_time_and_all_of_them() -> None:
     count = 2 * AT_ONCE + 7
     table = {"time_ms": range(count), "kind": ["a"] * count, "source": ["broker_log"] * count}
     rows = list(rows_of(pa.table(table | {"reason": [str(number) for number in range(count)]})))
-    assert [(row.time_ms, row.text("reason")) for row in rows] == [(number, str(number)) for number in range(count)]
+    assert [(row.time_ms, row.detail_text("reason")) for row in rows] == [
+        (number, str(number)) for number in range(count)
+    ]
 
 
 def test_a_detail_that_came_as_json_is_read() -> None:
@@ -90,8 +92,12 @@ def test_a_detail_that_came_as_json_is_read() -> None:
         }
     )
     first, second = rows_of(told)
-    assert (first.text("error"), first.number("limit_ms"), first.text("reason")) == ("GONE", 5, "")
-    assert (second.text("error"), second.number("limit_ms"), second.text("reason")) == ("", None, "slow")
+    assert (first.detail_text("error"), first.detail_number("limit_ms"), first.detail_text("reason")) == ("GONE", 5, "")
+    assert (second.detail_text("error"), second.detail_number("limit_ms"), second.detail_text("reason")) == (
+        "",
+        None,
+        "slow",
+    )
 
 
 def test_tables_that_were_put_together_may_tell_values_once_each_in_its_own_order() -> None:

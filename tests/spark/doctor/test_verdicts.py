@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slackwater.doctor.causes.finding import SURE
-from slackwater.doctor.diagnosis import Patient
+from slackwater.doctor.diagnosis import DiagnosisRequest
 from slackwater.group.errors import UsageError
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    found = diagnose(spark, Patient(paths=[str(CORPUS)], below=str(CORPUS)))
+    found = diagnose(spark, DiagnosisRequest(paths=[str(CORPUS)], clusters_dir=str(CORPUS)))
     said = {
         (one.cluster, one.group): (one.cause, frozenset(one.culprits), one.rebalances, one.storm)
         for one in found.verdicts
@@ -49,7 +49,7 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
 def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession", files: str, source: str) -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    found = diagnose(spark, Patient(paths=[f"{CORPUS}/*/{files}"], below=str(CORPUS)))
+    found = diagnose(spark, DiagnosisRequest(paths=[f"{CORPUS}/*/{files}"], clusters_dir=str(CORPUS)))
     assert {one.sources for one in found.verdicts} == {(source,)}
     labels = {(incident, name): label for incident in incidents() for name, label in truth(incident)["groups"].items()}
     sure = {(one.cluster, one.group): one.cause for one in found.verdicts if one.confidence >= SURE}
@@ -70,7 +70,7 @@ def test_what_is_no_kafka_log_is_told_in_a_sentence(
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is about a consumer group"):
-        diagnose(spark, Patient(paths=[str(path)]))
+        diagnose(spark, DiagnosisRequest(paths=[str(path)]))
 
 
 def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
@@ -112,9 +112,9 @@ def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
             for second, text in lines
         )
     )
-    verdicts = {one.group: one for one in diagnose(spark, Patient(paths=[str(log)])).verdicts}
+    verdicts = {one.group: one for one in diagnose(spark, DiagnosisRequest(paths=[str(log)])).verdicts}
     assert verdicts["open"].cause == "stuck_rebalance"
-    until = diagnose(spark, Patient(paths=[str(log)], until_ms=1_767_225_600_000 + 65_000))
+    until = diagnose(spark, DiagnosisRequest(paths=[str(log)], until_ms=1_767_225_600_000 + 65_000))
     assert [one.cause for one in until.verdicts if one.group == "open"] != ["stuck_rebalance"]
 
 
@@ -125,7 +125,7 @@ def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp
     whole = gzip.compress(b"[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: nothing (x)\n" * 5000)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UsageError, match="cut off or damaged"):
-        diagnose(spark, Patient(paths=[str(path)]))
+        diagnose(spark, DiagnosisRequest(paths=[str(path)]))
 
 
 def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
@@ -138,7 +138,7 @@ def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
     gone = str(tmp_path / "server.log")
     monkeypatch.setattr(reading, "files", lambda *_: Files([LocalFile(gone, f"file://{gone}", 1000)], [], []))
     with pytest.raises(UsageError, match=r"server\.log could not be read: No such file or directory\. See whether"):
-        diagnose(spark, Patient(paths=[gone]))
+        diagnose(spark, DiagnosisRequest(paths=[gone]))
 
 
 def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "SparkSession", tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "Spa
             for offset, (key, value) in enumerate(records)
         )
     )
-    found = diagnose(spark, Patient(paths=[str(dump)]))
+    found = diagnose(spark, DiagnosisRequest(paths=[str(dump)]))
     assert [one.group for one in found.verdicts] == ["g"]
     ((file, lines, example),) = found.unread
     assert (Path(file).name, lines) == ("consumer_offsets.jsonl", 2)

@@ -114,11 +114,11 @@ def write_batch(group: str, batch: DataFrame, sink_s: float) -> None:
 
 def diagnose(spark: SparkSession, request: dict[str, Any], report: str) -> None:
     """Run the doctor's job as `slackwater doctor` does, write its report and send the verdicts."""
-    from slackwater.doctor.diagnosis import Patient
+    from slackwater.doctor.diagnosis import DiagnosisRequest
     from slackwater.spark.doctor.job import diagnose as run_job
     from slackwater.web.report import report as render_report
 
-    diagnosis = run_job(spark, Patient(**request))
+    diagnosis = run_job(spark, DiagnosisRequest(**request))
     if report:
         Path(report).write_text(render_report(diagnosis.verdicts), encoding="utf-8")
     send("diagnosed", verdicts=[verdict.to_json() for verdict in diagnosis.verdicts])

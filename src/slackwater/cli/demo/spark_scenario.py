@@ -255,7 +255,7 @@ class SparkScenario:
         verdict = verdicts[0]
         culprits = ", ".join(verdict["culprits"])
         self._screen.note(f"{GROUP}: {verdict['cause']}, caused by {culprits} (confidence {verdict['confidence']:.2f})")
-        self._screen.note(f"  {CAUSES[verdict['cause']].says}")
+        self._screen.note(f"  {CAUSES[verdict['cause']].summary}")
         self._prescribed = self._choose(verdict["prescriptions"])
         for line in verdict["evidence"]:
             self._screen.note(f"  {time.strftime('%H:%M:%S', time.localtime(line['time_ms'] / 1000))}  {line['what']}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
-from slackwater.doctor.timeline.rebalances import Rebalance
+from slackwater.doctor.timeline.rebalances import RebalanceRound
 from slackwater.group.errors import UsageError
 
 HOUR_MS: Final = 3_600_000
@@ -163,7 +163,9 @@ def firing(measured: Mapping[str, float]) -> list[Alert]:
     return [alert for alert in ALERTS if measured.get(alert.measure, alert.limit) > alert.limit]
 
 
-def measure(found: Sequence[Rebalance], began_ms: int, ended_ms: int, errors: Sequence[str] = ()) -> dict[str, float]:
+def measure(
+    found: Sequence[RebalanceRound], began_ms: int, ended_ms: int, errors: Sequence[str] = ()
+) -> dict[str, float]:
     """What a history tells of the measures: rates over its own length, but of an hour at least."""
     hours = max(ended_ms - began_ms, HOUR_MS) / HOUR_MS
     changes = sum(1 for one in found if not one.follow_up)

@@ -1,1 +1,1 @@
-"""Why groups rebalance: one module per family of causes, each rule with the fact of Kafka that makes it true."""
+"""Causes of rebalances: one module per family of causes, each rule with the Kafka behaviour that it relies on."""

@@ -1,8 +1,8 @@
-"""Eager rebalancing: whatever the cause, everybody stops for it.
+"""Eager rebalancing: every rebalance stops all members.
 
-Rules kept here
-- This is a remark, never the cause: it makes each rebalance dearer, it brings none about.
-- It is made where it costs something: more than one round after the start, in a group known to be eager.
+Invariants:
+- This is a remark and never the cause: it makes each rebalance more expensive but starts none.
+- It is made only for a group known to be eager with more than one rebalance after the start.
 """
 
 from collections.abc import Sequence
@@ -10,23 +10,23 @@ from typing import Final
 
 from slackwater.doctor.causes.finding import SURE, Finding
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.rebalances import Protocol, Rebalance
+from slackwater.doctor.timeline.rebalances import RebalanceProtocol, RebalanceRound
 
 STOP_THE_WORLD: Final = "eager_stop_the_world"
-_EAGER: Final = Protocol.EAGER
+_EAGER: Final = RebalanceProtocol.EAGER
 
 
-def stop_the_world(history: GroupHistory, rounds: Sequence[Rebalance]) -> Finding | None:
-    """How long an eager group stood still."""
+def stop_the_world(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> Finding | None:
+    """Return how long all members of an eager group were stopped."""
     settled_ms = history.settled_ms
-    later = [one for one in rounds if one.began_ms > settled_ms and one.protocol == _EAGER]
-    stopped = sum(one.duration_ms for one in later)
+    later = [round_ for round_ in rounds if round_.began_ms > settled_ms and round_.protocol == _EAGER]
+    stopped = sum(round_.duration_ms for round_ in later)
     if len(later) < 2 or stopped == 0:
         return None
     return Finding(
         cause=STOP_THE_WORLD,
         culprits=(),
-        times=tuple(one.began_ms for one in later),
+        times=tuple(round_.began_ms for round_ in later),
         confidence=SURE,
         figures={"stopped_ms": stopped, "rounds": len(later)},
     )

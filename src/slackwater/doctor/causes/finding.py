@@ -1,9 +1,9 @@
-"""What a rule finds: a cause, who brought it about, when, and how sure one can be.
+"""The result of a rule: a cause, the culprits, the times and a confidence.
 
-Rules kept here
-- Confidence is a number: 0.8 and above is sure (`SURE`), below it something is said that would decide it.
-- A finding carries the few lines that decide it, not all that agree with it.
-- `figures` are measured, never assumed: a remedy computes its numbers from them.
+Invariants:
+- A confidence of 0.8 (`SURE`) or more is sure; below it, `missing` names what would decide.
+- A finding has the few lines that decide it, not all lines that agree with it.
+- `figures` are measured, never assumed: remedies compute their numbers from them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.events.serialization import travelling
+from slackwater.doctor.events.serialization import pickle_by_fields
 
 SURE: Final = 0.8
 CERTAIN: Final = 0.95
@@ -22,50 +22,50 @@ UNSURE: Final = 0.4
 _SHOWN: Final = 3
 
 
-@travelling
+@pickle_by_fields
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """One line that decides."""
+class EvidenceLine:
+    """One line that decides a finding."""
 
     time_ms: int
     source: str
     what: str
     where: str | None = None
     line: str | None = None
-    """The line itself, as it was read."""
+    """The log line."""
 
 
-@travelling
+@pickle_by_fields
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause that a rule recognised."""
+    """A cause found by a rule."""
 
     cause: str
     culprits: tuple[str, ...]
     times: tuple[int, ...]
     confidence: float
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[EvidenceLine, ...] = ()
     secondary: tuple[str, ...] = ()
     recurring: bool = False
     figures: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-    """What could not be told, and which source would tell it."""
+    """What is unknown, and which source contains it."""
     alternatives: tuple[str, ...] = ()
-    """Causes that would leave the same traces in what was read."""
+    """Causes that leave the same rows in the sources that were read."""
 
 
-def evidence(row: Row | None, what: str) -> Evidence | None:
-    """A row as a line of evidence."""
+def evidence(row: Row | None, what: str) -> EvidenceLine | None:
+    """Convert a row to a line of evidence."""
     if row is None:
         return None
-    return Evidence(row.time_ms, row.source, what, row.where, row.said)
+    return EvidenceLine(row.time_ms, row.source, what, row.where, row.line)
 
 
-def shown(lines: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
-    """The first few of the lines there are."""
+def shown(lines: Iterable[EvidenceLine | None]) -> tuple[EvidenceLine, ...]:
+    """Return the first few lines that exist."""
     return tuple(islice((line for line in lines if line is not None), _SHOWN))
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """Names in order, each once."""
+    """Return the distinct names in order."""
     return tuple(dict.fromkeys(names))

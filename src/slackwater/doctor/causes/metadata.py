@@ -1,13 +1,13 @@
-"""What a group reads changed: partitions were added, a topic appeared or went, a subscription was changed.
+"""Changes of the topics that a group reads: added partitions, new or deleted topics, changed subscriptions.
 
-Rules kept here
-- The leader watches the topics that the group reads; when they change it rejoins, and the broker says no more than that
-  it did. Which change it was stands in the leader's log, in the controller's lines, or in the next assignment.
-- A member whose subscription is another one than before, in the same process, changed it itself: unless a topic came or
-  went meanwhile, which a pattern would match. A pattern matches for all members alike.
-- A topic that is known to be read and grows or goes is a change even while no leader has noticed (some never rejoin).
-- Only topics that the group reads count. Where nobody tells what it reads, a change counts that a leader's rejoin
-  follows within metadata.max.age.ms.
+Invariants:
+- The leader rejoins when its topics change; the broker logs only the rejoin. The change itself is in the leader's log,
+  the controller's log or the next assignment.
+- A member whose subscription changes in the same process changed it itself, unless a topic that a pattern could match
+  was created or deleted meanwhile. A pattern matches for all members.
+- A topic that is read and changes counts even if no leader has noticed (some clients never rejoin).
+- Only topics that the group reads count. If these are unknown, a change counts if a leader rejoins within
+  metadata.max.age.ms.
 """
 
 import re
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor.causes.absences import Reading, outage_of
+from slackwater.doctor.causes.absences import ExplainedAbsence, outage_of
 from slackwater.doctor.causes.finding import (
     CERTAIN,
     CERTAIN_ENOUGH,
     LIKELY,
     SURE,
-    Evidence,
+    EvidenceLine,
     Finding,
     evidence,
     shown,
@@ -31,19 +31,24 @@ from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
 from slackwater.doctor.events import signals
 from slackwater.doctor.events.rows import Row, within
 from slackwater.doctor.events.table import FactKind
-from slackwater.doctor.timeline.client_timeline import NEAR_MS, Story
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.cluster_history import TopicChange
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind, Trigger
 
-CLIENT_LOG = "which topics the group reads: ask for the clients' logs or __consumer_offsets"
+CLIENT_LOG = "which topics the group reads; add the clients' logs or __consumer_offsets"
 _CAUSES: Final[dict[str, str]] = {
     signals.GREW: "partitions_added",
     signals.CREATED: "new_topic_matched",
     signals.DELETED: "topic_deleted",
 }
+_CHANGE_TEXT: Final[dict[str, str]] = {
+    signals.GREW: "got more partitions",
+    signals.CREATED: "was created",
+    signals.DELETED: "was deleted",
+}
 _STARTED: Final = EventKind.REBALANCE_STARTED
-_WATCHED: Final[frozenset[str]] = frozenset(
+_REJOIN_TRIGGERS: Final[frozenset[str]] = frozenset(
     {
         Trigger.LEADER_REJOIN,
         Trigger.UNKNOWN,
@@ -58,68 +63,72 @@ _PYTHON_TOPIC: Final = re.compile(r"'([^']+)': (\d+)")
 _LIST: Final = re.compile(r"\[([^\]]*)\]")
 
 
-def metadata_change(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
-    """A change of the topics that the group reads."""
+def metadata_change(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+    """Find a change of the topics that the group reads."""
     changed = [
-        (story, time_ms)
-        for story in history.stories.values()
-        if story.topics
-        for time_ms in _resubscribed(history, story)
+        (timeline, time_ms)
+        for timeline in history.timelines.values()
+        if timeline.topics
+        for time_ms in _resubscribed(history, timeline)
     ]
-    everybody = _is_everybody(history, changed)
-    if changed and not everybody:
-        return _subscription_change(history, changed, everybody)
+    all_members = _changed_by_all(history, changed)
+    if changed and not all_members:
+        return _subscription_change(history, changed, all_members)
     for find in (_from_cluster, _from_clients, _from_records, _from_rejoins):
-        found = find(history)
-        if found is not None:
-            return found
-    return _subscription_change(history, changed, everybody) if changed else None
+        finding = find(history)
+        if finding is not None:
+            return finding
+    return _subscription_change(history, changed, all_members) if changed else None
 
 
-def _is_everybody(history: GroupHistory, changed: Sequence[tuple[Story, int]]) -> bool:
-    """All members changed to the same topics: so would those of a pattern, where nobody tells of the new topic."""
-    reading = [story for story in history.stories.values() if story.topics]
-    names = {story.name for story, _ in changed}
-    return len(names) == len(reading) > 1 and len({story.topics[-1][1] for story in reading}) == 1
+def _changed_by_all(history: GroupHistory, changed: Sequence[tuple[ClientTimeline, int]]) -> bool:
+    """Return whether all members changed to the same topics, as they do when a pattern matches an unlogged topic."""
+    subscribed = [timeline for timeline in history.timelines.values() if timeline.topics]
+    names = {timeline.name for timeline, _ in changed}
+    return len(names) == len(subscribed) > 1 and len({timeline.topics[-1][1] for timeline in subscribed}) == 1
 
 
-def _subscription_change(history: GroupHistory, changed: Sequence[tuple[Story, int]], everybody: bool) -> Finding:
-    """Members that subscribed to something else, told by their logs or their joins."""
+def _subscription_change(
+    history: GroupHistory, changed: Sequence[tuple[ClientTimeline, int]], all_members: bool
+) -> Finding:
+    """Build the finding for members that changed their subscription."""
     return Finding(
         cause="subscription_change",
-        culprits=unique(story.name for story, _ in changed),
+        culprits=unique(timeline.name for timeline, _ in changed),
         times=unique_times(time_ms for _, time_ms in changed),
-        confidence=LIKELY if everybody else CERTAIN_ENOUGH,
-        evidence=shown(_subscription_evidence(history, story, time_ms) for story, time_ms in changed[:2]),
-        alternatives=tuple(_CAUSES.values()) if everybody else (),
+        confidence=LIKELY if all_members else CERTAIN_ENOUGH,
+        evidence=shown(_subscription_evidence(history, timeline, time_ms) for timeline, time_ms in changed[:2]),
+        alternatives=tuple(_CAUSES.values()) if all_members else (),
     )
 
 
-def _resubscribed(history: GroupHistory, story: Story) -> list[int]:
-    """When a process that had joined changed what it reads, and no topic came or went in between."""
-    found = []
-    for (noted_ms, before), (after_ms, after) in pairwise(story.topics):
-        said = (row for row in story.subscribes if row.time_ms < after_ms and signals.subscribed(row) == before)
-        before_ms = max((row.time_ms for row in said), default=noted_ms)
-        there = any(t.joined_ms <= after_ms and (t.ended_ms is None or t.ended_ms > after_ms) for t in story.terms)
-        restarted = any(t.ended_ms is not None and before_ms <= t.ended_ms <= after_ms for t in story.terms)
-        restarted = restarted or any(before_ms < row.time_ms <= after_ms for row in story.started)
-        came_or_went = {
-            one.topic for one in history.cluster.topic_changes if before_ms < one.time_ms <= after_ms + NEAR_MS
+def _resubscribed(history: GroupHistory, timeline: ClientTimeline) -> list[int]:
+    """Return when a running member changed its subscription while no topic was created or deleted."""
+    times = []
+    for (noted_ms, before), (after_ms, after) in pairwise(timeline.topics):
+        rows = (row for row in timeline.subscribes if row.time_ms < after_ms and signals.subscribed(row) == before)
+        before_ms = max((row.time_ms for row in rows), default=noted_ms)
+        is_member = any(
+            t.joined_ms <= after_ms and (t.ended_ms is None or t.ended_ms > after_ms) for t in timeline.intervals
+        )
+        restarted = any(t.ended_ms is not None and before_ms <= t.ended_ms <= after_ms for t in timeline.intervals)
+        restarted = restarted or any(before_ms < row.time_ms <= after_ms for row in timeline.started)
+        changed_topics = {
+            change.topic for change in history.cluster.topic_changes if before_ms < change.time_ms <= after_ms + NEAR_MS
         }
-        if there and not restarted and after_ms > history.settled_ms and not (before ^ after) & came_or_went:
-            found.append(after_ms)
-    return found
+        if is_member and not restarted and after_ms > history.settled_ms and not (before ^ after) & changed_topics:
+            times.append(after_ms)
+    return times
 
 
-def _subscription_evidence(history: GroupHistory, story: Story, time_ms: int) -> Evidence | None:
-    said = [row for row in within(history.rows, time_ms, time_ms) if row.names("topics")]
-    own = [row for row in said if (row.instance or row.client or row.label) in (story.name, story.client)]
-    return evidence(next(iter(own or said), None), f"{story.name} subscribes to something else than before")
+def _subscription_evidence(history: GroupHistory, timeline: ClientTimeline, time_ms: int) -> EvidenceLine | None:
+    rows = [row for row in within(history.rows, time_ms, time_ms) if row.detail_names("topics")]
+    own = [row for row in rows if (row.instance or row.client or row.label) in (timeline.name, timeline.client)]
+    return evidence(next(iter(own or rows), None), f"{timeline.name} changed its subscription")
 
 
 def _from_cluster(history: GroupHistory) -> Finding | None:
-    """The broker tells of the change, and the group reads that topic."""
+    """Find changes in the brokers' logs of topics that the group reads."""
     read = history.topics_read
     rejoins = _rejoins(history)
     matched: list[tuple[TopicChange, Row | None]] = []
@@ -134,10 +143,10 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
         return None
     kind = matched[0][0].kind
     chosen = [(change, row) for change, row in matched if change.kind == kind]
-    lines: list[Evidence | None] = []
+    lines: list[EvidenceLine | None] = []
     for change, row in chosen[:2]:
-        lines.append(evidence(change.row, f"topic {change.topic} {change.kind}"))
-        lines.append(evidence(row, "the group rejoins for it"))  # none, if it did not
+        lines.append(evidence(change.row, f"topic {change.topic} {_CHANGE_TEXT[change.kind]}"))
+        lines.append(evidence(row, "the group rebalanced because of it"))  # no line if it did not
     return Finding(
         cause=_CAUSES[kind],
         culprits=unique(change.topic for change, _ in chosen),
@@ -149,29 +158,29 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
 
 
 def _from_clients(history: GroupHistory) -> Finding | None:
-    """The leader's log tells from what to what the topics changed."""
+    """Find changes in the leader's log."""
     for row in history.of(EventKind.JOIN_REQUESTED):
-        found = _difference(row) if row.of_client else None
-        if found is not None:
-            kind, topics = found
+        change = _difference(row) if row.is_from_client else None
+        if change is not None:
+            kind, topics = change
             return Finding(
                 cause=_CAUSES[kind],
                 culprits=topics,
                 times=(row.time_ms,),
                 confidence=SURE,
-                evidence=shown([evidence(row, f"the leader sees that {', '.join(topics)} {kind}")]),
+                evidence=shown([evidence(row, f"the leader noticed that {', '.join(topics)} {_CHANGE_TEXT[kind]}")]),
             )
     return None
 
 
 def _difference(row: Row) -> tuple[str, tuple[str, ...]] | None:
-    text = row.text("reason")
+    text = row.detail_text("reason")
     if "subscription has changed" in text:
-        lists = [{one.strip() for one in found.split(",") if one.strip()} for found in _LIST.findall(text)]
+        lists = [{name.strip() for name in names.split(",") if name.strip()} for names in _LIST.findall(text)]
         if len(lists) == 2:
             return _sets(lists[0], lists[1])
         return None
-    before, after = _counts(row.text("why") or text.partition(" to ")[0]), _counts(text.rpartition(" to ")[2])
+    before, after = _counts(row.detail_text("why") or text.partition(" to ")[0]), _counts(text.rpartition(" to ")[2])
     if not before or not after:
         return None
     grown = tuple(topic for topic in before if after.get(topic, 0) > before[topic])
@@ -196,14 +205,14 @@ def _counts(text: str) -> Mapping[str, int]:
 
 
 def _from_records(history: GroupHistory) -> Finding | None:
-    """The recorded assignments tell which partitions the whole group had, generation by generation."""
+    """Find changes in the recorded assignments."""
     if history.has_broker:
         return None
     had: dict[int, set[str]] = {}
     first: dict[int, Row] = {}
     for row in history.of(FactKind.MEMBER_RECORDED):
-        if row.names("partitions") and row.generation is not None:
-            had.setdefault(row.generation, set()).update(row.names("partitions"))
+        if row.detail_names("partitions") and row.generation is not None:
+            had.setdefault(row.generation, set()).update(row.detail_names("partitions"))
             first.setdefault(row.generation, row)
     before: dict[str, int] | None = None
     for generation in sorted(had):
@@ -213,59 +222,58 @@ def _from_records(history: GroupHistory) -> Finding | None:
             after[topic] = after.get(topic, 0) + 1
         if before is not None and first[generation].time_ms > history.settled_ms:
             grown = tuple(topic for topic in before if after.get(topic, 0) > before[topic])
-            found = (signals.GREW, grown) if grown else _sets(before, after)
-            if found is not None:
+            change = (signals.GREW, grown) if grown else _sets(before, after)
+            if change is not None:
+                what = f"the assignment shows that {change[1][0]} {_CHANGE_TEXT[change[0]]}"
                 return Finding(
-                    cause=_CAUSES[found[0]],
-                    culprits=found[1],
+                    cause=_CAUSES[change[0]],
+                    culprits=change[1],
                     times=(first[generation].time_ms,),
                     confidence=LIKELY,
-                    evidence=shown(
-                        [evidence(first[generation], f"the assignment shows that {found[1][0]} {found[0]}")]
-                    ),
+                    evidence=shown([evidence(first[generation], what)]),
                 )
         before = {topic: max(count, (before or {}).get(topic, 0)) for topic, count in after.items()}
     return None
 
 
 def _from_rejoins(history: GroupHistory) -> Finding | None:
-    """A leader that rejoined a stable group for its topics' sake, and nobody tells which."""
-    said = [row for row in _rejoins(history) if "etadata has changed" in signals.reason(row)]
+    """Find rejoins for a change of topics that is not logged."""
+    rejoins = [row for row in _rejoins(history) if "etadata has changed" in signals.reason(row)]
     if Trigger.SUBSCRIPTION_CHANGE in history.triggers:
-        said += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.of_broker]
-    if not said:
+        rejoins += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.is_from_broker]
+    if not rejoins:
         return None
     return Finding(
         cause="subscription_change",
-        culprits=unique(name for row in said[:1] if (name := _client(history, row))),
-        times=unique_times(row.time_ms for row in said),
+        culprits=unique(name for row in rejoins[:1] if (name := _client(history, row))),
+        times=unique_times(row.time_ms for row in rejoins),
         confidence=LIKELY,
-        evidence=shown(evidence(row, "a member rejoins because what it reads has changed") for row in said),
-        missing=("which topic it was: ask for the controller's log",),
+        evidence=shown(evidence(row, "a member rejoined because its topics changed") for row in rejoins),
+        missing=("which topic changed; add the controller's log",),
         alternatives=tuple(_CAUSES.values()),
     )
 
 
 def _client(history: GroupHistory, row: Row) -> str | None:
     members = signals.members_named(row)
-    return next((term.name for term in history.terms if term.member in members), None)
+    return next((interval.name for interval in history.intervals if interval.member in members), None)
 
 
 def _rejoins(history: GroupHistory) -> list[Row]:
-    """Rebalances that a member started which was there already, outside of any outage."""
-    found = []
+    """Return the rebalances that an existing member started outside of any outage."""
+    rejoins = []
     kinds = (EventKind.GENERATION_FORMED,) if history.is_consumer_protocol else ()
-    if not kinds and _WATCHED.isdisjoint(history.triggers):
+    if not kinds and _REJOIN_TRIGGERS.isdisjoint(history.triggers):
         return []
     for row in history.of(_STARTED, *kinds):
-        if row.kind == _STARTED and row.trigger in _WATCHED and row.time_ms > history.settled_ms:
+        if row.kind == _STARTED and row.trigger in _REJOIN_TRIGGERS and row.time_ms > history.settled_ms:
             if outage_of(history, row.time_ms, None) is None:
-                found.append(row)
+                rejoins.append(row)
         elif signals.is_formed(row) and row.time_ms > history.settled_ms:
-            found.append(row)
-    return found
+            rejoins.append(row)
+    return rejoins
 
 
 def unique_times(times: Iterable[int]) -> tuple[int, ...]:
-    """Times in order, each once."""
+    """Return the distinct times in order."""
     return tuple(sorted(set(times)))

@@ -1,84 +1,92 @@
-"""Poll delay: a member that did not call poll() within max.poll.interval.ms.
+"""Poll delay: a member did not call poll() within max.poll.interval.ms.
 
-Rules kept here
-- The client puts itself out (its own timer), so its log and its leave's reason know; the broker only sees a leave.
-- The first one is the culprit. A member that kept up before, and whose own late poll began only after the first was
-  put out, was overloaded by the partitions it inherited: it is secondary. One that was late at the same time, or that
-  never kept up, is a culprit of its own (a slow downstream, or too little capacity).
-- A member that leaves exactly a poll limit after each rejoin, again and again, is most likely put out by its timer,
-  even where nobody says so.
+Invariants:
+- The client leaves by its own timer, so its log and the reason of its leave show it; the broker sees only a leave.
+- The first such member is the culprit. A member that kept up before, and whose own late poll began only after the first
+  one left, was overloaded by the partitions it took over: it is secondary. A member that was late at the same time, or
+  never kept up, is also a culprit (a slow downstream system, or too little capacity).
+- A member that repeatedly leaves exactly one poll interval after each rejoin most likely exceeds it, even if that is
+  not logged.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import Reading, Why, because, by_story
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Evidence, Finding, evidence, shown
-from slackwater.doctor.timeline.client_timeline import NEAR_MS, Story
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, by_timeline
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, EvidenceLine, Finding, evidence, shown
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.membership_intervals import End
+from slackwater.doctor.timeline.membership_intervals import MembershipEnd
 
 SUBSCRIPTIONS: Final = (
-    "whether all members read the same topics (a group id shared by two services): "
-    "ask for the clients' logs or __consumer_offsets"
+    "whether all members read the same topics (one group id for two services); "
+    "add the clients' logs or __consumer_offsets"
 )
 _AT_THE_LIMIT: Final = 1.25
-"""A timer fires at its limit; a quarter more leaves room for the join that came before the first poll."""
+"""The timer fires at its limit; the rest is for the join before the first poll."""
 
 
-def poll_delay(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
-    """Members that were put out by their poll timer."""
-    kicks = _kicks(history, readings)
+def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+    """Find members that exceeded max.poll.interval.ms."""
+    kicks = _kicks(history, absences)
     if not kicks:
         return None
-    culprits, secondary = _told_apart(kicks, sorted(one.time_ms for one in history.generations))
-    sure = any(story.overruns for story, _ in kicks) or any(
-        reading.confidence >= CERTAIN for reading in because(readings, Why.POLL)
+    culprits, secondary = _split_secondary(kicks, sorted(generation.time_ms for generation in history.generations))
+    sure = any(timeline.overruns for timeline, _ in kicks) or any(
+        explained.confidence >= CERTAIN for explained in because(absences, AbsenceReason.POLL)
     )
-    knows_topics = all(story.topics for story in culprits) and sum(bool(s.topics) for s in history.stories.values()) > 1
-    confidence = max((r.confidence for r in because(readings, Why.POLL)), default=LIKELY)
+    knows_topics = (
+        all(timeline.topics for timeline in culprits) and sum(bool(s.topics) for s in history.timelines.values()) > 1
+    )
+    confidence = max((r.confidence for r in because(absences, AbsenceReason.POLL)), default=LIKELY)
     confidence = CERTAIN if sure else confidence
     return Finding(
         cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",
-        culprits=tuple(story.name for story in culprits),
-        secondary=tuple(story.name for story in secondary),
+        culprits=tuple(timeline.name for timeline in culprits),
+        secondary=tuple(timeline.name for timeline in secondary),
         times=tuple(sorted(time for _, times in kicks for time in times)),
         confidence=confidence if knows_topics else min(confidence, LIKELY),
-        evidence=_evidence(culprits, readings),
+        evidence=_evidence(culprits, absences),
         recurring=any(len(times) > 1 for _, times in kicks),
-        figures=_figures(culprits, readings),
+        figures=_figures(culprits, absences),
         missing=() if knows_topics else (SUBSCRIPTIONS,),
     )
 
 
 def at_the_limit(stays_ms: Iterable[int], limit_ms: int | None) -> bool:
-    """Every stay lasted a poll limit and not much longer."""
+    """Return whether every membership lasted one poll interval and not much longer."""
     stays = list(stays_ms)
     if limit_ms is None or not stays:
         return False
     return all(limit_ms - NEAR_MS / 2 <= stay <= _AT_THE_LIMIT * limit_ms + NEAR_MS for stay in stays)
 
 
-def _kicks(history: GroupHistory, readings: Sequence[Reading]) -> list[tuple[Story, list[int]]]:
-    """Per member, when it was put out; the client's word for it and the coordinator's are one kick."""
+def _kicks(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[tuple[ClientTimeline, list[int]]]:
+    """Return per member when it left by its poll timer; the client's line and the coordinator's count once."""
     found = []
-    put_out = {id(own[0].story): own for own in by_story(because(readings, Why.POLL))}
-    if not put_out and not any(story.overruns for story in history.stories.values()):
+    left_by_timer = {id(own[0].timeline): own for own in by_timeline(because(absences, AbsenceReason.POLL))}
+    if not left_by_timer and not any(timeline.overruns for timeline in history.timelines.values()):
         return []
-    told = {story.client for story in history.stories.values() if story.overruns and not story.anonymous}
-    for story in history.stories.values():
-        if story.anonymous and story.client in told:
-            continue  # whose log says so has a name, and counts for it
-        left = [reading.left_ms for reading in put_out.get(id(story), ())]
-        said = _apart((row.time_ms for row in story.overruns), story.limit_ms or NEAR_MS) if story.overruns else []
-        if left or said:
-            found.append((story, left if len(left) >= len(said) else said))
-    return sorted(found, key=lambda one: one[1][0])
+    logged_clients = {
+        timeline.client for timeline in history.timelines.values() if timeline.overruns and not timeline.anonymous
+    }
+    for timeline in history.timelines.values():
+        if timeline.anonymous and timeline.client in logged_clients:
+            continue  # the client with the log counts for it
+        left = [explained.left_ms for explained in left_by_timer.get(id(timeline), ())]
+        logged = (
+            _drop_close((row.time_ms for row in timeline.overruns), timeline.limit_ms or NEAR_MS)
+            if timeline.overruns
+            else []
+        )
+        if left or logged:
+            found.append((timeline, left if len(left) >= len(logged) else logged))
+    return sorted(found, key=lambda kick: kick[1][0])
 
 
-def _apart(times: Iterable[int], gap_ms: int) -> list[int]:
-    """Times without those that follow another too closely to be a kick of their own."""
+def _drop_close(times: Iterable[int], gap_ms: int) -> list[int]:
+    """Drop times that follow another too closely to be a separate event."""
     kept: list[int] = []
     for time in times:
         if not kept or time - kept[-1] >= min(gap_ms, NEAR_MS):
@@ -86,67 +94,71 @@ def _apart(times: Iterable[int], gap_ms: int) -> list[int]:
     return kept
 
 
-def _told_apart(kicks: Sequence[tuple[Story, list[int]]], formed: Sequence[int]) -> tuple[list[Story], list[Story]]:
+def _split_secondary(
+    kicks: Sequence[tuple[ClientTimeline, list[int]]], formed: Sequence[int]
+) -> tuple[list[ClientTimeline], list[ClientTimeline]]:
     first, first_times = kicks[0]
-    culprits: list[Story] = [first]
-    secondary: list[Story] = []
-    for story, times in kicks[1:]:
-        limit = story.limit_ms or first.limit_ms or 0
-        began_late = times[0] - limit  # when the poll began that took too long
+    culprits: list[ClientTimeline] = [first]
+    secondary: list[ClientTimeline] = []
+    for timeline, times in kicks[1:]:
+        limit = timeline.limit_ms or first.limit_ms or 0
+        began_late = times[0] - limit  # begin of the poll that took too long
         inherited = limit > 0 and began_late >= first_times[0]
-        (secondary if inherited and _kept_up(story, formed, first_times[0], limit) else culprits).append(story)
+        (secondary if inherited and _kept_up(timeline, formed, first_times[0], limit) else culprits).append(timeline)
     return culprits, secondary
 
 
-def _kept_up(story: Story, formed: Sequence[int], before_ms: int, limit_ms: int) -> bool:
-    """It was a member for longer than the limit before the first kick, and was not put out in that time."""
-    for term in story.terms:
-        until = before_ms if term.ended_ms is None else min(term.ended_ms, before_ms)
-        at = bisect_left(formed, term.joined_ms)  # it has nothing to do before its first generation
+def _kept_up(timeline: ClientTimeline, formed: Sequence[int], before_ms: int, limit_ms: int) -> bool:
+    """Return whether it was a member for longer than the limit before the first kick."""
+    for interval in timeline.intervals:
+        until = before_ms if interval.ended_ms is None else min(interval.ended_ms, before_ms)
+        at = bisect_left(formed, interval.joined_ms)  # it has no partitions before its first generation
         if at < len(formed) and until - formed[at] > limit_ms:
             return True
     return False
 
 
-def _evidence(culprits: Sequence[Story], readings: Sequence[Reading]) -> tuple[Evidence, ...]:
-    lines: list[Evidence | None] = []
-    for story in culprits:
-        if story.overruns:
-            lines.append(evidence(story.overruns[0], f"{story.name} polled later than its max.poll.interval.ms allows"))
-        kick = next((r for r in because(readings, Why.POLL) if r.story is story), None)
+def _evidence(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
+    lines: list[EvidenceLine | None] = []
+    for timeline in culprits:
+        if timeline.overruns:
+            lines.append(evidence(timeline.overruns[0], f"{timeline.name} exceeded max.poll.interval.ms"))
+        kick = next((r for r in because(absences, AbsenceReason.POLL) if r.timeline is timeline), None)
         if kick is not None:
-            lines.append(evidence(kick.absence.evidence, f"{story.name} {_how(kick)}"))
+            lines.append(evidence(kick.absence.evidence, f"{timeline.name} {_how(kick)}"))
         back = kick.absence.back if kick is not None else None
         if back is not None:
-            lines.append(evidence(back.began, f"{story.name} came back"))
+            lines.append(evidence(back.began, f"{timeline.name} rejoined"))
     return shown(lines)
 
 
-def _how(kick: Reading) -> str:
+def _how(kick: ExplainedAbsence) -> str:
     match kick.absence.end:
-        case End.EXPIRED:
-            return "expired while its handler was busy: it only heartbeats between messages"
-        case End.DROPPED:
-            return "did not rejoin in time: its poll loop was held up for longer than a round may take"
+        case MembershipEnd.EXPIRED:
+            return "expired while its handler was busy: this client sends heartbeats only between messages"
+        case MembershipEnd.DROPPED:
+            return "did not rejoin within the rebalance timeout: its poll loop was blocked"
         case _:
-            return "left the group, put out by its poll timer"
+            return "left the group: max.poll.interval.ms exceeded"
 
 
-def _figures(culprits: Sequence[Story], readings: Sequence[Reading]) -> dict[str, int]:
-    """How long the longest batch took: the limit, and what was left of the work when the timer fired."""
-    limit = max((story.limit_ms or 0 for story in culprits), default=0)
-    over = max((row.number("over_ms") or 0 for story in culprits for row in story.overruns), default=0)
-    names = {id(story) for story in culprits}
+def _figures(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
+    """Return the limit and the longest batch: the limit plus the work that was left when the timer fired."""
+    limit = max((timeline.limit_ms or 0 for timeline in culprits), default=0)
+    over = max((row.detail_number("over_ms") or 0 for timeline in culprits for row in timeline.overruns), default=0)
+    names = {id(timeline) for timeline in culprits}
     away = max(
-        (r.absence.away_ms or 0 for r in because(readings, Why.POLL) if id(r.story) in names),
+        (r.absence.away_ms or 0 for r in because(absences, AbsenceReason.POLL) if id(r.timeline) in names),
         default=0,
     )
     figures = {"limit_ms": limit, "longest_ms": limit + max(over, away)} if limit else {"over_ms": max(over, away)}
     records = next((int(value) for s in culprits if (value := s.settings.get("max.poll.records", "")).isdigit()), 0)
     figures["poll_records"] = records
-    if any(r.absence.end is End.EXPIRED for r in because(readings, Why.POLL) if id(r.story) in names):
-        # Its heartbeats wait for the handler, so the session is what it must stay within.
+    if any(
+        r.absence.end is MembershipEnd.EXPIRED for r in because(absences, AbsenceReason.POLL) if id(r.timeline) in names
+    ):
+        # Heartbeats wait for the handler, so the session timeout is the limit.
         figures["handler_blocks"] = 1
-        figures["session_ms"] = max((story.session_ms or 0 for story in culprits), default=0)
+        figures["session_ms"] = max((timeline.session_ms or 0 for timeline in culprits), default=0)
         figures["handler_ms"] = figures["session_ms"] + away if figures["session_ms"] else 0
     return {name: value for name, value in figures.items() if value}

@@ -1,167 +1,178 @@
-"""Planned restarts: deploys of dynamic members, of static ones in time and too late, and changes of the assignor.
+"""Planned restarts: deploys of dynamic and static members, and changes of the assignor.
 
-Rules kept here
-- A dynamic member that closes leaves, and comes back under a new id: up to two rebalances per member (KIP-345's reason
-  to be). A static one keeps its place until its session ends: none, if it is back by then.
-- Static members do not leave when they close: one that comes back too late was removed by its session first.
-- What a member offers as assignors stands in its join. A deploy after which it offers another list is a migration.
+Invariants:
+- A dynamic member leaves when it closes and comes back with a new id: up to two rebalances per member (the reason for
+  KIP-345). A static member keeps its place until its session ends: no rebalance if it is back by then.
+- Static members do not leave when they close; one that comes back too late was removed by its session timeout.
+- A join contains the member's assignors. A deploy after which the list differs is a migration.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import Reading, Why, because, by_story
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Evidence, Finding, evidence, shown, unique
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, by_timeline
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
-from slackwater.doctor.timeline.client_timeline import Story
+from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 
-BROKER_LOG = "whether they left, or were static members that kept their places: ask for the broker's log"
-ASSIGNORS = "whether the assignor was changed: ask for the clients' logs or __consumer_offsets"
+BROKER_LOG = "whether they left, or were static members that kept their places; add the broker's log"
+ASSIGNORS = "whether the assignor was changed; add the clients' logs or __consumer_offsets"
 STATIC: Final = ("static_restart_in_time", "static_restart_too_late")
-CLIENT_LOG = "whether it was restarted or put out by its poll timer: ask for the client's log"
+CLIENT_LOG = "whether it was restarted or exceeded max.poll.interval.ms; add the client's log"
 
 
-def rolling_restart(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
-    """Members that closed and came back, each about once."""
-    back = because(readings, Why.CLOSED, Why.CRASHED, Why.LEFT_UNTOLD, Why.GONE_UNTOLD)
-    stories = _restarted(history, back)
-    if not stories:
+def rolling_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+    """Find members that closed and came back, each about once."""
+    back = because(
+        absences,
+        AbsenceReason.CLOSED,
+        AbsenceReason.CRASHED,
+        AbsenceReason.LEFT_UNKNOWN_REASON,
+        AbsenceReason.GONE_UNKNOWN_REASON,
+    )
+    timelines = _restarted(history, back)
+    if not timelines:
         return _turnover(history, back)
-    wanted = {id(story) for story in stories}
-    own = [reading for reading in back if id(reading.story) in wanted]
-    counts = [len(one) for one in by_story(own)]
-    everybody = len(stories) > 1 and 2 * len(stories) >= len(history.stories)
-    if max(counts) > 1 and not (everybody and max(counts) <= 2 * min(counts)):
+    restarted = {id(timeline) for timeline in timelines}
+    own = [explained for explained in back if id(explained.timeline) in restarted]
+    counts = [len(restarts) for restarts in by_timeline(own)]
+    all_members = len(timelines) > 1 and 2 * len(timelines) >= len(history.timelines)
+    if max(counts) > 1 and not (all_members and max(counts) <= 2 * min(counts)):
         return None
-    told = all(reading.why in (Why.CLOSED, Why.CRASHED) for reading in own)
-    if not told and not everybody:
+    reasons_known = all(explained.reason in (AbsenceReason.CLOSED, AbsenceReason.CRASHED) for explained in own)
+    if not reasons_known and not all_members:
         return None
-    dynamic = _were_dynamic(history, stories)
-    seen = history.is_consumer_protocol or _assignor_told(history, stories)
-    confidence = (CERTAIN if everybody else SURE) if told and dynamic and seen else LIKELY
+    dynamic = _were_dynamic(history, timelines)
+    has_assignor = history.is_consumer_protocol or _assignor_known(history, timelines)
+    confidence = (CERTAIN if all_members else SURE) if reasons_known and dynamic and has_assignor else LIKELY
     cause = "rolling_restart"
-    if migrated(history, stories):
+    if migrated(history, timelines):
         cause = "assignor_migration"
     elif history.is_consumer_protocol:
         cause = "kip848_rolling_restart"
     return Finding(
         cause=cause,
-        culprits=tuple(story.name for story in stories),
-        times=tuple(reading.left_ms for reading in own),
-        confidence=min(confidence, min((r.confidence + 0.1 for r in own if r.why is Why.CLOSED), default=confidence)),
+        culprits=tuple(timeline.name for timeline in timelines),
+        times=tuple(explained.left_ms for explained in own),
+        confidence=min(
+            confidence, min((r.confidence + 0.1 for r in own if r.reason is AbsenceReason.CLOSED), default=confidence)
+        ),
         evidence=_evidence(own),
         figures=_figures(own),
-        missing=_not_told({CLIENT_LOG: told, BROKER_LOG: dynamic, ASSIGNORS: seen}),
+        missing=_open_questions({CLIENT_LOG: reasons_known, BROKER_LOG: dynamic, ASSIGNORS: has_assignor}),
         alternatives=(
-            *(() if told else ("poll_delay",)),
+            *(() if reasons_known else ("poll_delay",)),
             *(() if dynamic else STATIC),
-            *(() if seen or cause == "assignor_migration" else ("assignor_migration",)),
+            *(() if has_assignor or cause == "assignor_migration" else ("assignor_migration",)),
         ),
     )
 
 
-def _not_told(questions: Mapping[str, bool]) -> tuple[str, ...]:
+def _open_questions(questions: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(question for question, answered in questions.items() if not answered)
 
 
-def _assignor_told(history: GroupHistory, stories: Sequence[Story]) -> bool:
-    """Somebody tells by which assignor the group works: a broker of Kafka 4 does not."""
-    return any(story.assignors for story in stories) or bool(history.assignors)
+def _assignor_known(history: GroupHistory, timelines: Sequence[ClientTimeline]) -> bool:
+    """Return whether the group's assignor is known: brokers of Kafka 4 do not log it."""
+    return any(timeline.assignors for timeline in timelines) or bool(history.assignors)
 
 
-def _were_dynamic(history: GroupHistory, stories: Sequence[Story]) -> bool:
-    """Somebody tells that they left. Static members do not, and not every client's log says which it is."""
+def _were_dynamic(history: GroupHistory, timelines: Sequence[ClientTimeline]) -> bool:
+    """Return whether leaves are known. Static members do not leave, and not every client logs its kind."""
     if history.has_broker or history.has_records:
         return True
-    return all(story.leaves and story.instance is None for story in stories)
+    return all(timeline.leaves and timeline.instance is None for timeline in timelines)
 
 
-def _turnover(history: GroupHistory, gone: Sequence[Reading]) -> Finding | None:
-    """As many new members as went, one after another: a deploy whose processes come back under other names.
+def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Finding | None:
+    """Find a deploy whose processes come back under other names: as many new members as left, one after another.
 
-    A KIP-848 member makes its id anew with each process, and a broker's log has nothing else; a rollout may name its
-    processes anew as well.
+    A KIP-848 member generates a new id in each process, and a broker's log has no other name; a rollout can also rename
+    its processes.
     """
-    gone = [reading for reading in gone if reading.left_ms > history.settled_ms]
-    left = {id(reading.story) for reading in gone}
-    came = [story for story in history.arrivals if id(story) not in left]
+    gone = [explained for explained in gone if explained.left_ms > history.settled_ms]
+    left = {id(explained.timeline) for explained in gone}
+    came = [timeline for timeline in history.arrivals if id(timeline) not in left]
     if len(gone) < 2 or abs(len(came) - len(gone)) > 1:
         return None
-    moves = sorted([*((r.left_ms, -1) for r in gone), *((story.terms[0].joined_ms, 1) for story in came)])
+    moves = sorted([*((r.left_ms, -1) for r in gone), *((timeline.intervals[0].joined_ms, 1) for timeline in came)])
     balance, widest = 0, 0
     for _, step in moves:
         balance += step
         widest = max(widest, abs(balance))
     if widest > 1 and 2 * widest > len(gone):
-        return None  # all went, then all came (or the other way round): the group was scaled
+        return None  # all left, then all joined (or the reverse): the group was scaled
     return Finding(
         cause="kip848_rolling_restart" if history.is_consumer_protocol else "rolling_restart",
-        culprits=unique(r.story.name for r in gone),
+        culprits=unique(r.timeline.name for r in gone),
         times=tuple(time for time, _ in moves),
         confidence=LIKELY,
         evidence=_evidence(gone),
         figures={"restarts": len(gone)},
-        missing=("which process came back as which: ask for __consumer_offsets or the clients' logs",),
+        missing=("which process came back under which name; add __consumer_offsets or the clients' logs",),
         alternatives=("scale_out", "scale_in"),
     )
 
 
-def static_restart(history: GroupHistory, readings: Sequence[Reading]) -> Finding | None:
-    """Static members that came back, in time or too late."""
-    late = because(readings, Why.STATIC_LATE)
-    untold = [r for r in because(readings, Why.EXPIRED_UNTOLD) if r.story.instance is not None]
-    if len({reading.story.name for reading in untold}) > 1 or late:
-        late = sorted([*late, *untold], key=lambda reading: reading.left_ms)
-    in_time = because(readings, Why.STATIC_IN_TIME)
+def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+    """Find static members that came back, in time or too late."""
+    late = because(absences, AbsenceReason.STATIC_LATE)
+    unknown = [r for r in because(absences, AbsenceReason.EXPIRED_UNKNOWN_REASON) if r.timeline.instance is not None]
+    if len({explained.timeline.name for explained in unknown}) > 1 or late:
+        late = sorted([*late, *unknown], key=lambda explained: explained.left_ms)
+    in_time = because(absences, AbsenceReason.STATIC_IN_TIME)
     own = late or in_time
-    if not own or (not late and len(replaced_alone(readings)) > 1):
-        return None  # one that is replaced again and again, and no other, is no deploy
-    told = all(reading.why is not Why.EXPIRED_UNTOLD for reading in own)
-    names = unique(reading.story.name for reading in own)
-    # Whether the process that was replaced was gone, a record does not tell.
+    if not own or (not late and len(replaced_alone(absences)) > 1):
+        return None  # one member that is replaced repeatedly, alone, is not a deploy
+    reasons_known = all(explained.reason is not AbsenceReason.EXPIRED_UNKNOWN_REASON for explained in own)
+    names = unique(explained.timeline.name for explained in own)
+    # A record does not show whether the replaced process had ended.
     alone = not late and len(own) == 1 and not (history.has_broker or history.has_clients)
     return Finding(
         cause="static_restart_too_late" if late else "static_restart_in_time",
         culprits=names,
-        times=tuple(reading.left_ms for reading in own),
-        confidence=min(LIKELY if alone or not told else CERTAIN, max(r.confidence for r in own) if told else LIKELY),
+        times=tuple(explained.left_ms for explained in own),
+        confidence=min(
+            LIKELY if alone or not reasons_known else CERTAIN,
+            max(r.confidence for r in own) if reasons_known else LIKELY,
+        ),
         evidence=_evidence(own),
         figures=_figures(own),
-        missing=() if told and not alone else (CLIENT_LOG,),
-        alternatives=("instance_id_conflict",) if alone else () if told else ("session_expiry",),
+        missing=() if reasons_known and not alone else (CLIENT_LOG,),
+        alternatives=("instance_id_conflict",) if alone else () if reasons_known else ("session_expiry",),
     )
 
 
-def migrated(history: GroupHistory, stories: Sequence[Story]) -> bool:
-    """The members that were restarted offer other assignors than before, or the group chose another."""
+def migrated(history: GroupHistory, timelines: Sequence[ClientTimeline]) -> bool:
+    """Return whether the restarted members changed their assignors, or the group's assignor changed."""
     changed = 0
-    for story in stories:
-        offered = [frozenset(assignors) for _, assignors in story.assignors]
-        # A setting names classes, a join what they are offered as: the two are not compared.
-        classes = {one for one in offered if any(name != name.lower() for name in one)}
+    for timeline in timelines:
+        offered = [frozenset(assignors) for _, assignors in timeline.assignors]
+        # A setting contains class names, a join protocol names: do not compare them with each other.
+        classes = {names for names in offered if any(name != name.lower() for name in names)}
         changed += len(classes) > 1 or len(set(offered) - classes) > 1
     return changed > 0 or any(len(names) > 1 for names in history.assignors.values())
 
 
-def _restarted(history: GroupHistory, readings: Sequence[Reading]) -> list[Story]:
-    """Those who went and came back."""
-    back = {id(reading.story) for reading in readings if reading.absence.back is not None}
-    return [story for story in history.stories.values() if id(story) in back]
+def _restarted(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[ClientTimeline]:
+    """Return the clients that left and came back."""
+    back = {id(explained.timeline) for explained in absences if explained.absence.back is not None}
+    return [timeline for timeline in history.timelines.values() if id(timeline) in back]
 
 
-def _evidence(readings: Sequence[Reading]) -> tuple[Evidence, ...]:
-    lines: list[Evidence | None] = []
-    for reading in readings[:2]:
-        absence = reading.absence
-        lines.append(evidence(absence.evidence, f"{reading.story.name} goes ({absence.end})"))
+def _evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
+    lines: list[EvidenceLine | None] = []
+    for explained in absences[:2]:
+        absence = explained.absence
+        lines.append(evidence(absence.evidence, f"{explained.timeline.name} left ({absence.end})"))
         if absence.back is not None:
-            lines.append(evidence(absence.back.began, f"{reading.story.name} comes back as a new member"))
+            lines.append(evidence(absence.back.began, f"{explained.timeline.name} came back as a new member"))
     return shown(lines)
 
 
-def _figures(readings: Sequence[Reading]) -> dict[str, int]:
-    away = max((reading.absence.away_ms or 0 for reading in readings), default=0)
-    session = max((reading.story.session_ms or 0 for reading in readings), default=0)
-    figures = {"restart_ms": away, "session_ms": session, "restarts": len(readings)}
+def _figures(absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
+    away = max((explained.absence.away_ms or 0 for explained in absences), default=0)
+    session = max((explained.timeline.session_ms or 0 for explained in absences), default=0)
+    figures = {"restart_ms": away, "session_ms": session, "restarts": len(absences)}
     return {name: value for name, value in figures.items() if value}

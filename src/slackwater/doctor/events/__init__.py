@@ -1,1 +1,1 @@
-"""The event table: its columns, one row of it, and what a row means to the rules."""
+"""The event table: its schema, its rows, and predicates on rows."""

@@ -1,9 +1,4 @@
-"""Plain data that travels from the workers to the driver, by the thousand.
-
-Rules kept here
-- A frozen dataclass with slots is pickled by code of Python's that looks up its fields each time, and takes longer than
-  making one. `travelling` pickles it as its class and its values, in the order in which the class takes them.
-"""
+"""Compact pickling for the dataclasses that Spark workers send to the driver by the thousand."""
 
 from dataclasses import fields
 from operator import attrgetter
@@ -17,9 +12,12 @@ else:
     Data = TypeVar("Data")
 
 
-def travelling(plain: type[Data]) -> type[Data]:
-    """A dataclass of several fields, pickled as a call of itself."""
-    values = attrgetter(*(one.name for one in fields(plain)))
+def pickle_by_fields(plain: type[Data]) -> type[Data]:
+    """Pickle a dataclass as a call of its class with its field values.
+
+    The default pickling of frozen, slotted dataclasses runs Python code per object that takes longer than creating one.
+    """
+    values = attrgetter(*(field.name for field in fields(plain)))
 
     def reduce(self: Data) -> tuple[Any, ...]:
         return plain, values(self)

@@ -1,36 +1,37 @@
-"""The event table: what a history is read into, whoever wrote it.
+"""The schema of the event table into which every history is read.
 
-Rules kept here
-- The table has the columns of `GroupEvent` (group/events.py), and a kind beyond its kinds only where a log tells
-  something about a group's surroundings that no group event has a word for: a `FactKind`.
-- `detail` is one struct of nullable fields for all kinds (`DETAIL`): a field has the same type wherever it stands.
-  Unknown is null, never a guess.
-- Names of `GroupEvent`'s details are kept. Where two of them say different things in one name, one was renamed:
-  `GenerationRecorded.members` is `member_ids`, `Progress.partitions` is `count`, and a group's `members` is the column.
-- `member` is a member id, `client` a client id. A client's line tells `group` and `client` only where it has them; the
-  readers fill them in where the rest of the same file leaves no doubt (spark/doctor/history/attribution.py).
-- `state_before` is the state that the line names: the one in which a member joined.
+Invariants:
+- The table has the columns of `GroupEvent` (group/events.py). A `FactKind` is a kind for events of brokers, topics and
+  clients that no group event covers.
+- `detail` is one struct of nullable fields for all kinds (`DETAIL`). A field has the same type in every kind. An
+  unknown value is null.
+- Detail fields have the names of `GroupEvent`'s details, except where one name has two meanings:
+  `GenerationRecorded.members` is `member_ids`, `Progress.partitions` is `count`, and the number of members is the
+  column `members`.
+- `member` is a member id, `client` a client id. The readers fill in `group` and `client` where the rest of the same
+  file identifies them without doubt (spark/doctor/history/attribution.py).
+- `state_before` is the state in the log line: the state in which a member joined.
 
-What stands in `detail`, by kind
-- rebalance_started: reason (Kafka's words), client_reason (its part that the client sent), culprit (a member id),
-  member_ids (all culprits), old_generation; the column `trigger` is derived from the two reasons
+Fields of `detail` by kind:
+- rebalance_started: reason (Kafka's text), client_reason (the client's part of it), culprit (a member id), member_ids
+  (all culprits), old_generation; the column `trigger` is derived from the two reasons
 - generation_formed: group_protocol (classic, or consumer for KIP-848, where the generation is the group epoch), leader
 - rebalance_completed: leader, static_members, group_protocol, duration_ms (KIP-848: of the assignor)
 - member_joined, member_rejoined: group_protocol, session_timeout_ms, rebalance_timeout_ms, assignors, topics, reason,
-  metadata_changed; told by a client: generation, assignor, leader
+  metadata_changed; from a client: generation, assignor, leader
 - member_left: reason (the client's), by, pending, why (`temporarily`, KIP-848), session_timeout_ms,
   rebalance_timeout_ms, assignors
 - member_expired, member_dropped, member_unsynced: timer, timer_ms (one row per member)
 - member_replaced: old_member, rebalance_needed · member_fenced: operation, holder
 - leader_changed: leader, old_leader, why
 - rebalance_failed, join_refused, heartbeat_refused, commit_refused: error, why
-- session_lost: error or why, duration_ms (how long nothing was heard)
+- session_lost: error or why, duration_ms (how long no heartbeat succeeded)
 - join_requested: reason · poll_overrun: limit_ms, over_ms · coordinator_found, coordinator_lost: node, why
 - partitions_assigned, partitions_revoked, partitions_lost: partitions (`topic-0`), count
 - generation_recorded: member_ids, assignment, gap, protocol, leader, group_protocol · group_loaded: members, epoch
 - progress: commits, offsets_advanced, count (of partitions)
 - member_recorded (one per member of a recorded generation): session_timeout_ms, rebalance_timeout_ms, topics,
-  partitions, group_protocol · member_gone: a KIP-848 member's record was taken away
+  partitions, group_protocol · member_gone: a KIP-848 member's record was deleted
 - topic_created: topic, count · partition_created, partition_deleted: topic, partition · topic_deleted: topic
 - broker_started, client_started: version, node · broker_stopping: node · broker_setting, client_setting: setting, value
 - client_subscribed: topics, or a pattern in reason · client_failed: error, why · client_closed
@@ -43,7 +44,7 @@ from typing import Final
 
 
 class FactKind(StrEnum):
-    """What a history tells beside group events."""
+    """Kinds of events that are not group events."""
 
     TOPIC_CREATED = "topic_created"
     TOPIC_DELETED = "topic_deleted"
@@ -65,7 +66,7 @@ class FactKind(StrEnum):
     MEMBER_GONE = "member_gone"
 
 
-AROUND: Final = (
+CLUSTER_KINDS: Final = (
     FactKind.TOPIC_CREATED,
     FactKind.TOPIC_DELETED,
     FactKind.PARTITION_CREATED,
@@ -73,7 +74,7 @@ AROUND: Final = (
     FactKind.BROKER_STARTED,
     FactKind.BROKER_STOPPING,
 )
-"""What happens to the brokers and the topics of a cluster, and so around all its groups."""
+"""Events of the brokers and topics of a cluster; they concern all its groups."""
 
 TEXT: Final = "string"
 LIST: Final = "array<string>"
@@ -98,7 +99,7 @@ COLUMNS: Final[dict[str, str]] = {
     "assignor": TEXT,
     "members": LONG,
 }
-"""The event table's columns with their Spark types, up to `detail`."""
+"""The columns of the event table before `detail`, with their Spark types."""
 
 DETAIL: Final[dict[str, str]] = {
     "reason": TEXT,
@@ -152,7 +153,7 @@ DETAIL: Final[dict[str, str]] = {
 }
 """The fields of `detail`, with their Spark types."""
 
-UNASKED: Final = frozenset(
+UNUSED_BY_RULES: Final = frozenset(
     {
         "state_after",
         "protocol_type",
@@ -179,7 +180,7 @@ UNASKED: Final = frozenset(
         "version",
     }
 )
-"""Columns and fields that no rule asks for: they stay in the event table, and do not go to who judges."""
+"""Columns and fields that no rule uses: they stay in the event table and are not sent to the rules."""
 
 EVIDENCE: Final[dict[str, str]] = {
     "source": TEXT,
@@ -189,4 +190,4 @@ EVIDENCE: Final[dict[str, str]] = {
     "template": TEXT,
     "text": TEXT,
 }
-"""What an event rests on: who tells it, `file:position`, its two halves, the template's name, and the line itself."""
+"""Where an event comes from: its source, `file:position`, the two parts of that, the template's name, and the line."""

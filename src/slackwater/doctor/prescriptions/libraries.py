@@ -1,10 +1,10 @@
-"""What a setting is called in each client library, ready to be pasted.
+"""The name of each setting in each client library, as lines to paste.
 
-Rules kept here
-- The key is Kafka's own name. A library that has no such setting says what does the same, or that nothing does.
-- `{value}` is filled in. What is no setting is a comment in the library's own language, so that all can be pasted.
-- A change that needs two deploys is two lines, the first deploy's first.
-- Which library a group uses is told by the lines that its clients wrote, never by names.
+Invariants:
+- The key is Kafka's name. For a library without the setting, the entry has a replacement or states that there is none.
+- `{value}` is filled in. Text that is not a setting is a comment in the library's language.
+- A change that takes two deploys has two lines, the first deploy first.
+- The library of a group is recognised by the lines of its clients' logs, never by names.
 """
 
 from collections.abc import Iterable
@@ -18,19 +18,19 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "librdkafka": "max.poll.interval.ms={value}",
         "kafka-python": "max_poll_interval_ms={value}",
         "aiokafka": "max_poll_interval_ms={value},\nrebalance_timeout_ms={value},",
-        "sarama": "// no poll timer: return from ConsumeClaim when session.Context() is done, within this time\n"
+        "sarama": "// no poll timer: return from ConsumeClaim within this time after session.Context() is done\n"
         "config.Consumer.Group.Rebalance.Timeout = {value} * time.Millisecond",
-        "kafkajs": "// no poll timer: heartbeats stop while a handler works; call heartbeat() in it, or\n"
+        "kafkajs": "// no poll timer: a handler blocks heartbeats; call heartbeat() in it, or set\n"
         "sessionTimeout: {value}, rebalanceTimeout: {value},",
         "slackwater": "max_poll_interval_ms={value}",
     },
     "max.poll.records": {
         "java": "max.poll.records={value}",
-        "librdkafka": "# no such setting: poll() hands out one record at a time; of a batch take no more than\n"
+        "librdkafka": "# no such setting: poll() returns one record at a time; limit a batch with\n"
         "consume(num_messages={value})",
         "kafka-python": "max_poll_records={value}",
         "aiokafka": "max_poll_records={value}",
-        "sarama": "// no batches: what counts is the time per message; up to so many of a partition wait\n"
+        "sarama": "// no batches: the time per message counts; this limits the messages buffered per partition\n"
         "config.ChannelBufferSize = {value}",
         "kafkajs": "// no such setting: lower maxBytesPerPartition, and call heartbeat() between messages",
         "slackwater": "max_poll_records={value}",
@@ -72,26 +72,26 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "slackwater": 'group_id="{value}"',
     },
     "partition.assignment.strategy": {
-        "java": "# first deploy: the new one before the one that is in use\n"
+        "java": "# first deploy: the new assignor before the current one\n"
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"
         "org.apache.kafka.clients.consumer.RangeAssignor\n"
-        "# second deploy, when all members have had the first\n"
+        "# second deploy, after all members have the first\n"
         "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-        "librdkafka": "# cannot be deployed step by step (both kinds together are refused): stop all, then start\n"
+        "librdkafka": "# no rolling upgrade (both kinds together are rejected): stop all members, then start them\n"
         "partition.assignment.strategy=cooperative-sticky",
-        "kafka-python": "# 3.0 and newer; first deploy: the new one before the one that is in use\n"
+        "kafka-python": "# 3.0 and newer; first deploy: the new assignor before the current one\n"
         "partition_assignment_strategy=[CooperativeStickyAssignor, RangePartitionAssignor]\n"
-        "# second deploy, when all members have had the first\n"
+        "# second deploy, after all members have the first\n"
         "partition_assignment_strategy=[CooperativeStickyAssignor]",
-        "aiokafka": "# aiokafka has no cooperative one; sticky moves less, and still stops all\n"
+        "aiokafka": "# aiokafka has no cooperative assignor; sticky moves fewer partitions but still stops all\n"
         "partition_assignment_strategy=[StickyPartitionAssignor]",
-        "sarama": "// sarama has no cooperative one; sticky moves less, and still stops all\n"
+        "sarama": "// sarama has no cooperative strategy; sticky moves fewer partitions but still stops all\n"
         "config.Consumer.Group.Rebalance.GroupStrategies = "
         "[]sarama.BalanceStrategy{{sarama.NewBalanceStrategySticky()}}",
         "kafkajs": "// not supported: kafkajs has no sticky and no cooperative assigner",
-        "slackwater": "# first deploy: the new one before the one that is in use\n"
+        "slackwater": "# first deploy: the new assignor before the current one\n"
         'partition_assignment_strategy=["cooperative-sticky", "range"]\n'
-        "# second deploy, when all members have had the first\n"
+        "# second deploy, after all members have the first\n"
         'partition_assignment_strategy=["cooperative-sticky"]',
     },
     "consumer.session.timeout.ms": {
@@ -104,15 +104,15 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
 
 
 def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """The lines to paste, per library (or for the broker), in the order of the settings."""
+    """Return the lines to paste, per library (or for the broker), in the order of the settings."""
     lines: dict[str, list[str]] = {}
     for name, value in settings.items():
         for library, line in PROPERTIES.get(name, {}).items():
             lines.setdefault(library, []).extend(line.format(value=value).split("\n"))
-    return {library: tuple(found) for library, found in lines.items()}
+    return {library: tuple(own) for library, own in lines.items()}
 
 
-_WRITTEN_BY: Final = {
+_LINE_MARKERS: Final = {
     "librdkafka": ("[thrd:",),
     "kafkajs": ('"logger":"kafkajs"',),
     "sarama": ("consumergroup/", "client/coordinator "),
@@ -123,11 +123,11 @@ _WRITTEN_BY: Final = {
 
 
 def library_of(lines: Iterable[str], *, heartbeats_between_messages: bool = False) -> str | None:
-    """The library whose clients wrote these lines; None if they do not tell, or are of several."""
-    if heartbeats_between_messages:  # only one does
+    """Return the library whose clients wrote these lines; None if unknown or mixed."""
+    if heartbeats_between_messages:  # only kafkajs does
         return "kafkajs"
-    found = {
-        next((name for name, marks in _WRITTEN_BY.items() if any(mark in line for mark in marks)), None)
+    libraries = {
+        next((name for name, markers in _LINE_MARKERS.items() if any(marker in line for marker in markers)), None)
         for line in lines
     } - {None}
-    return found.pop() if len(found) == 1 else None
+    return libraries.pop() if len(libraries) == 1 else None

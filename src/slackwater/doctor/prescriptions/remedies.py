@@ -1,11 +1,11 @@
-"""What to do about a cause: data, with the numbers left open.
+"""Remedies for each cause: data, with the numbers left open.
 
-Rules kept here
-- Remedies stand in the order in which to try them: what costs nothing first, what changes the code last.
-- Each has its price. Two that fight say so (`fights`).
-- `settings` are Kafka's own names, so that a simulator can run a history again with them; a value in braces is computed
-  from what was measured (`numbers.py`), and a remedy whose number was not measured is told without it.
-- Where a row of the source texts says so, it is cited (`seed_rules.py` holds the whole list).
+Invariants:
+- Remedies are listed in the order in which to try them: the cheapest first, code changes last.
+- Each has its cost (`price`). `caution` lists what it conflicts with.
+- `settings` have Kafka's names, so that a simulator can replay a history with them. A value in braces is computed from
+  the figures of the finding (`numbers.py`); without the figure the setting is left out.
+- `cites` name a section of Kafka's documentation or a KIP.
 """
 
 from dataclasses import dataclass, field
@@ -20,61 +20,74 @@ class Remedy:
     price: str = "none"
     settings: dict[str, str] = field(default_factory=dict)
     where: str = "client"
-    fights: tuple[str, ...] = ()
+    caution: tuple[str, ...] = ()
     cites: tuple[str, ...] = ()
     optional: bool = False
 
 
-ABOVE_THE_POLL_INTERVAL: Final = "session.timeout.ms longer than max.poll.interval.ms is refused by librdkafka"
+ABOVE_THE_POLL_INTERVAL: Final = "librdkafka rejects a session.timeout.ms longer than max.poll.interval.ms"
+SLOWER_DETECTION: Final = "a crashed member is detected after {session} instead of {session_now}"
+MAX_POLL_INTERVAL: Final = "Kafka documentation, Consumer Configs: max.poll.interval.ms"
+MAX_POLL_RECORDS: Final = "Kafka documentation, Consumer Configs: max.poll.records"
+SESSION_TIMEOUT: Final = "Kafka documentation, Consumer Configs: session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "Kafka documentation, Consumer Configs: heartbeat.interval.ms"
+INSTANCE_ID: Final = "Kafka documentation, Consumer Configs: group.instance.id"
+ASSIGNMENT_STRATEGY: Final = "Kafka documentation, Consumer Configs: partition.assignment.strategy"
+INITIAL_DELAY: Final = "Kafka documentation, Broker Configs: group.initial.rebalance.delay.ms"
+STATIC_MEMBERSHIP: Final = "KIP-345: Introduce static membership protocol to reduce consumer rebalances"
+INCREMENTAL_REBALANCE: Final = "KIP-429: Kafka Consumer Incremental Rebalance Protocol"
+BACKGROUND_HEARTBEATS: Final = "KIP-62: Allow consumer to send heartbeats from a background thread"
+CONSUMER_PROTOCOL: Final = "KIP-848: The Next Generation of the Consumer Rebalance Protocol"
+BATCHED_LEAVES: Final = "KIP-345: Introduce static membership protocol (removing members with LeaveGroup)"
 
 COOPERATIVE: Final = Remedy(
-    "use the cooperative assignor: only what moves stops",
-    "a change takes two rounds instead of one; every member must offer it, so deploy twice (both, then this one alone)"
-    " or, with librdkafka, stop all members once",
+    "use the cooperative-sticky assignor: a rebalance then stops only the partitions that move",
+    "a change takes two rebalances instead of one; all members must support it, so deploy twice (first both assignors,"
+    " then this one alone) or, with librdkafka, stop all members once",
     {"partition.assignment.strategy": "cooperative-sticky"},
-    fights=("a single deploy that offers nothing but the new assignor is refused (inconsistent protocol)",),
-    cites=("003 §5", "003 §7 row 5", "004 Minimizing Rebalance Impact"),
+    caution=("a single deploy with only the new assignor is rejected (INCONSISTENT_GROUP_PROTOCOL)",),
+    cites=(INCREMENTAL_REBALANCE, ASSIGNMENT_STRATEGY),
     optional=True,
 )
 OFF_THE_POLL_THREAD: Final = Remedy(
-    "move the work off the poll thread: hand records to workers, pause() what is under way, resume() when it is done",
-    "order and commits are yours to keep: commit only what is finished",
+    "process records outside the poll thread: pass them to workers, pause() their partitions, resume() them when done",
+    "your code must keep the order of records and commit only finished ones",
     where="code",
-    cites=("003 §4 row 4", "004 Optimized Processing"),
+    cites=(BACKGROUND_HEARTBEATS,),
 )
 STATIC: Final = Remedy(
-    "give each instance a group.instance.id of its own (a StatefulSet's ordinal, a host name)",
-    "a member that closes leaves no more: its partitions stand still until it is back, or its session ends; "
-    "a dead member is noticed after {session} instead of {session_now}",
+    "give each instance its own group.instance.id (for example a StatefulSet ordinal or a host name)",
+    "a member that closes no longer leaves: its partitions are not read until it is back or its session expires; "
+    + SLOWER_DETECTION,
     {"group.instance.id": "<unique per instance>", "session.timeout.ms": "{restart_session_ms}"},
-    fights=(ABOVE_THE_POLL_INTERVAL,),
-    cites=("003 §6", "003 §7 row 4", "004 Static Membership"),
+    caution=(ABOVE_THE_POLL_INTERVAL,),
+    cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
 )
 LONGER_SESSION: Final = Remedy(
-    "raise session.timeout.ms above the longest pause, with heartbeats at a third of it",
-    "a dead member is noticed after {session} instead of {session_now}",
+    "raise session.timeout.ms above the longest pause, and set heartbeat.interval.ms to a third of it",
+    SLOWER_DETECTION,
     {"session.timeout.ms": "{pause_session_ms}", "heartbeat.interval.ms": "{pause_heartbeat_ms}"},
-    fights=(
-        "a longer session makes a crash cost more: its partitions stand still until it ends",
-        "session.timeout.ms above the broker's group.max.session.timeout.ms is refused",
+    caution=(
+        "after a crash the partitions of the member are not read until the longer session expires",
+        "the broker rejects a session.timeout.ms above its group.max.session.timeout.ms",
         ABOVE_THE_POLL_INTERVAL,
     ),
-    cites=("003 §4 row 1", "003 §7 row 3", "004 Frequent Rebalances rows 2 and 3"),
+    cites=(SESSION_TIMEOUT, HEARTBEAT_INTERVAL),
 )
 POLL_REMEDIES: Final = (
     Remedy(
-        "fetch fewer records per poll, so that a batch is done in time",
-        "a little more overhead per record",
+        "fetch fewer records per poll(), so that a batch is processed in time",
+        "slightly more overhead per record",
         {"max.poll.records": "{poll_records}"},
-        fights=("no help where a single record takes longer than max.poll.interval.ms",),
-        cites=("003 §4 row 3", "003 §7 row 2"),
+        caution=("does not help if a single record takes longer than max.poll.interval.ms",),
+        cites=(MAX_POLL_RECORDS, MAX_POLL_INTERVAL),
     ),
     Remedy(
         "raise max.poll.interval.ms above the longest batch",
-        "a member that hangs is noticed after {poll} instead of {poll_now}, and a rebalance may wait that long for it",
+        "a member that hangs is detected after {poll} instead of {poll_now}, and a rebalance can wait that long for it",
         {"max.poll.interval.ms": "{poll_interval_ms}"},
-        fights=("a longer max.poll.interval.ms is also a longer rebalance timeout: one slow member holds a round up",),
-        cites=("003 §4 row 2", "003 §7 row 2", "004 Frequent Rebalances row 1"),
+        caution=("max.poll.interval.ms is also the rebalance timeout: one slow member delays every rebalance",),
+        cites=(MAX_POLL_INTERVAL, BACKGROUND_HEARTBEATS),
     ),
     OFF_THE_POLL_THREAD,
 )
@@ -83,103 +96,117 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "poll_delay": POLL_REMEDIES,
     "kip848_poll_delay": POLL_REMEDIES,
     "handler_blocks_heartbeats": (
-        Remedy("call heartbeat() inside the handler, at least once per third of the session", where="code"),
         Remedy(
-            "raise the session above the slowest message",
-            "a dead member is noticed after {session} instead of {session_now}",
+            "call heartbeat() in the handler, at least once per third of the session timeout",
+            where="code",
+            cites=(HEARTBEAT_INTERVAL,),
+        ),
+        Remedy(
+            "raise the session timeout above the time of the slowest message",
+            SLOWER_DETECTION,
             {"session.timeout.ms": "{handler_session_ms}"},
+            cites=(SESSION_TIMEOUT,),
         ),
         OFF_THE_POLL_THREAD,
     ),
     "session_expiry": (
         LONGER_SESSION,
         Remedy(
-            "find the pause: GC log and heap of the process, steal time and throttling of its machine, its network",
+            "find the pause: GC log and heap of the process, CPU steal and throttling of its machine, its network",
             where="operations",
-            cites=("003 §7 row 3", "004 Frequent Rebalances row 3"),
+            cites=(SESSION_TIMEOUT,),
         ),
     ),
     "kip848_session_expiry": (
         Remedy(
-            "raise the group's session above the longest pause: it is a setting of the group, kept by the broker",
-            "a dead member is noticed after {session} instead of {session_now}",
+            "raise the group's session timeout above the longest pause; it is a group setting on the broker",
+            SLOWER_DETECTION,
             {"consumer.session.timeout.ms": "{pause_session_ms}"},
             where="broker",
-            fights=("a session above the broker's group.consumer.max.session.timeout.ms (60 s) is refused",),
+            caution=("the broker rejects a value above its group.consumer.max.session.timeout.ms (60 s)",),
+            cites=(CONSUMER_PROTOCOL, "Kafka documentation, Group Configs: consumer.session.timeout.ms"),
         ),
         Remedy("find the pause: GC log and heap of the process, its machine, its network", where="operations"),
     ),
     "crash_loop": (
+        Remedy("fix the error that ends the process; it is in its log", where="code"),
         Remedy(
-            "fix what ends the process: its log has the error", where="code", cites=("004 Frequent Rebalances row 4",)
-        ),
-        Remedy(
-            "send a record that cannot be processed to a dead-letter topic, and go on",
-            "somebody must look at that topic",
+            "send records that cannot be processed to a dead-letter topic and continue",
+            "the dead-letter topic must be monitored",
             where="code",
         ),
         Remedy(
-            "let the supervisor wait longer each time, and longer than a session",
-            "its partitions are read by the others meanwhile",
+            "let the supervisor back off between restarts, by more than a session timeout",
+            "the other members read the partitions meanwhile",
             where="operations",
         ),
     ),
     "crash": (
-        Remedy("find out why the process died: exit code, kernel log (OOM killer), its last lines", where="operations"),
+        Remedy(
+            "find out why the process ended: exit code, kernel log (OOM killer), last lines of its log",
+            where="operations",
+        ),
     ),
     "rolling_restart": (
         STATIC,
         COOPERATIVE,
-        Remedy("deploy one member at a time, the next when the group is stable", where="operations", optional=True),
+        Remedy(
+            "deploy one member at a time, the next one when the group is Stable",
+            where="operations",
+            optional=True,
+        ),
     ),
     "kip848_rolling_restart": (
         Remedy(
-            "nothing has to be done: the protocol moves only what must move; a group.instance.id saves even that",
+            "nothing to do: the protocol moves only what must move; a group.instance.id avoids even that",
             settings={"group.instance.id": "<unique per instance>"},
+            cites=(CONSUMER_PROTOCOL, INSTANCE_ID),
             optional=True,
         ),
     ),
     "static_restart_in_time": (),
     "static_restart_too_late": (
         Remedy(
-            "raise session.timeout.ms above the time that a restart takes",
-            "a dead member is noticed after {session} instead of {session_now}",
+            "raise session.timeout.ms above the duration of a restart",
+            SLOWER_DETECTION,
             {"session.timeout.ms": "{restart_session_ms}", "heartbeat.interval.ms": "{restart_heartbeat_ms}"},
-            fights=LONGER_SESSION.fights,
-            cites=("003 §6", "004 Static Membership"),
+            caution=LONGER_SESSION.caution,
+            cites=(STATIC_MEMBERSHIP, SESSION_TIMEOUT),
         ),
         Remedy(
-            "make the restart shorter: fetch the image and warm up what can be before the old process stops",
+            "shorten the restart: pull the image and warm up before the old process stops",
             where="operations",
-            fights=("two processes with one group.instance.id at the same time fence each other: stop, then start",),
+            caution=("two processes with one group.instance.id fence each other: stop the old one first",),
+            cites=(STATIC_MEMBERSHIP,),
         ),
     ),
     "instance_id_conflict": (
         Remedy(
             "give every process its own group.instance.id; find the second process and stop it",
             settings={"group.instance.id": "<unique per instance>"},
-            cites=("003 §6",),
+            cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
         ),
     ),
     "inconsistent_protocol": (
         Remedy(
-            "offer an assignor that all members have: the new one and the old one together, in every member",
-            "a deploy more",
-            cites=("003 §5 Migration note", "004 Migration Steps"),
+            "configure an assignor that all members have: the new and the old one together, in every member",
+            "one more deploy",
+            cites=(ASSIGNMENT_STRATEGY, INCREMENTAL_REBALANCE),
         ),
-        Remedy("only when all members have both, take the old one out", where="operations"),
+        Remedy("remove the old assignor only when all members have both", where="operations"),
     ),
     "shared_group_id": (
         Remedy(
-            "give each service its own group.id (and each topic, where they are unrelated)",
-            "the new group starts without offsets: copy them first (kafka-consumer-groups --reset-offsets --from-file)",
+            "give each service its own group.id",
+            "the new group has no offsets: copy them first (kafka-consumer-groups --reset-offsets --from-file)",
             {"group.id": "<one per service>"},
+            cites=("Kafka documentation, Consumer Configs: group.id",),
         ),
         *POLL_REMEDIES,
     ),
     "autoscaler_flapping": (
         Remedy(
-            "let the autoscaler wait: a cooldown of several swings ({cooldown} or more), other limits up than down",
+            "give the autoscaler a longer cooldown ({cooldown} or more), and different limits for up and down",
             "it follows the load later",
             where="operations",
         ),
@@ -189,53 +216,53 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "scale_in": (COOPERATIVE,),
     "startup_herd": (
         Remedy(
-            "let the broker hold the first round back until everybody is there",
+            "let the broker delay the first rebalance until all members have joined",
             "an empty group starts {herd_delay} later",
             {"group.initial.rebalance.delay.ms": "{herd_delay_ms}"},
             where="broker",
+            cites=(INITIAL_DELAY, "KIP-134: Delay initial consumer group rebalance"),
             optional=True,
         ),
     ),
     "startup_in_one_round": (
         Remedy(
-            "nothing: group.initial.rebalance.delay.ms held the first round back until everybody was there",
+            "nothing to do: group.initial.rebalance.delay.ms delayed the first rebalance until all members had joined",
             optional=True,
             where="broker",
+            cites=(INITIAL_DELAY,),
         ),
     ),
-    "partitions_added": (Remedy("nothing: it is expected; plan such changes", optional=True, where="operations"),),
-    "new_topic_matched": (Remedy("narrow the subscription's pattern, if the topic was not meant", optional=True),),
-    "topic_deleted": (Remedy("take the topic out of the subscription", optional=True, where="code"),),
-    "subscription_change": (Remedy("nothing, if it was meant", optional=True, where="operations"),),
-    "assignor_migration": (Remedy("nothing: let the deploy finish", optional=True, where="operations"),),
-    "coordinator_restart": (Remedy("nothing: broker restarts are expected", optional=True, where="operations"),),
+    "partitions_added": (Remedy("nothing to do; plan such changes", optional=True, where="operations"),),
+    "new_topic_matched": (Remedy("narrow the subscription pattern if the topic should not be read", optional=True),),
+    "topic_deleted": (Remedy("remove the topic from the subscription", optional=True, where="code"),),
+    "subscription_change": (Remedy("nothing to do if it was intended", optional=True, where="operations"),),
+    "assignor_migration": (Remedy("nothing to do: let the deploy finish", optional=True, where="operations"),),
+    "coordinator_restart": (Remedy("nothing to do: broker restarts are expected", optional=True, where="operations"),),
     "stuck_rebalance": (
-        Remedy(
-            "find the member that does not answer, and its network",
-            where="operations",
-            cites=("004 Stuck Rebalance",),
-        ),
+        Remedy("find the member that does not rejoin, and check its network", where="operations"),
         Remedy(
             "remove it: slackwater groups remove-members GROUP --member ID --bootstrap HOST:PORT "
-            "(kafka-consumer-groups has no option for it)",
-            "if it lives it rejoins",
+            "(kafka-consumer-groups has no such option)",
+            "if it is alive it rejoins",
             where="operations",
-            cites=("004 Stuck Rebalance",),
+            cites=(BATCHED_LEAVES,),
         ),
         Remedy(
-            "lower max.poll.interval.ms: a round waits for no member longer than that",
-            "a slow batch is put out sooner",
-            fights=("poll delay asks for the opposite",),
+            "lower max.poll.interval.ms: a rebalance waits no longer than that for a member",
+            "a slow member is removed sooner",
+            caution=("a poll delay needs the opposite: a longer max.poll.interval.ms",),
+            cites=(MAX_POLL_INTERVAL,),
         ),
     ),
     "assignor_never_converges": (
         Remedy(
-            "leave the assignor that does not settle: another one, or client.rack the same way in all members",
+            "use another assignor, or set client.rack in all members or in none",
             "all partitions move once",
             where="client",
+            cites=(ASSIGNMENT_STRATEGY,),
         ),
     ),
     "eager_stop_the_world": (COOPERATIVE,),
-    "unknown": (Remedy("read the client's log too: only it tells why it went", where="operations"),),
+    "unknown": (Remedy("also read the client's log: only it shows why the client left", where="operations"),),
     "healthy": (),
 }

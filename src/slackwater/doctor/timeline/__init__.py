@@ -1,1 +1,1 @@
-"""A group's history: membership intervals, rebalances, episodes, lag."""
+"""The history of one group: membership intervals, client timelines, rebalances, lag."""

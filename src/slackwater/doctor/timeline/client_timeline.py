@@ -1,8 +1,9 @@
-"""One client's story in a group: its stays and its absences, and what its own log says.
+"""The timeline of one client in a group: its membership intervals, its absences, and the rows of its own log.
 
-Rules kept here
-- A story is of one static instance, or of one client id; where several members have that in common, of one member.
-- What was heard stands in order of time, and is put down once: whatever follows from it is asked for.
+Invariants:
+- A timeline belongs to one static instance or one client id. If several members share a client id, it belongs to one
+  member.
+- Rows are appended in order of time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,17 +13,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from slackwater.doctor.events.rows import Row, within
-from slackwater.doctor.timeline.membership_intervals import End, Term
+from slackwater.doctor.timeline.membership_intervals import MembershipEnd, MembershipInterval
 
-_GONE: Final = End.GONE
+_GONE: Final = MembershipEnd.GONE
 NEAR_MS: Final = 2_000
-"""How far a client's line and the broker's may lie apart and still tell of one thing: one request and two clocks."""
+"""Maximum distance between a client's line and the broker's line about one event: one request and two clocks."""
 
 
-class Story:
-    """All that is known of one client (or one static instance)."""
+class ClientTimeline:
+    """Everything known about one client (or one static instance)."""
 
-    # Most stories are of members whose own logs nobody read: what these would have told is there once for all of them.
+    # Most clients have no log of their own: the empty defaults are shared.
     started: Sequence[Row] = ()
     subscribes: Sequence[Row] = ()
     overruns: Sequence[Row] = ()
@@ -33,8 +34,8 @@ class Story:
     refused: Sequence[Row] = ()
     coordinator_lost: Sequence[Row] = ()
     rejoins: Sequence[Row] = ()
-    said_ms: Sequence[int] = ()
-    """When its own log said anything at all."""
+    logged_ms: Sequence[int] = ()
+    """Times of all rows of its own log."""
     topics: Sequence[tuple[int, frozenset[str]]] = ()
     assignors: Sequence[tuple[int, tuple[str, ...]]] = ()
     settings: Mapping[str, str] = MappingProxyType({})
@@ -46,29 +47,29 @@ class Story:
         self.client = client
         self.instance = instance
         self.anonymous = anonymous
-        """Its name is a member id, for others have its client id too: it is not known again when it comes back."""
-        self.terms: list[Term] = []
+        """Its name is a member id because others share its client id: it is not recognised when it comes back."""
+        self.intervals: list[MembershipInterval] = []
 
-    def note(self, what: str, told: object) -> None:
-        """Put something down after what was told of the same before."""
-        before = self.__dict__.get(what)
-        if before is None:
-            self.__dict__[what] = [told]
+    def append(self, field: str, value: object) -> None:
+        """Append a value to one of the sequences above."""
+        values = self.__dict__.get(field)
+        if values is None:
+            self.__dict__[field] = [value]
         else:
-            before.append(told)
+            values.append(value)
 
     @property
     def starts(self) -> Sequence[Row]:
-        """When its process came up; of a library that does not say so, when it subscribed."""
+        """Starts of its process; for libraries that do not log a start, its subscriptions."""
         return self.started or self.subscribes
 
     @property
-    def logged(self) -> bool:
-        """Its own log is among what was read."""
-        return bool(self.said_ms)
+    def has_log(self) -> bool:
+        """Whether its own log was read."""
+        return bool(self.logged_ms)
 
     def without_coordinator(self) -> list[Row]:
-        """When it lost its coordinator, but not by closing."""
+        """Return the rows in which it lost its coordinator, except while closing."""
         return [
             row
             for row in self.coordinator_lost
@@ -76,26 +77,28 @@ class Story:
             and not within(self.closes, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
         ]
 
-    def said_between(self, begin_ms: int, end_ms: int) -> bool:
-        """Its own log says something in between."""
-        return bisect_right(self.said_ms, end_ms) > bisect_left(self.said_ms, begin_ms)
+    def logged_between(self, begin_ms: int, end_ms: int) -> bool:
+        """Return whether its own log has a row in this time."""
+        return bisect_right(self.logged_ms, end_ms) > bisect_left(self.logged_ms, begin_ms)
 
     @cached_property
     def limit_ms(self) -> int | None:
-        """max.poll.interval.ms, as the client's log or its joins tell it."""
+        """max.poll.interval.ms, from the client's log or its joins."""
         for row in self.overruns:
-            if limit := row.number("limit_ms"):
+            if limit := row.detail_number("limit_ms"):
                 return limit
         if limit := self._setting_ms("max.poll.interval.ms"):
             return limit
-        return next((term.rebalance_timeout_ms for term in self.terms if term.rebalance_timeout_ms), None)
+        return next(
+            (interval.rebalance_timeout_ms for interval in self.intervals if interval.rebalance_timeout_ms), None
+        )
 
     @cached_property
     def session_ms(self) -> int | None:
-        """session.timeout.ms, as its log or its joins tell it."""
+        """session.timeout.ms, from the client's log or its joins."""
         if session := self._setting_ms("session.timeout.ms"):
             return session
-        return next((term.session_timeout_ms for term in self.terms if term.session_timeout_ms), None)
+        return next((interval.session_timeout_ms for interval in self.intervals if interval.session_timeout_ms), None)
 
     def _setting_ms(self, name: str) -> int | None:
         value = self.settings.get(name, "")
@@ -103,20 +106,21 @@ class Story:
 
 
 class Absence(NamedTuple):
-    """A member went; and perhaps the same client came back."""
+    """The end of a membership interval, with the next interval of the same client if it came back."""
 
-    story: Story
-    term: Term
+    timeline: ClientTimeline
+    interval: MembershipInterval
     left_ms: int
-    back: Term | None
+    back: MembershipInterval | None
     same_process: bool | None
+    """Whether the same process came back; None if unknown."""
     overlapped: bool
-    """Its next id was asked for while this one was still a member."""
+    """The client requested its next member id while this one was still a member."""
 
     @property
-    def end(self) -> End:
-        """How the term ended."""
-        return self.term.end or _GONE
+    def end(self) -> MembershipEnd:
+        """How the interval ended."""
+        return self.interval.end or _GONE
 
     @property
     def back_ms(self) -> int | None:
@@ -125,10 +129,10 @@ class Absence(NamedTuple):
 
     @property
     def away_ms(self) -> int | None:
-        """For how long it was away."""
+        """How long it was away."""
         return None if self.back is None else max(0, self.back.joined_ms - self.left_ms)
 
     @property
     def evidence(self) -> Row | None:
-        """The line that tells of it."""
-        return self.term.ended
+        """The row that reports the end."""
+        return self.interval.ended

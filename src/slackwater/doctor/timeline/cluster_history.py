@@ -1,8 +1,8 @@
-"""What happened to the brokers and the topics of a cluster, which all its groups share.
+"""Events of the brokers and topics of a cluster, which concern all its groups.
 
-Rules kept here
-- A broker's outage lasts from its stop to the end of its next start; one that was killed has no stop.
-- The partitions of a topic that is created, deleted or grown are told one by one, and are one change.
+Invariants:
+- A broker's outage lasts from its stop to the end of its next start; a killed broker has no stop.
+- Creating, deleting or extending a topic is logged once per partition and counts as one change.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from slackwater.doctor.events.rows import Row, in_order
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The coordinator was not there; `began_ms` is None when nobody saw it stop."""
+    """A broker was unavailable; `began_ms` is None if its stop was not logged."""
 
     node: str
     began_ms: int | None
@@ -25,7 +25,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic was created, deleted, or given more partitions."""
+    """A topic was created or deleted, or its number of partitions was raised."""
 
     kind: str
     topic: str
@@ -35,16 +35,16 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class ClusterHistory:
-    """What happened to the brokers and the topics that all groups of a cluster share."""
+    """Outages and topic changes of a cluster."""
 
     outages: tuple[Outage, ...] = ()
     topic_changes: tuple[TopicChange, ...] = ()
     ended_ms: int = 0
-    """Until when anything was told of the cluster: a group whose round does not end is told of no more."""
+    """Time of the last row about the cluster; a group whose rebalance never ends has no later row of its own."""
 
     @classmethod
     def of(cls, rows: Iterable[Row], ended_ms: int = 0) -> "ClusterHistory":
-        """Read the rows that name no group."""
+        """Build the history from the rows without a group."""
         ordered = in_order(rows)
         last = max((row.time_ms for row in ordered), default=0)
         return cls(tuple(_outages(ordered)), tuple(_topic_changes(ordered)), max(ended_ms, last))
@@ -59,19 +59,19 @@ def _outages(rows: Sequence[Row]) -> Iterable[Outage]:
         elif signals.is_broker_start(row):
             node = signals.node(row)
             stop = stopped.pop(node, None)
-            # Several lines tell of one start, at its end; no broker dies and has started again in so short a time.
+            # Several lines report one start; no broker restarts in so short a time.
             if stop is None and node in up_since and row.time_ms - up_since[node] < INITIAL_DELAY_MS:
                 continue
             up_since[node] = row.time_ms
-            told = (row,) if stop is None else (stop, row)
-            yield Outage(node, None if stop is None else stop.time_ms, row.time_ms, told)
+            rows_of_outage = (row,) if stop is None else (stop, row)
+            yield Outage(node, None if stop is None else stop.time_ms, row.time_ms, rows_of_outage)
 
 
 def _topic_changes(rows: Sequence[Row]) -> Iterable[TopicChange]:
-    """One change each: the partitions of a topic that is created, deleted or grown are told one by one."""
+    """Combine the rows of the partitions of one topic into one change."""
     batches: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        kind, topic = signals.topic_change(row), row.text("topic")
+        kind, topic = signals.topic_change(row), row.detail_text("topic")
         if kind is None or not topic:
             continue
         batch = batches.setdefault((kind, topic), [])
@@ -84,7 +84,7 @@ def _topic_changes(rows: Sequence[Row]) -> Iterable[TopicChange]:
 
 
 def _topic_change(kind: str, topic: str, batch: list[Row]) -> TopicChange:
-    # A new topic has a partition 0; one that grows already had it.
-    if kind == signals.CREATED and all(row.number("partition") not in (None, 0) for row in batch):
+    # A new topic logs partition 0; an extended topic already has it.
+    if kind == signals.CREATED and all(row.detail_number("partition") not in (None, 0) for row in batch):
         kind = signals.GREW
     return TopicChange(kind, topic, batch[0].time_ms, batch[0])

@@ -1,86 +1,99 @@
-"""Who was there when: a lane per client (or static instance), for whoever draws a group's history.
+"""Timelines of the members for drawing: one per client (or static instance).
 
-Rules kept here
-- A lane has a span for every stay in the group and a mark for everything that ended one, or that the client itself
-  complained of.
-- A lane whose end was not seen lasts to the end of the history; one whose beginning was not seen starts with it.
-- Only so many lanes, spans and marks are kept as a person can look at: the culprits' first, then the busiest.
+Invariants:
+- A timeline has a span for every membership interval and a marker for every end of one and every error in the client's
+  log.
+- A span without a logged end lasts to the end of the history; one without a logged begin starts with it.
+- The number of timelines, spans and markers is limited: culprits come first, then the clients with most intervals.
 """
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from slackwater.doctor.timeline.client_timeline import Story
+from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.membership_intervals import End, Term
+from slackwater.doctor.timeline.membership_intervals import MembershipEnd, MembershipInterval
 
-MOST_LANES: Final = 200
-MOST_SPANS: Final = 500
+MAX_TIMELINES: Final = 200
+MAX_SPANS: Final = 500
 
-_ENDED: Final = {
-    End.LEFT: ("go", "left the group"),
-    End.EXPIRED: ("dead", "was put out: its session ran out"),
-    End.DROPPED: ("slow", "was dropped: it did not rejoin in time"),
-    End.UNSYNCED: ("slow", "was dropped: it did not sync in time"),
-    End.REPLACED: ("fight", "was replaced by the same instance id"),
-    End.GONE: ("other", "is gone"),
+_END_MARKERS: Final = {
+    MembershipEnd.LEFT: ("go", "left the group"),
+    MembershipEnd.EXPIRED: ("dead", "was removed: session.timeout.ms expired"),
+    MembershipEnd.DROPPED: ("slow", "was removed: it did not rejoin within the rebalance timeout"),
+    MembershipEnd.UNSYNCED: ("slow", "was removed: it did not send SyncGroup in time"),
+    MembershipEnd.REPLACED: ("fight", "was replaced by a member with the same group.instance.id"),
+    MembershipEnd.GONE: ("other", "left; the reason is not recorded"),
 }
 
 
-class Span(NamedTuple):
-    """One stay in the group."""
+class TimelineSpan(NamedTuple):
+    """One membership interval."""
 
     began_ms: int
     ended_ms: int
     what: str
 
 
-class Mark(NamedTuple):
-    """Something that happened to a member; `kind` is slow, dead, come, go, fight or other."""
+class TimelineMarker(NamedTuple):
+    """An event of a member; `kind` is slow, dead, come, go, fight or other."""
 
     time_ms: int
     kind: str
     what: str
 
 
-class Lane(NamedTuple):
-    """One client's part in a group's history."""
+class MemberTimeline(NamedTuple):
+    """The spans and markers of one client."""
 
     name: str
     host: str | None
     culprit: bool
-    spans: tuple[Span, ...]
-    marks: tuple[Mark, ...]
+    spans: tuple[TimelineSpan, ...]
+    marks: tuple[TimelineMarker, ...]
 
 
-def lanes(history: GroupHistory, culprits: Collection[str]) -> tuple[Lane, ...]:
-    """The lanes of a group: the culprits first, then in the order in which they came."""
-    stories = [story for story in history.stories.values() if story.terms or story.overruns or story.failures]
-    if len(stories) > MOST_LANES:
-        stories = sorted(stories, key=lambda one: (one.name not in culprits, -len(one.terms)))[:MOST_LANES]
-    made = [_lane(history, story, story.name in culprits) for story in stories]
-    return tuple(sorted(made, key=lambda one: (not one.culprit, one.spans[0].began_ms if one.spans else 0, one.name)))
+def member_timelines(history: GroupHistory, culprits: Collection[str]) -> tuple[MemberTimeline, ...]:
+    """Return the timelines of a group: the culprits first, then by time of joining."""
+    timelines = [
+        timeline
+        for timeline in history.timelines.values()
+        if timeline.intervals or timeline.overruns or timeline.failures
+    ]
+    if len(timelines) > MAX_TIMELINES:
+        timelines = sorted(timelines, key=lambda timeline: (timeline.name not in culprits, -len(timeline.intervals)))[
+            :MAX_TIMELINES
+        ]
+    drawn = [_member_timeline(history, timeline, timeline.name in culprits) for timeline in timelines]
+    return tuple(sorted(drawn, key=_drawing_order))
 
 
-def _lane(history: GroupHistory, story: Story, culprit: bool) -> Lane:
+def _drawing_order(timeline: MemberTimeline) -> tuple[bool, int, str]:
+    first_ms = timeline.spans[0].began_ms if timeline.spans else 0
+    return not timeline.culprit, first_ms, timeline.name
+
+
+def _member_timeline(history: GroupHistory, timeline: ClientTimeline, culprit: bool) -> MemberTimeline:
     spans, marks = [], []
-    for term in story.terms[-MOST_SPANS:]:
-        began_ms = term.joined_ms if term.seen_joining else history.began_ms
-        ended_ms = history.ended_ms if term.ended_ms is None else term.ended_ms
-        spans.append(Span(began_ms, max(began_ms, ended_ms), f"member {term.member}"))
-        if (mark := _end(term)) is not None:
-            marks.append(mark)
-    for row in story.overruns[-MOST_SPANS:]:
-        over = row.number("overrun_ms") or row.number("by_ms")
+    for interval in timeline.intervals[-MAX_SPANS:]:
+        began_ms = interval.joined_ms if interval.seen_joining else history.began_ms
+        ended_ms = history.ended_ms if interval.ended_ms is None else interval.ended_ms
+        spans.append(TimelineSpan(began_ms, max(began_ms, ended_ms), f"member {interval.member}"))
+        if (marker := _end_marker(interval)) is not None:
+            marks.append(marker)
+    for row in timeline.overruns[-MAX_SPANS:]:
+        over = row.detail_number("overrun_ms") or row.detail_number("by_ms")
         by = f" by {over / 1000:.1f} s" if over else ""
-        marks.append(Mark(row.time_ms, "slow", f"was too long between two polls{by}"))
-    marks += [Mark(row.time_ms, "fight", "failed") for row in story.failures[-MOST_SPANS:]]
-    host = next((term.host for term in reversed(story.terms) if term.host), None)
-    return Lane(story.name, host, culprit, tuple(spans), tuple(sorted(marks, key=lambda one: one.time_ms)))
+        marks.append(TimelineMarker(row.time_ms, "slow", f"exceeded max.poll.interval.ms{by}"))
+    marks += [TimelineMarker(row.time_ms, "fight", "failed with an error") for row in timeline.failures[-MAX_SPANS:]]
+    host = next((interval.host for interval in reversed(timeline.intervals) if interval.host), None)
+    return MemberTimeline(
+        timeline.name, host, culprit, tuple(spans), tuple(sorted(marks, key=lambda marker: marker.time_ms))
+    )
 
 
-def _end(term: Term) -> Mark | None:
-    if term.ended_ms is None or term.end is None:
+def _end_marker(interval: MembershipInterval) -> TimelineMarker | None:
+    if interval.ended_ms is None or interval.end is None:
         return None
-    kind, what = _ENDED[term.end]
-    return Mark(term.ended_ms, kind, f"{what}: {term.reason}" if term.reason else what)
+    kind, what = _END_MARKERS[interval.end]
+    return TimelineMarker(interval.ended_ms, kind, f"{what}: {interval.reason}" if interval.reason else what)

@@ -1,11 +1,11 @@
-"""Who belonged to a group, from when to when, and how it ended.
+"""Membership intervals: when each member id belonged to a group, and how its membership ended.
 
-Rules kept here
-- A term is one stay of one member id. A classic member that comes back has a new id; a KIP-848 member keeps its own,
-  and has a second term under it.
-- The coordinator's word counts first: it alone knows when a member is gone. Where it is silent, the generations
-  recorded in `__consumer_offsets` tell who was there, and at last a client's own log tells of that client.
-- Nothing is invented: what a source cannot tell of a term (how it ended, since when it lasted) stays None.
+Invariants:
+- An interval is one continuous membership of one member id. A classic member that comes back has a new id. A KIP-848
+  member keeps its id and gets a second interval.
+- The best source with any data is used: the coordinator, then the generations recorded in `__consumer_offsets`, then
+  the clients' own logs.
+- Values that a source does not contain (how an interval ended, when it began) are None.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +19,8 @@ from slackwater.doctor.events.table import FactKind
 from slackwater.group.events import EventKind, Trigger
 
 
-class End(StrEnum):
-    """How a term ended."""
+class MembershipEnd(StrEnum):
+    """How an interval ended."""
 
     LEFT = "left"
     EXPIRED = "expired"
@@ -28,41 +28,41 @@ class End(StrEnum):
     UNSYNCED = "unsynced"
     REPLACED = "replaced"
     GONE = "gone"
-    """It is not there any more, and the source does not tell how."""
+    """The member is no longer in the group; the source does not contain the reason."""
 
 
-_ENDS: Final[dict[str, End]] = {
-    EventKind.MEMBER_LEFT: End.LEFT,
-    EventKind.MEMBER_EXPIRED: End.EXPIRED,
-    EventKind.MEMBER_DROPPED: End.DROPPED,
-    EventKind.MEMBER_UNSYNCED: End.UNSYNCED,
+_ENDS: Final[dict[str, MembershipEnd]] = {
+    EventKind.MEMBER_LEFT: MembershipEnd.LEFT,
+    EventKind.MEMBER_EXPIRED: MembershipEnd.EXPIRED,
+    EventKind.MEMBER_DROPPED: MembershipEnd.DROPPED,
+    EventKind.MEMBER_UNSYNCED: MembershipEnd.UNSYNCED,
 }
 _STARTED: Final = EventKind.REBALANCE_STARTED
 _LEFT: Final = EventKind.MEMBER_LEFT
 _REPLACED: Final = EventKind.MEMBER_REPLACED
 _REJOINED: Final = EventKind.MEMBER_REJOINED
-"""Told of who was a member before, perhaps before anything was read."""
+"""The member joined before, possibly before the begin of the history."""
 _NEVER_JOINED: Final = EventKind.PENDING_MEMBER_EXPIRED
 _JOIN: Final = Trigger.MEMBER_JOIN
 _REMOVAL: Final = Trigger.ADMIN_REMOVAL
 _OPENING: Final = frozenset({EventKind.MEMBER_ID_ISSUED, EventKind.MEMBER_JOINED, EventKind.MEMBER_REJOINED})
 _BY_BROKER: Final = (*_OPENING, *_ENDS, _NEVER_JOINED, _REPLACED, _STARTED)
-_NAMES_ONLY: Final = frozenset({_STARTED, EventKind.MEMBER_ID_ISSUED})
-"""Rows that tell who a member is, and nothing of its settings."""
+_WITHOUT_SETTINGS: Final = frozenset({_STARTED, EventKind.MEMBER_ID_ISSUED})
+"""Rows that contain the names of a member but not its settings."""
 _BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, EventKind.GENERATION_RECORDED)
-"""The kinds of rows that tell of terms."""
-_CULPRIT_ENDS: Final[dict[str, End]] = {
-    Trigger.MEMBER_LEAVE: End.LEFT,
-    Trigger.POLL_TIMEOUT: End.LEFT,
-    Trigger.SESSION_TIMEOUT: End.EXPIRED,
-    Trigger.SYNC_TIMEOUT: End.UNSYNCED,
-    Trigger.ADMIN_REMOVAL: End.LEFT,
+"""Kinds of rows from which intervals are built."""
+_CULPRIT_ENDS: Final[dict[str, MembershipEnd]] = {
+    Trigger.MEMBER_LEAVE: MembershipEnd.LEFT,
+    Trigger.POLL_TIMEOUT: MembershipEnd.LEFT,
+    Trigger.SESSION_TIMEOUT: MembershipEnd.EXPIRED,
+    Trigger.SYNC_TIMEOUT: MembershipEnd.UNSYNCED,
+    Trigger.ADMIN_REMOVAL: MembershipEnd.LEFT,
 }
 
 
 @dataclass(slots=True)
-class Term:
-    """One stay of one member id."""
+class MembershipInterval:
+    """One continuous membership of one member id."""
 
     member: str
     joined_ms: int
@@ -71,7 +71,7 @@ class Term:
     host: str | None = None
     seen_joining: bool = True
     ended_ms: int | None = None
-    end: End | None = None
+    end: MembershipEnd | None = None
     reason: str = ""
     by_admin: bool = False
     session_timeout_ms: int | None = None
@@ -87,26 +87,26 @@ class Term:
         return self.instance or self.client or self.member
 
     def lasted_ms(self) -> int | None:
-        """How long it lasted, None when it is not over or its beginning was not seen."""
+        """Return its duration, or None if it is not over or its begin is not in the history."""
         if self.ended_ms is None or not self.seen_joining:
             return None
         return self.ended_ms - self.joined_ms
 
 
 @dataclass(slots=True)
-class Names:
-    """Which client and which instance a member id stands for."""
+class MemberNames:
+    """Maps member ids to client ids, instance ids and hosts."""
 
     clients: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
     users: dict[str, set[str]] = field(default_factory=dict)
-    """The client ids that were seen under an instance id."""
+    """The client ids used with each instance id."""
     labelled: frozenset[str] = frozenset()
-    """Members that are called by their logs' names, for others have their client id too."""
+    """Members named after their logs because others share their client id."""
 
     def learn(self, member: str | None, client: str | None, instance: str | None, host: str | None) -> None:
-        """Remember the names that a row has together."""
+        """Record the names that occur together in one row."""
         if member:
             if client:
                 self.clients.setdefault(member, client)
@@ -117,245 +117,256 @@ class Names:
         if instance and client:
             self.users.setdefault(instance, set()).add(client)
 
-    def fill(self, term: Term) -> None:
-        """Give a term its names."""
-        term.instance = term.instance or self.instances.get(term.member)
-        term.host = term.host or self.hosts.get(term.member)
-        term.client = term.client or self.clients.get(term.member)
-        made_of = signals.made_of(term.member)
-        if made_of != term.member:
-            if term.client is None:
-                term.client = None if term.instance == made_of else made_of
-            elif term.client != made_of and term.member not in self.labelled:
-                term.instance = term.instance or made_of
+    def fill(self, interval: MembershipInterval) -> None:
+        """Set the names of an interval."""
+        interval.instance = interval.instance or self.instances.get(interval.member)
+        interval.host = interval.host or self.hosts.get(interval.member)
+        interval.client = interval.client or self.clients.get(interval.member)
+        made_of = signals.member_id_prefix(interval.member)
+        if made_of != interval.member:
+            if interval.client is None:
+                interval.client = None if interval.instance == made_of else made_of
+            elif interval.client != made_of and interval.member not in self.labelled:
+                interval.instance = interval.instance or made_of
 
 
-def terms(rows: Sequence[Row], of: Callable[..., Sequence[Row]], names: Names) -> list[Term]:
-    """The terms of a group, from the best source that tells of any; `of` gives the rows of some kinds."""
+def membership_intervals(
+    rows: Sequence[Row], of: Callable[..., Sequence[Row]], names: MemberNames
+) -> list[MembershipInterval]:
+    """Return the intervals of a group from the best source that has any; `of` returns the rows of given kinds."""
     for read, kinds in ((_from_broker, _BY_BROKER), (_from_records, _BY_RECORDS), (_from_clients, ())):
-        found = read(of(*kinds) if kinds else rows)
-        if found:
-            for term in found:
-                names.fill(term)
-            return sorted(found, key=lambda term: term.joined_ms)
+        intervals = read(of(*kinds) if kinds else rows)
+        if intervals:
+            for interval in intervals:
+                names.fill(interval)
+            return sorted(intervals, key=lambda interval: interval.joined_ms)
     return []
 
 
-class _Book:
-    """Terms as they open and close."""
+class MembershipTracker:
+    """Opens and closes intervals while rows are read in order."""
 
     def __init__(self) -> None:
-        self.all: list[Term] = []
-        self._last: dict[str, Term] = {}
-        """By member id, its last term."""
-        self._open: dict[str, Term] = {}
+        self.all: list[MembershipInterval] = []
+        self._last: dict[str, MembershipInterval] = {}
+        """The last interval by member id."""
+        self._open: dict[str, MembershipInterval] = {}
         self._unused: set[int] = set()
         self._unnamed: dict[str, str] = {}
 
-    def replace(self, instance: str, row: Row) -> Term:
-        """A static member came back under an id that is not told; the next line that tells it is about this one."""
+    def replace(self, instance: str, row: Row) -> MembershipInterval:
+        """Open an interval for a static member whose new id is not logged; a later row with the id completes it."""
         member = f"{instance}@{row.time_ms}"
         self._unnamed[instance] = member
         return self.open(member, row)
 
     def _adopt(self, member: str) -> None:
-        instance = signals.made_of(member)
+        instance = signals.member_id_prefix(member)
         unnamed = self._unnamed.get(instance)
         if unnamed is None or member in self._open or unnamed not in self._open:
             return
         del self._unnamed[instance]
-        term = self._open.pop(unnamed)
-        term.member = member
-        self._open[member] = self._last[member] = term
+        interval = self._open.pop(unnamed)
+        interval.member = member
+        self._open[member] = self._last[member] = interval
 
-    def open(self, member: str, row: Row) -> Term:
+    def open(self, member: str, row: Row) -> MembershipInterval:
         if self._unnamed:
             self._adopt(member)
-        term = self._open.get(member)
-        if term is None:
-            new = Term(member, row.time_ms, began=row, seen_joining=row.kind != _REJOINED)
-            term = self._open[member] = self._new(new)
-        if row.member is not None or row.kind != _STARTED:  # else it tells neither names nor settings
-            self.tell(term, row)
-        return term
+        interval = self._open.get(member)
+        if interval is None:
+            new = MembershipInterval(member, row.time_ms, began=row, seen_joining=row.kind != _REJOINED)
+            interval = self._open[member] = self._new(new)
+        if row.member is not None or row.kind != _STARTED:  # otherwise it has neither names nor settings
+            self.update(interval, row)
+        return interval
 
-    def _new(self, term: Term) -> Term:
-        self.all.append(term)
-        self._last[term.member] = term
-        return term
+    def _new(self, interval: MembershipInterval) -> MembershipInterval:
+        self.all.append(interval)
+        self._last[interval.member] = interval
+        return interval
 
-    def tell(self, term: Term, row: Row) -> None:
-        if row.member == term.member:
-            term.client = term.client or row.client
-            term.instance = term.instance or row.instance
-            term.host = term.host or row.host
-        if row.kind in _NAMES_ONLY:
+    def update(self, interval: MembershipInterval, row: Row) -> None:
+        if row.member == interval.member:
+            interval.client = interval.client or row.client
+            interval.instance = interval.instance or row.instance
+            interval.host = interval.host or row.host
+        if row.kind in _WITHOUT_SETTINGS:
             return
         detail, place = row.detail, row.place
         if session_ms := detail["session_timeout_ms"][place]:
-            term.session_timeout_ms = session_ms
+            interval.session_timeout_ms = session_ms
         if rebalance_ms := detail["rebalance_timeout_ms"][place]:
-            term.rebalance_timeout_ms = rebalance_ms
+            interval.rebalance_timeout_ms = rebalance_ms
         if detail["assignors"][place]:
-            term.assignors = row.names("assignors")
+            interval.assignors = row.detail_names("assignors")
 
-    def close(self, member: str, end: End, row: Row) -> None:
+    def close(self, member: str, end: MembershipEnd, row: Row) -> None:
         if self._unnamed and member not in self._last:
             self._adopt(member)
-        term = self._open.pop(member, None)
-        if term is None:
+        interval = self._open.pop(member, None)
+        if interval is None:
             last = self._last.get(member)
             if last is not None and last.ended_ms is not None:
-                self._told_again(last, end, row)
+                self._merge_end(last, end, row)
                 return
-            term = self._new(Term(member, row.time_ms, seen_joining=False))
-        self.tell(term, row)
-        term.ended_ms, term.end, term.ended = row.time_ms, end, row
-        term.reason = signals.reason(row)
-        term.by_admin = row.trigger == _REMOVAL or row.told("by") == "administrator"
+            interval = self._new(MembershipInterval(member, row.time_ms, seen_joining=False))
+        self.update(interval, row)
+        interval.ended_ms, interval.end, interval.ended = row.time_ms, end, row
+        interval.reason = signals.reason(row)
+        interval.by_admin = row.trigger == _REMOVAL or row.detail_value("by") == "administrator"
 
-    def _told_again(self, last: Term, end: End, row: Row) -> None:
-        """The leave's own line and the rebalance that it caused tell of one end, in either order."""
+    def _merge_end(self, last: MembershipInterval, end: MembershipEnd, row: Row) -> None:
+        """Merge the row of a leave with the row of the rebalance that it caused; they come in either order."""
         if row.kind != _STARTED and last.ended is not None:
             if last.ended.kind == _STARTED:
                 last.end, last.ended = end, row
                 last.reason = signals.reason(row) or last.reason
-            self.tell(last, row)
+            self.update(last, row)
 
     def forget(self, member: str) -> None:
-        """An id that was asked for and never used was no member."""
-        term = self._open.pop(member, None)
-        if term is not None:
-            self._unused.add(id(term))
+        """Discard an interval whose member id was issued but never used to join."""
+        interval = self._open.pop(member, None)
+        if interval is not None:
+            self._unused.add(id(interval))
 
-    def found(self) -> list[Term]:
-        return [term for term in self.all if id(term) not in self._unused]
+    def intervals(self) -> list[MembershipInterval]:
+        return [interval for interval in self.all if id(interval) not in self._unused]
 
-    def live(self) -> list[str]:
+    def open_members(self) -> list[str]:
         return list(self._open)
 
 
-def _from_broker(rows: Iterable[Row]) -> list[Term]:
-    book = _Book()
+def _from_broker(rows: Iterable[Row]) -> list[MembershipInterval]:
+    tracker = MembershipTracker()
     for row in rows:
         if row.source not in BROKER_SIDE:
             continue
         kind = row.kind
         if kind == _STARTED:
-            _started(book, row)
+            _started(tracker, row)
         elif kind in _OPENING:
             if row.member:
-                book.open(row.member, row)
+                tracker.open(row.member, row)
         elif kind == _REPLACED:
-            _replaced(book, row)
-        elif kind == _NEVER_JOINED or (kind == _LEFT and row.told("pending")):
+            _replaced(tracker, row)
+        elif kind == _NEVER_JOINED or (kind == _LEFT and row.detail_value("pending")):
             for member in signals.members_named(row):
-                book.forget(member)
+                tracker.forget(member)
         else:
             for member in signals.members_named(row):
-                book.close(member, _ENDS[kind], row)
-    return book.found()
+                tracker.close(member, _ENDS[kind], row)
+    return tracker.intervals()
 
 
-def _replaced(book: _Book, row: Row) -> None:
-    old = row.text("old_member")
+def _replaced(tracker: MembershipTracker, row: Row) -> None:
+    old = row.detail_text("old_member")
     if old:
-        book.close(old, End.REPLACED, row)
-    # Kafka does not always print the new id of a static member that came back: it is named by its instance alone.
-    term = book.open(row.member, row) if row.member else book.replace(row.instance or "", row)
-    term.instance = row.instance or term.instance
+        tracker.close(old, MembershipEnd.REPLACED, row)
+    # Kafka does not always log the new id of a returning static member: identify it by its instance id.
+    interval = tracker.open(row.member, row) if row.member else tracker.replace(row.instance or "", row)
+    interval.instance = row.instance or interval.instance
 
 
-def _started(book: _Book, row: Row) -> None:
+def _started(tracker: MembershipTracker, row: Row) -> None:
     trigger = row.trigger
     if trigger == _JOIN:
         for member in signals.members_named(row):
-            book.open(member, row)
+            tracker.open(member, row)
     elif trigger in _CULPRIT_ENDS:
         for member in signals.members_named(row):
-            book.close(member, _CULPRIT_ENDS[trigger], row)
+            tracker.close(member, _CULPRIT_ENDS[trigger], row)
 
 
-def _from_records(rows: Iterable[Row]) -> list[Term]:
-    """From who stands in the recorded generations: a member of one that is not in the next is gone."""
-    book = _Book()
+def _from_records(rows: Iterable[Row]) -> list[MembershipInterval]:
+    """Build intervals from recorded generations: a member that is missing in the next one has left."""
+    tracker = MembershipTracker()
     for row in rows:
         if row.kind == FactKind.MEMBER_RECORDED and row.member:
-            book.open(row.member, row)
+            tracker.open(row.member, row)
         elif row.kind == FactKind.MEMBER_GONE and row.member:
-            book.close(row.member, End.GONE, row)
+            tracker.close(row.member, MembershipEnd.GONE, row)
         elif signals.is_recorded(row) and not signals.is_consumer_protocol(row):
-            there = set(row.names("member_ids"))
-            for member in book.live():
-                if member not in there:
-                    book.close(member, End.GONE, row)
-            for member in there:
-                book.open(member, row)
-    return _static_swaps(book.found())
+            recorded = dict.fromkeys(row.detail_names("member_ids"))
+            for member in tracker.open_members():
+                if member not in recorded:
+                    tracker.close(member, MembershipEnd.GONE, row)
+            for member in recorded:
+                tracker.open(member, row)
+    return _static_swaps(tracker.intervals())
 
 
-def _static_swaps(found: list[Term]) -> list[Term]:
-    """A static member whose id changed between two records that follow each other came back in time."""
-    came = {(term.instance, term.joined_ms) for term in found}
-    for term in found:
-        if term.end is End.GONE and term.instance is not None and (term.instance, term.ended_ms) in came:
-            term.end = End.REPLACED
-    return found
+def _static_swaps(intervals: list[MembershipInterval]) -> list[MembershipInterval]:
+    """Mark static members whose id changed between two consecutive records as replaced."""
+    came = {(interval.instance, interval.joined_ms) for interval in intervals}
+    for interval in intervals:
+        if (
+            interval.end is MembershipEnd.GONE
+            and interval.instance is not None
+            and (interval.instance, interval.ended_ms) in came
+        ):
+            interval.end = MembershipEnd.REPLACED
+    return intervals
 
 
-def _from_clients(rows: Iterable[Row]) -> list[Term]:
-    """From each client's own log: a new member id is a new term."""
-    found: list[Term] = []
-    current: dict[str, Term] = {}
+def _from_clients(rows: Iterable[Row]) -> list[MembershipInterval]:
+    """Build intervals from the clients' logs: a new member id starts a new interval."""
+    intervals: list[MembershipInterval] = []
+    current: dict[str, MembershipInterval] = {}
     runs: dict[str, list[Row]] = {}
     for row in rows:
-        who = row.instance or row.client or row.label
-        if not row.of_client or not who:
+        client = row.instance or row.client or row.label
+        if not row.is_from_client or not client:
             continue
         if signals.is_start(row) or signals.is_close(row):
-            runs.setdefault(who, []).append(row)
-        term = current.get(who)
-        if term is not None and term.ended_ms is None:
+            runs.setdefault(client, []).append(row)
+        interval = current.get(client)
+        if interval is not None and interval.ended_ms is None:
             end = _client_end(row)
             if end is not None:
-                term.ended_ms, term.end, term.ended, term.reason = row.time_ms, end, row, row.text("reason")
-        if term is not None and term.ended_ms is None and signals.is_joined(row) and row.generation:
-            term.last_generation = row.generation
-        if row.member and signals.tells_own_id(row) and (term is None or _is_new(term, row)):
-            if term is not None and term.ended_ms is None:
-                term.ended_ms, term.end = row.time_ms, End.GONE
-            term = Term(row.member, row.time_ms, client=row.client, instance=row.instance, began=row)
-            term.last_generation = row.generation
-            current[who] = term
-            found.append(term)
-    for who, run in runs.items():
-        if who not in current:
-            found += _from_runs(who, run)
-    return found
+                interval.ended_ms, interval.end, interval.ended = row.time_ms, end, row
+                interval.reason = row.detail_text("reason")
+        if interval is not None and interval.ended_ms is None and signals.is_joined(row) and row.generation:
+            interval.last_generation = row.generation
+        if row.member and signals.has_own_member_id(row) and (interval is None or _is_new(interval, row)):
+            if interval is not None and interval.ended_ms is None:
+                interval.ended_ms, interval.end = row.time_ms, MembershipEnd.GONE
+            interval = MembershipInterval(row.member, row.time_ms, client=row.client, instance=row.instance, began=row)
+            interval.last_generation = row.generation
+            current[client] = interval
+            intervals.append(interval)
+    for client, run in runs.items():
+        if client not in current:
+            intervals += _from_runs(client, run)
+    return intervals
 
 
-def _from_runs(who: str, run: list[Row]) -> list[Term]:
-    """Of a log that never names the member's id: each run of the process is a term."""
-    found: list[Term] = []
+def _from_runs(client: str, run: list[Row]) -> list[MembershipInterval]:
+    """Build intervals from a log without member ids: each run of the process is one interval."""
+    intervals: list[MembershipInterval] = []
     for row in run:
-        last = found[-1] if found else None
+        last = intervals[-1] if intervals else None
         if last is not None and last.ended_ms is None:
-            end = End.LEFT if signals.is_close(row) else End.GONE
+            end = MembershipEnd.LEFT if signals.is_close(row) else MembershipEnd.GONE
             last.ended_ms, last.end, last.ended = row.time_ms, end, row
         if signals.is_start(row):
-            found.append(Term(f"{who}@{row.time_ms}", row.time_ms, client=who, instance=row.instance, began=row))
-    return found
+            intervals.append(
+                MembershipInterval(
+                    f"{client}@{row.time_ms}", row.time_ms, client=client, instance=row.instance, began=row
+                )
+            )
+    return intervals
 
 
-def _is_new(term: Term, row: Row) -> bool:
-    return term.member != row.member or (term.ended_ms is not None and signals.is_joined(row))
+def _is_new(interval: MembershipInterval, row: Row) -> bool:
+    return interval.member != row.member or (interval.ended_ms is not None and signals.is_joined(row))
 
 
-def _client_end(row: Row) -> End | None:
+def _client_end(row: Row) -> MembershipEnd | None:
     if signals.is_leave(row):
-        return End.LEFT
+        return MembershipEnd.LEFT
     if signals.is_lost(row):
-        return End.EXPIRED
+        return MembershipEnd.EXPIRED
     if signals.is_start(row):
-        return End.GONE
+        return MembershipEnd.GONE
     return None

@@ -1,10 +1,10 @@
-"""From a group's events to its rebalances, from those to changes, from those to episodes.
+"""Rebalances of a group, and the episodes that they form.
 
-Rules kept here
-- One rebalance per generation that was formed: from the line that started it to the one that ended it.
-- A cooperative change takes a second round, in which what was revoked in the first is given away: the rounds that
-  follow a change at once, while nobody comes or goes, are told as part of it.
-- Rebalances that follow each other within a default poll interval (five minutes) are one episode.
+Invariants:
+- There is one rebalance per generation, from the row that started it to the row that completed it.
+- A cooperative change takes a second rebalance in which revoked partitions are assigned. Rebalances that follow a
+  change at once without a change of members are follow-ups of it.
+- Rebalances within five minutes (the default max.poll.interval.ms) of each other form one episode.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,35 +15,35 @@ from typing import Final, NamedTuple
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
 from slackwater.doctor.events import signals
 from slackwater.doctor.events.rows import BROKER_SIDE, Row
-from slackwater.doctor.events.serialization import travelling
+from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.timeline.client_timeline import NEAR_MS
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind, Trigger
 
 EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
-"""A member that is put out at every poll comes back within it."""
+"""A member that exceeds it at every poll rejoins within it."""
 _STARTED: Final = EventKind.REBALANCE_STARTED
 _FORMED: Final = EventKind.GENERATION_FORMED
 _LOADED: Final = EventKind.GROUP_LOADED
 ROUNDS: Final = (_STARTED, _FORMED, EventKind.GROUP_EMPTIED, EventKind.GROUP_UNLOADED, _LOADED)
-"""What tells that a round began, or that none is under way any more."""
+"""Kinds that start a rebalance or end all rebalances in progress."""
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
 _UNKNOWN: Final = Trigger.UNKNOWN
 STORM: Final = 3
-"""Fewer rebalances in a row are no storm, whatever caused them."""
+"""Minimum number of rebalances of a storm."""
 
 
-class Protocol(StrEnum):
-    """How a group hands its partitions over."""
+class RebalanceProtocol(StrEnum):
+    """How partitions move between members."""
 
     EAGER = "eager"
     COOPERATIVE = "cooperative"
     INCREMENTAL = "incremental"
-    """KIP-848: member by member, with no barrier."""
+    """KIP-848: member by member, without a barrier."""
 
 
 class EpisodeKind(StrEnum):
-    """What a row of rebalances is."""
+    """What an episode is."""
 
     START = "start"
     STORM = "storm"
@@ -52,8 +52,8 @@ class EpisodeKind(StrEnum):
     ISOLATED = "isolated"
 
 
-class Rebalance(NamedTuple):
-    """One generation, and how it came about."""
+class RebalanceRound(NamedTuple):
+    """One rebalance: a generation and its trigger."""
 
     generation: int
     began_ms: int
@@ -64,20 +64,20 @@ class Rebalance(NamedTuple):
     members_before: int | None
     members_after: int | None
     completed: bool
-    """Its assignment was handed out; a round that was overtaken by the next one was not."""
+    """The assignment was distributed; false if the next rebalance started before."""
     follow_up: bool
     evidence: str | None
 
     @property
     def duration_ms(self) -> int:
-        """From the start of the round to its assignment."""
+        """Time from the start to the assignment."""
         return self.ended_ms - self.began_ms
 
 
-@travelling
+@pickle_by_fields
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Rebalances that belong together in time."""
+    """Rebalances that follow each other closely."""
 
     kind: str
     began_ms: int
@@ -85,21 +85,21 @@ class Episode:
     rebalances: int
     changes: int
     stopped_ms: int
-    """For how long rounds were under way: in an eager group nobody works meanwhile."""
+    """Total duration of the rebalances; in an eager group all members stop during them."""
     triggers: tuple[tuple[str, int], ...]
 
 
-def rebalances(history: GroupHistory) -> list[Rebalance]:
-    """One row per generation, in order."""
+def rebalances(history: GroupHistory) -> list[RebalanceRound]:
+    """Return one rebalance per generation, in order."""
     starts, ends = _starts(history), _ends(history)
-    names = {term.member: term.name for term in history.terms}
+    names = {interval.member: interval.name for interval in history.intervals}
     protocol, has_broker = _protocol(history), history.has_broker
-    found: list[Rebalance] = []
+    rounds: list[RebalanceRound] = []
     before: int | None = None
-    last: Rebalance | None = None
+    last: RebalanceRound | None = None
     for number, formed_ms, members, row in history.generations:
         start, end = starts.get(number), ends.get(number)
-        last = Rebalance(
+        last = RebalanceRound(
             number,
             formed_ms if start is None else start.time_ms,
             formed_ms if end is None or end.time_ms < formed_ms else end.time_ms,
@@ -112,48 +112,48 @@ def rebalances(history: GroupHistory) -> list[Rebalance]:
             start is not None and last is not None and _is_follow_up(last, start, before == members),
             (row if start is None else start).where,
         )
-        found.append(last)
+        rounds.append(last)
         before = members
-    return found
+    return rounds
 
 
-def episodes(found: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> list[Episode]:
-    """Rebalances that follow each other, told together."""
-    rows: list[list[Rebalance]] = []
-    for one in found:
-        if rows and one.began_ms - rows[-1][-1].ended_ms <= EPISODE_GAP_MS:
-            rows[-1].append(one)
+def episodes(rounds: Sequence[RebalanceRound], cause: str, recurring: bool, settled_ms: int) -> list[Episode]:
+    """Combine rebalances that follow each other closely."""
+    runs: list[list[RebalanceRound]] = []
+    for round_ in rounds:
+        if runs and round_.began_ms - runs[-1][-1].ended_ms <= EPISODE_GAP_MS:
+            runs[-1].append(round_)
         else:
-            rows.append([one])
-    return [_episode(row, cause, recurring, settled_ms) for row in rows]
+            runs.append([round_])
+    return [_episode(run, cause, recurring, settled_ms) for run in runs]
 
 
-def _episode(row: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> Episode:
+def _episode(run: Sequence[RebalanceRound], cause: str, recurring: bool, settled_ms: int) -> Episode:
     triggers: dict[str, int] = {}
     changes = stopped_ms = 0
-    for one in row:
-        trigger = one.trigger
+    for round_ in run:
+        trigger = round_.trigger
         if trigger is not None:
             triggers[trigger] = triggers.get(trigger, 0) + 1
-        changes += not one.follow_up
-        stopped_ms += one.ended_ms - one.began_ms
+        changes += not round_.follow_up
+        stopped_ms += round_.ended_ms - round_.began_ms
     return Episode(
-        _kind(row, cause, recurring, settled_ms),
-        row[0].began_ms,
-        row[-1].ended_ms,
-        len(row),
+        _kind(run, cause, recurring, settled_ms),
+        run[0].began_ms,
+        run[-1].ended_ms,
+        len(run),
         changes,
         stopped_ms,
         tuple(sorted(triggers.items(), key=lambda item: -item[1])),
     )
 
 
-def _kind(row: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int) -> EpisodeKind:
-    if row[-1].ended_ms <= settled_ms + NEAR_MS:
+def _kind(run: Sequence[RebalanceRound], cause: str, recurring: bool, settled_ms: int) -> EpisodeKind:
+    if run[-1].ended_ms <= settled_ms + NEAR_MS:
         return EpisodeKind.START
     if cause == "autoscaler_flapping":
         return EpisodeKind.FLAPPING
-    if recurring and len(row) >= STORM:
+    if recurring and len(run) >= STORM:
         return EpisodeKind.STORM
     if cause.endswith("rolling_restart") or cause.startswith("static_restart") or cause == "assignor_migration":
         return EpisodeKind.DEPLOY
@@ -161,8 +161,8 @@ def _kind(row: Sequence[Rebalance], cause: str, recurring: bool, settled_ms: int
 
 
 def _starts(history: GroupHistory) -> dict[int, Row]:
-    """The line that started each generation's round: the first since the generation before."""
-    found: dict[int, Row] = {}
+    """Return the row that started each rebalance: the first since the previous generation."""
+    starts: dict[int, Row] = {}
     pending: Row | None = None
     for row in history.of(*ROUNDS):
         kind = row.kind
@@ -174,25 +174,25 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
             pending = None
         elif row.generation is not None:
             if pending is not None:
-                found[row.generation] = pending
+                starts[row.generation] = pending
             pending = None
-    return found
+    return starts
 
 
 def _ends(history: GroupHistory) -> dict[int, Row]:
-    found: dict[int, Row] = {}
+    ends: dict[int, Row] = {}
     for row in history.of(EventKind.REBALANCE_COMPLETED):
         generation = row.generation
         if generation is not None and row.source in BROKER_SIDE:
-            found.setdefault(generation, row)
-    return found
+            ends.setdefault(generation, row)
+    return ends
 
 
-def _is_follow_up(last: Rebalance, start: Row, as_many: bool) -> bool:
+def _is_follow_up(last: RebalanceRound, start: Row, same_size: bool) -> bool:
     trigger = start.trigger
     if trigger == _FOLLOW_UP:
         return True
-    same = as_many and last.members_after is not None
+    same = same_size and last.members_after is not None
     return same and trigger == _UNKNOWN and start.time_ms - last.ended_ms <= NEAR_MS
 
 
@@ -205,8 +205,8 @@ def _culprit(names: Mapping[str, str], start: Row) -> str | None:
 
 def _protocol(history: GroupHistory) -> str | None:
     if history.is_consumer_protocol:
-        return Protocol.INCREMENTAL
+        return RebalanceProtocol.INCREMENTAL
     named = {name.lower() for names in history.assignors.values() for name in names}
     if Trigger.COOPERATIVE_FOLLOWUP in history.triggers or any("cooperative" in name for name in named):
-        return Protocol.COOPERATIVE
-    return Protocol.EAGER if named else None
+        return RebalanceProtocol.COOPERATIVE
+    return RebalanceProtocol.EAGER if named else None

@@ -60,8 +60,8 @@ class Choice:
     groups: Collection[str] = ()
     since_ms: int | None = None
     until_ms: int | None = None
-    drawn: bool = True
-    """Verdicts are drawn: their single rounds, minutes and lanes are wanted."""
+    with_timeline: bool = True
+    """Verdicts are with_timeline: their single rounds, minutes and lanes are wanted."""
 
 
 ALL: Final = Choice()
@@ -203,7 +203,7 @@ def _judge(
         for bucket in whole_groups(batches, choice):
             rows = rows_of(bucket.rows)
             found = [
-                _judged(cluster, group, list(islice(rows, end - begin)), surroundings, choice.drawn)
+                _judged(cluster, group, list(islice(rows, end - begin)), surroundings, choice.with_timeline)
                 for (cluster, group), begin, end in bucket.groups
             ]
             told = [verdict for verdict in found if verdict is not None]
@@ -214,8 +214,8 @@ def _judge(
 
 
 def _judged(
-    cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory], drawn: bool
+    cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory], with_timeline: bool
 ) -> Verdict | None:
     if all(row.kind in _LIFELESS for row in rows):
         return None
-    return judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster, drawn=drawn)
+    return judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster, with_timeline=with_timeline)

@@ -20,8 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.doctor.causes.finding import Evidence
-from slackwater.doctor.diagnosis import Diagnosis, Patient
+from slackwater.doctor.causes.finding import EvidenceLine
+from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.errors import UsageError
@@ -32,7 +32,7 @@ from slackwater.spark.doctor.history.group_events import own_events
 from slackwater.spark.doctor.history.offsets_topic import offsets_events
 from slackwater.spark.doctor.history.reading import Shown, shown_lines
 
-__all__ = ["Diagnosis", "Patient", "create_session", "diagnose"]
+__all__ = ["Diagnosis", "DiagnosisRequest", "create_session", "diagnose"]
 
 OFFSETS: Final = "__consumer_offsets"
 GROUP_EVENTS: Final = "__group_events"
@@ -66,7 +66,7 @@ def create_session(master: str, conf: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
+def diagnose(spark: SparkSession, patient: DiagnosisRequest) -> Diagnosis:
     """Read, judge, and number the lines; what Spark cannot read is told in a sentence."""
     try:
         return _diagnose(spark, patient)
@@ -76,7 +76,7 @@ def diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
         raise UsageError(_unreadable(error.filename, error.strerror)) from error
 
 
-def _diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
+def _diagnose(spark: SparkSession, patient: DiagnosisRequest) -> Diagnosis:
     live = [as_told(events) for events in _live(spark, patient)] if patient.bootstrap is not None else []
     history = History(spark, _source(patient), live) if patient.paths else None
     try:
@@ -84,13 +84,13 @@ def _diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
         tables += [pack(events, buckets(spark)) for events in live]
         packed = reduce(DataFrame.unionByName, tables)
         surroundings = _surroundings(history, patient) if history is not None else {}
-        choice = Choice(patient.groups, patient.since_ms, patient.until_ms, patient.drawn)
+        choice = Choice(patient.groups, patient.since_ms, patient.until_ms, patient.with_timeline)
         found = verdicts(packed, surroundings, choice)
         unread = _unread(history)
         told = [] if history is None or found else [_chosen(history.events, patient), *tables[1:]]
         if told and all(table.isEmpty() for table in told):
             raise UsageError(_nothing(patient, unread))
-        if patient.below is not None:
+        if patient.clusters_dir is not None:
             found = [replace(verdict, cluster=unquote(verdict.cluster)) for verdict in found]
         return Diagnosis(_shown(spark, patient.paths, found), unread)
     finally:
@@ -98,7 +98,7 @@ def _diagnose(spark: SparkSession, patient: Patient) -> Diagnosis:
             history.close()
 
 
-def _surroundings(history: History, patient: Patient) -> dict[str, ClusterHistory]:
+def _surroundings(history: History, patient: DiagnosisRequest) -> dict[str, ClusterHistory]:
     """What happened around the groups: of brokers and topics only logs tell."""
     around = _chosen(history.around, patient) if history.survey.any("around") else None
     until_ms = patient.until_ms
@@ -109,7 +109,7 @@ def _surroundings(history: History, patient: Patient) -> dict[str, ClusterHistor
     return clusters(around, ended_ms)
 
 
-def _sentence(text: str, patient: Patient) -> str:
+def _sentence(text: str, patient: DiagnosisRequest) -> str:
     """What went wrong while reading, in one line."""
     where = ", ".join(patient.paths) or patient.bootstrap or ""
     if any(words in text for words in _DAMAGED):
@@ -134,13 +134,13 @@ def _unreadable(path: str, why: str | None) -> str:
     return f"{path} could not be read: {why}. See whether it is still there, and whether this user may read it."
 
 
-def _source(patient: Patient) -> Source:
+def _source(patient: DiagnosisRequest) -> Source:
     """Files are called by their URIs, and so must be what they are below."""
-    below = None if patient.below is None else uri(patient.below)
+    below = None if patient.clusters_dir is None else uri(patient.clusters_dir)
     return Source(patient.paths, cluster=patient.cluster, below=below, zones=patient.zones, zone=patient.zone)
 
 
-def _chosen(events: DataFrame, patient: Patient) -> DataFrame:
+def _chosen(events: DataFrame, patient: DiagnosisRequest) -> DataFrame:
     events = events.filter("time_ms IS NOT NULL")
     if patient.groups:
         wanted = F.col("group").isin(*patient.groups)
@@ -152,7 +152,7 @@ def _chosen(events: DataFrame, patient: Patient) -> DataFrame:
     return events
 
 
-def _nothing(patient: Patient, unread: Sequence[tuple[str, int, str]]) -> str:
+def _nothing(patient: DiagnosisRequest, unread: Sequence[tuple[str, int, str]]) -> str:
     where = ", ".join(patient.paths)
     if patient.groups or patient.since_ms is not None or patient.until_ms is not None:
         return (
@@ -176,7 +176,7 @@ def _bare(file: str) -> str:
     return unquote(re.sub("^file:/+", "/", file)) if file.startswith("file:") else file
 
 
-def _live(spark: SparkSession, patient: Patient) -> list[DataFrame]:
+def _live(spark: SparkSession, patient: DiagnosisRequest) -> list[DataFrame]:
     """The records of a running cluster, as events."""
     import slackwater.spark
 
@@ -204,14 +204,14 @@ def _live(spark: SparkSession, patient: Patient) -> list[DataFrame]:
     return tables
 
 
-def _topic(spark: SparkSession, patient: Patient, topic: str) -> DataFrame:
+def _topic(spark: SparkSession, patient: DiagnosisRequest, topic: str) -> DataFrame:
     reader = spark.read.format("slackwater").option("kafka.bootstrap.servers", patient.bootstrap or "")
     for name, value in patient.settings.items():
         reader = reader.option(f"kafka.{name}", value)
     return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
 
-def _has_topic(patient: Patient, topic: str) -> bool:
+def _has_topic(patient: DiagnosisRequest, topic: str) -> bool:
     from slackwater.client.admin import Admin
 
     with Admin({"bootstrap.servers": patient.bootstrap or "", **patient.settings}) as admin:
@@ -225,12 +225,12 @@ def _shown(spark: SparkSession, paths: Sequence[str], found: Sequence[Verdict]) 
     return [replace(verdict, evidence=tuple(_named(line, lines) for line in verdict.evidence)) for verdict in found]
 
 
-def _place(line: Evidence) -> tuple[str, int] | None:
+def _place(line: EvidenceLine) -> tuple[str, int] | None:
     file, colon, position = (line.where or "").rpartition(":")
     return (file, int(position)) if colon and position.isdigit() and line.source.endswith("_log") else None
 
 
-def _named(line: Evidence, lines: Mapping[tuple[str, int], Shown]) -> Evidence:
+def _named(line: EvidenceLine, lines: Mapping[tuple[str, int], Shown]) -> EvidenceLine:
     place = _place(line)
     shown = None if place is None else lines.get(place)
     if place is None or shown is None:

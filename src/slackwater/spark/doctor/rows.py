@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from slackwater.doctor.events.rows import Alone, Detail, Row
-from slackwater.doctor.events.table import DETAIL, UNASKED
+from slackwater.doctor.events.rows import Detail, Row, SingleRowDetail
+from slackwater.doctor.events.table import DETAIL, UNUSED_BY_RULES
 
 AT_ONCE: Final = 4_096
 """So many rows are made at a time: what is made of them finds them still near the processor."""
-_COLUMN_OF: Final = {"said": "text"}
+_COLUMN_OF: Final = {"line": "text"}
 """Fields of a row that are called otherwise in the event table."""
 _ALWAYS: Final[Mapping[str, Any]] = {"position": 0}
 """What stands where nothing is told."""
@@ -54,7 +54,7 @@ def _details(table: pa.Table) -> tuple[Iterable[Detail], Iterable[int]]:
     if "detail" not in table.column_names:
         return repeat(fields, table.num_rows), range(table.num_rows)
     texts = _values(table["detail"])
-    alone = [Alone(json.loads(text)) if text else fields for text in texts]
+    alone = [SingleRowDetail(json.loads(text)) if text else fields for text in texts]
     return alone, [0 if text else place for place, text in enumerate(texts)]
 
 
@@ -67,8 +67,8 @@ class _Fields(dict[str, list[Any]]):
         self._have: Final = set(table.column_names)
 
     def __missing__(self, name: str) -> list[Any]:
-        if name in UNASKED:
-            raise KeyError(f"{name} was left behind: take it out of UNASKED in event_table.py to ask for it")
+        if name in UNUSED_BY_RULES:
+            raise KeyError(f"{name} was left behind: take it out of UNUSED_BY_RULES in event_table.py to ask for it")
         known = name in DETAIL and name in self._have
         values = self[name] = _values(self._table[name]) if known else [None] * self._table.num_rows
         return values

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.doctor.events.table import AROUND, COLUMNS, DETAIL, EVIDENCE
+from slackwater.doctor.events.table import CLUSTER_KINDS, COLUMNS, DETAIL, EVIDENCE
 from slackwater.spark.doctor.history.attribution import attributed, placed, survey
 from slackwater.spark.doctor.history.group_events import own_events
 from slackwater.spark.doctor.history.lines import EVENT, RECORD
@@ -100,7 +100,7 @@ class History:
     @property
     def around(self) -> DataFrame:
         """What happened to brokers and topics; it names no group, and nothing is wanting."""
-        return self._loose.filter(F.col("kind").isin(*AROUND))
+        return self._loose.filter(F.col("kind").isin(*CLUSTER_KINDS))
 
     @property
     def has_unread(self) -> bool:

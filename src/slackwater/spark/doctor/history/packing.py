@@ -20,7 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from slackwater.doctor.events.table import AROUND, COLUMNS, DETAIL, EVIDENCE, TEXT, UNASKED, FactKind
+from slackwater.doctor.events.table import CLUSTER_KINDS, COLUMNS, DETAIL, EVIDENCE, TEXT, UNUSED_BY_RULES, FactKind
 from slackwater.group.events import EventKind, EventSource
 from slackwater.spark.doctor.history.kernels import kernels_for
 from slackwater.spark.doctor.history.lines import EVENT, RECORD
@@ -50,7 +50,7 @@ NAMES: Final = "cluster string, `group` string, client string, member string, in
 _NAMES: Final = ("cluster", "group", "client", "member", "instance")
 UUID: Final = r"^(.+)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _UUID: Final = UUID.replace("(.+)", "(?P<client>.+)")
-_LEFT_OUT: Final = frozenset({"line", *UNASKED})
+_LEFT_OUT: Final = frozenset({"line", *UNUSED_BY_RULES})
 _AS_PACKED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _PACKED: Final = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
 
@@ -236,7 +236,7 @@ def _survey_piece(rows: pa.Table, whole: NDArray[np.bool_]) -> pa.RecordBatch:
     groupless, kind = ~_has(rows, "group"), _has(rows, "kind")
     counts = {
         "loose": kind & ~whole,
-        "around": _among(rows, "kind", AROUND),
+        "around": _among(rows, "kind", CLUSTER_KINDS),
         "unread": ~_has(rows, "template") | (kind & ~_has(rows, "time_ms")),
         "records": _is(rows, "template", RECORD),
         "own": _is(rows, "template", EVENT),
