@@ -34,14 +34,16 @@ class Room:
             CoordinatorConfig(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0)
         )
         self.coordinator.load(0, 0, 0)
-        self.coordinator.loaded(0, 0)
+        self.coordinator.finish_loading(0, 0)
 
     def carry_out(self, effects: list[Effect], now_ms: int) -> list[SendResponse]:
         """Write what is to be written, and return the answers."""
         answers: list[SendResponse] = []
         for effect in effects:
             if isinstance(effect, AppendRecords):
-                answers += self.carry_out(self.coordinator.written(effect.write_id, Error.NONE, now_ms), now_ms)
+                answers += self.carry_out(
+                    self.coordinator.on_append_result(effect.write_id, Error.NONE, now_ms), now_ms
+                )
             elif isinstance(effect, SendResponse):
                 answers.append(effect)
         return answers

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, format_value
 from slackwater.cli.app import app
-from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS
-from slackwater.group.coordinator.states import GroupAction as GroupAct
+from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import TABLE, Action, Input, MemberState
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
@@ -51,39 +50,40 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
 
 
 def coordinator_page() -> str:
-    """docs/coordinator-states.md."""
+    """Return docs/coordinator-states.md."""
     edges: dict[tuple[str, str], list[str]] = {}
-    for happened, row in TRANSITIONS.items():
-        for state, outcome in row.items():
-            for target in outcome.moves:
+    for group_input, row in TRANSITIONS.items():
+        for state, transition in row.items():
+            for target in transition.next_states:
                 if target in NEXT_STATES[state] and (GroupState.DEAD not in (state, target)):
-                    edges.setdefault((state.value, target.value), []).append(words(happened.name))
+                    edges.setdefault((state.value, target.value), []).append(words(group_input.name))
     rows = []
-    for happened, row in TRANSITIONS.items():
+    for group_input, row in TRANSITIONS.items():
         cells = []
-        for outcome in row.values():
-            if outcome.act is GroupAct.REFUSE:
-                cells.append(outcome.error.name)
+        for transition in row.values():
+            if transition.action is GroupAction.REJECT:
+                cells.append(transition.error.name)
             else:
-                moves = f" → {', '.join(state.value for state in outcome.moves)}" if outcome.moves else ""
-                cells.append(outcome.act.value + moves)
-        rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
+                targets = ", ".join(state.value for state in transition.next_states)
+                cells.append(transition.action.value + (f" → {targets}" if targets else ""))
+        rows.append([f"**{words(group_input.name)}**: {group_input.value}", *cells])
     lines = [
         GENERATED,
         "# The coordinator's states",
         "",
-        "A classic group as the coordinator sees it. During KIP-134's delay the group is in InitialRebalance, which on",
-        "the wire is PreparingRebalance. Every state may also end in Dead: deleted by an administrator or by the sweep",
-        "(from Empty), or unloaded (from any).",
+        "The states of a classic group in the coordinator. During KIP-134's delay a group is in InitialRebalance,",
+        "which is PreparingRebalance on the wire. Every state can also change to Dead: an administrator or the expiration",
+        "check deletes an empty group, and unloading drops a group in any state.",
         "",
         *diagram(edges, GroupState.EMPTY.value),
         "",
         "## Every state and every input",
         "",
-        "What a request must prove first (a known id, the current generation, a protocol in common) is checked before",
-        "this table is asked. A cell with an arrow names the states that may follow; the others stay where they are. A",
-        "rebalance that nobody is left to join passes through PreparingRebalance into Empty in one step, one that",
-        "everybody has joined into CompletingRebalance.",
+        "Checks that do not depend on the state (a known member id, the current generation, a common protocol) run",
+        "before this table is read. A cell with an arrow names the states that may follow; without an arrow the state",
+        "does not change. A dash marks a pair that an earlier check or a cancelled timer excludes. A rebalance without",
+        "members goes through PreparingRebalance to Empty in one step; one that all members have already joined goes",
+        "to CompletingRebalance.",
         "",
         *table(["input", *(state.value for state in GroupState)], rows),
         "",

@@ -341,7 +341,7 @@ class Room:
 
     def finish_loading(self) -> None:
         """Reach the end of the log."""
-        self.do(self.coordinator.loaded(SHARD, self.now_ms))
+        self.do(self.coordinator.finish_loading(SHARD, self.now_ms))
 
     def unload(self, leader_epoch: int | None = None) -> None:
         """Take the shard away."""
@@ -568,7 +568,7 @@ class Room:
                 error = cast(Error, write.error)
                 if error is Error.NONE:
                     self.log.extend(write.append.records)
-                self._to_do.extend(self.coordinator.written(write.append.write_id, error, self.now_ms))
+                self._to_do.extend(self.coordinator.on_append_result(write.append.write_id, error, self.now_ms))
             elif (due := self.coordinator.next_due_ms()) is not None and due <= self.now_ms:
                 self._to_do.extend(self.coordinator.tick(self.now_ms))
             else:

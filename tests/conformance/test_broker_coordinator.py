@@ -80,7 +80,7 @@ def _asked(client: QuietClient) -> dict[str, int]:
 def test_who_does_not_own_a_groups_shard_says_so(broker: QuietBroker) -> None:
     client = broker.connect()
     coordinator = broker.broker.groups.coordinator
-    coordinator.unload(coordinator.shard_of(GROUP), None, broker.clock.now_ms())
+    coordinator.unload(coordinator.offsets_partition_of(GROUP), None, broker.clock.now_ms())
     assert set(_asked(client).values()) == {Error.NOT_COORDINATOR}
 
 
@@ -89,11 +89,11 @@ def test_who_still_loads_a_groups_shard_says_so(broker: QuietBroker) -> None:
     client = broker.connect()
     settle(client)
     coordinator = broker.broker.groups.coordinator
-    shard, now_ms = coordinator.shard_of(GROUP), broker.clock.now_ms()
+    shard, now_ms = coordinator.offsets_partition_of(GROUP), broker.clock.now_ms()
     coordinator.load(shard, 1, now_ms)
     beside = {"Heartbeat": Error.NONE, "SyncGroup": Error.REBALANCE_IN_PROGRESS}
     assert _asked(client) == dict.fromkeys(_asked(client), Error.COORDINATOR_LOAD_IN_PROGRESS) | beside
-    coordinator.loaded(shard, now_ms)
+    coordinator.finish_loading(shard, now_ms)
     assert commit(client, 1) == Error.NONE
 
 

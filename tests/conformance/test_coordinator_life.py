@@ -70,7 +70,7 @@ def test_a_groups_shard_is_the_java_hash_of_its_id(group_id: str, java_hash: int
     for partitions in (1, 50, 7):
         coordinator = Coordinator(CoordinatorConfig(offsets_topic_num_partitions=partitions))
         expected = 0 if java_hash == -(2**31) else abs(java_hash) % partitions
-        assert coordinator.shard_of(group_id) == expected
+        assert coordinator.offsets_partition_of(group_id) == expected
 
 
 # --- loading ----------------------------------------------------------------------------------------------------

@@ -361,7 +361,7 @@ def test_a_topic_deleted_while_a_commit_to_it_is_under_way_leaves_nothing(room: 
     room.commit_simply(1, topic="stays")
     room.hold_writes()
     room.commit_simply(2, topic="goes")
-    room.do(room.coordinator.topics_deleted(["goes"], room.now_ms))
+    room.do(room.coordinator.on_topics_deleted(["goes"], room.now_ms))
     room.release_writes()
 
     assert known_before_and_after_a_restart(room) == {GROUP: {("stays", 0): 1}}

@@ -275,7 +275,7 @@ def test_a_deleted_topics_offsets_are_forgotten_at_once_in_every_group(room: Roo
     room.commit_simply(4, topic="gone", group_id="other")
     room.commit_simply(5, topic="stays", group_id="other")
     before = room.events.mark()
-    room.do(room.coordinator.topics_deleted(["gone"], room.now_ms))
+    room.do(room.coordinator.on_topics_deleted(["gone"], room.now_ms))
 
     assert [(fetched.topic, fetched.offset) for fetched in room.fetch()] == [("t", 1)]
     assert [(fetched.topic, fetched.offset) for fetched in room.fetch(group_id="other")] == [("stays", 5)]
@@ -293,7 +293,7 @@ def test_a_deleted_topics_offsets_are_forgotten_at_once_in_every_group(room: Roo
 def test_deleting_a_topic_nobody_committed_to_writes_nothing(room: Room) -> None:
     room.commit_simply(1)
     written = len(room.appended)
-    room.do(room.coordinator.topics_deleted(["elsewhere"], room.now_ms))
+    room.do(room.coordinator.on_topics_deleted(["elsewhere"], room.now_ms))
 
     assert len(room.appended) == written
     assert room.offset() == 1

@@ -41,7 +41,7 @@ def test_a_silent_member_is_removed_when_its_session_ends_and_not_before(room: R
 def test_a_session_that_is_ended_by_hand_ends_as_one_that_ran_out(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
-    room.do(room.coordinator.expire(GROUP, b.id, room.now_ms))
+    room.do(room.coordinator.expire_member(GROUP, b.id, room.now_ms))
 
     assert (room.state, room.member_ids) == (PR, {a.id})
     assert room.rebalances(before) == [(Trigger.SESSION_TIMEOUT, b.id)]

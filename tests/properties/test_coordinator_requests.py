@@ -295,7 +295,7 @@ class World:
         self.generations: dict[int, tuple[object, int]] = {}
         for shard in range(SHARDS):
             self.do(self.coordinator.load(shard, 0, self.now_ms))
-            self.do(self.coordinator.loaded(shard, self.now_ms))
+            self.do(self.coordinator.finish_loading(shard, self.now_ms))
 
     # --- steps ---
 
@@ -319,7 +319,7 @@ class World:
             case Loaded(shard):
                 self.finish_loading(shard)
             case TopicsDeleted(names):
-                self.do(self.coordinator.topics_deleted(names, self.now_ms))
+                self.do(self.coordinator.on_topics_deleted(names, self.now_ms))
             case Behave(group_id, rounds, newcomers):
                 self.behave(group_id, rounds, newcomers)
         self.look()
@@ -421,7 +421,7 @@ class World:
         """Reach the end of a loading shard's log."""
         if self.loading[shard]:
             self.loading[shard] = False
-            self.do(self.coordinator.loaded(shard, self.now_ms))
+            self.do(self.coordinator.finish_loading(shard, self.now_ms))
 
     # --- effects ---
 
@@ -456,13 +456,13 @@ class World:
         """The oldest write under way ends."""
         append = self.writes.popleft()
         if error is Error.NONE:
-            self.logs[append.shard].extend(append.records)
-        self.do(self.coordinator.written(append.write_id, error, self.now_ms))
+            self.logs[append.offsets_partition].extend(append.records)
+        self.do(self.coordinator.on_append_result(append.write_id, error, self.now_ms))
 
     def fail_writes_of(self, shard: int) -> None:
         """A shard that went takes its writes under way with it; those before them in the queue end well."""
-        while any(append.shard == shard for append in self.writes):
-            self.finish_write(Error.NOT_LEADER_OR_FOLLOWER if self.writes[0].shard == shard else Error.NONE)
+        while any(append.offsets_partition == shard for append in self.writes):
+            self.finish_write(Error.NOT_LEADER_OR_FOLLOWER if self.writes[0].offsets_partition == shard else Error.NONE)
 
     def advance(self, until_ms: int) -> None:
         """Time passes, timers firing at their deadlines."""
@@ -563,7 +563,7 @@ def test_what_a_coordinator_says_of_offsets_is_what_its_log_says(config: Coordin
         successor.load(shard, 1_000, world.now_ms)
         for record in log:
             successor.replay(shard, record)
-        successor.loaded(shard, world.now_ms)
+        successor.finish_loading(shard, world.now_ms)
     replayed = world.offsets(successor)
 
     assert known == {group_id: replayed[group_id] for group_id in known}

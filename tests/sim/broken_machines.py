@@ -15,7 +15,8 @@ from slackwater.group.coordinator import coordinator as facade
 from slackwater.group.coordinator import heartbeat as heartbeats
 from slackwater.group.coordinator import join as joins
 from slackwater.group.coordinator import offsets, rebalance, states, sync
-from slackwater.group.coordinator.effect_collector import CoordinatorState, EffectCollector
+from slackwater.group.coordinator.coordinator_state import CoordinatorState
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.effects import Effect, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, RebalanceRound
 from slackwater.group.coordinator.states import GroupAction, GroupInput, Transition
@@ -44,11 +45,11 @@ def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
     """HB-04: members of an old generation are told that all is well."""
     whole = heartbeats.heartbeat
 
-    def lax(desk: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
-        group = desk.groups.get(beat.group_id or "")
+    def lax(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        group = state.groups.get(beat.group_id or "")
         if group is not None and beat.member_id in group.members:
             beat = replace(beat, generation_id=group.generation_id)
-        return whole(desk, beat, caller, now_ms)
+        return whole(state, beat, caller, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
@@ -56,13 +57,13 @@ def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
 @broken
 def commit_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """OC-06: whoever commits, it lands."""
-    whole = offsets._refusal
+    whole = offsets.validate_commit
 
-    def lax(turn: EffectCollector, request: OffsetCommit, group: ClassicGroup | None) -> Error:
-        error = whole(turn, request, group)
+    def lax(collector: EffectCollector, request: OffsetCommit, group: ClassicGroup | None) -> Error:
+        error = whole(collector, request, group)
         return Error.NONE if error in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID) else error
 
-    patch.setattr(offsets, "_refusal", lax)
+    patch.setattr(offsets, "validate_commit", lax)
 
 
 @broken
@@ -76,11 +77,11 @@ def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
     """JG-49: the id that a static member had before is as good as the new one."""
     whole = heartbeats.heartbeat
 
-    def lax(desk: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
-        group = desk.groups.get(beat.group_id or "")
+    def lax(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        group = state.groups.get(beat.group_id or "")
         if group is not None and beat.group_instance_id in group.static_members:
             beat = replace(beat, member_id=group.static_members[beat.group_instance_id or ""])
-        return whole(desk, beat, caller, now_ms)
+        return whole(state, beat, caller, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
@@ -89,23 +90,23 @@ def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
 def static_swap_forgets_the_old_join(patch: pytest.MonkeyPatch) -> None:
     """JG-48: whoever waits under the old id waits for ever."""
 
-    def forget(turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember) -> None:
+    def forget(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
         group.take_join(member)
         member.parked_sync = None
 
-    patch.setattr(joins, "_fence", forget)
+    patch.setattr(joins, "fence_old_id", forget)
 
 
 @broken
 def initial_delay_has_no_cap(patch: pytest.MonkeyPatch) -> None:
     """JG-35: every joiner extends the delay, for ever."""
-    whole = rebalance.delay_over
+    whole = rebalance.initial_delay_expired
 
-    def lax(turn: EffectCollector, round: RebalanceRound) -> None:
+    def lax(collector: EffectCollector, round: RebalanceRound) -> None:
         round.remaining_ms = 1_000_000
-        whole(turn, round)
+        whole(collector, round)
 
-    patch.setattr(rebalance, "delay_over", lax)
+    patch.setattr(rebalance, "initial_delay_expired", lax)
 
 
 @broken
@@ -113,15 +114,15 @@ def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
     """OC-08: a member that only commits is taken for dead."""
     whole = offsets.commit
 
-    def lax(turn: EffectCollector, request: OffsetCommit, caller: object) -> None:
-        group = turn.desk.groups.get(request.group_id or "")
+    def lax(collector: EffectCollector, request: OffsetCommit, caller: object) -> None:
+        group = collector.state.groups.get(request.group_id or "")
         member = None if group is None else group.members.get(request.member_id)
         before_ms = None if member is None else member.session.deadline_ms
-        whole(turn, request, caller)
+        whole(collector, request, caller)
         if member is not None and before_ms is not None:
-            turn.desk.timers.arm(member.session, before_ms)
+            collector.state.timers.arm(member.session, before_ms)
 
-    patch.setitem(facade._HANDLERS, OffsetCommit, lax)
+    patch.setitem(facade.HANDLERS, OffsetCommit, lax)
 
 
 @broken
@@ -134,13 +135,13 @@ def followers_rejoin_rebalances(patch: pytest.MonkeyPatch) -> None:
 @broken
 def assignment_is_handed_out_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     """SG-06: a crash takes back what members already work by."""
-    whole = sync._persist
+    whole = sync.store_assignment
 
-    def hasty(turn: EffectCollector, group: ClassicGroup, leader: ClassicGroupMember, request: Any) -> None:
-        whole(turn, group, leader, request)
-        rebalance.assignment_written(turn, group, group.generation_id, dict(request.assignments))
+    def hasty(collector: EffectCollector, group: ClassicGroup, leader: ClassicGroupMember, request: Any) -> None:
+        whole(collector, group, leader, request)
+        rebalance.assignment_written(collector, group, group.generation_id, dict(request.assignments))
 
-    patch.setattr(sync, "_persist", hasty)
+    patch.setattr(sync, "store_assignment", hasty)
 
 
 @broken
@@ -148,13 +149,13 @@ def commit_is_answered_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     """OC-12: an acknowledged offset may be lost."""
     whole = EffectCollector.append
 
-    def hasty(self: EffectCollector, shard: int, records: Any, then: Any) -> None:
+    def hasty(self: EffectCollector, offsets_partition: int, records: Any, then: Any) -> None:
         kept = tuple(records)
         if kept and all(hasattr(record, "topic") for record in kept):
             then(self, Error.NONE)
-            whole(self, shard, kept, lambda _turn, _error: None)
+            whole(self, offsets_partition, kept, lambda _collector, _error: None)
         else:
-            whole(self, shard, kept, then)
+            whole(self, offsets_partition, kept, then)
 
     patch.setattr(EffectCollector, "append", hasty)
 
@@ -162,39 +163,45 @@ def commit_is_answered_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 @broken
 def join_phase_waits_for_everybody(patch: pytest.MonkeyPatch) -> None:
     """JG-29: a member that does not rejoin stops the whole group, for as long as it heartbeats."""
-    _table(patch, GroupInput.JOIN_OVER, states.PREPARING, Transition(GroupAction.IGNORE))
+    _table(patch, GroupInput.JOIN_TIMER_EXPIRED, states.PREPARING, Transition(GroupAction.IGNORE))
 
 
 @broken
 def dead_members_never_expire(patch: pytest.MonkeyPatch) -> None:
     """SE-02: what a dead member owned stays with it."""
-    patch.setattr(rebalance, "session_over", lambda turn, member: None)
+    patch.setattr(rebalance, "session_expired", lambda collector, member: None)
 
 
 @broken
 def pending_ids_never_expire(patch: pytest.MonkeyPatch) -> None:
     """JG-10: an id that nobody used keeps the join phase waiting."""
-    patch.setattr(joins, "pending_over", lambda turn, pending: None)
-    patch.setattr(rebalance, "join_over", lambda turn, round: rebalance.complete_if_joined(turn, round.group))
+    patch.setattr(joins, "pending_member_expired", lambda collector, pending: None)
+    patch.setattr(
+        rebalance,
+        "rebalance_timeout_expired",
+        lambda collector, round: rebalance.complete_if_joined(collector, round.group),
+    )
 
 
 @broken
 def generation_is_not_counted_up(patch: pytest.MonkeyPatch) -> None:
     """ST-07: two assignments share a generation, and nobody is fenced."""
-    whole = ClassicGroup.next_generation
+    whole = ClassicGroup.begin_generation
 
     def still(self: ClassicGroup) -> None:
         whole(self)
         if self.generation_id > 1:
             self.generation_id -= 1
 
-    patch.setattr(ClassicGroup, "next_generation", still)
+    patch.setattr(ClassicGroup, "begin_generation", still)
 
 
 @broken
 def absent_leader_stays_leader(patch: pytest.MonkeyPatch) -> None:
     """JG-31: the assignment is expected from somebody who is not there."""
-    patch.setattr(rebalance, "_elect", lambda turn, group: any(m.parked_join for m in group.members.values()))
+    patch.setattr(
+        rebalance, "elect_leader", lambda collector, group: any(m.parked_join for m in group.members.values())
+    )
 
 
 @broken
@@ -243,12 +250,12 @@ def member_never_hears_of_a_rebalance(patch: pytest.MonkeyPatch) -> None:
     """CL-08: REBALANCE_IN_PROGRESS is taken for a good heartbeat."""
     whole = heartbeats.heartbeat
 
-    def deaf(desk: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def deaf(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         return [
             SendResponse(caller, HeartbeatResponse(Error.NONE))
             if isinstance(effect, SendResponse) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
             else effect
-            for effect in whole(desk, beat, caller, now_ms)
+            for effect in whole(state, beat, caller, now_ms)
         ]
 
     patch.setattr(facade, "heartbeat", deaf)

@@ -111,7 +111,7 @@ class SimBroker:
             self.log.extend(append.records)
         for checker in self.checkers:
             checker.written(append, error)
-        self._carry_out(self.coordinator.written(append.write_id, error, self.agenda.now_ms))
+        self._carry_out(self.coordinator.on_append_result(append.write_id, error, self.agenda.now_ms))
         if self._appends:
             self._plan_write()
 
@@ -182,7 +182,7 @@ class SimBroker:
     def _replay(self) -> None:
         for record in self.log:
             self.coordinator.replay(SHARD, record)
-        effects = self.coordinator.loaded(SHARD, self.agenda.now_ms)
+        effects = self.coordinator.finish_loading(SHARD, self.agenda.now_ms)
         for checker in self.checkers:
             checker.reloaded()
         self._carry_out(effects)

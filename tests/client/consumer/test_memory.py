@@ -25,7 +25,7 @@ def tracing() -> Iterator[None]:
 
 def held_bytes() -> int:
     """What Python holds on to; caches that have a bound are emptied, for they are still filling up."""
-    subscriptions._is_overlong_short.cache_clear()
+    subscriptions.is_overlong_cached.cache_clear()
     consumer_protocol._decode_cached.cache_clear()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]

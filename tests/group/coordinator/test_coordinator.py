@@ -44,7 +44,7 @@ OFFSET = CommittedOffset("g", "t", 0, StoredOffset(5, -1, "", 0))
 def _ready() -> Coordinator:
     coordinator = Coordinator(CoordinatorConfig(offsets_topic_num_partitions=1))
     coordinator.load(0, 1, 0)
-    coordinator.loaded(0, 0)
+    coordinator.finish_loading(0, 0)
     return coordinator
 
 
@@ -68,7 +68,7 @@ def test_records_of_a_shard_that_was_given_up_while_it_was_loading_are_ignored()
 
     coordinator.replay(0, OFFSET)
 
-    assert coordinator.loaded(0, 0) == []
+    assert coordinator.finish_loading(0, 0) == []
     assert not coordinator.groups
 
 
@@ -77,7 +77,7 @@ def test_records_after_the_end_of_loading_are_ignored() -> None:
 
     coordinator.replay(0, OFFSET)
 
-    assert coordinator.loaded(0, 0) == []
+    assert coordinator.finish_loading(0, 0) == []
     assert not coordinator.groups
 
 
@@ -88,7 +88,7 @@ def test_a_group_of_which_only_tombstones_are_left_does_not_come_back() -> None:
         coordinator.replay(0, record)
     coordinator.replay(0, GroupMetadata("g", None))
 
-    coordinator.loaded(0, 0)
+    coordinator.finish_loading(0, 0)
 
     assert not coordinator.groups
 
@@ -101,12 +101,12 @@ def test_an_unload_answers_what_waits_for_a_write_and_ignores_its_outcome() -> N
 
     assert isinstance(answer, OffsetCommitResponse)
     assert [partition.error for partition in answer.partitions] == [Error.NOT_COORDINATOR]
-    assert coordinator.written(append.write_id, Error.NONE, 3) == []
+    assert coordinator.on_append_result(append.write_id, Error.NONE, 3) == []
 
 
 def test_an_unload_answers_a_deletion_whose_tombstones_are_not_written_yet() -> None:
     coordinator = _ready()
-    coordinator.written(_append(coordinator.handle(_commit(), "c", 1)).write_id, Error.NONE, 1)
+    coordinator.on_append_result(_append(coordinator.handle(_commit(), "c", 1)).write_id, Error.NONE, 1)
     coordinator.handle(DeleteGroups(("g",)), "d", 2)
     assert coordinator.groups["g"].state is GroupState.DEAD
 
@@ -118,7 +118,7 @@ def test_an_unload_answers_a_deletion_whose_tombstones_are_not_written_yet() -> 
 
 def test_a_deletion_takes_along_an_offset_that_is_still_being_written() -> None:
     coordinator = _ready()
-    coordinator.written(_append(coordinator.handle(_commit(), "c", 1)).write_id, Error.NONE, 1)
+    coordinator.on_append_result(_append(coordinator.handle(_commit(), "c", 1)).write_id, Error.NONE, 1)
     late = OffsetCommit("g", "", None, -1, (OffsetToCommit("t", 1, 7),))
     in_flight = _append(coordinator.handle(late, "late", 2))
 
@@ -130,15 +130,15 @@ def test_a_deletion_takes_along_an_offset_that_is_still_being_written() -> None:
         ("t", 0),
         ("t", 1),
     ]
-    coordinator.written(in_flight.write_id, Error.NONE, 3)
-    coordinator.written(tombstones.write_id, Error.NONE, 3)
+    coordinator.on_append_result(in_flight.write_id, Error.NONE, 3)
+    coordinator.on_append_result(tombstones.write_id, Error.NONE, 3)
     assert not coordinator.groups
 
 
 @pytest.mark.parametrize("group_id", ["", None])
 def test_nobody_can_heartbeat_in_the_group_without_a_name_even_if_it_has_offsets(group_id: str | None) -> None:
     coordinator = _ready()
-    coordinator.written(_append(coordinator.handle(_commit(""), "c", 1)).write_id, Error.NONE, 1)
+    coordinator.on_append_result(_append(coordinator.handle(_commit(""), "c", 1)).write_id, Error.NONE, 1)
     fetch = OffsetFetch((GroupToFetch("", None),))
     (fetched,) = _answers(coordinator.handle(fetch, "f", 2))
     assert isinstance(fetched, OffsetFetchResponse)
@@ -152,8 +152,8 @@ def test_nobody_can_heartbeat_in_the_group_without_a_name_even_if_it_has_offsets
 def test_an_illegal_move_is_an_internal_error() -> None:
     group = ClassicGroup("g", 0, 0)
 
-    with pytest.raises(AssertionError, match="no move from Empty to Stable"):
-        group.move(GroupState.STABLE, 1)
+    with pytest.raises(AssertionError, match="no transition from Empty to Stable"):
+        group.transition_to(GroupState.STABLE, 1)
 
 
 def _member_of(coordinator: Coordinator, group_id: str) -> str:
@@ -173,7 +173,7 @@ def _done(coordinator: Coordinator, effects: list[Effect], error: Error) -> list
     done = list(effects)
     for effect in effects:
         if isinstance(effect, AppendRecords):
-            done += _done(coordinator, coordinator.written(effect.write_id, error, 4_000), error)
+            done += _done(coordinator, coordinator.on_append_result(effect.write_id, error, 4_000), error)
     return done
 
 
@@ -203,7 +203,7 @@ def test_commits_that_come_together_are_decided_like_those_that_come_alone(seed:
     together, alone = Coordinator(config), Coordinator(config)
     for coordinator in (together, alone):
         coordinator.load(0, 1, 0)
-        coordinator.loaded(0, 0)
+        coordinator.finish_loading(0, 0)
         members = {group_id: _member_of(coordinator, group_id) for group_id in ("a", "b")}
     asked = list(enumerate(_some_commits(dice, members)))
 

@@ -10,9 +10,9 @@ from slackwater.sim.scenario import scenario
 from slackwater.sim.simulation import Simulation
 
 
-@pytest.mark.parametrize("happened", GroupInput)
-def test_every_state_answers_every_input(happened: GroupInput) -> None:
-    assert set(TRANSITIONS[happened]) == set(GroupState)
+@pytest.mark.parametrize("group_input", GroupInput)
+def test_every_state_answers_every_input(group_input: GroupInput) -> None:
+    assert set(TRANSITIONS[group_input]) == set(GroupState)
 
 
 def test_every_state_has_its_moves() -> None:
@@ -25,21 +25,29 @@ def _reachable(state: GroupState) -> set[GroupState]:
     return first.union(*(NEXT_STATES[GroupState.PREPARING_REBALANCE] for _ in first & {GroupState.PREPARING_REBALANCE}))
 
 
-@pytest.mark.parametrize("happened", GroupInput)
-def test_outcomes_move_only_along_legal_moves(happened: GroupInput) -> None:
-    for state, outcome in TRANSITIONS[happened].items():
-        assert set(outcome.moves) <= _reachable(state), (happened, state)
+@pytest.mark.parametrize("group_input", GroupInput)
+def test_outcomes_move_only_along_legal_moves(group_input: GroupInput) -> None:
+    for state, transition in TRANSITIONS[group_input].items():
+        assert set(transition.next_states) <= _reachable(state), (group_input, state)
 
 
-@pytest.mark.parametrize("happened", GroupInput)
-def test_only_refusals_carry_an_error(happened: GroupInput) -> None:
-    for outcome in TRANSITIONS[happened].values():
-        assert (outcome.error is not Error.NONE) == (outcome.act is GroupAction.REFUSE)
-        assert not (outcome.moves and outcome.act in (GroupAction.REFUSE, GroupAction.ANSWER, GroupAction.IGNORE))
+@pytest.mark.parametrize("group_input", GroupInput)
+def test_only_refusals_carry_an_error(group_input: GroupInput) -> None:
+    for transition in TRANSITIONS[group_input].values():
+        assert (transition.error is not Error.NONE) == (transition.action is GroupAction.REJECT)
+        assert not (
+            transition.next_states
+            and transition.action in (GroupAction.REJECT, GroupAction.RESPOND, GroupAction.IGNORE)
+        )
 
 
 def test_nothing_leaves_dead() -> None:
-    assert all(not outcome.moves for row in TRANSITIONS.values() for state, outcome in row.items() if state == "Dead")
+    assert all(
+        not transition.next_states
+        for row in TRANSITIONS.values()
+        for state, transition in row.items()
+        if state == "Dead"
+    )
 
 
 class _Moves(Checker):
@@ -58,7 +66,10 @@ def test_what_random_runs_do_stands_in_the_table() -> None:
         Simulation(scenario(seed), checkers=[_Moves]).run()
 
     told = {
-        (state, target) for row in TRANSITIONS.values() for state, outcome in row.items() for target in outcome.moves
+        (state, target)
+        for row in TRANSITIONS.values()
+        for state, transition in row.items()
+        for target in transition.next_states
     }
     assert _Moves.seen <= told
     assert {(before, after) for before, after in told if after in NEXT_STATES[before] and after != "Dead"} <= (

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.group.coordinator.timers import SMALL, Timer, Timers
+from slackwater.group.coordinator.timers import MIN_COMPACT_SIZE, Timer, Timers
 
 
 def _fired(timers: Timers[str], now_ms: int) -> list[str]:
@@ -105,6 +105,6 @@ def test_timers_that_were_cancelled_long_before_their_time_are_not_kept() -> Non
         timer = Timer(f"cancelled {number}")
         timers.arm(timer, 500_000)
         timer.cancel()
-    assert len(timers._heap) <= SMALL
+    assert len(timers._heap) <= MIN_COMPACT_SIZE
     timers.arm(timer, 400_000)
     assert _fired(timers, 1_000_000) == ["cancelled 9999", "kept"]

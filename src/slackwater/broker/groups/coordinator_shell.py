@@ -81,7 +81,7 @@ class CoordinatorShell:
                 record = decode_record(key, value)
                 if record is not None:
                     self.coordinator.replay(shard, record)
-            self._carry_out(self.coordinator.loaded(shard, now_ms))
+            self._carry_out(self.coordinator.finish_loading(shard, now_ms))
 
     def submit(self, request: Request, on_response: Callable[[_R], None]) -> None:
         """Put a request to the coordinator; `on_response` gets the answer, now or later."""
@@ -101,11 +101,11 @@ class CoordinatorShell:
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Topics are gone, and with them their offsets (EX-10)."""
-        self._carry_out(self.coordinator.topics_deleted(frozenset(topics), self._now_ms()))
+        self._carry_out(self.coordinator.on_topics_deleted(frozenset(topics), self._now_ms()))
 
     def expire(self, group_id: str, member_id: str) -> None:
         """End a member's session, as if it had been silent (a tester's wish)."""
-        self._carry_out(self.coordinator.expire(group_id, member_id, self._now_ms()))
+        self._carry_out(self.coordinator.expire_member(group_id, member_id, self._now_ms()))
 
     def next_due_ms(self) -> int | None:
         """When `tick` next has something to do."""
@@ -122,7 +122,7 @@ class CoordinatorShell:
         while len(self._unsettled) > self._given_up and self._unsettled[self._given_up][0] <= now_ms:
             appends = self._unsettled[self._given_up][1]
             self._given_up += 1
-            self._carry_out(self.coordinator.overdue([append.write_id for append in appends], now_ms))
+            self._carry_out(self.coordinator.on_append_timeout([append.write_id for append in appends], now_ms))
         self._carry_out(self.coordinator.tick(now_ms))
 
     def flush_pending(self) -> None:
@@ -142,7 +142,7 @@ class CoordinatorShell:
         batches: dict[int, list[KeyValue]] = {}
         for append in appends:
             if append.records:
-                batches.setdefault(append.shard, []).extend(encode_records(append.records))
+                batches.setdefault(append.offsets_partition, []).extend(encode_records(append.records))
         self._unsettled.append((self._now_ms() + self._write_timeout_ms, appends))
         self._store.write(batches, self._settled)
 
@@ -150,8 +150,8 @@ class CoordinatorShell:
         """The oldest write has come to its end."""
         _, appends = self._unsettled.popleft()
         self._given_up = max(self._given_up - 1, 0)
-        writes = [(append.write_id, outcome.get(append.shard, Error.NONE)) for append in appends]
-        self._carry_out(self.coordinator.all_written(writes, self._now_ms()))
+        writes = [(append.write_id, outcome.get(append.offsets_partition, Error.NONE)) for append in appends]
+        self._carry_out(self.coordinator.on_append_results(writes, self._now_ms()))
 
     def _carry_out(self, effects: list[Effect]) -> None:
         if not self.has_pending:

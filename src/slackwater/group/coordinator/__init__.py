@@ -1,4 +1,4 @@
-"""The coordinator's half of a consumer group, as a state machine without I/O."""
+"""The group coordinator, as a state machine without I/O."""
 
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.coordinator import Coordinator

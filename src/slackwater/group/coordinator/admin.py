@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
-from slackwater.group.coordinator.expiry import dissolve
+from slackwater.group.coordinator.expiry import delete_group
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.states import DEAD, STABLE, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
@@ -24,17 +24,17 @@ from slackwater.group.messages import (
 GROUP_TYPE = "classic"
 
 
-def describe(turn: EffectCollector, request: DescribeGroups, caller: object) -> None:
-    """Tell what groups are made of."""
-    groups = tuple(_describe_group(turn, group_id, request) for group_id in request.group_ids)
-    turn.answer(caller, DescribeGroupsResponse(groups))
+def describe(collector: EffectCollector, request: DescribeGroups, caller: object) -> None:
+    """Describe groups and their members."""
+    groups = tuple(_describe_group(collector, group_id, request) for group_id in request.group_ids)
+    collector.respond(caller, DescribeGroupsResponse(groups))
 
 
-def _describe_group(turn: EffectCollector, group_id: str | None, request: DescribeGroups) -> DescribedGroup:
+def _describe_group(collector: EffectCollector, group_id: str | None, request: DescribeGroups) -> DescribedGroup:
     if group_id is None:
         return DescribedGroup(group_id, Error.INVALID_GROUP_ID)
-    group = turn.desk.groups.get(group_id)
-    if group is None and (error := turn.desk.refusal(group_id)) is not Error.NONE:
+    group = collector.state.groups.get(group_id)
+    if group is None and (error := collector.state.unavailable_error(group_id)) is not Error.NONE:
         return DescribedGroup(group_id, error)
     if group is None or group.state is DEAD:  # AD-01
         if request.reports_missing_group:
@@ -53,7 +53,7 @@ def _describe_group(turn: EffectCollector, group_id: str | None, request: Descri
 
 
 def _describe_members(group: ClassicGroup, *, stable: bool) -> tuple[DescribedMember, ...]:
-    """Assignments are shown in every state; what members said only while it holds (AD-02)."""
+    """Describe the members: assignments in every state, metadata only in Stable (AD-02)."""
     return tuple(
         DescribedMember(
             member.member_id,
@@ -67,59 +67,59 @@ def _describe_members(group: ClassicGroup, *, stable: bool) -> tuple[DescribedMe
     )
 
 
-def list_groups(turn: EffectCollector, request: ListGroups, caller: object) -> None:
-    """Name the groups of every shard that is owned; a shard still loading makes the listing incomplete (CO-04)."""
-    if any(shard.loading for shard in turn.desk.shards.values()):
-        turn.answer(caller, ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
+def list_groups(collector: EffectCollector, request: ListGroups, caller: object) -> None:
+    """List the groups of every owned partition; fail while a partition is loading (CO-04)."""
+    if any(partition.loading for partition in collector.state.offsets_partitions.values()):
+        collector.respond(caller, ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
         return
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
     groups = tuple(
         ListedGroup(group.group_id, group.protocol_type or "", group.state.wire_name, GROUP_TYPE)
-        for group in turn.desk.groups.values()
+        for group in collector.state.groups.values()
         if group.state is not DEAD
         and (not states or group.state.wire_name.lower() in states)
         and (not types or GROUP_TYPE in types)
     )
-    turn.answer(caller, ListGroupsResponse(Error.NONE, groups))
+    collector.respond(caller, ListGroupsResponse(Error.NONE, groups))
 
 
-def delete(turn: EffectCollector, request: DeleteGroups, caller: object) -> None:
-    """Forget groups without members, each for itself; one named twice gives one result (AD-04)."""
+def delete(collector: EffectCollector, request: DeleteGroups, caller: object) -> None:
+    """Delete groups without members, each separately; a repeated group id gives one result (AD-04)."""
     results: dict[str | None, Error | None] = dict.fromkeys(request.group_ids)
     if not results:
-        turn.answer(caller, DeleteGroupsResponse(()))
+        collector.respond(caller, DeleteGroupsResponse(()))
         return
 
-    def settle(later: EffectCollector, group_id: str | None, error: Error) -> None:
+    def set_result(collector: EffectCollector, group_id: str | None, error: Error) -> None:
         results[group_id] = error
-        settled = [DeletedGroup(key, value) for key, value in results.items() if value is not None]
-        if len(settled) == len(results):
-            later.answer(caller, DeleteGroupsResponse(tuple(settled)))
+        deleted = [DeletedGroup(key, value) for key, value in results.items() if value is not None]
+        if len(deleted) == len(results):
+            collector.respond(caller, DeleteGroupsResponse(tuple(deleted)))
 
     for group_id in list(results):
-        group = None if group_id is None else turn.desk.groups.get(group_id)
+        group = None if group_id is None else collector.state.groups.get(group_id)
         if group is None:
-            settle(turn, group_id, _why_absent(turn, group_id))
+            set_result(collector, group_id, _missing_group_error(collector, group_id))
             continue
-        outcome = TRANSITIONS[GroupInput.DELETE][group.state]
-        if outcome.act is not GroupAction.DISSOLVE:
-            settle(turn, group_id, outcome.error)
+        transition = TRANSITIONS[GroupInput.DELETE][group.state]
+        if transition.action is not GroupAction.DELETE_GROUP:
+            set_result(collector, group_id, transition.error)
             continue
-        dissolve(turn, group, partial(_settle_deletion, settle, group_id))
+        delete_group(collector, group, partial(_set_deletion_result, set_result, group_id))
 
 
-def _settle_deletion(
-    settle: Callable[[EffectCollector, str | None, Error], None],
+def _set_deletion_result(
+    set_result: Callable[[EffectCollector, str | None, Error], None],
     group_id: str | None,
-    turn: EffectCollector,
+    collector: EffectCollector,
     error: Error,
 ) -> None:
-    settle(turn, group_id, response_error(error))
+    set_result(collector, group_id, response_error(error))
 
 
-def _why_absent(turn: EffectCollector, group_id: str | None) -> Error:
+def _missing_group_error(collector: EffectCollector, group_id: str | None) -> Error:
     if group_id is None:
         return Error.INVALID_GROUP_ID
-    error = turn.desk.refusal(group_id)
+    error = collector.state.unavailable_error(group_id)
     return Error.GROUP_ID_NOT_FOUND if error is Error.NONE else error

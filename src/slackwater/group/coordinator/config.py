@@ -1,4 +1,4 @@
-"""The coordinator's settings, under Kafka's names (dots as underscores) and with Kafka's defaults."""
+"""The coordinator's settings, with Kafka's names (dots as underscores) and Kafka's defaults."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ MAX_INT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
-    """What an operator may set; every duration is in milliseconds."""
+    """The coordinator's settings; durations are in milliseconds."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -17,5 +17,5 @@ class CoordinatorConfig:
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4_096
-    new_member_join_timeout_ms: int = 300_000  # fixed in Kafka; a setting here so that tests need not wait (JG-24)
+    new_member_join_timeout_ms: int = 300_000  # constant in Kafka; a setting here to keep tests short (JG-24)
     cluster: str | None = None

@@ -1,11 +1,11 @@
-"""The group coordinator: one call, one input, an ordered list of effects.
+"""The group coordinator: every call takes one input and returns an ordered list of effects.
 
-Rules kept here
+Invariants:
 - No I/O, no clock, no randomness: time is an argument of every call, ids come with the requests.
-- `now_ms` never goes back. The shell anchors it to wall time at its start and lets it run monotonically (offsets and
-  states are stamped with it), so a wall clock that jumps expires nobody.
-- Shards are loaded by replaying their log through the same `apply` that a write goes through (CO-06). Load and unload
-  with an older leader epoch are ignored (CO-10).
+- `now_ms` never decreases. The shell takes wall time once, at its start, and advances it monotonically (offsets and
+  states carry it as timestamp), so a jump of the wall clock expires no member.
+- A partition of the offsets topic is loaded by replaying its log through `ClassicGroup.apply`, the function that also
+  applies new writes (CO-06). Load and unload with an older leader epoch are ignored (CO-10).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from slackwater.group.coordinator import admin, expiry, join, leave, offsets, rebalance, sync
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effect_collector import CoordinatorState, EffectCollector, OffsetsPartition
+from slackwater.group.coordinator.coordinator_state import CoordinatorState, OffsetsPartition
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.effects import Effect
 from slackwater.group.coordinator.group import (
     ClassicGroup,
     ClassicGroupMember,
     JoinPhase,
-    OffsetsSweep,
+    OffsetsExpiration,
     PendingMember,
     RebalanceCause,
     SyncPhase,
@@ -27,7 +28,7 @@ from slackwater.group.coordinator.group import (
 )
 from slackwater.group.coordinator.heartbeat import heartbeat
 from slackwater.group.coordinator.records import CoordinatorRecord, GroupMetadata
-from slackwater.group.coordinator.states import DEAD, INITIAL, STABLE, GroupInput
+from slackwater.group.coordinator.states import DEAD, STABLE, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupLifecycle, RebalanceFailed, RebalanceWaiting, Trigger
 from slackwater.group.messages import (
@@ -44,7 +45,7 @@ from slackwater.group.messages import (
     SyncGroup,
 )
 
-_HANDLERS: Final[dict[type, Callable[[EffectCollector, Any, object], None]]] = {
+HANDLERS: Final[dict[type, Callable[[EffectCollector, Any, object], None]]] = {
     JoinGroup: join.join,
     SyncGroup: sync.sync,
     LeaveGroup: leave.leave,
@@ -58,209 +59,209 @@ _HANDLERS: Final[dict[type, Callable[[EffectCollector, Any, object], None]]] = {
 
 
 class Coordinator:
-    """Coordinates the classic groups of the shards it owns."""
+    """Coordinates the classic groups of the partitions it owns."""
 
     def __init__(self, config: CoordinatorConfig | None = None) -> None:
-        self._desk = CoordinatorState(config or CoordinatorConfig())
+        self._state = CoordinatorState(config or CoordinatorConfig())
 
     def reconfigure(self, config: CoordinatorConfig) -> None:
-        """Go by other settings from now on; timers that run stay, and so does the number of shards if one is owned."""
-        desk = self._desk
-        assert not desk.shards or config.offsets_topic_num_partitions == desk.config.offsets_topic_num_partitions
-        desk.config = config
+        """Replace the settings; running timers keep their deadlines, and the partition count cannot change."""
+        state = self._state
+        assert (
+            not state.offsets_partitions
+            or config.offsets_topic_num_partitions == state.config.offsets_topic_num_partitions
+        )
+        state.config = config
 
-    # --- requests, writes, time -----------------------------------------------------------------------------------
+    # --- requests, writes, time -------------------------------------------------------------------------------------
 
     def handle(self, request: Request, caller: object, now_ms: int) -> list[Effect]:
-        """Take a request; `caller` is any object but None, and comes back with the answer."""
+        """Handle a request; `caller` is any object except None and is returned with the response."""
         if request.__class__ is Heartbeat:
-            return heartbeat(self._desk, request, caller, now_ms)
-        turn = EffectCollector(self._desk, now_ms)
-        _HANDLERS[request.__class__](turn, request, caller)
-        return turn.effects
+            return heartbeat(self._state, request, caller, now_ms)
+        collector = EffectCollector(self._state, now_ms)
+        HANDLERS[request.__class__](collector, request, caller)
+        return collector.effects
 
-    def handle_all(self, asked: Sequence[tuple[Request, object]], now_ms: int) -> list[Effect]:
-        """Take requests that came together, one after the other; commits of one group are written together."""
-        turn = EffectCollector(self._desk, now_ms)
-        if all([request.__class__ is OffsetCommit for request, _ in asked]):  # noqa: C419  # a generator costs more
-            offsets.commit_all(turn, asked)  # type: ignore[arg-type]  # they are all of that class
+    def handle_all(self, requests: Sequence[tuple[Request, object]], now_ms: int) -> list[Effect]:
+        """Handle requests that arrived together, in order; commits of one group share one append."""
+        collector = EffectCollector(self._state, now_ms)
+        if all([request.__class__ is OffsetCommit for request, _ in requests]):  # noqa: C419  # a generator costs more
+            offsets.commit_all(collector, requests)  # type: ignore[arg-type]  # they are all of that class
         else:
-            for request, caller in asked:
-                turn.effects += self.handle(request, caller, now_ms)
-        return turn.effects
+            for request, caller in requests:
+                collector.effects += self.handle(request, caller, now_ms)
+        return collector.effects
 
-    def written(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
-        """Take the outcome of an append; outcomes come in the order of the appends."""
-        turn = EffectCollector(self._desk, now_ms)
-        turn.settle(write_id, error)
-        return turn.effects
+    def on_append_result(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
+        """Handle the result of an append; results arrive in the order of the appends."""
+        collector = EffectCollector(self._state, now_ms)
+        collector.apply_written(write_id, error)
+        return collector.effects
 
-    def all_written(self, outcomes: Iterable[tuple[int, Error]], now_ms: int) -> list[Effect]:
-        """Take the outcomes of appends that were written together."""
-        turn = EffectCollector(self._desk, now_ms)
-        for write_id, error in outcomes:
-            turn.settle(write_id, error)
-        return turn.effects
+    def on_append_results(self, results: Iterable[tuple[int, Error]], now_ms: int) -> list[Effect]:
+        """Handle the results of appends that were written together."""
+        collector = EffectCollector(self._state, now_ms)
+        for write_id, error in results:
+            collector.apply_written(write_id, error)
+        return collector.effects
 
-    def overdue(self, write_ids: Iterable[int], now_ms: int) -> list[Effect]:
-        """These writes take too long: whoever waits for one is told so, and the outcome may still come (OC-12)."""
-        turn = EffectCollector(self._desk, now_ms)
+    def on_append_timeout(self, write_ids: Iterable[int], now_ms: int) -> list[Effect]:
+        """Fail the requests that wait for these writes; the results may still arrive (OC-12)."""
+        collector = EffectCollector(self._state, now_ms)
         for write_id in write_ids:
-            turn.give_up(write_id)
-        return turn.effects
+            collector.time_out_append(write_id)
+        return collector.effects
 
     def next_due_ms(self) -> int | None:
-        """When `tick` next has something to do, unless something happens before."""
-        return self._desk.timers.next_due_ms()
+        """Return when `tick` must be called next, or None."""
+        return self._state.timers.next_due_ms()
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether `tick` may have something to do now; cheaper to ask than `next_due_ms`."""
-        return self._desk.timers.may_be_due(now_ms)
+        """Whether a timer may be due now; cheaper than `next_due_ms`."""
+        return self._state.timers.may_be_due(now_ms)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Fire every timer due at or before `now_ms`, in the order of their deadlines."""
-        turn = EffectCollector(self._desk, now_ms)
-        while (timer := self._desk.timers.pop(now_ms)) is not None:
-            _fire(turn, timer.owner)
-        return turn.effects
+        """Fire every timer due at or before `now_ms`, in the order of deadlines."""
+        collector = EffectCollector(self._state, now_ms)
+        while (timer := self._state.timers.pop(now_ms)) is not None:
+            _fire(collector, timer.owner)
+        return collector.effects
 
-    def expire(self, group_id: str, member_id: str, now_ms: int) -> list[Effect]:
-        """End a member's session now, as if it had been silent for all of it; whoever is parked stays (SE-03)."""
-        turn = EffectCollector(self._desk, now_ms)
-        rebalance.session_over(turn, self._desk.groups[group_id].members[member_id])
-        return turn.effects
+    def expire_member(self, group_id: str, member_id: str, now_ms: int) -> list[Effect]:
+        """Expire a member's session now; a member with a parked request stays (SE-03)."""
+        collector = EffectCollector(self._state, now_ms)
+        rebalance.session_expired(collector, self._state.groups[group_id].members[member_id])
+        return collector.effects
 
-    def topics_deleted(self, topics: Collection[str], now_ms: int) -> list[Effect]:
-        """Topics are gone, and so are their offsets (EX-10)."""
-        turn = EffectCollector(self._desk, now_ms)
-        expiry.topics_deleted(turn, topics)
-        return turn.effects
+    def on_topics_deleted(self, topics: Collection[str], now_ms: int) -> list[Effect]:
+        """Delete the offsets of deleted topics (EX-10)."""
+        collector = EffectCollector(self._state, now_ms)
+        expiry.delete_topic_offsets(collector, topics)
+        return collector.effects
 
-    # --- shards ---------------------------------------------------------------------------------------------------
+    # --- partitions of the offsets topic ----------------------------------------------------------------------------
 
-    def load(self, shard: int, leader_epoch: int, now_ms: int) -> list[Effect]:
-        """Begin to load a shard; its records follow through `replay`, then `loaded`."""
-        turn = EffectCollector(self._desk, now_ms)
-        owned = self._desk.shards.get(shard)
-        if owned is not None:
-            if leader_epoch <= owned.epoch:
+    def load(self, offsets_partition: int, leader_epoch: int, now_ms: int) -> list[Effect]:
+        """Start loading a partition; `replay` its records, then call `finish_loading`."""
+        collector = EffectCollector(self._state, now_ms)
+        partition = self._state.offsets_partitions.get(offsets_partition)
+        if partition is not None:
+            if leader_epoch <= partition.epoch:
                 return []  # CO-10
-            _close_shard(turn, shard)
-        self._desk.shards[shard] = OffsetsPartition(shard, leader_epoch)
-        return turn.effects
+            _unload_partition(collector, offsets_partition)
+        self._state.offsets_partitions[offsets_partition] = OffsetsPartition(offsets_partition, leader_epoch)
+        return collector.effects
 
-    def replay(self, shard: int, record: CoordinatorRecord) -> None:
-        """Take over one record of a shard's log; a later record of the same key wins."""
-        owned = self._desk.shards.get(shard)
-        if owned is None or not owned.loading:
-            return  # given up while it was being loaded
-        groups = owned.groups
+    def replay(self, offsets_partition: int, record: CoordinatorRecord) -> None:
+        """Apply one record of the log; a later record of the same key wins."""
+        partition = self._state.offsets_partitions.get(offsets_partition)
+        if partition is None or not partition.loading:
+            return  # unloaded while loading
+        groups = partition.groups
         group = groups.get(record.group_id)
         if group is None:
-            group = groups[record.group_id] = ClassicGroup(record.group_id, shard, 0)
+            group = groups[record.group_id] = ClassicGroup(record.group_id, offsets_partition, 0)
         group.apply((record,))
         if isinstance(record, GroupMetadata) and record.value is None and not group.offsets:
             del groups[record.group_id]
 
-    def loaded(self, shard: int, now_ms: int) -> list[Effect]:
-        """The log is at its end: groups come back as they last were, without a rebalance (CO-06)."""
-        turn = EffectCollector(self._desk, now_ms)
-        desk = self._desk
-        owned = desk.shards.get(shard)
-        if owned is None or not owned.loading:
+    def finish_loading(self, offsets_partition: int, now_ms: int) -> list[Effect]:
+        """Activate the replayed groups in their last stored state, without a rebalance (CO-06)."""
+        collector = EffectCollector(self._state, now_ms)
+        state = self._state
+        partition = state.offsets_partitions.get(offsets_partition)
+        if partition is None or not partition.loading:
             return []
-        owned.loading = False
-        for group in owned.groups.values():
+        partition.loading = False
+        for group in partition.groups.values():
             if group.stored is None and not group.offsets:
-                continue  # an offset that was deleted again, and nothing else
+                continue  # only an offset that was deleted again
             group.state_since_ms = now_ms
             group.restore()
-            desk.groups[group.group_id] = group
+            state.groups[group.group_id] = group
             for member in group.members.values():
-                rebalance.extend_session(turn, member)
-            turn.tell(group, EventKind.GROUP_LOADED, GroupLifecycle(len(group.members), owned.epoch))
-            if len(group.members) > desk.config.group_max_size:  # CO-07
+                rebalance.extend_session(collector, member)
+            collector.emit(group, EventKind.GROUP_LOADED, GroupLifecycle(len(group.members), partition.epoch))
+            if len(group.members) > state.config.group_max_size:  # CO-07
                 reason = (
-                    f"Freshly-loaded group is over capacity ({desk.config.group_max_size}). "
+                    f"Freshly-loaded group is over capacity ({state.config.group_max_size}). "
                     "Rebalancing in order to give a chance for consumers to commit offsets"
                 )
                 rebalance.trigger(
-                    turn, group, GroupInput.LOADED_OVER_SIZE, RebalanceCause(Trigger.OVER_CAPACITY, reason)
+                    collector, group, GroupInput.LOADED_OVER_CAPACITY, RebalanceCause(Trigger.OVER_CAPACITY, reason)
                 )
-        owned.groups = {}
-        desk.timers.arm(owned.sweep.timer, now_ms + desk.config.offsets_retention_check_interval_ms)
-        return turn.effects
+        partition.groups = {}
+        state.timers.arm(partition.expiration.timer, now_ms + state.config.offsets_retention_check_interval_ms)
+        return collector.effects
 
-    def unload(self, shard: int, leader_epoch: int | None, now_ms: int) -> list[Effect]:
-        """Give a shard up; everybody who waits is sent to look for the new coordinator (CO-08)."""
-        turn = EffectCollector(self._desk, now_ms)
-        owned = self._desk.shards.get(shard)
-        if owned is None or (leader_epoch is not None and leader_epoch <= owned.epoch):
-            return []  # CO-10: as in Kafka, an unload needs a newer epoch than the load, or none
-        _close_shard(turn, shard)
-        return turn.effects
+    def unload(self, offsets_partition: int, leader_epoch: int | None, now_ms: int) -> list[Effect]:
+        """Unload a partition; parked requests receive NOT_COORDINATOR (CO-08)."""
+        collector = EffectCollector(self._state, now_ms)
+        partition = self._state.offsets_partitions.get(offsets_partition)
+        if partition is None or (leader_epoch is not None and leader_epoch <= partition.epoch):
+            return []  # CO-10: as in Kafka, an unload needs a newer epoch than the load, or no epoch
+        _unload_partition(collector, offsets_partition)
+        return collector.effects
 
-    # --- looking in -----------------------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------------------------
 
     @property
     def groups(self) -> Mapping[str, ClassicGroup]:
-        """The groups of all loaded shards."""
-        return self._desk.groups
+        """The groups of all loaded partitions."""
+        return self._state.groups
 
-    def shard_of(self, group_id: str) -> int:
-        """The shard that holds a group (CO-01)."""
-        return self._desk.shard_of(group_id)
+    def offsets_partition_of(self, group_id: str) -> int:
+        """Return the partition of the offsets topic that stores a group (CO-01)."""
+        return self._state.offsets_partition_of(group_id)
 
     def waiting_for(self, group_id: str) -> RebalanceWaiting | None:
-        """Whom a group's rebalance waits for, and until when; None when nothing is under way."""
-        group = self._desk.groups.get(group_id)
+        """Return the members a rebalance waits for and its deadline, or None without a rebalance."""
+        group = self._state.groups.get(group_id)
         if group is None or group.round is None or group.state in (STABLE, DEAD):
             return None
-        return rebalance.waiting_of(group, group.round)
+        return rebalance.waiting_detail(group, group.round)
 
 
-def _fire(turn: EffectCollector, owner: TimerOwner) -> None:
+def _fire(collector: EffectCollector, owner: TimerOwner) -> None:
     match owner:
         case ClassicGroupMember():
-            rebalance.session_over(turn, owner)
+            rebalance.session_expired(collector, owner)
         case PendingMember():
-            join.pending_over(turn, owner)
+            join.pending_member_expired(collector, owner)
         case JoinPhase():
-            if owner.round.group.state is INITIAL:
-                rebalance.delay_over(turn, owner.round)
-            else:
-                rebalance.join_over(turn, owner.round)
+            rebalance.join_timer_expired(collector, owner.round)
         case SyncPhase():
-            rebalance.sync_over(turn, owner.round)
-        case OffsetsSweep():
-            expiry.sweep(turn, owner)
+            rebalance.sync_timer_expired(collector, owner.round)
+        case OffsetsExpiration():
+            expiry.expire_offsets(collector, owner)
         case _:
-            rebalance.waiting(turn, owner.round)
+            rebalance.emit_waiting(collector, owner.round)
 
 
-def _close_shard(turn: EffectCollector, number: int) -> None:
-    desk = turn.desk
-    desk.shards.pop(number).sweep.timer.cancel()
-    for group in [group for group in desk.groups.values() if group.shard == number]:
-        _close_group(turn, group)
-        del desk.groups[group.group_id]
-    for write_id in [key for key, write in desk.writes.items() if write.shard == number]:
-        turn.settle(write_id, Error.NOT_COORDINATOR)
+def _unload_partition(collector: EffectCollector, number: int) -> None:
+    state = collector.state
+    state.offsets_partitions.pop(number).expiration.timer.cancel()
+    for group in [group for group in state.groups.values() if group.offsets_partition == number]:
+        _unload_group(collector, group)
+        del state.groups[group.group_id]
+    for write_id in [key for key, write in state.writes.items() if write.offsets_partition == number]:
+        collector.apply_written(write_id, Error.NOT_COORDINATOR)
 
 
-def _close_group(turn: EffectCollector, group: ClassicGroup) -> None:
-    if group.state is DEAD:
+def _unload_group(collector: EffectCollector, group: ClassicGroup) -> None:
+    if TRANSITIONS[GroupInput.UNLOAD][group.state].action is not GroupAction.UNLOAD_GROUP:
         return
     round = group.round
     if round is not None:
         round.cancel()
         if group.state is not STABLE and group.members:
-            failed = RebalanceFailed(Error.NOT_COORDINATOR.name, turn.now_ms - round.started_ms)
-            turn.tell(group, EventKind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
+            failed = RebalanceFailed(Error.NOT_COORDINATOR.name, collector.now_ms - round.started_ms)
+            collector.emit(group, EventKind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
     for pending in group.pending.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
-        rebalance.dismiss(turn, member, Error.NOT_COORDINATOR, member_id=member.member_id)
-    before = group.move(DEAD, turn.now_ms)
-    turn.tell(group, EventKind.GROUP_UNLOADED, GroupLifecycle(len(group.members)), before=before)
+        rebalance.fail_parked_requests(collector, member, Error.NOT_COORDINATOR, member_id=member.member_id)
+    before = group.transition_to(DEAD, collector.now_ms)
+    collector.emit(group, EventKind.GROUP_UNLOADED, GroupLifecycle(len(group.members)), before=before)

@@ -1,9 +1,8 @@
-"""What a coordinator wants done, in order.
+"""The effects a coordinator returns, to be executed in order.
 
-Rules kept here
-- The shell carries effects out in the order given, so no answer leaves before the record it depends on is written.
-- Every `AppendRecords` is followed, sooner or later and in the order of the appends, by one call of
-  `Coordinator.written(write_id, error)`.
+Invariants:
+- The shell executes effects in the given order, so a response never leaves before the record it depends on is written.
+- Every `AppendRecords` is followed, in the order of the appends, by one `Coordinator.on_append_result`.
 """
 
 from slackwater.group.coordinator.records import CoordinatorRecord
@@ -14,16 +13,16 @@ from slackwater.group.messages import Response
 
 @message
 class AppendRecords:
-    """Write these records, all or none, to the shard's log."""
+    """Append these records, all or none, to a partition of the offsets topic."""
 
     write_id: int
-    shard: int
+    offsets_partition: int
     records: tuple[CoordinatorRecord, ...]
 
 
 @message
 class SendResponse:
-    """Answer a request; `caller` is the opaque handle the shell passed with it."""
+    """Send a response; `caller` is the opaque handle that the shell passed with the request."""
 
     caller: object
     response: Response
@@ -31,7 +30,7 @@ class SendResponse:
 
 @message
 class EmitEvent:
-    """Tell a group event."""
+    """Publish a group event."""
 
     event: GroupEvent
 

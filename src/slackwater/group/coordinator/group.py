@@ -1,11 +1,13 @@
-"""A classic group in memory: its members, what is parked, and what the group as a whole supports.
+"""A classic group in memory: its members, their parked requests, its current rebalance and its offsets.
 
-Rules kept here
-- The hard state is `stored` and `offsets`, and changes only in `apply` (of a record). Everything else is soft: it is
-  lost with the process, and a group is rebuilt from its records alone (CO-06, CO-09).
-- `members` keeps the order of joining. Counters (`parked_joins`, `supported`) are kept up to date, so that no request
-  costs a walk over the members.
-- Nothing in here answers anybody or starts anything: that is `rebalance.py` and the handlers.
+Invariants:
+- The hard state is `stored` and `offsets`. It changes only in `apply`, by applying a record that was written.
+- All other state is soft: it is lost with the process, and a group is rebuilt from its records (CO-06, CO-09). As in
+  Kafka, `generation_id` is soft until the record of the generation is written: `begin_generation` counts it up when
+  the join phase ends, and `restore` sets it from `stored`.
+- `members` is in the order of joining. The counters `parked_joins` and `supported` are always current, so no request
+  iterates over the members.
+- This module sends no responses and starts no rebalances; `rebalance.py` and the handlers do.
 """
 
 from collections.abc import Iterable
@@ -32,7 +34,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class ClassicGroupMember:
-    """One member; `parked_join` and `parked_sync` are the callers that wait for an answer."""
+    """A member; `parked_join` and `parked_sync` are the callers of requests that wait for their response."""
 
     __slots__ = (
         "assignment",
@@ -41,7 +43,7 @@ class ClassicGroupMember:
         "group",
         "group_instance_id",
         "is_new",
-        "last_heard_ms",
+        "last_seen_ms",
         "member_id",
         "parked_join",
         "parked_sync",
@@ -68,30 +70,30 @@ class ClassicGroupMember:
         self.client_id = client_id
         self.client_host = client_host
         self.session_timeout_ms = session_timeout_ms
-        # JG-27: v0 joins have none, and neither have members stored by brokers that did not know it.
+        # JG-27: JoinGroup v0 has no rebalance timeout, and neither have members stored by old brokers.
         self.rebalance_timeout_ms = rebalance_timeout_ms if rebalance_timeout_ms >= 0 else session_timeout_ms
         self.protocols = protocols
         self.assignment = b""
         self.is_new = False
         self.parked_join: object | None = None
         self.parked_sync: object | None = None
-        self.last_heard_ms: int | None = None
+        self.last_seen_ms: int | None = None
         self.session: Timer[TimerOwner] = Timer(self)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What this member said for one assignor."""
+        """Return the member's metadata for one protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The first of its own protocols that everybody supports (JG-33)."""
+        """Return the member's first protocol that all members support (JG-33)."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
 
 class PendingMember:
-    """An id that was issued and not used yet (JG-08)."""
+    """A member id that was issued and not used yet (JG-08)."""
 
     __slots__ = ("client_host", "client_id", "expiry", "group", "member_id", "session_timeout_ms")
 
@@ -106,7 +108,7 @@ class PendingMember:
 
 @message
 class RebalanceCause:
-    """Why a rebalance starts: for the event, the trigger and the culprit; for the log, Kafka's words."""
+    """Why a rebalance starts: trigger and culprit for the event, Kafka's wording for the log."""
 
     trigger: Trigger
     reason: str
@@ -114,41 +116,41 @@ class RebalanceCause:
 
 
 class RebalanceRound:
-    """One rebalance, from its trigger to a stable (or empty) group; also the owner of the round's timers."""
+    """One rebalance, from its trigger to a stable or empty group, with its timers."""
 
     __slots__ = (
         "cause",
         "delay_ms",
         "extended",
         "group",
-        "join",
-        "notice",
+        "join_timer",
         "remaining_ms",
+        "reported_waiting",
         "started_ms",
-        "sync",
+        "sync_timer",
         "timeout_ms",
-        "told",
+        "waiting_timer",
     )
 
     def __init__(self, group: "ClassicGroup", cause: RebalanceCause, started_ms: int) -> None:
         self.group = group
         self.cause = cause
         self.started_ms = started_ms
-        self.timeout_ms = group.rebalance_timeout_ms()  # JG-26: taken now; later joiners do not extend it
-        self.join: Timer[TimerOwner] = Timer(JoinPhase(self))
-        self.sync: Timer[TimerOwner] = Timer(SyncPhase(self))
-        self.notice: Timer[TimerOwner] = Timer(WaitingNotice(self))
-        self.told: tuple[str, ...] = ()
+        self.timeout_ms = group.rebalance_timeout_ms()  # JG-26: fixed now; members that join later do not extend it
+        self.join_timer: Timer[TimerOwner] = Timer(JoinPhase(self))
+        self.sync_timer: Timer[TimerOwner] = Timer(SyncPhase(self))
+        self.waiting_timer: Timer[TimerOwner] = Timer(WaitingReport(self))
+        self.reported_waiting: tuple[str, ...] = ()
         # KIP-134, only in InitialRebalance (JG-34 … JG-36)
         self.delay_ms = 0
         self.remaining_ms = 0
-        self.extended = False  # somebody joined since the delay was armed
+        self.extended = False  # a member joined since the delay was armed
 
     def cancel(self) -> None:
         """Stop all timers of this round."""
-        self.join.cancel()
-        self.sync.cancel()
-        self.notice.cancel()
+        self.join_timer.cancel()
+        self.sync_timer.cancel()
+        self.waiting_timer.cancel()
 
 
 class _Phase:
@@ -170,23 +172,23 @@ class SyncPhase(_Phase):
     __slots__ = ()
 
 
-class WaitingNotice(_Phase):
-    """Owns the timer that tells whom a long round waits for."""
+class WaitingReport(_Phase):
+    """Owns the timer that reports the members a long round waits for."""
 
     __slots__ = ()
 
 
-class OffsetsSweep:
-    """Owns the timer of the offset expiry sweep of one shard."""
+class OffsetsExpiration:
+    """Owns the timer of the expiration check of one partition of the offsets topic."""
 
-    __slots__ = ("shard", "timer")
+    __slots__ = ("offsets_partition", "timer")
 
-    def __init__(self, shard: int) -> None:
-        self.shard = shard
+    def __init__(self, offsets_partition: int) -> None:
+        self.offsets_partition = offsets_partition
         self.timer: Timer[TimerOwner] = Timer(self)
 
 
-TimerOwner = ClassicGroupMember | PendingMember | JoinPhase | SyncPhase | WaitingNotice | OffsetsSweep
+TimerOwner = ClassicGroupMember | PendingMember | JoinPhase | SyncPhase | WaitingReport | OffsetsExpiration
 
 
 class ClassicGroup:
@@ -196,15 +198,16 @@ class ClassicGroup:
         "assignment_in_flight",
         "generation_id",
         "group_id",
+        "in_flight",
         "leader_id",
         "members",
         "offsets",
+        "offsets_partition",
         "parked_joins",
         "pending",
         "protocol_name",
         "protocol_type",
         "round",
-        "shard",
         "state",
         "state_since_ms",
         "static_members",
@@ -212,12 +215,11 @@ class ClassicGroup:
         "subscribed_topics",
         "supported",
         "unsynced",
-        "writing",
     )
 
-    def __init__(self, group_id: str, shard: int, now_ms: int) -> None:
+    def __init__(self, group_id: str, offsets_partition: int, now_ms: int) -> None:
         self.group_id = group_id
-        self.shard = shard
+        self.offsets_partition = offsets_partition
         self.state = EMPTY  # ST-03
         self.state_since_ms = now_ms
         self.generation_id = 0
@@ -235,14 +237,12 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
-        self.writing: dict[
-            int, tuple[CoordinatorRecord, ...]
-        ] = {}  # what is on its way to the log, by the number of the write
+        self.in_flight: dict[int, tuple[CoordinatorRecord, ...]] = {}  # records being written, by write id
 
-    # --- hard state -----------------------------------------------------------------------------------------------
+    # --- records -------------------------------------------------------------------------------------------------
 
     def apply(self, records: Iterable[CoordinatorRecord]) -> None:
-        """Take over what was written."""
+        """Change the hard state by records that were written."""
         offsets, new = self.offsets, tuple.__new__
         for record in records:
             if isinstance(record, CommittedOffset):
@@ -255,17 +255,17 @@ class ClassicGroup:
             else:
                 self.stored = record.value
 
-    def unwritten(self) -> set[TopicPartition]:
-        """The offsets on their way to the log, so that a deletion meanwhile does not forget them."""
+    def in_flight_partitions(self) -> set[TopicPartition]:
+        """Return the partitions whose offsets are being written, so that a deletion includes them."""
         return {
             TopicPartition(record.topic, record.partition)
-            for records in self.writing.values()
+            for records in self.in_flight.values()
             for record in records
             if isinstance(record, CommittedOffset)
         }
 
-    def to_store(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
-        """This generation as a record, with new assignments or the members' own."""
+    def to_record_value(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
+        """Return the current generation as a record value, with new assignments or the members' current ones."""
         return StoredGroup(
             protocol_type=self.protocol_type or "",
             generation_id=self.generation_id,
@@ -287,10 +287,10 @@ class ClassicGroup:
             member.metadata(self.protocol_name),
             member.assignment if assignments is None else assignments.get(member_id, b""),
         )
-        return tuple.__new__(StoredMember, stored)  # without the class's slower `__new__`
+        return tuple.__new__(StoredMember, stored)  # avoids the slower __new__ of the class
 
     def restore(self) -> None:
-        """Become what the records say: stable with members, empty without (CO-06)."""
+        """Set the soft state from `stored`: Stable with members, Empty without (CO-06)."""
         stored = self.stored
         if stored is None:
             return
@@ -298,56 +298,68 @@ class ClassicGroup:
         self.protocol_type = stored.protocol_type or None
         self.protocol_name = stored.protocol_name
         self.state_since_ms = stored.state_timestamp_ms
-        for kept in stored.members:
+        for stored_member in stored.members:
             member = ClassicGroupMember(
                 self,
-                kept.member_id,
-                kept.group_instance_id,
-                kept.client_id,
-                kept.client_host,
-                kept.session_timeout_ms,
-                kept.rebalance_timeout_ms,
-                (JoinProtocol(stored.protocol_name or "", kept.subscription),),
+                stored_member.member_id,
+                stored_member.group_instance_id,
+                stored_member.client_id,
+                stored_member.client_host,
+                stored_member.session_timeout_ms,
+                stored_member.rebalance_timeout_ms,
+                (JoinProtocol(stored.protocol_name or "", stored_member.subscription),),
             )
-            member.assignment = kept.assignment
-            self._enter(member)
+            member.assignment = stored_member.assignment
+            self._insert(member)
         self.leader_id = stored.leader if self.members else None
         self.state = STABLE if self.members else EMPTY
         self.subscribed_topics = self._topics()
 
+    def copy_as_empty(self, now_ms: int) -> "ClassicGroup":
+        """Return this Dead group as an Empty one, after its tombstones could not be written (ST-01).
+
+        The soft state is copied, not restored from `stored`: the record of the empty group may not be written either.
+        """
+        group = ClassicGroup(self.group_id, self.offsets_partition, now_ms)
+        group.generation_id = self.generation_id
+        group.protocol_type = self.protocol_type
+        group.subscribed_topics = self.subscribed_topics
+        group.stored, group.offsets, group.in_flight = self.stored, self.offsets, self.in_flight
+        return group
+
     # --- state ----------------------------------------------------------------------------------------------------
 
-    def move(self, to: GroupState, now_ms: int) -> GroupState:
-        """Change the state and stamp the time (ST-01, ST-02); the state before is returned."""
+    def transition_to(self, to: GroupState, now_ms: int) -> GroupState:
+        """Change the state and its timestamp (ST-01, ST-02); return the previous state."""
         before = self.state
         if to not in NEXT_STATES[before]:
-            raise AssertionError(f"group {self.group_id}: no move from {before} to {to}")
+            raise AssertionError(f"group {self.group_id}: no transition from {before} to {to}")
         self.state = to
         self.state_since_ms = now_ms
         return before
 
     @property
     def is_simple(self) -> bool:
-        """Whether this is only a place for offsets (ST-13)."""
+        """Whether the group only stores offsets (ST-13)."""
         return self.protocol_type is None and self.state is EMPTY and not self.pending
 
     @property
     def is_consumer(self) -> bool:
-        """Whether the members speak the consumer protocol."""
+        """Whether the group uses the consumer protocol."""
         return self.protocol_type == CONSUMER
 
-    def everybody_joined(self) -> bool:
-        """Whether the join phase waits for nobody (JG-11, JG-28)."""
+    def all_joined(self) -> bool:
+        """Whether all members have joined and no member is pending (JG-11, JG-28)."""
         return self.parked_joins == len(self.members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for (JG-26)."""
+        """Return the longest rebalance timeout of the members (JG-26)."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     # --- members --------------------------------------------------------------------------------------------------
 
     def identify(self, member_id: str, group_instance_id: str | None) -> Error:
-        """Whether this is a member, and the one that holds the instance id (checked first: JG-16)."""
+        """Check that the member exists and holds the instance id, which is checked first (JG-16)."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -357,15 +369,15 @@ class ClassicGroup:
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
-        """Take a member in; the first one fixes the protocol type and is the leader (ST-04)."""
+        """Add a member; the first one sets the protocol type and is the leader (ST-04)."""
         if not self.members:
             self.protocol_type = protocol_type
-        self._enter(member)
+        self._insert(member)
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.pending.pop(member.member_id, None)
 
-    def _enter(self, member: ClassicGroupMember) -> None:
+    def _insert(self, member: ClassicGroupMember) -> None:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -373,18 +385,18 @@ class ClassicGroup:
             self.supported[name] = self.supported.get(name, 0) + 1
 
     def remove(self, member: ClassicGroupMember) -> None:
-        """Take a member out; who is parked must have been answered."""
+        """Remove a member that has no parked requests."""
         del self.members[member.member_id]
         member.session.cancel()
         self.unsynced.pop(member.member_id, None)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
-        self._forget_protocols(member)
+        self._remove_protocols(member)
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)  # JG-31
 
     def replace(self, member: ClassicGroupMember, member_id: str) -> None:
-        """Give a static member a new id, in its old place (JG-41)."""
+        """Give a static member a new id and keep its position (JG-41)."""
         old_id = member.member_id
         # The order of members is the order of joining: rebuild the dict rather than move the member to its end.
         self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
@@ -400,8 +412,8 @@ class ClassicGroup:
     def update(
         self, member: ClassicGroupMember, protocols: tuple[JoinProtocol, ...], session_ms: int, rebalance_ms: int
     ) -> None:
-        """Take over what a rejoin says (JG-22)."""
-        self._forget_protocols(member)
+        """Update a member from its rejoin (JG-22)."""
+        self._remove_protocols(member)
         member.protocols = protocols
         member.session_timeout_ms = session_ms
         member.rebalance_timeout_ms = rebalance_ms if rebalance_ms >= 0 else session_ms
@@ -409,7 +421,7 @@ class ClassicGroup:
             self.supported[protocol.name] = self.supported.get(protocol.name, 0) + 1
 
     def park_join(self, member: ClassicGroupMember, caller: object) -> object | None:
-        """Keep a join for later; the caller it supersedes, if any, is returned."""
+        """Park a join; return the caller of the join it replaces, or None."""
         superseded = member.parked_join
         if superseded is None:
             self.parked_joins += 1
@@ -417,14 +429,14 @@ class ClassicGroup:
         return superseded
 
     def take_join(self, member: ClassicGroupMember) -> object | None:
-        """The caller of the parked join, which is parked no longer."""
+        """Remove and return the caller of the parked join, or None."""
         caller = member.parked_join
         if caller is not None:
             member.parked_join = None
             self.parked_joins -= 1
         return caller
 
-    def _forget_protocols(self, member: ClassicGroupMember) -> None:
+    def _remove_protocols(self, member: ClassicGroupMember) -> None:
         for protocol in member.protocols:
             left = self.supported[protocol.name] - 1
             if left:
@@ -435,7 +447,7 @@ class ClassicGroup:
     # --- protocols ------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
-        """Whether somebody with these protocols can be in this group (JG-05, JG-06)."""
+        """Whether a member with these protocols can join this group (JG-05, JG-06)."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -446,14 +458,14 @@ class ClassicGroup:
         return any([supported.get(name) == size for name, _ in protocols])  # noqa: C419  # a generator costs more
 
     def candidates(self) -> set[str]:
-        """The protocols that every member supports."""
+        """Return the protocols that all members support."""
         size = len(self.members)
         return {name for name, count in self.supported.items() if count == size}
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those everybody supports (JG-33).
+        """Return the protocol with the most votes among those that all members support (JG-33).
 
-        A tie is unspecified; Kafka takes the first of its hash map, and so do we.
+        A tie is unspecified; Kafka uses the first in the order of its hash map, and so does this method.
         """
         candidates = self.candidates()
         if len(candidates) == 1:
@@ -462,18 +474,18 @@ class ClassicGroup:
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        most = max(votes.values())
-        return next(name for name in hash_map_order(votes) if votes[name] == most)
+        max_votes = max(votes.values())
+        return next(name for name in hash_map_order(votes) if votes[name] == max_votes)
 
-    def next_generation(self) -> None:
-        """Count up, choose the protocol, and see what the members subscribe to (ST-07, ST-08)."""
+    def begin_generation(self) -> None:
+        """Increment the generation, select the protocol, and read the subscriptions (ST-07, ST-08)."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._topics()
         self.unsynced = dict.fromkeys(self.members)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader needs to assign (JG-32)."""
+        """Return the member list for the leader (JG-32)."""
         new, protocol_name = tuple.__new__, self.protocol_name
         return tuple(
             [
@@ -483,7 +495,7 @@ class ClassicGroup:
         )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether some member subscribes to `topic`; a subscription nobody can read counts as every topic (EX-09)."""
+        """Whether a member subscribes to `topic`; an unreadable subscription counts as every topic (EX-09)."""
         if self.subscribed_topics is None:
             return self.is_consumer
         return topic in self.subscribed_topics
@@ -497,7 +509,7 @@ class ClassicGroup:
         return topics_of([member.metadata(protocol_name) for member in self.members.values()])
 
     def waiting_for(self) -> tuple[str, ...]:
-        """Whom a rebalance waits for: in the join phase who did not rejoin, in the sync phase who did not sync."""
+        """Return the members that have not joined (join phase) or not synced (sync phase)."""
         if self.state.wire_name == GroupState.PREPARING_REBALANCE:
             absent = [member.member_id for member in self.members.values() if member.parked_join is None]
             return (*absent, *self.pending)

@@ -1,8 +1,4 @@
-"""Who a request comes from: is it a member, and does it hold the instance id it names?
-
-Rules kept here
-- Whoever uses an instance id that another member holds is told apart from the unknown, and everybody hears of it.
-"""
+"""Checks that a request comes from a member, and from the one that holds the instance id it names."""
 
 from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.group import ClassicGroup
@@ -11,17 +7,17 @@ from slackwater.group.events import EventKind, MemberFenced
 
 
 def identify(
-    turn: EffectCollector, group: ClassicGroup, member_id: str, instance_id: str | None, operation: str
+    collector: EffectCollector, group: ClassicGroup, member_id: str, instance_id: str | None, operation: str
 ) -> Error:
-    """NONE for a member, else the error it is told."""
+    """Return NONE for a member, else its error; a fenced instance id also emits an event."""
     error = group.identify(member_id, instance_id)
     if error is Error.FENCED_INSTANCE_ID:
-        tell_fenced(turn, group, member_id, instance_id, operation)
+        emit_fenced(collector, group, member_id, instance_id, operation)
     return error
 
 
-def tell_fenced(
-    turn: EffectCollector,
+def emit_fenced(
+    collector: EffectCollector,
     group: ClassicGroup,
     member_id: str,
     instance_id: str | None,
@@ -29,8 +25,7 @@ def tell_fenced(
     *,
     holder: str | None = None,
 ) -> None:
-    """Tell that somebody used an instance id that another member holds; `holder` if it is about to."""
+    """Emit that a request used an instance id of another member: `holder`, or the one that holds it now."""
     holder = holder or group.static_members.get(instance_id or "")
-    turn.tell(
-        group, EventKind.MEMBER_FENCED, MemberFenced(operation, holder), member_id=member_id, instance_id=instance_id
-    )
+    detail = MemberFenced(operation, holder)
+    collector.emit(group, EventKind.MEMBER_FENCED, detail, member_id=member_id, instance_id=instance_id)

@@ -1,9 +1,9 @@
-"""JoinGroup: ask to be, or to stay, a member in the next generation (JG-01 … JG-51).
+"""JoinGroup: join a group, or rejoin it for the next generation (JG-01 … JG-51).
 
-Rules kept here
-- A request that is refused changes nothing, with one exception that is Kafka's: an id refused because the group is
-  full is forgotten (JG-38).
-- What a request is (`GroupInput`) is found out here; what to do with it stands in the table.
+Invariants:
+- A rejected request changes nothing, with one exception as in Kafka: a member id rejected because the group is full is
+  removed (JG-38).
+- This module classifies a request (`GroupInput`); the table names the action.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
-from slackwater.group.coordinator.identity import identify, tell_fenced
+from slackwater.group.coordinator.identity import emit_fenced, identify
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import (
     COMPLETING,
@@ -36,87 +36,90 @@ from slackwater.group.events import (
 )
 from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, JoinProtocol
 
-NOT_PROVIDED: Final = "not provided"
+NO_REASON: Final = "not provided"  # JG-51
 
 
-def join(turn: EffectCollector, request: JoinGroup, caller: object) -> None:
-    """Answer, park, or refuse a join."""
-    desk = turn.desk
+def join(collector: EffectCollector, request: JoinGroup, caller: object) -> None:
+    """Respond to a join, park it, or reject it."""
+    state = collector.state
     group_id = request.group_id
     if not group_id:
-        return _refuse(turn, None, request, caller, Error.INVALID_GROUP_ID)
-    config = desk.config
+        return _reject(collector, None, request, caller, Error.INVALID_GROUP_ID)
+    config = state.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        return _refuse(turn, desk.groups.get(group_id), request, caller, Error.INVALID_SESSION_TIMEOUT)
-    group = desk.groups.get(group_id)
+        return _reject(collector, state.groups.get(group_id), request, caller, Error.INVALID_SESSION_TIMEOUT)
+    group = state.groups.get(group_id)
     if group is None:
-        if (error := desk.refusal(group_id)) is not Error.NONE:
-            return turn.answer(caller, JoinGroupResponse(error))  # nothing is known here, so no id is echoed
+        if (error := state.unavailable_error(group_id)) is not Error.NONE:
+            return collector.respond(caller, JoinGroupResponse(error))  # the group is not loaded here: no id is echoed
         if request.member_id != NO_MEMBER:
-            return _refuse(turn, None, request, caller, Error.UNKNOWN_MEMBER_ID)  # JG-03
-        return _join_absent(turn, group_id, request, caller)
-    if (error := _malformed(request)) is not Error.NONE:
-        return _refuse(turn, group, request, caller, error)
-    if not _has_room(turn, group, request.member_id):
-        return _refuse_for_size(turn, group, request, caller)
+            return _reject(collector, None, request, caller, Error.UNKNOWN_MEMBER_ID)  # JG-03
+        return _create_and_join(collector, group_id, request, caller)
+    if (error := _request_error(request)) is not Error.NONE:
+        return _reject(collector, group, request, caller, error)
+    if not _has_capacity(collector, group, request.member_id):
+        return _reject_full(collector, group, request, caller)
     if request.member_id == NO_MEMBER:
-        _join_new(turn, group, request, caller)
+        _join_new(collector, group, request, caller)
     else:
-        _join_known(turn, group, request, caller)
+        _join_known(collector, group, request, caller)
 
 
-def _join_absent(turn: EffectCollector, group_id: str, request: JoinGroup, caller: object) -> None:
-    """The first join of a group creates it (JG-04)."""
-    group = ClassicGroup(group_id, turn.desk.shard_of(group_id), turn.now_ms)
-    if (error := _malformed(request)) is Error.NONE and not group.supports(request.protocol_type, request.protocols):
+def _create_and_join(collector: EffectCollector, group_id: str, request: JoinGroup, caller: object) -> None:
+    """Create a group with its first join (JG-04)."""
+    group = ClassicGroup(group_id, collector.state.offsets_partition_of(group_id), collector.now_ms)
+    if (error := _request_error(request)) is Error.NONE and not group.supports(
+        request.protocol_type, request.protocols
+    ):
         error = Error.INCONSISTENT_GROUP_PROTOCOL  # JG-05
     if error is not Error.NONE:
-        return _refuse(turn, None, request, caller, error)
-    turn.desk.groups[group_id] = group
-    turn.tell(group, EventKind.GROUP_CREATED, GroupLifecycle())
-    # An id that was issued is promised only once the group that remembers it is written.
-    promised: list[JoinGroupResponse] = []
+        return _reject(collector, None, request, caller, error)
+    collector.state.groups[group_id] = group
+    collector.emit(group, EventKind.GROUP_CREATED, GroupLifecycle())
+    # An issued id is sent only after the new group is written.
+    issued: list[JoinGroupResponse] = []
 
-    def written(later: EffectCollector, error: Error) -> None:
+    def written(collector: EffectCollector, error: Error) -> None:
         if error is Error.NONE:
-            for response in promised:
-                later.answer(caller, response)
+            for response in issued:
+                collector.respond(caller, response)
             return
-        if later.desk.groups.get(group_id) is group and group.stored is None:
-            _abandon(later, group, response_error(error))
-        for _ in promised:
-            later.answer(caller, JoinGroupResponse(response_error(error)))
+        if collector.state.groups.get(group_id) is group and group.stored is None:
+            _drop_unwritten_group(collector, group, response_error(error))
+        for _ in issued:
+            collector.respond(caller, JoinGroupResponse(response_error(error)))
 
-    turn.append(group.shard, [GroupMetadata(group_id, group.to_store())], written)
-    if request.group_instance_id is None and request.requires_known_member_id:
-        promised.append(_issue_id(turn, group, request))
+    collector.append(group.offsets_partition, [GroupMetadata(group_id, group.to_record_value())], written)
+    transition = TRANSITIONS[_first_join_input(request)][group.state]
+    if transition.action is GroupAction.ISSUE_ID:
+        issued.append(_issue_id(collector, group, request))
     else:
-        _join_new(turn, group, request, caller)
+        _join_new(collector, group, request, caller)
 
 
-def _abandon(turn: EffectCollector, group: ClassicGroup, error: Error) -> None:
-    """A new group that could not be written is gone again; whoever waits in it hears why (JG-04)."""
+def _drop_unwritten_group(collector: EffectCollector, group: ClassicGroup, error: Error) -> None:
+    """Remove a new group whose first record could not be written; fail its parked requests (JG-04)."""
     if group.round is not None:
         group.round.cancel()
     for pending in group.pending.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
-        rebalance.dismiss(turn, member, error)
-    before = group.move(DEAD, turn.now_ms)
-    del turn.desk.groups[group.group_id]
-    turn.tell(group, EventKind.GROUP_DELETED, GroupLifecycle(), before=before)
+        rebalance.fail_parked_requests(collector, member, error)
+    before = group.transition_to(DEAD, collector.now_ms)
+    del collector.state.groups[group.group_id]
+    collector.emit(group, EventKind.GROUP_DELETED, GroupLifecycle(), before=before)
 
 
-# --- who may join ---------------------------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------------------------
 
 
-def _malformed(request: JoinGroup) -> Error:
-    """Requests that would make Kafka's join phase throw and the group hang are refused at the door."""
+def _request_error(request: JoinGroup) -> Error:
+    """Return the error of a request that would make Kafka's join phase throw, or NONE."""
     protocols = request.protocols
     if len(protocols) > 1 and len({protocol.name for protocol in protocols}) != len(protocols):
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    # What is unreadable otherwise is allowed: it counts as subscribed to everything (EX-09).
+    # Other unreadable metadata is allowed: it counts as a subscription to every topic (EX-09).
     if request.protocol_type == CONSUMER:
         for _, metadata in protocols:
             if is_overlong(metadata):
@@ -124,9 +127,9 @@ def _malformed(request: JoinGroup) -> Error:
     return Error.NONE
 
 
-def _has_room(turn: EffectCollector, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size lets this one in (JG-38, JG-39); pending ids do not count (JG-12)."""
-    limit = turn.desk.config.group_max_size
+def _has_capacity(collector: EffectCollector, group: ClassicGroup, member_id: str) -> bool:
+    """Whether group.max.size allows this member (JG-38, JG-39); pending members do not count (JG-12)."""
+    limit = collector.state.config.group_max_size
     if len(group.members) < limit:
         return True
     member = group.members.get(member_id)
@@ -137,80 +140,88 @@ def _has_room(turn: EffectCollector, group: ClassicGroup, member_id: str) -> boo
     return True
 
 
-def _refuse_for_size(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
-    """The group is full: the id is forgotten, and the join phase does not wait for it."""
-    _tell_refused(turn, group, request, Error.GROUP_MAX_SIZE_REACHED)
-    turn.answer(caller, JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
+def _reject_full(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
+    """Reject a join because the group is full; remove its id so that the join phase does not wait for it."""
+    _emit_rejected(collector, group, request, Error.GROUP_MAX_SIZE_REACHED)
+    collector.respond(caller, JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
     if (pending := group.pending.pop(request.member_id, None)) is not None:
         pending.expiry.cancel()
     if (member := group.members.get(request.member_id)) is not None:
-        rebalance.drop(turn, member)
+        rebalance.remove_member(collector, member)
     if group.state is PREPARING:
-        rebalance.complete_if_joined(turn, group)
+        rebalance.complete_if_joined(collector, group)
 
 
-def _refuse(
-    turn: EffectCollector, group: ClassicGroup | None, request: JoinGroup, caller: object, error: Error
+def _reject(
+    collector: EffectCollector, group: ClassicGroup | None, request: JoinGroup, caller: object, error: Error
 ) -> None:
-    """Say no; a newcomer without an id hears "", anybody else their own id (JG-06)."""
+    """Reject a join; the response echoes the member id of the request (JG-06)."""
     if group is not None:
-        _tell_refused(turn, group, request, error)
-    turn.answer(caller, JoinGroupResponse(error, member_id=request.member_id))
+        _emit_rejected(collector, group, request, error)
+    collector.respond(caller, JoinGroupResponse(error, member_id=request.member_id))
 
 
-def _tell_refused(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, error: Error) -> None:
+def _emit_rejected(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, error: Error) -> None:
     known = group.members.get(request.member_id) or group.pending.get(request.member_id)
-    turn.tell(
+    collector.emit(
         group,
         EventKind.JOIN_REFUSED,
         JoinRefused(error.name),
-        who=known,
+        member=known,
         member_id=request.member_id or None,
         instance_id=request.group_instance_id,
     )
 
 
-# --- newcomers ------------------------------------------------------------------------------------------------------
+# --- new members ----------------------------------------------------------------------------------------------------
 
 
-def _join_new(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
-    """A join without an id: a new member, or a static one that returns (JG-07, JG-08, JG-13)."""
-    if group.state is DEAD:
-        return _refuse(turn, group, request, caller, Error.COORDINATOR_NOT_AVAILABLE)
+def _join_new(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
+    """Handle a join without an id: a new member, or a static one that rejoins (JG-07, JG-08, JG-13)."""
+    transition = TRANSITIONS[_first_join_input(request)][group.state]
+    if transition.action is GroupAction.REJECT:
+        return _reject(collector, group, request, caller, transition.error)
     if not group.supports(request.protocol_type, request.protocols):
-        return _refuse(turn, group, request, caller, Error.INCONSISTENT_GROUP_PROTOCOL)
+        return _reject(collector, group, request, caller, Error.INCONSISTENT_GROUP_PROTOCOL)
     instance_id = request.group_instance_id
-    if instance_id is None:
-        if request.requires_known_member_id:
-            turn.answer(caller, _issue_id(turn, group, request))
-        else:
-            _admit(turn, group, request, f"{request.client_id}-{request.uuid}", caller)
+    if transition.action is GroupAction.ISSUE_ID:
+        collector.respond(caller, _issue_id(collector, group, request))
+    elif instance_id is None:
+        _add_member(collector, group, request, f"{request.client_id}-{request.uuid}", caller)
     elif instance_id in group.static_members:
-        _return(turn, group, group.members[group.static_members[instance_id]], request, caller)
+        _rejoin_static(collector, group, group.members[group.static_members[instance_id]], request, caller)
     else:
-        _admit(turn, group, request, f"{instance_id}-{request.uuid}", caller)
+        _add_member(collector, group, request, f"{instance_id}-{request.uuid}", caller)
 
 
-def _issue_id(turn: EffectCollector, group: ClassicGroup, request: JoinGroup) -> JoinGroupResponse:
-    """Give out an id, so that a lost answer does not leave a ghost behind (JG-08)."""
+def _first_join_input(request: JoinGroup) -> GroupInput:
+    """Classify a join without a member id."""
+    dynamic = request.group_instance_id is None
+    return GroupInput.JOIN_WITHOUT_ID if dynamic and request.requires_known_member_id else GroupInput.JOIN_NEW
+
+
+def _issue_id(collector: EffectCollector, group: ClassicGroup, request: JoinGroup) -> JoinGroupResponse:
+    """Issue a member id, so that a lost response does not leave an unused member in the group (JG-08)."""
     pending = PendingMember(group, f"{request.client_id}-{request.uuid}", request)
     group.pending[pending.member_id] = pending
-    turn.desk.timers.arm(pending.expiry, turn.now_ms + request.session_timeout_ms)
-    turn.tell(group, EventKind.MEMBER_ID_ISSUED, MemberIdTimeout(request.session_timeout_ms), who=pending)
+    collector.state.timers.arm(pending.expiry, collector.now_ms + request.session_timeout_ms)
+    collector.emit(group, EventKind.MEMBER_ID_ISSUED, MemberIdTimeout(request.session_timeout_ms), member=pending)
     return JoinGroupResponse(Error.MEMBER_ID_REQUIRED, member_id=pending.member_id)
 
 
-def pending_over(turn: EffectCollector, pending: PendingMember) -> None:
-    """An issued id that nobody used is dropped (JG-10), also ending an initial delay that waited for it (JG-37)."""
+def pending_member_expired(collector: EffectCollector, pending: PendingMember) -> None:
+    """Remove an issued id that was not used in time (JG-10); an initial delay may end with it (JG-37)."""
     group = pending.group
     del group.pending[pending.member_id]
-    turn.tell(group, EventKind.PENDING_MEMBER_EXPIRED, MemberIdTimeout(pending.session_timeout_ms), who=pending)
-    if TRANSITIONS[GroupInput.PENDING_OVER][group.state].act is GroupAction.COMPLETE:
-        rebalance.complete_if_joined(turn, group)
+    collector.emit(group, EventKind.PENDING_MEMBER_EXPIRED, MemberIdTimeout(pending.session_timeout_ms), member=pending)
+    if TRANSITIONS[GroupInput.PENDING_MEMBER_EXPIRED][group.state].action is GroupAction.TRY_COMPLETE_JOIN:
+        rebalance.complete_if_joined(collector, group)
 
 
-def _admit(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, member_id: str, caller: object) -> None:
-    """Take a new member in, and rebalance (JG-07, JG-09, JG-13)."""
+def _add_member(
+    collector: EffectCollector, group: ClassicGroup, request: JoinGroup, member_id: str, caller: object
+) -> None:
+    """Add a new member and rebalance (JG-07, JG-09, JG-13)."""
     if (pending := group.pending.get(member_id)) is not None:
         pending.expiry.cancel()
     member = ClassicGroupMember(
@@ -224,25 +235,27 @@ def _admit(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, membe
         request.protocols,
     )
     member.is_new = True
-    member.last_heard_ms = turn.now_ms
+    member.last_seen_ms = collector.now_ms
     group.add(member, request.protocol_type)
     group.park_join(member, caller)
-    # JG-24: its session starts with the answer; until then only this long timer can expire it.
-    turn.desk.timers.arm(member.session, turn.now_ms + turn.desk.config.new_member_join_timeout_ms)
-    act = TRANSITIONS[GroupInput.JOIN_NEW][group.state].act
-    if act is GroupAction.DELAY:
+    # JG-24: the session starts with the response; until then only this long timer expires the member.
+    collector.state.timers.arm(member.session, collector.now_ms + collector.state.config.new_member_join_timeout_ms)
+    action = TRANSITIONS[GroupInput.JOIN_NEW][group.state].action
+    if action is GroupAction.DELAY:
         assert group.round is not None
         group.round.extended = True  # JG-36
-    turn.tell(group, EventKind.MEMBER_JOINED, _joined(request, changed=None), who=member, trigger=Trigger.MEMBER_JOIN)
-    if act is GroupAction.PARK:  # most of a crowd: the round has its cause
-        return rebalance.complete_if_joined(turn, group)
+    collector.emit(
+        group, EventKind.MEMBER_JOINED, _joined(request, changed=None), member=member, trigger=Trigger.MEMBER_JOIN
+    )
+    if action is GroupAction.PARK:  # the rebalance has its cause already
+        return rebalance.complete_if_joined(collector, group)
     instance = "null" if request.group_instance_id is None else request.group_instance_id
     reason = f"Adding new member {member_id} with group instance id {instance}; client reason: {_reason(request)}"
-    rebalance.trigger(turn, group, GroupInput.JOIN_NEW, RebalanceCause(Trigger.MEMBER_JOIN, reason, member))
+    rebalance.trigger(collector, group, GroupInput.JOIN_NEW, RebalanceCause(Trigger.MEMBER_JOIN, reason, member))
 
 
 def _reason(request: JoinGroup) -> str:
-    return request.reason or NOT_PROVIDED  # JG-51
+    return request.reason or NO_REASON
 
 
 def _joined(request: JoinGroup, *, changed: bool | None) -> MemberJoined:
@@ -255,89 +268,89 @@ def _joined(request: JoinGroup, *, changed: bool | None) -> MemberJoined:
     )
 
 
-# --- members that return --------------------------------------------------------------------------------------------
+# --- rejoining members ----------------------------------------------------------------------------------------------
 
 
-def _join_known(turn: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
-    """A join with an id (JG-09, JG-14 … JG-23)."""
+def _join_known(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
+    """Handle a join with a member id (JG-09, JG-14 … JG-23)."""
     if group.state is DEAD:
-        return _refuse(turn, group, request, caller, Error.COORDINATOR_NOT_AVAILABLE)
+        return _reject(collector, group, request, caller, TRANSITIONS[GroupInput.JOIN_NEW][DEAD].error)
     if not group.supports(request.protocol_type, request.protocols):
-        return _refuse(turn, group, request, caller, Error.INCONSISTENT_GROUP_PROTOCOL)
+        return _reject(collector, group, request, caller, Error.INCONSISTENT_GROUP_PROTOCOL)
     member_id = request.member_id
     if member_id in group.pending:
         if request.group_instance_id is not None:
-            _tell_refused(turn, group, request, Error.UNKNOWN_SERVER_ERROR)
-            return turn.answer(caller, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14
-        return _admit(turn, group, request, member_id, caller)
-    if (error := identify(turn, group, member_id, request.group_instance_id, "join-group")) is not Error.NONE:
-        return _refuse(turn, group, request, caller, error)
-    _rejoin(turn, group, group.members[member_id], request, caller)
+            _emit_rejected(collector, group, request, Error.UNKNOWN_SERVER_ERROR)
+            return collector.respond(caller, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14
+        return _add_member(collector, group, request, member_id, caller)
+    if (error := identify(collector, group, member_id, request.group_instance_id, "join-group")) is not Error.NONE:
+        return _reject(collector, group, request, caller, error)
+    _rejoin(collector, group, group.members[member_id], request, caller)
 
 
 def _rejoin(
-    turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
 ) -> None:
-    """A member joins again, with what it said before or with something new (JG-17 … JG-22)."""
+    """Handle the rejoin of a member, with unchanged or changed metadata (JG-17 … JG-22)."""
     changed = member.protocols != request.protocols
     leader = group.leader_id == member.member_id
-    happened = GroupInput.JOIN_CHANGED if changed else GroupInput.JOIN_LEADER if leader else GroupInput.JOIN_FOLLOWER
-    outcome = TRANSITIONS[happened][group.state]
-    if outcome.act is GroupAction.ANSWER:
-        # JG-18 as Kafka 4.3.1 does it: neither the session timer nor its length is touched.
-        member.last_heard_ms = turn.now_ms
-        turn.tell(group, EventKind.MEMBER_REJOINED, _joined(request, changed=False), who=member)
-        turn.answer(caller, rebalance.current_generation(group, member))
+    group_input = GroupInput.JOIN_CHANGED if changed else GroupInput.JOIN_LEADER if leader else GroupInput.JOIN_FOLLOWER
+    transition = TRANSITIONS[group_input][group.state]
+    if transition.action is GroupAction.RESPOND:
+        # JG-18: Kafka 4.3.1 changes neither the session timer nor the session timeout.
+        member.last_seen_ms = collector.now_ms
+        collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=False), member=member)
+        collector.respond(caller, rebalance.join_response(group, member))
         return
     before = member.protocols
-    why = triggers.of_rejoin(request.protocol_type, before, request.protocols, request.reason, leader=leader)
+    trigger = triggers.of_rejoin(request.protocol_type, before, request.protocols, request.reason, leader=leader)
     state = group.state
-    _take_over(turn, group, member, request, caller)
-    turn.tell(group, EventKind.MEMBER_REJOINED, _joined(request, changed=changed), who=member, trigger=why)
+    _update_and_park(collector, group, member, request, caller)
+    collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=changed), member=member, trigger=trigger)
     what = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
     reason = f"{what.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
-    rebalance.trigger(turn, group, happened, RebalanceCause(why, reason, member))
+    rebalance.trigger(collector, group, group_input, RebalanceCause(trigger, reason, member))
 
 
-def _take_over(
-    turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+def _update_and_park(
+    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
 ) -> None:
-    """Replace what a member said before, and park its join; an older one of its own hears to try again.
+    """Update a member from its request and park the request; an older parked join must retry.
 
-    As in Kafka, client id and host stay those of the member's first join, whoever joins in its name.
+    As in Kafka, client id and host stay those of the member's first join.
     """
     group.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
-    member.last_heard_ms = turn.now_ms
+    member.last_seen_ms = collector.now_ms
     superseded = group.park_join(member, caller)
     if superseded is not None:
-        turn.answer(superseded, JoinGroupResponse(Error.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+        collector.respond(superseded, JoinGroupResponse(Error.REBALANCE_IN_PROGRESS, member_id=member.member_id))
 
 
-# --- static members that return -------------------------------------------------------------------------------------
+# --- rejoining static members ---------------------------------------------------------------------------------------
 
 
-def _return(
-    turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+def _rejoin_static(
+    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
 ) -> None:
-    """A static member comes back under a new id, and the old id is fenced (JG-41 … JG-48)."""
+    """Handle a static member that rejoins with a new id; the old id is fenced (JG-41 … JG-48)."""
     old_id = member.member_id
     before = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
     old_leader = group.leader_id
     assert old_leader is not None
     new_id = f"{member.group_instance_id}-{request.uuid}"
-    _fence(turn, group, member, new_id)
+    fence_old_id(collector, group, member, new_id)
     group.replace(member, new_id)
-    _take_over(turn, group, member, request, caller)
-    rebalance.extend_session(turn, member)
-    other = group.state is STABLE and group.select_protocol() != group.protocol_name
-    happened = GroupInput.JOIN_STATIC_OTHER_PROTOCOL if other else GroupInput.JOIN_STATIC
-    outcome = TRANSITIONS[happened][group.state]
-    needed = outcome.act is GroupAction.REBALANCE
-    why = Trigger.STATIC_CHANGED if needed else None
-    turn.tell(group, EventKind.MEMBER_REPLACED, MemberReplaced(old_id, needed), who=member, trigger=why)
-    if outcome.act is not GroupAction.SWAP:
+    _update_and_park(collector, group, member, request, caller)
+    rebalance.extend_session(collector, member)
+    protocol_changes = group.state is STABLE and group.select_protocol() != group.protocol_name
+    group_input = GroupInput.JOIN_STATIC_OTHER_PROTOCOL if protocol_changes else GroupInput.JOIN_STATIC
+    transition = TRANSITIONS[group_input][group.state]
+    rebalances = transition.action is GroupAction.REBALANCE
+    trigger = Trigger.STATIC_CHANGED if rebalances else None
+    collector.emit(group, EventKind.MEMBER_REPLACED, MemberReplaced(old_id, rebalances), member=member, trigger=trigger)
+    if transition.action is not GroupAction.REPLACE_MEMBER:
         instance = member.group_instance_id
-        if other:
+        if protocol_changes:
             what = (
                 f"Group's selectedProtocol will change because static member {member.member_id} "
                 f"with instance id {instance} joined with change of protocol"
@@ -345,37 +358,39 @@ def _return(
         else:
             what = f"Updating metadata for static member {member.member_id} with instance id {instance}"
         reason = f"{what}; client reason: {_reason(request)}"
-        return rebalance.trigger(turn, group, happened, RebalanceCause(Trigger.STATIC_CHANGED, reason, member))
+        return rebalance.trigger(collector, group, group_input, RebalanceCause(Trigger.STATIC_CHANGED, reason, member))
 
-    def written(later: EffectCollector, error: Error) -> None:
+    def written(collector: EffectCollector, error: Error) -> None:
         if group.members.get(new_id) is not member or member.parked_join is not caller:
-            return  # it left, was replaced again, or a rebalance took its join over
+            return  # the member left, was replaced again, or the join belongs to a rebalance
         if group.state is not STABLE:
-            return  # a rebalance started meanwhile: the parked join is part of it
+            return  # a rebalance started since: the parked join belongs to it
         group.take_join(member)
         if error is Error.NONE:
-            later.answer(caller, _swapped(group, member, request, old_leader))
+            collector.respond(caller, _replaced_response(group, member, request, old_leader))
             return
-        _restore(later, group, member, old_id, before)  # JG-44
-        later.answer(caller, JoinGroupResponse(response_error(error)))
+        _undo_replacement(collector, group, member, old_id, before)  # JG-44
+        collector.respond(caller, JoinGroupResponse(response_error(error)))
 
-    turn.append(group.shard, [GroupMetadata(group.group_id, group.to_store())], written)
+    collector.append(group.offsets_partition, [GroupMetadata(group.group_id, group.to_record_value())], written)
 
 
-def _fence(turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
-    """Whoever waits under the old id hears that it is fenced, at once (JG-48)."""
+def fence_old_id(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
+    """Fail the parked requests of the old id with FENCED_INSTANCE_ID (JG-48)."""
     if member.parked_join is not None:
-        tell_fenced(turn, group, member.member_id, member.group_instance_id, "join-group", holder=new_id)
+        emit_fenced(collector, group, member.member_id, member.group_instance_id, "join-group", holder=new_id)
     if member.parked_sync is not None:
-        tell_fenced(turn, group, member.member_id, member.group_instance_id, "sync-group", holder=new_id)
-    rebalance.dismiss(turn, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
+        emit_fenced(collector, group, member.member_id, member.group_instance_id, "sync-group", holder=new_id)
+    rebalance.fail_parked_requests(collector, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
 
 
-def _swapped(group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, old_leader: str) -> JoinGroupResponse:
-    """The answer to a static member that is back without a rebalance.
+def _replaced_response(
+    group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, old_leader: str
+) -> JoinGroupResponse:
+    """Build the response for a static member that was replaced without a rebalance.
 
-    A leader that knows to skip the assignment gets the member list, to go on watching the topics (JG-42). An older
-    one is told the old leader's id, so that it takes itself for a follower and does not assign anew (JG-43).
+    A leader that supports `skip_assignment` gets the member list, to monitor the topics (JG-42). An older leader gets
+    the previous leader id, so that it acts as a follower and does not assign again (JG-43).
     """
     leader = member.member_id == group.leader_id
     skip = request.supports_skipping_assignment
@@ -392,15 +407,15 @@ def _swapped(group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup
     )
 
 
-def _restore(
-    turn: EffectCollector,
+def _undo_replacement(
+    collector: EffectCollector,
     group: ClassicGroup,
     member: ClassicGroupMember,
     old_id: str,
     before: tuple[tuple[JoinProtocol, ...], int, int],
 ) -> None:
-    """The swap could not be written: the old id and what it said are back (JG-44)."""
+    """Restore the old member id and settings after the replacement could not be written (JG-44)."""
     protocols, session_ms, rebalance_ms = before
     group.update(member, protocols, session_ms, rebalance_ms)
     group.replace(member, old_id)
-    rebalance.extend_session(turn, member)
+    rebalance.extend_session(collector, member)

@@ -1,76 +1,76 @@
-"""LeaveGroup: members go, or an administrator removes them (LG-01 … LG-11)."""
+"""LeaveGroup: members leave, or an administrator removes them (LG-01 … LG-11)."""
 
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
 from slackwater.group.coordinator.identity import identify
-from slackwater.group.coordinator.join import NOT_PROVIDED
-from slackwater.group.coordinator.states import DEAD, EMPTY, GroupInput
+from slackwater.group.coordinator.join import NO_REASON
+from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupInput
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, MemberLeft, Trigger
 from slackwater.group.messages import NO_MEMBER, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 
 
-def leave(turn: EffectCollector, request: LeaveGroup, caller: object) -> None:
-    """Remove those who can be removed, answer for each, and rebalance once for all (LG-08)."""
+def leave(collector: EffectCollector, request: LeaveGroup, caller: object) -> None:
+    """Remove the members, respond with one result for each, and start at most one rebalance (LG-08)."""
     group_id = request.group_id
     if not group_id:
-        turn.answer(caller, LeaveGroupResponse(Error.INVALID_GROUP_ID))
+        collector.respond(caller, LeaveGroupResponse(Error.INVALID_GROUP_ID))
         return
-    group = turn.desk.groups.get(group_id)
+    group = collector.state.groups.get(group_id)
     if group is None:
-        error = turn.desk.refusal(group_id)
+        error = collector.state.unavailable_error(group_id)
         unknown = Error.UNKNOWN_MEMBER_ID
         entries = tuple(LeftMember(leaver.member_id, leaver.group_instance_id, unknown) for leaver in request.members)
-        turn.answer(caller, LeaveGroupResponse(error, entries if error is Error.NONE else ()))  # LG-02, LG-11
+        collector.respond(caller, LeaveGroupResponse(error, entries if error is Error.NONE else ()))  # LG-02, LG-11
         return
     if group.state is DEAD:
-        turn.answer(caller, LeaveGroupResponse(Error.COORDINATOR_NOT_AVAILABLE))  # LG-03
+        collector.respond(caller, LeaveGroupResponse(TRANSITIONS[GroupInput.LEAVE][DEAD].error))  # LG-03
         return
-    answers: list[LeftMember] = []
-    gone: list[tuple[LeavingMember, ClassicGroupMember | PendingMember]] = []
+    results: list[LeftMember] = []
+    removed: list[tuple[LeavingMember, ClassicGroupMember | PendingMember]] = []
     for leaver in request.members:
-        left = _remove(turn, group, leaver)
+        left = _remove(collector, group, leaver)
         if isinstance(left, Error):
-            answers.append(LeftMember(leaver.member_id, leaver.group_instance_id, left))
+            results.append(LeftMember(leaver.member_id, leaver.group_instance_id, left))
         else:
-            answers.append(LeftMember(leaver.member_id, leaver.group_instance_id, Error.NONE))
-            gone.append((leaver, left))
-    response = LeaveGroupResponse(Error.NONE, tuple(answers))
+            results.append(LeftMember(leaver.member_id, leaver.group_instance_id, Error.NONE))
+            removed.append((leaver, left))
+    response = LeaveGroupResponse(Error.NONE, tuple(results))
     before = group.state
-    if gone:
-        leaver, first = gone[0]
-        happened = (
+    if removed:
+        leaver, first = removed[0]
+        group_input = (
             GroupInput.LEAVE
-            if any(isinstance(who, ClassicGroupMember) for _, who in gone)
+            if any(isinstance(member, ClassicGroupMember) for _, member in removed)
             else GroupInput.LEAVE_PENDING
         )
-        names = ", ".join(leaver.member_id for leaver, _ in gone)
+        names = ", ".join(leaver.member_id for leaver, _ in removed)
         reason = f"explicit `LeaveGroup` request for ({names}) members."
-        rebalance.trigger(turn, group, happened, RebalanceCause(_why(leaver), reason, first))
+        rebalance.trigger(collector, group, group_input, RebalanceCause(_leave_trigger(leaver), reason, first))
     if group.state is before or group.state is not EMPTY:
-        turn.answer(caller, response)
+        collector.respond(caller, response)
         return
 
-    def written(later: EffectCollector, error: Error) -> None:
-        later.answer(caller, response if error is Error.NONE else LeaveGroupResponse(response_error(error)))
+    def written(collector: EffectCollector, error: Error) -> None:
+        collector.respond(caller, response if error is Error.NONE else LeaveGroupResponse(response_error(error)))
 
-    turn.also(written)  # the last one to leave is told when the empty group is written
+    collector.chain_last_append(written)  # the last member gets its response when the empty group is written
 
 
-def _why(leaver: LeavingMember) -> Trigger:
+def _leave_trigger(leaver: LeavingMember) -> Trigger:
     return triggers.of_leave(leaver.reason, administrator=leaver.member_id == NO_MEMBER)
 
 
 def _remove(
-    turn: EffectCollector, group: ClassicGroup, leaver: LeavingMember
+    collector: EffectCollector, group: ClassicGroup, leaver: LeavingMember
 ) -> ClassicGroupMember | PendingMember | Error:
-    """Take one leaver out of the group; who it was, or why not (LG-04 … LG-07)."""
-    reason = leaver.reason or NOT_PROVIDED
+    """Remove one leaving member; return the removed member or the error (LG-04 … LG-07)."""
+    reason = leaver.reason or NO_REASON
     if (pending := group.pending.pop(leaver.member_id, None)) is not None:
         pending.expiry.cancel()
         detail = MemberLeft("itself", reason, pending=True)
-        turn.tell(group, EventKind.MEMBER_LEFT, detail, who=pending, trigger=_why(leaver))
+        collector.emit(group, EventKind.MEMBER_LEFT, detail, member=pending, trigger=_leave_trigger(leaver))
         return pending
     member_id = leaver.member_id
     administrator = member_id == NO_MEMBER
@@ -78,11 +78,11 @@ def _remove(
         member_id = group.static_members.get(leaver.group_instance_id or "", NO_MEMBER)
         if leaver.group_instance_id is None:
             return Error.UNKNOWN_MEMBER_ID
-    error = identify(turn, group, member_id, leaver.group_instance_id, "leave-group")
+    error = identify(collector, group, member_id, leaver.group_instance_id, "leave-group")
     if error is not Error.NONE:
         return error
     member = group.members[member_id]
-    rebalance.drop(turn, member)
+    rebalance.remove_member(collector, member)
     detail = MemberLeft("administrator" if administrator else "itself", reason)
-    turn.tell(group, EventKind.MEMBER_LEFT, detail, who=member, trigger=_why(leaver))
+    collector.emit(group, EventKind.MEMBER_LEFT, detail, member=member, trigger=_leave_trigger(leaver))
     return member

@@ -1,10 +1,10 @@
-"""A rebalance from its trigger to a stable group: the part that joins, syncs, leaves and timers share.
+"""A rebalance from its trigger to a stable group, shared by JoinGroup, SyncGroup, LeaveGroup and the timers.
 
-Rules kept here
+Invariants:
 - A rebalance starts from Empty, Stable or CompletingRebalance; a trigger in PreparingRebalance only tries to end the
   join phase (ST-06).
-- Every start tells its cause: who, why, which generation.
-- A parked request is answered exactly once, also when its member is removed, replaced, or asks again.
+- Every start emits an event with its cause: member, reason, generation.
+- A parked request gets exactly one response, also when its member is removed, replaced, or sends the request again.
 """
 
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
@@ -35,37 +35,37 @@ from slackwater.group.events import (
 )
 from slackwater.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
 
-NOTICE_MS = 1_000  # a round that lasts longer tells whom it waits for
+WAITING_EVENT_INTERVAL_MS = 1_000  # also the minimum duration of a rebalance that is reported
 
 
-def trigger(turn: EffectCollector, group: ClassicGroup, happened: GroupInput, cause: RebalanceCause) -> None:
-    """Do what the table says a state does when something calls for a rebalance."""
-    match TRANSITIONS[happened][group.state].act:
+def trigger(collector: EffectCollector, group: ClassicGroup, group_input: GroupInput, cause: RebalanceCause) -> None:
+    """Start a rebalance, or try to end the join phase, as the table demands."""
+    match TRANSITIONS[group_input][group.state].action:
         case GroupAction.REBALANCE:
-            start(turn, group, cause)
-        case GroupAction.PARK | GroupAction.COMPLETE:
-            complete_if_joined(turn, group)
+            start(collector, group, cause)
+        case GroupAction.PARK | GroupAction.TRY_COMPLETE_JOIN:
+            complete_if_joined(collector, group)
         case _:
             pass
 
 
 def start(
-    turn: EffectCollector,
+    collector: EffectCollector,
     group: ClassicGroup,
     cause: RebalanceCause,
     *,
-    parked_hear: Error = Error.REBALANCE_IN_PROGRESS,
+    sync_error: Error = Error.REBALANCE_IN_PROGRESS,
 ) -> None:
-    """Begin a round (ST-05, ST-06, ST-10)."""
+    """Start a rebalance; parked syncs get `sync_error` (ST-05, ST-06, ST-10)."""
     if group.state is COMPLETING:
-        _abort(turn, group, parked_hear)
+        _abort(collector, group, sync_error)
     if group.round is not None:
         group.round.cancel()
-    round = group.round = RebalanceRound(group, cause, turn.now_ms)
-    config = turn.desk.config
+    round = group.round = RebalanceRound(group, cause, collector.now_ms)
+    config = collector.state.config
     initial = group.state is EMPTY
-    before = group.move(INITIAL if initial else PREPARING, turn.now_ms)
-    turn.tell(
+    before = group.transition_to(INITIAL if initial else PREPARING, collector.now_ms)
+    collector.emit(
         group,
         EventKind.REBALANCE_STARTED,
         RebalanceStarted(
@@ -75,86 +75,93 @@ def start(
             initial_delay=initial,
             reason=cause.reason,
         ),
-        who=cause.culprit,
+        member=cause.culprit,
         trigger=cause.trigger,
         before=before,
     )
     if initial:  # JG-34
         round.delay_ms = config.group_initial_rebalance_delay_ms
         round.remaining_ms = max(round.timeout_ms - round.delay_ms, 0)
-        turn.desk.timers.arm(round.join, turn.now_ms + round.delay_ms)
-    elif group.everybody_joined() or not group.members:  # ST-11: a pending id does not keep an empty group waiting
-        end_join_phase(turn, group)
+        collector.state.timers.arm(round.join_timer, collector.now_ms + round.delay_ms)
+    elif group.all_joined() or not group.members:  # ST-11: an empty group does not wait for pending members
+        end_join_phase(collector, group)
         return
     else:
-        turn.desk.timers.arm(round.join, turn.now_ms + round.timeout_ms)
-    turn.desk.timers.arm(round.notice, turn.now_ms + NOTICE_MS)
+        collector.state.timers.arm(round.join_timer, collector.now_ms + round.timeout_ms)
+    collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
 
 
-def complete_if_joined(turn: EffectCollector, group: ClassicGroup) -> None:
-    """End the join phase early when it waits for nobody (JG-28)."""
-    if group.everybody_joined():
-        end_join_phase(turn, group)
+def complete_if_joined(collector: EffectCollector, group: ClassicGroup) -> None:
+    """End the join phase early when all members have joined (JG-28)."""
+    if group.all_joined():
+        end_join_phase(collector, group)
 
 
-def delay_over(turn: EffectCollector, round: RebalanceRound) -> None:
-    """Extend the initial delay if somebody joined since, up to the first joiner's rebalance timeout (JG-35)."""
-    group = round.group
-    if TRANSITIONS[GroupInput.DELAY_OVER][group.state].act is not GroupAction.EXTEND:
-        return
+def join_timer_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+    """End the join phase, or extend the initial delay."""
+    match TRANSITIONS[GroupInput.JOIN_TIMER_EXPIRED][round.group.state].action:
+        case GroupAction.EXTEND_DELAY:
+            initial_delay_expired(collector, round)
+        case GroupAction.END_JOIN_PHASE:
+            rebalance_timeout_expired(collector, round)
+        case _:
+            pass
+
+
+def initial_delay_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+    """Extend the initial delay if a member joined since, up to the first member's rebalance timeout (JG-35)."""
     if round.extended and round.remaining_ms > 0:
         round.extended = False
         previous_ms = round.delay_ms
-        round.delay_ms = min(turn.desk.config.group_initial_rebalance_delay_ms, round.remaining_ms)
+        round.delay_ms = min(collector.state.config.group_initial_rebalance_delay_ms, round.remaining_ms)
         round.remaining_ms = max(round.remaining_ms - previous_ms, 0)
-        turn.desk.timers.arm(round.join, turn.now_ms + round.delay_ms)
+        collector.state.timers.arm(round.join_timer, collector.now_ms + round.delay_ms)
     else:
-        end_join_phase(turn, group)
+        end_join_phase(collector, round.group)
 
 
-def join_over(turn: EffectCollector, round: RebalanceRound) -> None:
-    """The rebalance timeout is over: go on without those who did not rejoin."""
-    if TRANSITIONS[GroupInput.JOIN_OVER][round.group.state].act is GroupAction.END:
-        end_join_phase(turn, round.group)
+def rebalance_timeout_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+    """Continue without the members that did not rejoin in time (JG-29)."""
+    end_join_phase(collector, round.group)
 
 
-def end_join_phase(turn: EffectCollector, group: ClassicGroup) -> None:
-    """Drop who did not come, form the generation and tell it to everybody (ST-07, ST-08, JG-29 … JG-33)."""
+def end_join_phase(collector: EffectCollector, group: ClassicGroup) -> None:
+    """Remove absent members, form the next generation and respond to the joins (ST-07, ST-08, JG-29 … JG-33)."""
     round = group.round
     assert round is not None
-    round.join.cancel()
+    round.join_timer.cancel()
     for member in [m for m in group.members.values() if m.parked_join is None and m.group_instance_id is None]:
-        drop(turn, member)
-        detail = MemberTimedOut("rebalance", round.timeout_ms, member.last_heard_ms)
-        turn.tell(group, EventKind.MEMBER_DROPPED, detail, who=member, trigger=Trigger.REBALANCE_TIMEOUT)
-    if group.members and not _elect(turn, group):
-        # JG-30: only absent static members are left. Their sessions end this, or their return.
+        remove_member(collector, member)
+        detail = MemberTimedOut("rebalance", round.timeout_ms, member.last_seen_ms)
+        collector.emit(group, EventKind.MEMBER_DROPPED, detail, member=member, trigger=Trigger.REBALANCE_TIMEOUT)
+    if group.members and not elect_leader(collector, group):
+        # JG-30: only absent static members are left. The round ends when one rejoins or all sessions expire.
         round.timeout_ms = group.rebalance_timeout_ms()
-        turn.desk.timers.arm(round.join, turn.now_ms + round.timeout_ms)
+        collector.state.timers.arm(round.join_timer, collector.now_ms + round.timeout_ms)
         return
-    group.next_generation()
+    group.begin_generation()
     if not group.members:
-        _become_empty(turn, group, round)
+        _become_empty(collector, group, round)
         return
-    before = group.move(COMPLETING, turn.now_ms)
+    before = group.transition_to(COMPLETING, collector.now_ms)
     assert group.leader_id is not None
     assert group.protocol_name is not None
     static = len(group.static_members)
-    formed = GenerationFormed(group.leader_id, group.protocol_name, static, turn.now_ms - round.started_ms)
-    turn.tell(group, EventKind.GENERATION_FORMED, formed, before=before, trigger=round.cause.trigger)
+    formed = GenerationFormed(group.leader_id, group.protocol_name, static, collector.now_ms - round.started_ms)
+    collector.emit(group, EventKind.GENERATION_FORMED, formed, before=before, trigger=round.cause.trigger)
     for member in group.members.values():
         if (caller := group.take_join(member)) is not None:
-            turn.answer(caller, current_generation(group, member))
+            collector.respond(caller, join_response(group, member))
         member.is_new = False
-        extend_session(turn, member)  # JG-25, SE-06: an absent static member's session starts anew, too
+        extend_session(collector, member)  # JG-25, SE-06: also for an absent static member
     round.timeout_ms = group.rebalance_timeout_ms()
-    turn.desk.timers.arm(round.sync, turn.now_ms + round.timeout_ms)
-    turn.desk.timers.arm(round.notice, turn.now_ms + NOTICE_MS)
-    round.told = ()
+    collector.state.timers.arm(round.sync_timer, collector.now_ms + round.timeout_ms)
+    collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
+    round.reported_waiting = ()
 
 
-def current_generation(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
-    """The answer to a join, for the generation as it is (JG-20, JG-32)."""
+def join_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
+    """Build a join response for the current generation (JG-20, JG-32)."""
     assert group.leader_id is not None
     return JoinGroupResponse(
         Error.NONE,
@@ -168,8 +175,8 @@ def current_generation(group: ClassicGroup, member: ClassicGroupMember) -> JoinG
     )
 
 
-def _elect(turn: EffectCollector, group: ClassicGroup) -> bool:
-    """See that the leader is one who rejoined (JG-31); False when nobody did."""
+def elect_leader(collector: EffectCollector, group: ClassicGroup) -> bool:
+    """Choose a leader that has rejoined (JG-31); return False when no member has."""
     leader_id = group.leader_id
     if leader_id is not None and group.members[leader_id].parked_join is not None:
         return True
@@ -177,160 +184,172 @@ def _elect(turn: EffectCollector, group: ClassicGroup) -> bool:
         if member.parked_join is not None:
             group.leader_id = member.member_id
             detail = LeaderChanged(leader_id, "failed to join before the rebalance timeout")
-            turn.tell(group, EventKind.LEADER_CHANGED, detail, who=member)
+            collector.emit(group, EventKind.LEADER_CHANGED, detail, member=member)
             return True
     return False
 
 
-def _become_empty(turn: EffectCollector, group: ClassicGroup, round: RebalanceRound) -> None:
-    before = group.move(EMPTY, turn.now_ms)
+def _become_empty(collector: EffectCollector, group: ClassicGroup, round: RebalanceRound) -> None:
+    before = group.transition_to(EMPTY, collector.now_ms)
     round.cancel()
     group.round = None
     group.leader_id = None
-    turn.tell(group, EventKind.GROUP_EMPTIED, GroupLifecycle(members=0), before=before, trigger=round.cause.trigger)
-    # If this write fails, a restart brings the last generation back, and its sessions expire: nothing is lost.
-    turn.append(group.shard, [GroupMetadata(group.group_id, group.to_store())], lambda _turn, _error: None)
+    collector.emit(
+        group, EventKind.GROUP_EMPTIED, GroupLifecycle(members=0), before=before, trigger=round.cause.trigger
+    )
+    # If this write fails, a restart restores the last stored generation, and its sessions expire.
+    collector.append(
+        group.offsets_partition,
+        [GroupMetadata(group.group_id, group.to_record_value())],
+        lambda _collector, _error: None,
+    )
 
 
 # --- the sync phase -------------------------------------------------------------------------------------------------
 
 
 def assignment_written(
-    turn: EffectCollector, group: ClassicGroup, generation_id: int, assignments: dict[str, bytes]
+    collector: EffectCollector, group: ClassicGroup, generation_id: int, assignments: dict[str, bytes]
 ) -> None:
-    """The assignment is safe: everybody gets theirs (ST-09, SG-06)."""
+    """Respond to the parked syncs after the assignment is written (ST-09, SG-06)."""
     if group.generation_id != generation_id:
-        return  # SG-07: somebody joined while the write was under way
-    if TRANSITIONS[GroupInput.ASSIGNMENT_WRITTEN][group.state].act is not GroupAction.SETTLE:
+        return  # SG-07: a new generation formed during the write
+    if TRANSITIONS[GroupInput.ASSIGNMENT_WRITTEN][group.state].action is not GroupAction.PROPAGATE_ASSIGNMENT:
         return
     group.assignment_in_flight = False
-    before = group.move(STABLE, turn.now_ms)
+    before = group.transition_to(STABLE, collector.now_ms)
     round = group.round
     assert round is not None
-    round.notice.cancel()
+    round.waiting_timer.cancel()
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         if member.parked_sync is not None:
-            answer_sync(turn, group, member)
-            extend_session(turn, member)  # SG-10
-    turn.tell(group, EventKind.REBALANCE_COMPLETED, RebalanceCompleted(turn.now_ms - round.started_ms), before=before)
+            respond_to_sync(collector, group, member)
+            extend_session(collector, member)  # SG-10
+    collector.emit(
+        group, EventKind.REBALANCE_COMPLETED, RebalanceCompleted(collector.now_ms - round.started_ms), before=before
+    )
 
 
-def assignment_refused(
-    turn: EffectCollector, group: ClassicGroup, generation_id: int, error: Error, leader: ClassicGroupMember
+def assignment_write_failed(
+    collector: EffectCollector, group: ClassicGroup, generation_id: int, error: Error, leader: ClassicGroupMember
 ) -> None:
-    """The assignment could not be written: everybody rejoins (SG-08)."""
+    """Start a rebalance because the assignment could not be written (SG-08)."""
     if group.generation_id != generation_id:
         return
-    if TRANSITIONS[GroupInput.ASSIGNMENT_REFUSED][group.state].act is not GroupAction.REBALANCE:
+    if TRANSITIONS[GroupInput.ASSIGNMENT_WRITE_FAILED][group.state].action is not GroupAction.REBALANCE:
         return
-    told = response_error(error)
-    reason = f"Error {told.name} when storing group assignment during SyncGroup (member: {leader.member_id})."
-    start(turn, group, RebalanceCause(Trigger.UNKNOWN, reason, leader), parked_hear=told)
+    client_error = response_error(error)
+    reason = f"Error {client_error.name} when storing group assignment during SyncGroup (member: {leader.member_id})."
+    start(collector, group, RebalanceCause(Trigger.UNKNOWN, reason, leader), sync_error=client_error)
 
 
-def answer_sync(turn: EffectCollector, group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """Give a parked sync its assignment."""
+def respond_to_sync(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember) -> None:
+    """Respond to a parked sync with the member's assignment."""
     caller, member.parked_sync = member.parked_sync, None
-    turn.answer(caller, SyncGroupResponse(Error.NONE, group.protocol_type, group.protocol_name, member.assignment))
+    collector.respond(
+        caller, SyncGroupResponse(Error.NONE, group.protocol_type, group.protocol_name, member.assignment)
+    )
 
 
-def _abort(turn: EffectCollector, group: ClassicGroup, error: Error) -> None:
-    """A generation that never became stable: parked syncs hear why, assignments are blank (ST-10)."""
+def _abort(collector: EffectCollector, group: ClassicGroup, error: Error) -> None:
+    """Fail the parked syncs of a generation that did not become stable; clear its assignments (ST-10)."""
     round = group.round
     assert round is not None
-    failed = RebalanceFailed(error.name, turn.now_ms - round.started_ms)
-    turn.tell(group, EventKind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
+    detail = RebalanceFailed(error.name, collector.now_ms - round.started_ms)
+    collector.emit(group, EventKind.REBALANCE_FAILED, detail, trigger=round.cause.trigger)
     group.assignment_in_flight = False
     for member in group.members.values():
         member.assignment = b""
-        if dismiss_sync(turn, member, error):
-            extend_session(turn, member)
+        if fail_parked_sync(collector, member, error):
+            extend_session(collector, member)
 
 
-def synced(group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """A member has sent its sync; when all have, the sync timer is off (SG-12)."""
+def mark_synced(group: ClassicGroup, member: ClassicGroupMember) -> None:
+    """Record that a member has synced; cancel the sync timer when all have (SG-12)."""
     group.unsynced.pop(member.member_id, None)
     if not group.unsynced and group.round is not None:
-        group.round.sync.cancel()
+        group.round.sync_timer.cancel()
 
 
-def sync_over(turn: EffectCollector, round: RebalanceRound) -> None:
-    """The sync timer is over: whoever never synced, leader or not, is out (SG-11)."""
+def sync_timer_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+    """Remove the members that did not sync in time, the leader included (SG-11)."""
     group = round.group
-    if TRANSITIONS[GroupInput.SYNC_OVER][group.state].act is not GroupAction.DROP_UNSYNCED:
+    if TRANSITIONS[GroupInput.SYNC_TIMER_EXPIRED][group.state].action is not GroupAction.REMOVE_UNSYNCED:
         return
     late = [group.members[member_id] for member_id in group.unsynced]
     names = ", ".join(member.member_id for member in late)
     for member in late:
-        drop(turn, member)
-        detail = MemberTimedOut("sync", round.timeout_ms, member.last_heard_ms)
-        turn.tell(group, EventKind.MEMBER_UNSYNCED, detail, who=member, trigger=Trigger.SYNC_TIMEOUT)
+        remove_member(collector, member)
+        detail = MemberTimedOut("sync", round.timeout_ms, member.last_seen_ms)
+        collector.emit(group, EventKind.MEMBER_UNSYNCED, detail, member=member, trigger=Trigger.SYNC_TIMEOUT)
     reason = f"Removing [{names}] on pending sync request expiration"
-    start(turn, group, RebalanceCause(Trigger.SYNC_TIMEOUT, reason, late[0]))
+    start(collector, group, RebalanceCause(Trigger.SYNC_TIMEOUT, reason, late[0]))
 
 
 # --- members --------------------------------------------------------------------------------------------------------
 
 
-def drop(turn: EffectCollector, member: ClassicGroupMember) -> None:
-    """Remove a member, and tell whoever still waits in its name that nobody knows it (JG-24, LG-10)."""
+def remove_member(collector: EffectCollector, member: ClassicGroupMember) -> None:
+    """Remove a member and fail its parked requests with UNKNOWN_MEMBER_ID (JG-24, LG-10)."""
     group = member.group
-    dismiss(turn, member, Error.UNKNOWN_MEMBER_ID)
+    fail_parked_requests(collector, member, Error.UNKNOWN_MEMBER_ID)
     was_leader = group.leader_id == member.member_id
     group.remove(member)
     if was_leader and group.leader_id is not None:
         detail = LeaderChanged(member.member_id, "is no longer a member")
-        turn.tell(group, EventKind.LEADER_CHANGED, detail, who=group.members[group.leader_id])
+        collector.emit(group, EventKind.LEADER_CHANGED, detail, member=group.members[group.leader_id])
 
 
-def dismiss(turn: EffectCollector, member: ClassicGroupMember, error: Error, *, member_id: str = NO_MEMBER) -> None:
-    """Answer whoever waits in a member's name, join and sync, with an error; a join hears `member_id` with it."""
+def fail_parked_requests(
+    collector: EffectCollector, member: ClassicGroupMember, error: Error, *, member_id: str = NO_MEMBER
+) -> None:
+    """Respond to a member's parked join and sync with an error; the join response carries `member_id`."""
     caller = member.group.take_join(member)
     if caller is not None:
-        turn.answer(caller, JoinGroupResponse(error, member_id=member_id))
-    dismiss_sync(turn, member, error)
+        collector.respond(caller, JoinGroupResponse(error, member_id=member_id))
+    fail_parked_sync(collector, member, error)
 
 
-def dismiss_sync(turn: EffectCollector, member: ClassicGroupMember, error: Error) -> bool:
-    """Answer a parked sync with an error; False when there was none."""
+def fail_parked_sync(collector: EffectCollector, member: ClassicGroupMember, error: Error) -> bool:
+    """Respond to a parked sync with an error; return False when there is none."""
     caller, member.parked_sync = member.parked_sync, None
     if caller is None:
         return False
-    turn.answer(caller, SyncGroupResponse(error))
+    collector.respond(caller, SyncGroupResponse(error))
     return True
 
 
-def session_over(turn: EffectCollector, member: ClassicGroupMember) -> None:
-    """A member was silent for too long (SE-02, SE-03); whoever was removed or replaced has no timer (SE-04)."""
+def session_expired(collector: EffectCollector, member: ClassicGroupMember) -> None:
+    """Remove a member whose session expired (SE-02, SE-03); removed and replaced members have no timer (SE-04)."""
     group = member.group
     if not member.is_new and (member.parked_join is not None or member.parked_sync is not None):
-        return  # SE-03: whoever waits for us cannot be expected to speak
-    timer_ms = turn.desk.config.new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
+        return  # SE-03: a member that waits for our response does not expire
+    timer_ms = collector.state.config.new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
     timer = "join" if member.is_new else "session"
-    drop(turn, member)
-    detail = MemberTimedOut(timer, timer_ms, member.last_heard_ms)
-    turn.tell(group, EventKind.MEMBER_EXPIRED, detail, who=member, trigger=Trigger.SESSION_TIMEOUT)
+    remove_member(collector, member)
+    detail = MemberTimedOut(timer, timer_ms, member.last_seen_ms)
+    collector.emit(group, EventKind.MEMBER_EXPIRED, detail, member=member, trigger=Trigger.SESSION_TIMEOUT)
     reason = f"removing member {member.member_id} on heartbeat expiration."
-    trigger(turn, group, GroupInput.SESSION_OVER, RebalanceCause(Trigger.SESSION_TIMEOUT, reason, member))
+    trigger(collector, group, GroupInput.SESSION_EXPIRED, RebalanceCause(Trigger.SESSION_TIMEOUT, reason, member))
 
 
-def extend_session(turn: EffectCollector, member: ClassicGroupMember) -> None:
-    """Give a member its full session from now on (SE-01)."""
-    turn.desk.timers.arm(member.session, turn.now_ms + member.session_timeout_ms)
+def extend_session(collector: EffectCollector, member: ClassicGroupMember) -> None:
+    """Restart a member's session (SE-01)."""
+    collector.state.timers.arm(member.session, collector.now_ms + member.session_timeout_ms)
 
 
-def waiting(turn: EffectCollector, round: RebalanceRound) -> None:
-    """Tell whom a long round waits for: once it lasts longer than a second, and when that changes."""
+def emit_waiting(collector: EffectCollector, round: RebalanceRound) -> None:
+    """Emit the members a long round waits for: after one second, and when they change."""
     group = round.group
-    now_waiting = waiting_of(group, round)
-    if now_waiting.waiting_for != round.told:
-        round.told = now_waiting.waiting_for
-        turn.tell(group, EventKind.REBALANCE_WAITING, now_waiting, trigger=round.cause.trigger)
-    turn.desk.timers.arm(round.notice, turn.now_ms + NOTICE_MS)
+    detail = waiting_detail(group, round)
+    if detail.waiting_for != round.reported_waiting:
+        round.reported_waiting = detail.waiting_for
+        collector.emit(group, EventKind.REBALANCE_WAITING, detail, trigger=round.cause.trigger)
+    collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
 
 
-def waiting_of(group: ClassicGroup, round: RebalanceRound) -> RebalanceWaiting:
-    """Whom a round waits for, and until when."""
-    deadline = round.sync if group.state is COMPLETING else round.join
+def waiting_detail(group: ClassicGroup, round: RebalanceRound) -> RebalanceWaiting:
+    """Return the members a round waits for, and its deadline."""
+    deadline = round.sync_timer if group.state is COMPLETING else round.join_timer
     return RebalanceWaiting(group.waiting_for(), deadline.deadline_ms)

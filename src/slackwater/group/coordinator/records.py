@@ -1,10 +1,11 @@
-"""The coordinator's hard state, as the records that make it: what survives a restart.
+"""The records of the coordinator's hard state, which survive a restart.
 
-Rules kept here
+The shell encodes them; the format of `__consumer_offsets` is in `wire/internal_topics`.
+
+Invariants:
 - A record with `value=None` is a tombstone.
-- The last record of a key wins (CO-06); the key of `GroupMetadata` is the group, that of `CommittedOffset` the group
-  and the partition.
-- Bytes are the business of whoever stores them; nothing here knows the format of `__consumer_offsets`.
+- The last record of a key wins (CO-06). The key of `GroupMetadata` is the group; the key of `CommittedOffset` is the
+  group and the partition.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from slackwater.group.message import message
 
 
 class StoredMember(NamedTuple):
-    """A member of a stable generation."""
+    """A member of a stored generation."""
 
     member_id: str
     group_instance_id: str | None
@@ -27,19 +28,19 @@ class StoredMember(NamedTuple):
 
 @message
 class StoredGroup:
-    """A generation: stable if it has members, empty if not."""
+    """A stored generation: Stable with members, Empty without."""
 
     protocol_type: str
     generation_id: int
     protocol_name: str | None
     leader: str | None
-    state_timestamp_ms: int  # -1: written by a broker that did not stamp it (EX-01)
+    state_timestamp_ms: int  # -1: written by a broker without this field (EX-01)
     members: tuple[StoredMember, ...]
 
 
 @message
 class GroupMetadata:
-    """A group's generation; a tombstone when the group is gone."""
+    """A group's generation; a tombstone when the group was deleted."""
 
     group_id: str
     value: StoredGroup | None
@@ -52,7 +53,7 @@ class StoredOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    expire_timestamp_ms: int | None = None  # set only by old clients (OC-13)
+    expire_timestamp_ms: int | None = None  # set only for old clients (OC-13)
 
 
 class CommittedOffset(NamedTuple):

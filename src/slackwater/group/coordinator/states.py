@@ -1,16 +1,17 @@
-"""The classic group's states, and what each does with every input.
+"""The states of a classic group, and the action each state takes for every input.
 
-Rules kept here
-- Every state answers every input: a missing pair is a bug, and a test looks for it.
-- Only `Group.move` changes a state, and only along MOVES (ST-01).
-- OUTCOMES is not a picture of the code, it is what the code reads: a handler says which input a request is, and the
-  table says what to do. What a request must prove first (a known id, the current generation, a protocol in common)
-  is checked before the table is asked, in the order the catalogue gives, because it does not depend on the state.
+The code reads TRANSITIONS: a handler classifies a request as an input, and the table names the action. Checks that do
+not depend on the state (a known id, the current generation, a common protocol) run before the table is read, in the
+order that the catalogue gives.
 
-How to read it
-PreparingRebalance waits for members; CompletingRebalance waits for the leader's assignment. InitialRebalance is
-PreparingRebalance during KIP-134's delay: on the wire they are one. Dead is a group that was deleted or unloaded while
-somebody still held on to it.
+PreparingRebalance waits for members to join; CompletingRebalance waits for the leader's assignment. InitialRebalance
+is PreparingRebalance during KIP-134's delay; both have the same name on the wire. A group is Dead when it was deleted
+or unloaded while a request, timer or write still refers to it.
+
+Invariants:
+- Every pair of state and input has an entry. UNREACHABLE marks pairs that an earlier check or a cancelled timer
+  excludes.
+- Only `ClassicGroup.transition_to` changes a state, and only as NEXT_STATES allows (ST-01).
 """
 
 from enum import Enum
@@ -27,7 +28,7 @@ COMPLETING: Final = GroupState.COMPLETING_REBALANCE
 STABLE: Final = GroupState.STABLE
 DEAD: Final = GroupState.DEAD
 
-# ST-01. A failed deletion does not move Dead: the group is built anew from its records.
+# ST-01. When a deletion fails, the Dead group is replaced by a new Empty one (`ClassicGroup.copy_as_empty`).
 NEXT_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
     EMPTY: frozenset({INITIAL, DEAD}),
     INITIAL: frozenset({COMPLETING, EMPTY, DEAD}),
@@ -39,88 +40,98 @@ NEXT_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
 
 
 class GroupInput(Enum):
-    """Everything that can happen to a group."""
+    """Requests, timers and write results that a group reacts to."""
 
-    JOIN_WITHOUT_ID = "a dynamic member that must first be given an id joins"
+    JOIN_WITHOUT_ID = "a dynamic member without a member id joins (v4+)"
     JOIN_NEW = "a new member joins"
-    JOIN_LEADER = "the leader rejoins, metadata unchanged"
-    JOIN_FOLLOWER = "a follower rejoins, metadata unchanged"
+    JOIN_LEADER = "the leader rejoins with unchanged metadata"
+    JOIN_FOLLOWER = "a follower rejoins with unchanged metadata"
     JOIN_CHANGED = "a member rejoins with changed metadata"
-    JOIN_STATIC = "a static member returns under a new id"
-    JOIN_STATIC_OTHER_PROTOCOL = "a static member returns, and with it another protocol wins"
-    SYNC_FOLLOWER = "a follower asks for its assignment"
-    SYNC_LEADER = "the leader brings the assignment"
-    HEARTBEAT = "a member says it lives"
-    LEAVE = "members leave, or are removed by an administrator"
-    LEAVE_PENDING = "only ids that never joined leave"
+    JOIN_STATIC = "a static member rejoins with a new member id"
+    JOIN_STATIC_OTHER_PROTOCOL = "a static member rejoins and changes the selected protocol"
+    SYNC_FOLLOWER = "a follower requests its assignment"
+    SYNC_LEADER = "the leader sends the assignment"
+    HEARTBEAT = "a member sends a heartbeat"
+    LEAVE = "members leave or are removed by an administrator"
+    LEAVE_PENDING = "only pending members leave"
     COMMIT = "a member commits offsets"
-    COMMIT_SIMPLE = "offsets are committed from outside the membership"
-    SESSION_OVER = "a member was silent for its session timeout"
-    PENDING_OVER = "an issued id was not used in time"
-    DELAY_OVER = "the initial delay is over"
-    JOIN_OVER = "the rebalance timeout is over"
-    SYNC_OVER = "the sync timer is over"
+    COMMIT_SIMPLE = "a client outside the group commits offsets"
+    SESSION_EXPIRED = "a member's session expires"
+    PENDING_MEMBER_EXPIRED = "an issued member id is not used in time"
+    JOIN_TIMER_EXPIRED = "the initial delay or the rebalance timeout expires"
+    SYNC_TIMER_EXPIRED = "the sync timer expires"
     ASSIGNMENT_WRITTEN = "the assignment is written"
-    ASSIGNMENT_REFUSED = "the assignment could not be written"
-    LOADED_OVER_SIZE = "a loaded group has more members than allowed"
+    ASSIGNMENT_WRITE_FAILED = "writing the assignment failed"
+    LOADED_OVER_CAPACITY = "a loaded group has more members than group.max.size"
     DELETE = "an administrator deletes the group"
-    SWEEP = "the sweep finds neither members nor offsets"
-    UNLOAD = "the shard goes elsewhere"
+    EXPIRATION = "the expiration check finds no offsets to keep"
+    UNLOAD = "the offsets partition is unloaded"
 
-    __hash__ = object.__hash__  # each is one object; the enum's own hash is a call, at every look into the table
+    __hash__ = object.__hash__  # Enum.__hash__ is a Python call; the table is read on every request
 
 
 class GroupAction(Enum):
-    """What the coordinator does."""
+    """The coordinator's reaction to an input."""
 
-    REFUSE = "answer with the error"
-    ANSWER = "answer at once"
-    ISSUE_ID = "answer MEMBER_ID_REQUIRED with a new id, remember it as pending"
-    PARK = "park the request; end the phase if it waited for this one"
-    DELAY = "park the request until the initial delay is over"
+    REJECT = "respond with the error"
+    RESPOND = "respond at once"
+    ISSUE_ID = "respond MEMBER_ID_REQUIRED with a new id and keep it as pending"
+    PARK = "park the request; end the phase if it waited only for this member"
+    DELAY = "park the request until the initial delay expires"
     REBALANCE = "start a rebalance"
-    SWAP = "write the new id, then answer"
-    PERSIST = "write the assignment, then answer every parked sync"
-    STORE = "write the offsets, then answer"
-    COMPLETE = "end the join phase if nobody is awaited any more"
-    END = "end the join phase now"
-    EXTEND = "extend the delay if somebody joined since, else end the join phase"
-    DROP_UNSYNCED = "remove who never synced, start a rebalance"
-    SETTLE = "answer every parked sync; the group is stable"
-    DISSOLVE = "write tombstones; the group is gone"
-    CLOSE = "answer everything parked NOT_COORDINATOR; the group is gone from here"
+    REPLACE_MEMBER = "write the new member id, then respond"
+    STORE_ASSIGNMENT = "write the assignment, then respond to every parked SyncGroup"
+    STORE_OFFSETS = "write the offsets, then respond"
+    TRY_COMPLETE_JOIN = "end the join phase if all members have joined"
+    END_JOIN_PHASE = "end the join phase"
+    EXTEND_DELAY = "extend the delay if a member joined since, else end the join phase"
+    REMOVE_UNSYNCED = "remove the members that did not sync, start a rebalance"
+    PROPAGATE_ASSIGNMENT = "respond to every parked SyncGroup; the group is stable"
+    DELETE_GROUP = "write tombstones and delete the group"
+    UNLOAD_GROUP = "respond NOT_COORDINATOR to every parked request and drop the group from memory"
     IGNORE = "nothing"
+    UNREACHABLE = "—"
 
 
 @message
 class Transition:
-    """What a state does with an input, and the states it may move to (none: it stays)."""
+    """The action of a state for an input, and the states that may follow (none: the state stays)."""
 
-    act: GroupAction
+    action: GroupAction
     error: Error = Error.NONE
-    moves: tuple[GroupState, ...] = ()
+    next_states: tuple[GroupState, ...] = ()
 
 
-def _refuse(error: Error) -> Transition:
-    return Transition(GroupAction.REFUSE, error)
+def _reject(error: Error) -> Transition:
+    return Transition(GroupAction.REJECT, error)
 
 
-_UNKNOWN = _refuse(Error.UNKNOWN_MEMBER_ID)
-_GONE = _refuse(Error.COORDINATOR_NOT_AVAILABLE)
-_REJOIN = _refuse(Error.REBALANCE_IN_PROGRESS)
-_NOT_EMPTY = _refuse(Error.NON_EMPTY_GROUP)
+_UNKNOWN = _reject(Error.UNKNOWN_MEMBER_ID)
+_DEAD = _reject(Error.COORDINATOR_NOT_AVAILABLE)
+_REJOIN = _reject(Error.REBALANCE_IN_PROGRESS)
+_NON_EMPTY = _reject(Error.NON_EMPTY_GROUP)
+_NOT_FOUND = _reject(Error.GROUP_ID_NOT_FOUND)
+_NEVER = Transition(GroupAction.UNREACHABLE)
 _IGNORE = Transition(GroupAction.IGNORE)
-_ANSWER = Transition(GroupAction.ANSWER)
-_PARK = Transition(GroupAction.PARK, moves=(COMPLETING,))
+_RESPOND = Transition(GroupAction.RESPOND)
+_ISSUE = Transition(GroupAction.ISSUE_ID)
+_STORE = Transition(GroupAction.STORE_OFFSETS)
+_PARK = Transition(GroupAction.PARK, next_states=(COMPLETING,))
+_PARK_SYNC = Transition(GroupAction.PARK)
+_ASSIGN = Transition(GroupAction.STORE_ASSIGNMENT)
+_REPLACE = Transition(GroupAction.REPLACE_MEMBER)
 _DELAY = Transition(GroupAction.DELAY)
-# ST-06, ST-11: a round that nobody is left to join passes through PreparingRebalance into Empty in the same step, one
-# that everybody has already joined into CompletingRebalance.
-_REBALANCE = Transition(GroupAction.REBALANCE, moves=(PREPARING, COMPLETING, EMPTY))
-_INITIAL = Transition(GroupAction.REBALANCE, moves=(INITIAL,))
-_COMPLETE = Transition(GroupAction.COMPLETE, moves=(COMPLETING, EMPTY))
-_END = Transition(GroupAction.END, moves=(COMPLETING, EMPTY))
-_CLOSE = Transition(GroupAction.CLOSE, moves=(DEAD,))
-_DISSOLVE = Transition(GroupAction.DISSOLVE, moves=(DEAD,))
+# ST-06, ST-11: a rebalance without members goes through PreparingRebalance to Empty in one step, and one that all
+# members have already joined goes to CompletingRebalance.
+_REBALANCE = Transition(GroupAction.REBALANCE, next_states=(PREPARING, COMPLETING, EMPTY))
+_INITIAL = Transition(GroupAction.REBALANCE, next_states=(INITIAL,))
+_TRY_JOIN = Transition(GroupAction.TRY_COMPLETE_JOIN, next_states=(COMPLETING, EMPTY))
+_END_JOIN = Transition(GroupAction.END_JOIN_PHASE, next_states=(COMPLETING, EMPTY))
+_EXTEND = Transition(GroupAction.EXTEND_DELAY, next_states=(COMPLETING, EMPTY))
+_UNSYNCED = Transition(GroupAction.REMOVE_UNSYNCED, next_states=(PREPARING, COMPLETING, EMPTY))
+_STABLE = Transition(GroupAction.PROPAGATE_ASSIGNMENT, next_states=(STABLE,))
+_DELETE = Transition(GroupAction.DELETE_GROUP, next_states=(DEAD,))
+_UNLOAD = Transition(GroupAction.UNLOAD_GROUP, next_states=(DEAD,))
 
 
 def _row(
@@ -141,38 +152,34 @@ def _row(
     }
 
 
-_ISSUE = Transition(GroupAction.ISSUE_ID)
-_STORE = Transition(GroupAction.STORE)
-
 # fmt: off
 TRANSITIONS: Final[dict[GroupInput, dict[GroupState, Transition]]] = {
-    # input                                 Empty      Initial    Preparing  Completing   Stable       Dead
-    GroupInput.JOIN_WITHOUT_ID:            _row(_ISSUE,    _ISSUE,    _ISSUE,    _ISSUE,      _ISSUE,      _GONE),     # JG-08
-    GroupInput.JOIN_NEW:                   _row(_INITIAL,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # ST-05
-    GroupInput.JOIN_LEADER:                _row(_UNKNOWN,  _DELAY,    _PARK,     _ANSWER,     _REBALANCE,  _GONE),     # JG-17, JG-20
-    GroupInput.JOIN_FOLLOWER:              _row(_UNKNOWN,  _DELAY,    _PARK,     _ANSWER,     _ANSWER,     _GONE),     # JG-18, JG-20
-    GroupInput.JOIN_CHANGED:               _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # JG-19, JG-21
-    GroupInput.JOIN_STATIC:                _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  Transition(GroupAction.SWAP), _GONE),  # JG-41, JG-46, JG-47
-    GroupInput.JOIN_STATIC_OTHER_PROTOCOL: _row(_UNKNOWN,  _DELAY,    _PARK,     _REBALANCE,  _REBALANCE,  _GONE),     # JG-45
-    GroupInput.SYNC_FOLLOWER:              _row(_UNKNOWN,  _REJOIN,   _REJOIN,   Transition(GroupAction.PARK), _ANSWER, _GONE),   # SG-04, SG-05, SG-09
-    GroupInput.SYNC_LEADER:                _row(_UNKNOWN,  _REJOIN,   _REJOIN,   Transition(GroupAction.PERSIST), _ANSWER, _GONE),  # SG-06
-    # HB-06: no rejoin is asked for while the assignment is on its way, whatever Kafka's state documentation says.
-    GroupInput.HEARTBEAT:                  _row(_UNKNOWN,  _REJOIN,   _REJOIN,   _ANSWER,     _ANSWER,     _GONE),     # HB-01 … HB-07
-    GroupInput.LEAVE:                      _row(_UNKNOWN,  _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _GONE),     # LG-09
-    # LG-07 as Kafka 4.3.1 does it: even an id that never joined starts a rebalance when it leaves.
-    GroupInput.LEAVE_PENDING:              _row(_IGNORE,   _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _GONE),
-    GroupInput.COMMIT:                     _row(_UNKNOWN,  _STORE,    _STORE,    _REJOIN,     _STORE,      _GONE),     # OC-04, OC-07, OC-08
-    GroupInput.COMMIT_SIMPLE:              _row(_STORE,    _UNKNOWN,  _UNKNOWN,  _UNKNOWN,    _UNKNOWN,    _GONE),     # OC-03, OC-05
-    GroupInput.SESSION_OVER:               _row(_IGNORE,   _IGNORE,   _COMPLETE, _REBALANCE,  _REBALANCE,  _IGNORE),   # SE-02, JG-24
-    GroupInput.PENDING_OVER:               _row(_IGNORE,   _COMPLETE, _COMPLETE, _IGNORE,     _IGNORE,     _IGNORE),   # JG-10, JG-37
-    GroupInput.DELAY_OVER:                 _row(_IGNORE,   Transition(GroupAction.EXTEND, moves=(COMPLETING, EMPTY)), _IGNORE, _IGNORE, _IGNORE, _IGNORE),  # JG-35
-    GroupInput.JOIN_OVER:                  _row(_IGNORE,   _IGNORE,   _END,      _IGNORE,     _IGNORE,     _IGNORE),   # JG-29, JG-30
-    GroupInput.SYNC_OVER:                  _row(_IGNORE,   _IGNORE,   _IGNORE,   Transition(GroupAction.DROP_UNSYNCED, moves=(PREPARING, COMPLETING, EMPTY)), Transition(GroupAction.DROP_UNSYNCED, moves=(PREPARING, COMPLETING, EMPTY)), _IGNORE),  # SG-11
-    GroupInput.ASSIGNMENT_WRITTEN:         _row(_IGNORE,   _IGNORE,   _IGNORE,   Transition(GroupAction.SETTLE, moves=(STABLE,)), _IGNORE, _IGNORE),  # ST-09, SG-07
-    GroupInput.ASSIGNMENT_REFUSED:         _row(_IGNORE,   _IGNORE,   _IGNORE,   _REBALANCE,  _IGNORE,     _IGNORE),   # SG-08
-    GroupInput.LOADED_OVER_SIZE:           _row(_IGNORE,   _IGNORE,   _IGNORE,   _IGNORE,     _REBALANCE,  _IGNORE),   # CO-07
-    GroupInput.DELETE:                     _row(_DISSOLVE, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, _NOT_EMPTY, _refuse(Error.GROUP_ID_NOT_FOUND)),  # AD-04, ST-12
-    GroupInput.SWEEP:                      _row(_DISSOLVE, _IGNORE,   _IGNORE,   _IGNORE,     _IGNORE,     _IGNORE),   # EX-07
-    GroupInput.UNLOAD:                     _row(_CLOSE,    _CLOSE,    _CLOSE,    _CLOSE,      _CLOSE,      _IGNORE),   # CO-08
+    # input                                      Empty     Initial     Preparing   Completing  Stable      Dead
+    GroupInput.JOIN_WITHOUT_ID:            _row(_ISSUE,   _ISSUE,     _ISSUE,     _ISSUE,     _ISSUE,     _DEAD),   # JG-08
+    GroupInput.JOIN_NEW:                   _row(_INITIAL, _DELAY,     _PARK,      _REBALANCE, _REBALANCE, _DEAD),   # ST-05
+    GroupInput.JOIN_LEADER:                _row(_NEVER,   _DELAY,     _PARK,      _RESPOND,   _REBALANCE, _NEVER),  # JG-17, JG-20
+    GroupInput.JOIN_FOLLOWER:              _row(_NEVER,   _DELAY,     _PARK,      _RESPOND,   _RESPOND,   _NEVER),  # JG-18, JG-20
+    GroupInput.JOIN_CHANGED:               _row(_NEVER,   _DELAY,     _PARK,      _REBALANCE, _REBALANCE, _NEVER),  # JG-19, JG-21
+    GroupInput.JOIN_STATIC:                _row(_NEVER,   _DELAY,     _PARK,      _REBALANCE, _REPLACE,   _NEVER),  # JG-41, JG-46, JG-47
+    GroupInput.JOIN_STATIC_OTHER_PROTOCOL: _row(_NEVER,   _NEVER,     _NEVER,     _NEVER,     _REBALANCE, _NEVER),  # JG-45
+    GroupInput.SYNC_FOLLOWER:              _row(_NEVER,   _REJOIN,    _REJOIN,    _PARK_SYNC, _RESPOND,   _DEAD),   # SG-04, SG-05, SG-09
+    GroupInput.SYNC_LEADER:                _row(_NEVER,   _REJOIN,    _REJOIN,    _ASSIGN,    _RESPOND,   _NEVER),  # SG-06
+    # HB-06: Kafka does not request a rejoin in CompletingRebalance, although the documentation of its states says so.
+    GroupInput.HEARTBEAT:                  _row(_UNKNOWN, _REJOIN,    _REJOIN,    _RESPOND,   _RESPOND,   _DEAD),   # HB-01 … HB-07
+    GroupInput.LEAVE:                      _row(_NEVER,   _IGNORE,    _TRY_JOIN,  _REBALANCE, _REBALANCE, _DEAD),   # LG-09
+    # LG-07: in Kafka 4.3.1 a pending member that leaves also starts a rebalance.
+    GroupInput.LEAVE_PENDING:              _row(_IGNORE,  _IGNORE,    _TRY_JOIN,  _REBALANCE, _REBALANCE, _NEVER),
+    GroupInput.COMMIT:                     _row(_NEVER,   _STORE,     _STORE,     _REJOIN,    _STORE,     _DEAD),   # OC-04, OC-07, OC-08
+    GroupInput.COMMIT_SIMPLE:              _row(_STORE,   _UNKNOWN,   _UNKNOWN,   _UNKNOWN,   _UNKNOWN,   _DEAD),   # OC-03, OC-05
+    GroupInput.SESSION_EXPIRED:            _row(_NEVER,   _IGNORE,    _TRY_JOIN,  _REBALANCE, _REBALANCE, _NEVER),  # SE-02, JG-24
+    GroupInput.PENDING_MEMBER_EXPIRED:     _row(_IGNORE,  _TRY_JOIN,  _TRY_JOIN,  _IGNORE,    _IGNORE,    _NEVER),  # JG-10, JG-37
+    GroupInput.JOIN_TIMER_EXPIRED:         _row(_NEVER,   _EXTEND,    _END_JOIN,  _NEVER,     _NEVER,     _NEVER),  # JG-29, JG-30, JG-35
+    GroupInput.SYNC_TIMER_EXPIRED:         _row(_NEVER,   _NEVER,     _NEVER,     _UNSYNCED,  _UNSYNCED,  _NEVER),  # SG-11
+    GroupInput.ASSIGNMENT_WRITTEN:         _row(_NEVER,   _NEVER,     _IGNORE,    _STABLE,    _NEVER,     _NEVER),  # ST-09, SG-07
+    GroupInput.ASSIGNMENT_WRITE_FAILED:    _row(_NEVER,   _NEVER,     _IGNORE,    _REBALANCE, _NEVER,     _IGNORE), # SG-08
+    GroupInput.LOADED_OVER_CAPACITY:       _row(_NEVER,   _NEVER,     _NEVER,     _NEVER,     _REBALANCE, _NEVER),  # CO-07
+    GroupInput.DELETE:                     _row(_DELETE,  _NON_EMPTY, _NON_EMPTY, _NON_EMPTY, _NON_EMPTY, _NOT_FOUND),  # AD-04, ST-12
+    GroupInput.EXPIRATION:                 _row(_DELETE,  _IGNORE,    _IGNORE,    _IGNORE,    _IGNORE,    _IGNORE), # EX-07
+    GroupInput.UNLOAD:                     _row(_UNLOAD,  _UNLOAD,    _UNLOAD,    _UNLOAD,    _UNLOAD,    _IGNORE), # CO-08
 }
 # fmt: on

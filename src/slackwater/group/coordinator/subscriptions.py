@@ -1,25 +1,23 @@
-"""What consumers subscribe to, as far as the coordinator looks into their metadata.
+"""Reads the topics of consumer subscriptions.
 
-Rules kept here
-- The reader of subscriptions stands on numpy, which takes longer to load than a broker to start: it is loaded when the
-  first member of a consumer group joins.
+The decoder uses numpy, which loads more slowly than the broker starts, so it is imported on first use.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-CONSUMER: Final = "consumer"  # the protocol type whose metadata can be read
-_SHORT: Final = 1_024
+CONSUMER: Final = "consumer"  # the protocol type whose metadata the coordinator reads
+_MAX_CACHED_BYTES: Final = 1_024
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all these; None where one of them cannot be read."""
+    """Return the topics of all subscriptions, or None if one is unreadable."""
     from slackwater.group.assignors.consumer_protocol import MalformedMetadata, decode_subscription
 
     topics: set[str] = set()
     try:
-        for metadata in set(subscriptions):  # most members of a group say the same
+        for metadata in set(subscriptions):  # most members of a group have equal subscriptions
             topics.update(decode_subscription(metadata).topics)
     except MalformedMetadata:
         return None
@@ -27,12 +25,12 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def is_overlong(metadata: bytes) -> bool:
-    """Whether a subscription announces more than there is; one that is unreadable otherwise is none of these."""
-    return _is_overlong_short(metadata) if len(metadata) <= _SHORT else _is_overlong(metadata)
+    """Whether an array of the subscription has a length beyond the end of the data."""
+    return is_overlong_cached(metadata) if len(metadata) <= _MAX_CACHED_BYTES else _is_overlong(metadata)
 
 
-@lru_cache(maxsize=4_096)  # every member of a group says the same, at every join
-def _is_overlong_short(metadata: bytes) -> bool:
+@lru_cache(maxsize=4_096)  # most members of a group have equal subscriptions
+def is_overlong_cached(metadata: bytes) -> bool:
     return _is_overlong(metadata)
 
 

@@ -1,25 +1,24 @@
 """Timers without a clock.
 
-Rules kept here
-- Moving a timer to a later time is one assignment: a heartbeat moves a deadline and touches no heap.
-- A timer has at most one live heap entry, at or before its deadline. When that entry comes up early, because the
-  deadline moved on in the meantime, it is put back at the deadline; a cancelled timer's entry is dropped.
-- Entries of cancelled timers, which hold their owners in memory, are never more than those of live ones by much: a heap
-  that has doubled is swept.
-- Timers due at the same time fire in the order in which they were armed, so a run can be repeated exactly.
+Invariants:
+- Moving a timer to a later time is one assignment: a heartbeat sets a deadline and does not touch the heap.
+- A timer has at most one live heap entry, at or before its deadline. An entry that comes up early is pushed again at
+  the current deadline; the entry of a cancelled timer is dropped.
+- Entries of cancelled timers keep their owners in memory; they are removed when the heap has doubled.
+- Timers due at the same time fire in the order in which they were armed, so runs are reproducible.
 """
 
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
 NEVER: Final = 1 << 62
-SMALL: Final = 256  # entries; a smaller heap is not worth a sweep
+MIN_COMPACT_SIZE: Final = 256
 
 _Owner = TypeVar("_Owner")
 
 
 class Timer(Generic[_Owner]):
-    """One deadline; `owner` is what it belongs to."""
+    """One deadline of its `owner`."""
 
     __slots__ = ("armed_ms", "deadline_ms", "owner")
 
@@ -29,36 +28,36 @@ class Timer(Generic[_Owner]):
         self.armed_ms = NEVER
 
     def cancel(self) -> None:
-        """Never fire, unless armed again."""
+        """Cancel the timer; it can be armed again."""
         self.deadline_ms = NEVER
 
 
 class Timers(Generic[_Owner]):
-    """All timers of a coordinator, in one lazy heap."""
+    """The timers of a coordinator, in one lazily updated heap."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer[_Owner]]] = []
         self._armed = 0
-        self._sweep_at = SMALL
+        self._compact_at = MIN_COMPACT_SIZE
 
     def arm(self, timer: Timer[_Owner], deadline_ms: int) -> None:
-        """Fire `timer` at `deadline_ms`, whatever was set before."""
+        """Set the deadline of `timer`."""
         timer.deadline_ms = deadline_ms
         if deadline_ms < timer.armed_ms:
             self._push(timer, deadline_ms)
 
     def next_due_ms(self) -> int | None:
-        """A time at or before which nothing fires; exact unless deadlines moved since."""
-        self._settle()
+        """Return the earliest deadline, or None."""
+        self._clean_top()
         return self._heap[0][0] if self._heap else None
 
     def may_be_due(self, now_ms: int) -> bool:
-        """Whether something may fire at `now_ms`; never wrong when it says no."""
+        """Whether a timer may be due at `now_ms`; False is always right."""
         return bool(self._heap) and self._heap[0][0] <= now_ms
 
     def pop(self, now_ms: int) -> Timer[_Owner] | None:
-        """The next timer due at or before `now_ms`, disarmed; None when there is none."""
-        self._settle()
+        """Remove and return the next timer due at or before `now_ms`, or None."""
+        self._clean_top()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
         timer = heappop(self._heap)[2]
@@ -66,14 +65,14 @@ class Timers(Generic[_Owner]):
         return timer
 
     def _push(self, timer: Timer[_Owner], deadline_ms: int) -> None:
-        if len(self._heap) >= self._sweep_at:
-            self._sweep()
+        if len(self._heap) >= self._compact_at:
+            self._compact()
         timer.armed_ms = deadline_ms
         self._armed += 1
         heappush(self._heap, (deadline_ms, self._armed, timer))
 
-    def _sweep(self) -> None:
-        """Drop what will never fire; the heap's order is that of its entries, whichever are left."""
+    def _compact(self) -> None:
+        """Remove the entries of cancelled and rearmed timers; the order of the others stays."""
         live = []
         for entry in self._heap:
             at_ms, _, timer = entry
@@ -85,10 +84,10 @@ class Timers(Generic[_Owner]):
                 live.append(entry)
         heapify(live)
         self._heap[:] = live
-        self._sweep_at = max(SMALL, 2 * len(live))
+        self._compact_at = max(MIN_COMPACT_SIZE, 2 * len(live))
 
-    def _settle(self) -> None:
-        """Bring the heap to where its first entry is a live timer at its true deadline."""
+    def _clean_top(self) -> None:
+        """Remove or move entries until the first one is a live timer at its current deadline."""
         heap = self._heap
         while heap:
             at_ms, _, timer = heap[0]
@@ -100,4 +99,4 @@ class Timers(Generic[_Owner]):
                 if timer.deadline_ms != NEVER:
                     self._push(timer, timer.deadline_ms)
             else:
-                heappop(heap)  # an older entry of a timer that was armed again for an earlier time
+                heappop(heap)  # a stale entry: the timer was armed again for an earlier time

@@ -1,8 +1,6 @@
-"""Why a rebalance starts, as far as the coordinator can tell from the request.
+"""Derives the trigger of a rebalance from a request.
 
-Rules kept here
-- A client's own reason (KIP-800) is believed; without one the metadata is compared; what is left is `leader_rejoin`
-  or `subscription_change`, never a guess at more.
+The client's reason (KIP-800) decides if it is known; otherwise the metadata before and after is compared.
 """
 
 from typing import Final
@@ -11,7 +9,7 @@ from slackwater.group.coordinator.subscriptions import CONSUMER, topics_of
 from slackwater.group.events import Trigger
 from slackwater.group.messages import JoinProtocol
 
-# The beginnings of the reasons that Java clients since 3.2 send (catalogue, section 14).
+# Prefixes of the reasons that Java clients send since 3.2 (docs/kafka-behaviours.md, section 14).
 _JOIN_REASONS: Final = (
     ("rebalance enforced by user", Trigger.USER_ENFORCED),
     ("need to revoke partitions", Trigger.COOPERATIVE_FOLLOWUP),
@@ -20,7 +18,7 @@ _JOIN_REASONS: Final = (
 
 
 def of_leave(reason: str | None, *, administrator: bool) -> Trigger:
-    """Why a leave starts a rebalance: an administrator, a poll interval overrun, or simply a member that goes."""
+    """Return the trigger of a leave: administrator, poll timeout, or a normal leave."""
     if administrator:
         return Trigger.ADMIN_REMOVAL
     if reason is not None and "poll timeout" in reason:
@@ -36,16 +34,16 @@ def of_rejoin(
     *,
     leader: bool,
 ) -> Trigger:
-    """Why a rejoin starts a rebalance."""
-    for beginning, trigger in _JOIN_REASONS:
-        if reason is not None and reason.startswith(beginning):
+    """Return the trigger of a rejoin."""
+    for prefix, trigger in _JOIN_REASONS:
+        if reason is not None and reason.startswith(prefix):
             return trigger
     if before == after:
         return Trigger.LEADER_REJOIN
     if [protocol.name for protocol in before] != [protocol.name for protocol in after]:
         return Trigger.PROTOCOL_CHANGE
     if protocol_type == CONSUMER and _same_topics(before, after):
-        # The same topics in other bytes: what changed is what the member owns, so it follows up on a cooperative round.
+        # Same topics, different bytes: the owned partitions changed, so this follows a cooperative rebalance.
         return Trigger.LEADER_REJOIN if leader else Trigger.COOPERATIVE_FOLLOWUP
     return Trigger.SUBSCRIPTION_CHANGE
 
