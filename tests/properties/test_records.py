@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import read_arrow
-from slackwater.wire.records.batch import RecordBatch, check, iter_batches
+from slackwater.wire.records.batch import RecordBatch, check_batch, iter_batches
 from slackwater.wire.records.compression import Codec, decompress
-from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.fetched import iter_records
 from slackwater.wire.records.record import Record, decode_records, encode_batch
 from slackwater.wire.records.scan import NumpyScanner, Scanner, compiled_scanner
 
@@ -55,7 +55,7 @@ def test_records_come_back_as_they_were(
 ) -> None:
     data = encode_batch(given_records, base_offset=base, codec=codec, log_append_time_ms=stamp)
     batch = RecordBatch(data)
-    check(batch)
+    check_batch(batch)
     expected = [
         record._replace(offset=base + number, timestamp=record.timestamp if stamp is None else stamp)
         for number, record in enumerate(given_records)
@@ -94,7 +94,7 @@ def test_damaged_bytes_raise_a_wire_error_and_nothing_else(
     if mend:
         with suppress(WireError):
             for batch in iter_batches(damaged):
-                struct.pack_into(">I", damaged, batch.at + 17, batch.computed_crc())
+                struct.pack_into(">I", damaged, batch.position + 17, batch.computed_crc())
     with suppress(WireError):
         read_arrow(damaged, headers=True, check_crcs=check_crcs, scanner=scanner_named(name)).table.validate(full=True)
     with suppress(WireError):
@@ -132,4 +132,4 @@ def test_any_bytes_are_unpacked_or_raise_a_wire_error(codec: Codec, data: bytes)
 def test_any_bytes_are_walked_over_or_raise_a_wire_error(data: bytes) -> None:
     with suppress(WireError):
         for batch in iter_batches(data):
-            check(batch)
+            check_batch(batch)

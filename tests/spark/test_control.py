@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from slackwater.spark.member.control import ControlRoom
+from slackwater.spark.member.control import ControlServer
 from slackwater.spark.member.listener import QueryListener, keeps_state, token_of
 from tests.waiting import wait_until
 
@@ -16,15 +16,15 @@ DEADLINE_S = 30.0
 
 
 @pytest.fixture
-def room() -> Iterator[ControlRoom]:
-    with closing(ControlRoom()) as room:
+def room() -> Iterator[ControlServer]:
+    with closing(ControlServer()) as room:
         yield room
 
 
 class Member:
     """A member's end, as bytes."""
 
-    def __init__(self, room: ControlRoom) -> None:
+    def __init__(self, room: ControlServer) -> None:
         host, port, _ = room.address
         self.socket = socket.create_connection((host, port), timeout=DEADLINE_S)
         self._lines = self.socket.makefile("rb")
@@ -42,13 +42,13 @@ class Member:
 
 
 @contextmanager
-def member(room: ControlRoom, **hello: object) -> Iterator[Member]:
+def member(room: ControlServer, **hello: object) -> Iterator[Member]:
     with closing(Member(room)) as there:
         there.say(**{"secret": room.address.secret, "token": "t", "group": "g", "instance": None} | hello)
         yield there
 
 
-def test_a_member_is_told_of_its_own_query_only(room: ControlRoom) -> None:
+def test_a_member_is_told_of_its_own_query_only(room: ControlServer) -> None:
     with member(room, token="mine") as mine, member(room, token="other") as other:
         assert mine.hear() == {"welcome": {}}
         assert other.hear() == {"welcome": {}}
@@ -58,20 +58,20 @@ def test_a_member_is_told_of_its_own_query_only(room: ControlRoom) -> None:
         assert other.hear() == {"task": "other"}
 
 
-def test_a_wrong_secret_is_shown_out(room: ControlRoom) -> None:
+def test_a_wrong_secret_is_shown_out(room: ControlServer) -> None:
     with member(room, secret="guess") as stranger:
         assert stranger.hear() is None
     assert room.guests == []
 
 
 @pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\r\n", b'{"hello": 7}\n', b'{"hello": {}}\n', b"[]\n"])
-def test_noise_is_shown_out(room: ControlRoom, line: bytes) -> None:
+def test_noise_is_shown_out(room: ControlServer, line: bytes) -> None:
     with closing(Member(room)) as stranger:
         stranger.socket.sendall(line)
         assert stranger.hear() is None
 
 
-def test_two_queries_with_one_instance_id_cannot_both_be_members(room: ControlRoom) -> None:
+def test_two_queries_with_one_instance_id_cannot_both_be_members(room: ControlServer) -> None:
     with (
         member(room, token="first", instance="pod-1") as first,
         member(room, token="second", instance="pod-2") as second,
@@ -87,7 +87,7 @@ def test_two_queries_with_one_instance_id_cannot_both_be_members(room: ControlRo
             assert third.hear() == {"welcome": {}}
 
 
-def test_an_instance_id_is_free_again_when_its_query_has_ended(room: ControlRoom) -> None:
+def test_an_instance_id_is_free_again_when_its_query_has_ended(room: ControlServer) -> None:
     with member(room, token="first", instance="pod-1") as first:
         assert first.hear() == {"welcome": {}}
     wait_until(lambda: not room.guests, lambda: room.guests, DEADLINE_S)
@@ -95,21 +95,21 @@ def test_an_instance_id_is_free_again_when_its_query_has_ended(room: ControlRoom
         assert second.hear() == {"welcome": {}}
 
 
-def test_a_member_that_comes_late_hears_whether_its_query_keeps_state(room: ControlRoom) -> None:
+def test_a_member_that_comes_late_hears_whether_its_query_keeps_state(room: ControlServer) -> None:
     room.stateful("t", True)
     with member(room) as late:
         assert late.hear() == {"welcome": {}}
         assert late.hear() == {"query": {"token": "t", "stateful": True}}
 
 
-def test_a_member_that_is_gone_is_forgotten_and_nobody_waits_for_it(room: ControlRoom) -> None:
+def test_a_member_that_is_gone_is_forgotten_and_nobody_waits_for_it(room: ControlServer) -> None:
     with member(room) as gone:
         assert gone.hear() == {"welcome": {}}
     wait_until(lambda: not room.guests, lambda: room.guests, DEADLINE_S)
     room.finished("t", {"token": "t"})
 
 
-def test_the_end_of_the_room_is_the_end_of_the_stream(room: ControlRoom) -> None:
+def test_the_end_of_the_room_is_the_end_of_the_stream(room: ControlServer) -> None:
     with member(room) as there:
         assert there.hear() == {"welcome": {}}
         room.close()
@@ -126,7 +126,7 @@ def test_offsets_of_others_are_left_alone(text: str | None) -> None:
     assert token_of(text) is None
 
 
-def test_the_end_of_a_batch_is_passed_on(room: ControlRoom) -> None:
+def test_the_end_of_a_batch_is_passed_on(room: ControlServer) -> None:
     class Watch:
         def wake(self) -> None:
             return

@@ -7,7 +7,7 @@ import pytest
 
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.source.options import OPTIONS, SourceOptions, Where
+from slackwater.spark.source.options import OPTIONS, PositionKind, SourceOptions
 
 LEAST = {"kafka.bootstrap.servers": "here:9092", "subscribe": "orders"}
 OFFSETS = '{"orders":{"0":23,"1":-2}}'
@@ -20,8 +20,8 @@ def parsed(streaming: bool = False, /, **options: str) -> SourceOptions:
 
 def test_what_is_not_said_is_as_in_sparks_own_source() -> None:
     batch, stream = parsed(), parsed(True)
-    assert (batch.starting.where, batch.ending.where) == (Where.EARLIEST, Where.LATEST)
-    assert stream.starting.where is Where.LATEST
+    assert (batch.starting.where, batch.ending.where) == (PositionKind.EARLIEST, PositionKind.LATEST)
+    assert stream.starting.where is PositionKind.LATEST
     assert batch.subscribe == ("orders",)
     assert batch.fail_on_data_loss
     assert not batch.include_headers
@@ -60,17 +60,17 @@ def test_names_are_read_in_any_case_and_settings_lose_their_prefix() -> None:
 
 def test_offsets_and_times_name_partitions() -> None:
     one = parsed(startingOffsets=OFFSETS).starting
-    assert one.where is Where.OFFSETS
+    assert one.where is PositionKind.OFFSETS
     assert one.by_partition == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): -2}
     times = parsed(endingOffsetsByTimestamp='{"orders":{"0":1700000000000}}').ending
-    assert (times.where, times.latest_if_no_match) == (Where.TIMESTAMPS, True)
+    assert (times.where, times.latest_if_no_match) == (PositionKind.TIMESTAMPS, True)
     assert times.by_partition == {TopicPartition("orders", 0): 1_700_000_000_000}
 
 
 def test_a_time_for_all_comes_before_times_and_times_before_offsets() -> None:
     by_time = {"startingOffsetsByTimestamp": '{"orders":{"0":7}}'}
     assert parsed(startingTimestamp="5", startingOffsets=OFFSETS, **by_time).starting.timestamp == 5
-    assert parsed(startingOffsets=OFFSETS, **by_time).starting.where is Where.TIMESTAMPS
+    assert parsed(startingOffsets=OFFSETS, **by_time).starting.where is PositionKind.TIMESTAMPS
     assert not parsed(startingTimestamp="5").starting.latest_if_no_match
     assert parsed(startingTimestamp="5", startingOffsetsByTimestampStrategy="latest").starting.latest_if_no_match
 

@@ -17,7 +17,7 @@ from slackwater.group.batches.config import DataLost, OffsetResetRefused
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.member import run as runs
-from slackwater.spark.member.control import Address, ControlRoom
+from slackwater.spark.member.control import Address, ControlServer
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.split import ReadTask
 from slackwater.spark.source.stream import StreamReader
@@ -428,12 +428,12 @@ def test_without_a_group_an_unfinished_batch_is_read_again_as_it_was(room: Room)
 
 
 @pytest.fixture
-def control() -> Iterator[ControlRoom]:
-    with closing(ControlRoom()) as control:
+def control() -> Iterator[ControlServer]:
+    with closing(ControlServer()) as control:
         yield control
 
 
-def test_a_batch_is_committed_as_soon_as_the_users_process_says_so(room: Room, control: ControlRoom) -> None:
+def test_a_batch_is_committed_as_soon_as_the_users_process_says_so(room: Room, control: ControlServer) -> None:
     room.fill(3)
     reader = room.reader(control=control.address)
     _, first = started(reader)
@@ -444,7 +444,7 @@ def test_a_batch_is_committed_as_soon_as_the_users_process_says_so(room: Room, c
     wait_for(lambda: room.committed() == {0: 3, 1: 3})
 
 
-def test_a_stop_waits_a_moment_for_the_last_word(room: Room, control: ControlRoom) -> None:
+def test_a_stop_waits_a_moment_for_the_last_word(room: Room, control: ControlServer) -> None:
     room.fill(3)
     reader = room.reader(control=control.address)
     _, first = started(reader)
@@ -459,7 +459,7 @@ def test_a_stop_waits_a_moment_for_the_last_word(room: Room, control: ControlRoo
 
 
 def test_a_batch_that_makes_no_progress_leaves_the_group_and_says_why(
-    room: Room, control: ControlRoom, caplog: pytest.LogCaptureFixture
+    room: Room, control: ControlServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     room.fill(3)
     reader = room.reader(control=control.address, kafka_max_poll_interval_ms="300")
@@ -472,7 +472,7 @@ def test_a_batch_that_makes_no_progress_leaves_the_group_and_says_why(
     wait_for(lambda: room.shares() == [2], "it comes back when it is called")
 
 
-def test_a_task_that_ended_keeps_the_member_in_its_group(room: Room, control: ControlRoom) -> None:
+def test_a_task_that_ended_keeps_the_member_in_its_group(room: Room, control: ControlServer) -> None:
     room.fill(3)
     reader = room.reader(control=control.address, kafka_max_poll_interval_ms="2000")
     _, first = started(reader)
@@ -502,7 +502,7 @@ def test_a_room_that_is_not_there_costs_nothing_but_its_news(room: Room, caplog:
 
 @pytest.mark.parametrize("policy", ["warn", "refuse", "allow"])
 def test_state_in_a_group_of_several_is_warned_about_or_refused(
-    room: Room, control: ControlRoom, policy: str, caplog: pytest.LogCaptureFixture
+    room: Room, control: ControlServer, policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = room.reader()
     other.latestOffset(other.initialOffset(), ReadAllAvailable())

@@ -19,7 +19,7 @@ from slackwater.spark.source.source import SlackwaterSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.member.control import ControlRoom
+    from slackwater.spark.member.control import ControlServer
 
 log = logging.getLogger("slackwater.spark")
 PYTHON: Final = "PYSPARK_PYTHON"
@@ -30,7 +30,7 @@ class _Listening:
 
     def __init__(self) -> None:
         self.application = ""
-        self.room: ControlRoom | None = None
+        self.room: ControlServer | None = None
         self.sessions: set[int] = set()
 
 
@@ -44,11 +44,11 @@ def register(spark: "SparkSession") -> None:
     spark.dataSource.register(source)
 
 
-def _room(spark: Any) -> "ControlRoom | None":
+def _room(spark: Any) -> "ControlServer | None":
     """The application's control room; None under Spark Connect."""
     if not hasattr(spark, "_jsparkSession"):
         return None
-    from slackwater.spark.member.control import ControlRoom
+    from slackwater.spark.member.control import ControlServer
     from slackwater.spark.member.listener import QueryListener, QueryWatch
 
     _check_python(spark)
@@ -56,7 +56,7 @@ def _room(spark: Any) -> "ControlRoom | None":
     if _listening.application != application:
         if _listening.room is not None:
             _listening.room.close()
-        _listening.application, _listening.room, _listening.sessions = application, ControlRoom(), set()
+        _listening.application, _listening.room, _listening.sessions = application, ControlServer(), set()
     room = _listening.room
     assert room is not None
     session = int(spark._jsparkSession.hashCode())

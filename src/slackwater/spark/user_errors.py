@@ -20,7 +20,7 @@ HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
 @contextmanager
-def in_a_sentence() -> Iterator[None]:
+def as_user_error() -> Iterator[None]:
     """Let an error of this library out without its traceback."""
     try:
         yield

@@ -10,7 +10,7 @@ from slackwater.broker.groups import events as module
 from slackwater.broker.groups.events import AT_ONCE, WRITTEN_TOGETHER, GroupEventStream
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import EventKind, EventSource, GroupEvent
-from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.fetched import iter_records
 
 
 class House:

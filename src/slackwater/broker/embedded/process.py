@@ -35,7 +35,7 @@ from slackwater.wire.messages.create_topics import (
 from slackwater.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.fetched import iter_records
 from slackwater.wire.schema import Request, Response
 
 START_S: Final = 60.0

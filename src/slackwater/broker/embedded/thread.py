@@ -33,7 +33,7 @@ from slackwater.group.messages import (
     OffsetFetchResponse,
 )
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.fetched import iter_records
 
 _T = TypeVar("_T")
 EventListener = Callable[[GroupEvent], None]

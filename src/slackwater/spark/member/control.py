@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class ConnectedMember:
     """A member that has said hello."""
 
     token: str
@@ -51,13 +51,13 @@ class Guest:
     instance_id: str | None
 
 
-class ControlRoom:
+class ControlServer:
     """The user's end: members come in by themselves, and are told what happens to their queries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._telling = threading.Lock()  # lines do not mix
-        self._guests: dict[socket.socket, Guest] = {}
+        self._guests: dict[socket.socket, ConnectedMember] = {}
         self._stateful: dict[str, bool] = {}  # by token: told again to a member that comes later
         self._door = socket.create_server((LOOPBACK, 0))
         self.address = Address(LOOPBACK, self._door.getsockname()[1], secrets.token_hex(16))
@@ -75,7 +75,7 @@ class ControlRoom:
             _hang_up(connection)
 
     @property
-    def guests(self) -> list[Guest]:
+    def guests(self) -> list[ConnectedMember]:
         """The members that are here."""
         with self._lock:
             return list(self._guests.values())
@@ -144,7 +144,7 @@ class ControlRoom:
                 pass  # a member has nothing more to say; the end of the stream is its end
         self._forget(connection)
 
-    def _hello(self, connection: socket.socket) -> Guest | None:
+    def _hello(self, connection: socket.socket) -> ConnectedMember | None:
         line = b""
         try:
             while not line.endswith(b"\n"):
@@ -155,11 +155,11 @@ class ControlRoom:
             hello = json.loads(line)["hello"]
             if not hmac.compare_digest(str(hello["secret"]).encode(), self.address.secret.encode()):
                 return None
-            return Guest(str(hello["token"]), hello.get("group"), hello.get("instance"))
+            return ConnectedMember(str(hello["token"]), hello.get("group"), hello.get("instance"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def _refusal(self, guest: Guest) -> str | None:
+    def _refusal(self, guest: ConnectedMember) -> str | None:
         """Why this member cannot be let in, if it cannot."""
         if guest.instance_id is None:
             return None

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from slackwater.spark.member.control import ControlRoom
+from slackwater.spark.member.control import ControlServer
 
 log = logging.getLogger("slackwater.spark.member.listener")
 
@@ -57,7 +57,7 @@ def token_of(text: str | None) -> tuple[str, Mapping[str, object]] | None:
 class QueryListener(StreamingQueryListener):
     """Tells the control room of every batch that has ended."""
 
-    def __init__(self, room: ControlRoom, queries: "QueryWatch") -> None:
+    def __init__(self, room: ControlServer, queries: "QueryWatch") -> None:
         self._room = room
         self._queries = queries
 
@@ -85,7 +85,7 @@ class QueryListener(StreamingQueryListener):
 class QueryWatch:
     """Looks at the running queries twice a second, while there are any with a member."""
 
-    def __init__(self, spark: SparkSession, room: ControlRoom) -> None:
+    def __init__(self, spark: SparkSession, room: ControlServer) -> None:
         self._spark = spark
         self._room = room
         self._ended_tasks: dict[str, int] = {}  # by run

@@ -18,7 +18,7 @@ from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.reading import ReadSettings, read
 from slackwater.spark.source.split import ReadTask, split
 from slackwater.spark.source.topics import TopicWatch
-from slackwater.spark.user_errors import in_a_sentence
+from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
-        with in_a_sentence():
+        with as_user_error():
             home = link(self.options.kafka)
             ranges = planned(TopicWatch(home.network, home.cluster, self.options), self.options)
         return split(ranges, self.options.min_partitions, self.options.max_records_per_partition)

@@ -28,7 +28,7 @@ PREFIX: Final = "kafka."
 LATEST: Final = -1
 EARLIEST: Final = -2
 SERVERS: Final = "bootstrap.servers"
-# Where the source itself decides, so that a setting could only mislead; with what to use instead.
+# PositionKind the source itself decides, so that a setting could only mislead; with what to use instead.
 REFUSED: Final = {
     "auto.offset.reset": "use startingOffsets.",
     "enable.auto.commit": "the source commits finished batches.",
@@ -40,7 +40,7 @@ REFUSED: Final = {
 }
 
 
-class Where(Enum):
+class PositionKind(Enum):
     """What kind of places `Positions` names."""
 
     EARLIEST = "earliest"
@@ -54,7 +54,7 @@ class Where(Enum):
 class Positions:
     """A place in every partition, as the user named it; `option` is the option that did."""
 
-    where: Where
+    where: PositionKind
     option: str
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offsets (-1 the end, -2 the beginning) or timestamps in milliseconds."""
@@ -67,7 +67,7 @@ class Use(Enum):
     """What an option is about, in the order of the documentation."""
 
     TOPICS = "What is read"
-    POSITIONS = "Where it starts and ends"
+    POSITIONS = "PositionKind it starts and ends"
     BATCHES = "How much at a time"
     RECORDS = "What comes out"
     GROUP = "In a group"
@@ -351,8 +351,8 @@ def _starting(values: Mapping[str, Value], streaming: bool) -> Positions:
     by_time = _by_time(values, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if by_time is not None:
         return by_time
-    found = _by_offset(values, "startingOffsets", Where.LATEST if streaming else Where.EARLIEST)
-    if not streaming and (found.where is Where.LATEST or LATEST in found.by_partition.values()):
+    found = _by_offset(values, "startingOffsets", PositionKind.LATEST if streaming else PositionKind.EARLIEST)
+    if not streaming and (found.where is PositionKind.LATEST or LATEST in found.by_partition.values()):
         raise UsageError("startingOffsets of a batch cannot be latest (-1): there would be nothing to read.")
     return found
 
@@ -361,8 +361,8 @@ def _ending(values: Mapping[str, Value]) -> Positions:
     by_time = _by_time(values, "endingTimestamp", "endingOffsetsByTimestamp", True)
     if by_time is not None:
         return by_time
-    found = _by_offset(values, "endingOffsets", Where.LATEST)
-    if found.where is Where.EARLIEST or EARLIEST in found.by_partition.values():
+    found = _by_offset(values, "endingOffsets", PositionKind.LATEST)
+    if found.where is PositionKind.EARLIEST or EARLIEST in found.by_partition.values():
         raise UsageError("endingOffsets cannot be earliest (-2): there would be nothing to read.")
     return found
 
@@ -372,24 +372,24 @@ def _by_time(values: Mapping[str, Value], for_all: str, for_each: str, or_latest
     if text is not None:
         if not text.strip().isdecimal():
             raise UsageError(f"{for_all} = {text!r} is no time; write milliseconds since 1970.")
-        return Positions(Where.TIMESTAMP, for_all, timestamp=int(text), latest_if_no_match=or_latest)
+        return Positions(PositionKind.TIMESTAMP, for_all, timestamp=int(text), latest_if_no_match=or_latest)
     text = _text_of(values, for_each)
     if text is None:
         return None
     example = '{"orders":{"0":1700000000000}}, times in milliseconds since 1970'
     by_partition = _per_partition(for_each, text, lowest=0, example=example)
-    return Positions(Where.TIMESTAMPS, for_each, by_partition, latest_if_no_match=or_latest)
+    return Positions(PositionKind.TIMESTAMPS, for_each, by_partition, latest_if_no_match=or_latest)
 
 
-def _by_offset(values: Mapping[str, Value], name: str, default: Where) -> Positions:
+def _by_offset(values: Mapping[str, Value], name: str, default: PositionKind) -> Positions:
     text = _text_of(values, name)
     if text is None:
         return Positions(default, name)
     word = text.strip().lower()
     if word in ("earliest", "latest"):
-        return Positions(Where(word), name)
+        return Positions(PositionKind(word), name)
     example = 'earliest, latest, or offsets such as {"orders":{"0":23,"1":-2}}'
-    return Positions(Where.OFFSETS, name, _per_partition(name, text, lowest=EARLIEST, example=example))
+    return Positions(PositionKind.OFFSETS, name, _per_partition(name, text, lowest=EARLIEST, example=example))
 
 
 def _per_partition(name: str, text: str, *, lowest: int, example: str) -> dict[TopicPartition, int]:

@@ -20,11 +20,11 @@ from slackwater.spark.source.columns import Constants, arrow_schema, nullable_he
 from slackwater.spark.source.connections import link
 from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, Piece, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.user_errors import in_a_sentence
+from slackwater.spark.user_errors import as_user_error
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import arrow_batches, chunk_batch
+from slackwater.wire.records.fetched import FetchedBatches
 from slackwater.wire.records.plain import plain_chunk
-from slackwater.wire.records.readable import ReadableBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -60,7 +60,7 @@ class ReadSettings:
 def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
     """The records of a range."""
     constants = _constants(wanted.topic, wanted.partition)
-    with in_a_sentence():
+    with as_user_error():
         home = link(settings.kafka)
         for piece in RangeFetcher(home.network, home.cluster, wanted, settings.fetch):
             try:
@@ -92,7 +92,7 @@ def _decoded(piece: Piece, wanted: OffsetRange, settings: ReadSettings) -> Itera
     if chunk is not None:
         batch = chunk_batch(chunk, *bounds, headers=headers)
         return iter(() if batch is None else (batch,))
-    readable = ReadableBatches(piece.data, *bounds, aborted=piece.aborted, check_crcs=settings.check_crcs)
+    readable = FetchedBatches(piece.data, *bounds, aborted=piece.aborted, check_crcs=settings.check_crcs)
     return arrow_batches(readable, headers=headers)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from slackwater.spark.member.control import Address
 from slackwater.spark.source.columns import ddl
 from slackwater.spark.source.options import SourceOptions, check, wants_headers
-from slackwater.spark.user_errors import in_a_sentence
+from slackwater.spark.user_errors import as_user_error
 
 
 class SlackwaterSource(DataSource):
@@ -33,7 +33,7 @@ class SlackwaterSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's own Kafka source."""
-        with in_a_sentence():
+        with as_user_error():
             check(self.options)
             return ddl(headers=wants_headers(self.options))
 
@@ -41,12 +41,12 @@ class SlackwaterSource(DataSource):
         """For `spark.read`."""
         from slackwater.spark.source.batch import BatchReader
 
-        with in_a_sentence():
+        with as_user_error():
             return BatchReader(SourceOptions.parse(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
         from slackwater.spark.source.stream import StreamReader
 
-        with in_a_sentence():
+        with as_user_error():
             return StreamReader(SourceOptions.parse(self.options, streaming=True), self.control)

@@ -34,7 +34,7 @@ from slackwater.spark.source.offset import from_json, to_json
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.reading import ReadSettings, read
 from slackwater.spark.source.split import ReadTask, split
-from slackwater.spark.user_errors import in_a_sentence
+from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
-        with in_a_sentence():
+        with as_user_error():
             return to_json(self._running.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next batch, or `start` if there is nothing new."""
-        with in_a_sentence():
+        with as_user_error():
             offset = self._running.latest(self._read(start), self._limits(limit))
             return dict(start) if offset is None else to_json(offset)
 
@@ -84,19 +84,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch that is in the checkpoint now."""
         if start == end:
             return []
-        with in_a_sentence():
+        with as_user_error():
             ranges = self._running.ranges(self._read(start), self._read(end))
             return split(ranges, self.options.min_partitions, self.options.max_records_per_partition)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Everything up to here is finished."""
-        with in_a_sentence():
+        with as_user_error():
             self._running.finished(self._read(end).seq)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and then end."""
         self._available_now = True
-        with in_a_sentence():
+        with as_user_error():
             self._running.fix_ends()
 
     def stop(self) -> None:
@@ -116,8 +116,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _running(self) -> QueryRun:
         if self._run is None:
-            _speak()
-            _end_in_order()
+            _configure_logging()
+            _install_sigterm_handler()
             self._run = QueryRun(self.options, self.control)
         return self._run
 
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Limits(most, least, self.options.max_trigger_delay_ms)
 
 
-def _speak() -> None:
+def _configure_logging() -> None:
     """Log to standard error, which Spark passes on to the driver's; unless somebody has arranged otherwise."""
     log = logging.getLogger("slackwater")
     if log.handlers or logging.getLogger().handlers:
@@ -144,7 +144,7 @@ def _speak() -> None:
     log.setLevel(os.environ.get(LOG_LEVEL, "INFO").upper())
 
 
-def _end_in_order() -> None:
+def _install_sigterm_handler() -> None:
     on_main = threading.current_thread() is threading.main_thread()
     if on_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)

@@ -18,7 +18,7 @@ from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimesta
 from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.source.options import Positions, SourceOptions, Where
+from slackwater.spark.source.options import PositionKind, Positions, SourceOptions
 
 T = TypeVar("T")
 # The question itself ends at `default.api.timeout.ms` with a reason; this much later it is given up without one.
@@ -47,11 +47,11 @@ class TopicWatch:
         return sorted(partition for topic in found for partition in _partitions(topic))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions begin."""
+        """PositionKind partitions begin."""
         return self._ends(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions end."""
+        """PositionKind partitions end."""
         return self._ends(dict.fromkeys(partitions, LATEST))
 
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -62,17 +62,17 @@ class TopicWatch:
         """The offsets that the user's words mean now."""
         wanted = sorted(partitions)
         match positions.where:
-            case Where.EARLIEST:
+            case PositionKind.EARLIEST:
                 return self.earliest(wanted)
-            case Where.LATEST:
+            case PositionKind.LATEST:
                 return self.latest(wanted)
-            case Where.OFFSETS:
+            case PositionKind.OFFSETS:
                 _check_complete(positions, wanted)
                 named = {one: positions.by_partition[one] for one in wanted}
                 return named | self._ends({one: place for one, place in named.items() if place < 0})
-            case Where.TIMESTAMP:
+            case PositionKind.TIMESTAMP:
                 return self._by_time(positions, dict.fromkeys(wanted, positions.timestamp))
-            case Where.TIMESTAMPS:
+            case PositionKind.TIMESTAMPS:
                 _check_complete(positions, wanted)
                 return self._by_time(positions, {one: positions.by_partition[one] for one in wanted})
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.wire.records.compression import Buffer
-from slackwater.wire.records.readable import NO_LIMIT, ReadableBatches
+from slackwater.wire.records.fetched import NO_LIMIT, FetchedBatches
 from slackwater.wire.records.scan import (
     NO_FAULT,
     Bytes,
@@ -57,7 +57,7 @@ class ArrowRecords(NamedTuple):
 
     table: "pa.Table"
     next_offset: int
-    torn: int
+    trailing_bytes: int
 
 
 def schema(*, headers: bool = False, large: bool = False) -> "pa.Schema":
@@ -89,17 +89,17 @@ def read_arrow(
     check_crcs: bool = True,
     scanner: Scanner | None = None,
 ) -> ArrowRecords:
-    """All that a consumer reads from a fetch response; `ReadableBatches` describes the arguments."""
+    """All that a consumer reads from a fetch response; `FetchedBatches` describes the arguments."""
     import pyarrow as pa
 
-    readable = ReadableBatches(buffer, from_offset, until_offset, aborted=aborted, check_crcs=check_crcs)
+    readable = FetchedBatches(buffer, from_offset, until_offset, aborted=aborted, check_crcs=check_crcs)
     batches = list(arrow_batches(readable, headers=headers, large=large, scanner=scanner))
     table = pa.Table.from_batches(batches, schema(headers=headers, large=large))
-    return ArrowRecords(table, readable.next_offset, readable.torn)
+    return ArrowRecords(table, readable.next_offset, readable.trailing_bytes)
 
 
 def arrow_batches(
-    readable: ReadableBatches,
+    readable: FetchedBatches,
     *,
     headers: bool = False,
     large: bool = False,

@@ -1,18 +1,18 @@
-"""Record batches of format 2 (magic 2), on the wire and on disk: the header, and what a broker does to it.
+"""Record batches of format 2 (magic 2), on the wire and on disk: the header and the fields a broker sets.
 
-Rules kept here
-- Nothing is copied. A `RecordBatch` is a view of the bytes it was found in; a setter writes into those very bytes, and
-  the fields of the view follow.
-- A batch that is not whole is never given out. Whoever walks over batches learns where the last whole one ended and
-  how many bytes hang over: a consumer ignores them, a log cuts them off.
-- Walking reads headers alone; `check` reads every byte that the checksum covers. The checksum begins behind itself, at
-  the attributes, so base offset and leader epoch are set without computing it anew; a timestamp is not.
-- The formats before Kafka 0.11 (magic 0 and 1) are refused by name.
-
-The header, 61 bytes, big-endian: base offset (8), length of what follows (4), partition leader epoch (4), magic (1),
+The header has 61 bytes, big-endian: base offset (8), length of the rest (4), partition leader epoch (4), magic (1),
 CRC-32C (4), attributes (2), last offset delta (4), base timestamp (8), max timestamp (8), producer id (8), producer
-epoch (2), base sequence (4), record count (4). The attributes: codec in bits 0 to 2, timestamp type in bit 3,
+epoch (2), base sequence (4), record count (4). Attributes: codec in bits 0 to 2, timestamp type in bit 3,
 transactional in bit 4, control in bit 5, and in bit 6 "the base timestamp is a delete horizon" (KIP-534).
+
+Invariants:
+- A `RecordBatch` is a view: it copies no bytes, and a setter changes the buffer and the field.
+- An incomplete batch is never returned. A consumer ignores the bytes after the last complete batch; a log truncates
+  them.
+- Iteration reads headers only. `check_batch` reads every byte that the checksum covers.
+- The checksum starts at the attributes. Setting the base offset or the leader epoch keeps it valid; setting a
+  timestamp recomputes it.
+- Magic 0 and 1 (before Kafka 0.11) are rejected with an error that names them.
 """
 
 import struct
@@ -27,7 +27,7 @@ from slackwater.wire.records.crc import crc32c
 MAGIC: Final = 2
 HEADER_BYTES: Final = 61
 LENGTH_ENDS_AT: Final = 12
-_LEAST_LENGTH: Final = HEADER_BYTES - LENGTH_ENDS_AT
+_MIN_LENGTH: Final = HEADER_BYTES - LENGTH_ENDS_AT
 MAGIC_ENDS_AT: Final = 17
 NO_PRODUCER_ID: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -52,14 +52,14 @@ _INT32: Final = struct.Struct(">i")
 
 
 class TimestampType(IntEnum):
-    """Whose clock a batch's timestamps are from."""
+    """Whether the producer or the broker set the timestamps of a batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader:
-    """The 61 bytes before the records, as they stand: nothing is known yet of the bytes behind them."""
+    """The 61 bytes before the records. The records may be missing."""
 
     __slots__ = (
         "attributes",
@@ -91,11 +91,11 @@ class BatchHeader:
     base_sequence: int
     record_count: int
 
-    def __init__(self, buffer: Buffer, at: int = 0) -> None:
-        """Read the header at byte `at`, where HEADER_BYTES must be left."""
-        left = len(buffer) - at
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        """Read the header at byte `position`."""
+        left = len(buffer) - position
         if left < HEADER_BYTES:
-            raise WireError(f"Record batch: a header takes {HEADER_BYTES} bytes, and {max(left, 0)} are left.")
+            raise WireError(f"Record batch: a header has {HEADER_BYTES} bytes, but only {max(left, 0)} are left.")
         (
             self.base_offset,
             self.batch_length,
@@ -110,38 +110,38 @@ class BatchHeader:
             self.producer_epoch,
             self.base_sequence,
             self.record_count,
-        ) = HEADER.unpack_from(buffer, at)
-        if self.magic != MAGIC or self.batch_length < _LEAST_LENGTH:
+        ) = HEADER.unpack_from(buffer, position)
+        if self.magic != MAGIC or self.batch_length < _MIN_LENGTH:
             _check_frame(self.base_offset, self.batch_length, self.magic)
 
     @property
     def size(self) -> int:
-        """The bytes of the whole batch, header and records."""
+        """Size of the batch in bytes, header included."""
         return self.batch_length + LENGTH_ENDS_AT
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record the batch was written with; compaction may have taken that record away."""
+        """Offset of the last record when the batch was written; compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset that follows this batch."""
+        """Offset after this batch."""
         return self.last_offset + 1
 
     @property
     def codec(self) -> Codec:
-        """How the records are packed."""
+        """The codec of the records."""
         number = self.attributes & CODEC_MASK
         if number >= len(_CODECS):
-            raise self.wrong(f"its attributes name codec {number}, and there are 0 to {len(_CODECS) - 1}")
+            raise self.error(f"unknown codec {number} in its attributes; known are 0 to {len(_CODECS) - 1}")
         return _CODECS[number]
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are from."""
-        stamped = self.attributes & LOG_APPEND_TIME_BIT
-        return TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME
+        """Whether the producer or the broker set the timestamps."""
+        is_append_time = self.attributes & LOG_APPEND_TIME_BIT
+        return TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -150,12 +150,12 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker for brokers and clients instead of somebody's records."""
+        """Whether the batch holds a control record, for example a transaction marker, instead of data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on the tombstones and markers in this batch may be forgotten (KIP-534), or None."""
+        """Time after which compaction may remove the tombstones and markers of this batch (KIP-534), or None."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -163,55 +163,55 @@ class BatchHeader:
         """Whether an idempotent producer wrote this batch."""
         return self.producer_id > NO_PRODUCER_ID
 
-    def wrong(self, why: str) -> WireError:
-        """The error to raise."""
-        return WireError(f"Record batch at offset {self.base_offset}: {why}.")
+    def error(self, reason: str) -> WireError:
+        """Create an error that names this batch."""
+        return WireError(f"Record batch at offset {self.base_offset}: {reason}.")
 
 
 class RecordBatch(BatchHeader):
-    """A whole batch: its header, a view of all its bytes, and where they stand in the buffer they were found in."""
+    """A complete batch: header, a view of all its bytes, and its position in the buffer that contains it."""
 
-    __slots__ = ("at", "data", "source")
+    __slots__ = ("buffer", "data", "position")
 
+    buffer: memoryview
     data: memoryview
-    source: memoryview
-    at: int
+    position: int
 
-    def __init__(self, buffer: Buffer, at: int = 0) -> None:
-        """Take the batch at byte `at`, which must be whole; what follows it is not looked at."""
-        super().__init__(buffer, at)
-        end = at + self.batch_length + LENGTH_ENDS_AT
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        """Take the batch at byte `position`, which must be complete."""
+        super().__init__(buffer, position)
+        end = position + self.batch_length + LENGTH_ENDS_AT
         if end > len(buffer):
-            raise self.wrong(f"it takes {self.size} bytes, and {len(buffer) - at} are left")
-        self.source = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
-        self.at = at
-        self.data = self.source[at:end]
+            raise self.error(f"it has {self.size} bytes, but only {len(buffer) - position} are left")
+        self.buffer = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+        self.position = position
+        self.data = self.buffer[position:end]
 
     @property
     def payload(self) -> memoryview:
-        """The records, packed as the codec says."""
+        """The records, still compressed."""
         return self.data[HEADER_BYTES:]
 
     def computed_crc(self) -> int:
-        """The checksum that the bytes have, whatever the header says."""
+        """Compute the checksum of the bytes."""
         return crc32c(self.data[ATTRIBUTES_AT:])
 
     def set_base_offset(self, offset: int) -> None:
-        """Give the first record its place in the log; the others follow."""
+        """Set the offset of the first record; the others are relative to it."""
         struct.pack_into(">q", self.data, 0, offset)
         self.base_offset = offset
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
-        """Say under which leader the batch was appended."""
+        """Set the epoch of the leader that appended the batch."""
         struct.pack_into(">i", self.data, _LEADER_EPOCH_AT, epoch)
         self.partition_leader_epoch = epoch
 
     def set_max_timestamp(self, timestamp_type: TimestampType, timestamp: int) -> None:
-        """Set the newest timestamp and whose clock it is from; the checksum follows if anything changed."""
+        """Set the max timestamp and the timestamp type, and update the checksum if either changed."""
         if self.timestamp_type is timestamp_type and self.max_timestamp == timestamp:
             return
-        kept = self.attributes & _KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME_BIT
-        attributes = kept | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        attributes = self.attributes & _KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME_BIT
+        attributes |= LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
         struct.pack_into(">h", self.data, ATTRIBUTES_AT, attributes)
         struct.pack_into(">q", self.data, _MAX_TIMESTAMP_AT, timestamp)
         self.attributes = attributes
@@ -220,104 +220,93 @@ class RecordBatch(BatchHeader):
         struct.pack_into(">I", self.data, _CRC_AT, self.crc)
 
     def set_log_append_time(self, now_ms: int) -> None:
-        """Give every record of the batch the broker's time (`message.timestamp.type=LogAppendTime`)."""
+        """Set the timestamp of every record to the broker's time (`message.timestamp.type=LogAppendTime`)."""
         self.set_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
 
 
-class Batches:
-    """The batches that follow each other in a buffer.
+class BatchIterator:
+    """Iterates over the complete batches in a buffer.
 
-    While it is walked over, `end` is the byte behind the last whole batch; when the walk is over, `torn` bytes of an
-    unfinished one are left behind it. After a `WireError` the bytes before `end` are still whole batches.
+    `end` is the position after the last batch that was returned, also after a `WireError`. At the end of the iteration
+    `trailing_bytes` is the size of the incomplete batch that follows.
     """
 
     __slots__ = ("buffer", "end")
 
-    def __init__(self, buffer: Buffer, at: int = 0) -> None:
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
         self.buffer = memoryview(buffer)
-        self.end = at
+        self.end = position
 
     @property
-    def torn(self) -> int:
-        """The bytes behind the last whole batch."""
+    def trailing_bytes(self) -> int:
+        """Number of bytes after `end`."""
         return len(self.buffer) - self.end
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> RecordBatch:
-        at = self.end
-        left = len(self.buffer) - at
+        position = self.end
+        left = len(self.buffer) - position
         if left < MAGIC_ENDS_AT:
             raise StopIteration
-        base_offset, length = _LENGTH.unpack_from(self.buffer, at)
+        base_offset, length = _LENGTH.unpack_from(self.buffer, position)
         if left < HEADER_BYTES or length > left - LENGTH_ENDS_AT:
-            _check_frame(base_offset, length, self.buffer[at + _MAGIC_AT])
+            _check_frame(base_offset, length, self.buffer[position + _MAGIC_AT])
             raise StopIteration
-        batch = RecordBatch(self.buffer, at)
-        self.end = at + length + LENGTH_ENDS_AT
+        batch = RecordBatch(self.buffer, position)
+        self.end = position + length + LENGTH_ENDS_AT
         return batch
 
 
-def iter_batches(buffer: Buffer, at: int = 0) -> Batches:
-    """Walk over the batches in `buffer` from byte `at` on; see `Batches` for what is left over."""
-    return Batches(buffer, at)
+def iter_batches(buffer: Buffer, position: int = 0) -> BatchIterator:
+    """Iterate over the batches in `buffer`, starting at byte `position`."""
+    return BatchIterator(buffer, position)
 
 
 def end_offset(buffer: Buffer) -> int | None:
-    """The offset behind the last whole batch in `buffer`, found by the lengths alone; None if there is no whole one."""
-    at, size, found = 0, len(buffer), None
-    while size - at >= HEADER_BYTES:
-        base_offset, length = _LENGTH.unpack_from(buffer, at)
-        if not 0 < length <= size - at - LENGTH_ENDS_AT:
+    """Return the offset after the last complete batch in `buffer`, or None if there is none. Reads only lengths."""
+    position, size, next_offset = 0, len(buffer), None
+    while size - position >= HEADER_BYTES:
+        base_offset, length = _LENGTH.unpack_from(buffer, position)
+        if not 0 < length <= size - position - LENGTH_ENDS_AT:
             break
-        (delta,) = _INT32.unpack_from(buffer, at + _LAST_OFFSET_DELTA_AT)
-        found = base_offset + delta + 1
-        at += length + LENGTH_ENDS_AT
-    return found
+        (delta,) = _INT32.unpack_from(buffer, position + _LAST_OFFSET_DELTA_AT)
+        next_offset = base_offset + delta + 1
+        position += length + LENGTH_ENDS_AT
+    return next_offset
 
 
-def whole_batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """The batches of a produce request, which must be whole: what hangs over is an error."""
-    batches = Batches(buffer)
+def complete_batches(buffer: Buffer) -> Iterator[RecordBatch]:
+    """Iterate over the batches of a produce request. An incomplete batch at the end is an error."""
+    batches = BatchIterator(buffer)
     yield from batches
-    if batches.torn:
-        raise WireError(f"Record batches: {batches.torn} bytes after the last whole batch, at byte {batches.end}.")
+    if batches.trailing_bytes:
+        raise WireError(
+            f"Record batches: {batches.trailing_bytes} bytes follow the last complete batch at byte {batches.end}."
+        )
 
 
-def check(batch: RecordBatch) -> None:
-    """Raise unless codec, count and checksum are right; size and magic were looked at when the batch was taken."""
+def check_batch(batch: RecordBatch) -> None:
+    """Raise unless codec, record count and checksum are valid. The constructor has checked size and magic."""
     if batch.record_count < 0:
-        raise batch.wrong(f"it announces {batch.record_count} records")
+        raise batch.error(f"its record count is {batch.record_count}")
     if batch.last_offset_delta < 0:
-        raise batch.wrong(f"its last offset is {batch.last_offset}, before its first")
+        raise batch.error(f"its last offset {batch.last_offset} is before its base offset")
     _ = batch.codec
     crc = crc32c(batch.data[ATTRIBUTES_AT:])
     if crc != batch.crc:
-        raise batch.wrong(f"its CRC-32C is {crc:#010x}, and its header says {batch.crc:#010x}; the bytes are damaged")
-
-
-def check_produced(batch: RecordBatch) -> None:
-    """Raise unless a producer may have written this: `check`, and what Kafka's LogValidator asks of clients."""
-    check(batch)
-    if batch.record_count == 0:
-        raise batch.wrong("it holds no records, and a producer's batch has one at least")
-    if batch.last_offset_delta + 1 != batch.record_count:
-        raise batch.wrong(f"it announces {batch.record_count} records over {batch.last_offset_delta + 1} offsets")
-    if batch.is_control:
-        raise batch.wrong("it is a control batch, which clients may not write")
-    if batch.has_producer_id and batch.base_sequence < 0:
-        raise batch.wrong(f"producer {batch.producer_id} numbers it {batch.base_sequence}; sequences begin at 0")
+        raise batch.error(f"CRC mismatch: computed {crc:#010x}, header has {batch.crc:#010x}; the batch is corrupt")
 
 
 def _check_frame(base_offset: int, length: int, magic: int) -> None:
-    """Raise unless a batch of our format can stand here."""
-    what = f"Record batch at offset {base_offset}"
+    """Raise unless magic and length are those of a batch in format 2."""
+    batch = f"Record batch at offset {base_offset}"
     if magic != MAGIC:
         if magic in (0, 1):
-            why = "a format from before Kafka 0.11; only magic 2 is read, which every client writes since then"
+            reason = "a format from before Kafka 0.11; only magic 2 is supported"
         else:
-            why = "and there are 0 to 2; these bytes are no record batch, or damaged"
-        raise WireError(f"{what}: its magic is {magic}, {why}.")
-    if length < _LEAST_LENGTH:
-        raise WireError(f"{what}: its length is {length}, and its header alone takes {_LEAST_LENGTH}.")
+            reason = "but only 2 is supported; this is not a record batch, or it is corrupt"
+        raise WireError(f"{batch}: its magic is {magic}, {reason}.")
+    if length < _MIN_LENGTH:
+        raise WireError(f"{batch}: its length is {length}, but the header alone has {_MIN_LENGTH}.")

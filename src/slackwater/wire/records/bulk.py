@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from slackwater.wire.records.compression import Buffer
-from slackwater.wire.records.readable import NO_LIMIT, ReadableBatches
+from slackwater.wire.records.fetched import NO_LIMIT, FetchedBatches
 from slackwater.wire.records.record import Header, Record, decode_records
 from slackwater.wire.records.scan import Chunk, Columns, Flags, Ints, Longs, Scanner, chunks, scan, scan_headers
 
@@ -28,7 +28,7 @@ class FetchedRecords(NamedTuple):
 
     records: list[Record]
     next_offset: int
-    torn: int
+    trailing_bytes: int
 
 
 def read_records(
@@ -40,8 +40,8 @@ def read_records(
     check_crcs: bool = True,
     scanner: Scanner | None = None,
 ) -> FetchedRecords:
-    """All that a consumer reads from a fetch response; `ReadableBatches` describes the arguments."""
-    readable = ReadableBatches(buffer, from_offset, until_offset, aborted=aborted, check_crcs=check_crcs)
+    """All that a consumer reads from a fetch response; `FetchedBatches` describes the arguments."""
+    readable = FetchedBatches(buffer, from_offset, until_offset, aborted=aborted, check_crcs=check_crcs)
     found: list[Record] = []
     if scanner is None and len(buffer) < BULK_PAYS_FROM_BYTES:
         for batch in readable:
@@ -49,7 +49,7 @@ def read_records(
     else:
         for chunk in chunks(readable, CHUNK_BYTES):
             found += _records(chunk, scan(chunk, scanner), from_offset, until_offset, scanner)
-    return FetchedRecords(found, readable.next_offset, readable.torn)
+    return FetchedRecords(found, readable.next_offset, readable.trailing_bytes)
 
 
 class Fields(NamedTuple):
@@ -148,7 +148,7 @@ def read_pieces(
     scanner: Scanner | None = None,
 ) -> FetchedPieces:
     """What `read_records` finds, found and checked, but not made yet; no piece is empty."""
-    readable = ReadableBatches(buffer, from_offset, until_offset, aborted=aborted, check_crcs=check_crcs)
+    readable = FetchedBatches(buffer, from_offset, until_offset, aborted=aborted, check_crcs=check_crcs)
     pieces: list[Piece | FewRecords] = []
     if scanner is None and len(buffer) < BULK_PAYS_FROM_BYTES:
         few: list[Record] = []

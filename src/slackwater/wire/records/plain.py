@@ -2,7 +2,7 @@
 
 Rules kept here
 - Plain is: format 2, not packed, nobody's marker, and under `read_committed` of no transaction. Everything else, and
-  whatever looks damaged, is left to `ReadableBatches`, which knows what to do and what to say.
+  whatever looks damaged, is left to `FetchedBatches`, which knows what to do and what to say.
 - What is given out is what `records_scan.chunks` would have given, in one chunk.
 
 A producer's batch is 16 kB or less, so a fetch of some megabytes holds hundreds. An object for each costs as much as

@@ -86,7 +86,7 @@ def control_type(batch: RecordBatch) -> int | None:
     """The `ControlType` of a control batch, a higher number if Kafka knows one that we do not, None if it is empty."""
     for record in decode_records(batch):
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
-            raise batch.wrong(f"the key of a control record takes {_CONTROL_KEY.size} bytes, and it is {record.key!r}")
+            raise batch.error(f"the key of a control record takes {_CONTROL_KEY.size} bytes, and it is {record.key!r}")
         return int(_CONTROL_KEY.unpack_from(record.key)[1])
     return None
 
@@ -288,7 +288,7 @@ def unpacked(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Buffer:
     try:
         payload = decompress(batch.codec, batch.payload, limit)
     except WireError as error:
-        raise batch.wrong(str(error).rstrip(".")) from error
+        raise batch.error(str(error).rstrip(".")) from error
     check_room(batch, len(payload))
     return payload
 
@@ -298,7 +298,7 @@ def unpacked_into(batch: RecordBatch, output: memoryview) -> int | None:
     try:
         size = decompress_into(batch.codec, batch.payload, output)
     except WireError as error:
-        raise batch.wrong(str(error).rstrip(".")) from error
+        raise batch.error(str(error).rstrip(".")) from error
     if size is not None:
         check_room(batch, size)
     return size
@@ -307,7 +307,7 @@ def unpacked_into(batch: RecordBatch, output: memoryview) -> int | None:
 def check_room(batch: RecordBatch, size: int) -> None:
     """Raise unless `size` bytes can hold as many records as the header announces."""
     if not 0 <= batch.record_count * SMALLEST_RECORD_BYTES <= size:
-        raise batch.wrong(f"it announces {batch.record_count} records in {size} bytes")
+        raise batch.error(f"it announces {batch.record_count} records in {size} bytes")
 
 
 def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
@@ -323,31 +323,31 @@ def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[R
             length, start = _read_varint(data, at)
             end = start + length
             if length < 0 or end > len(data):
-                raise batch.wrong(f"record {number} is {length} bytes long, and {len(data) - start} are left")
+                raise batch.error(f"record {number} is {length} bytes long, and {len(data) - start} are left")
             delta, at = _read_varint(data, start + 1, _VARLONG_SHIFTS)
             offset_delta, at = _read_varint(data, at)
             key, at = _read_nullable(data, at)
             value, at = _read_nullable(data, at)
             count, at = _read_varint(data, at)
             if not 0 <= count <= end - at:
-                raise batch.wrong(f"record {number} announces {count} headers, and {end - at} bytes are left of it")
+                raise batch.error(f"record {number} announces {count} headers, and {end - at} bytes are left of it")
             headers = []
             for _ in range(count):
                 name, at = _read_nullable(data, at)
                 if name is None:
-                    raise batch.wrong(f"record {number} has a header without a key")
+                    raise batch.error(f"record {number} has a header without a key")
                 content, at = _read_nullable(data, at)
                 headers.append((name.decode(errors="replace"), content))
         except IndexError:
-            raise batch.wrong(f"record {number} ends in the middle of a field") from None
+            raise batch.error(f"record {number} ends in the middle of a field") from None
         except _LongVarint:
-            raise batch.wrong(f"record {number} has a number that is longer than its type") from None
+            raise batch.error(f"record {number} has a number that is longer than its type") from None
         if at != end:
-            raise batch.wrong(f"record {number} announces {length} bytes, and its fields take {at - start}")
+            raise batch.error(f"record {number} announces {length} bytes, and its fields take {at - start}")
         timestamp = _wrapped(base_timestamp + delta) if stamped is None else stamped
         yield Record(key, value, tuple(headers), timestamp, _wrapped(base_offset + offset_delta))
     if at != len(data):
-        raise batch.wrong(f"{len(data) - at} bytes are left after its {batch.record_count} records")
+        raise batch.error(f"{len(data) - at} bytes are left after its {batch.record_count} records")
 
 
 class _LongVarint(Exception):

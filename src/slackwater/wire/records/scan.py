@@ -126,12 +126,12 @@ def chunks(batches: Iterable[RecordBatch], chunk_bytes: int) -> Iterator[Chunk]:
         if not batch.record_count:
             continue
         if batch.codec is Codec.NONE and not (taken and data is room):
-            end = batch.at + batch.size
-            if taken and (data is not batch.source or end - starts[0] > chunk_bytes):
+            end = batch.position + batch.size
+            if taken and (data is not batch.buffer or end - starts[0] > chunk_bytes):
                 yield done()
             check_room(batch, batch.size - HEADER_BYTES)
-            data = batch.source
-            start = batch.at + HEADER_BYTES
+            data = batch.buffer
+            start = batch.position + HEADER_BYTES
         else:
             if not room:
                 room = np.empty(chunk_bytes, np.uint8).data
@@ -223,7 +223,7 @@ def scan(chunk: Chunk, scanner: Scanner | None = None) -> Columns:
 
 def fault_in(chunk: Chunk, fault: int, batch: int, number: int) -> WireError:
     """What a scan has found to be wrong, in words."""
-    return chunk.batches[batch].wrong(_FAULTS[fault].format(number))
+    return chunk.batches[batch].error(_FAULTS[fault].format(number))
 
 
 def scan_headers(chunk: Chunk, starts: Ints, counts: Ints, scanner: Scanner | None = None) -> HeaderColumns:

@@ -12,7 +12,7 @@ from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.records import decompress_records, iter_record_views, timestamp_of, to_varint
 from slackwater.broker.storage.log.validation import Rejection
-from slackwater.wire.records.batch import HEADER, HEADER_BYTES, check, whole_batches
+from slackwater.wire.records.batch import HEADER, HEADER_BYTES, check_batch, complete_batches
 from slackwater.wire.records.compression import Codec, compress
 
 NOW_MS = 1_700_000_000_000
@@ -99,8 +99,8 @@ def _record(number: int, sent: Sent, base_timestamp: int) -> bytes:
 def read_records(data: bytes | memoryview) -> list[Read]:
     """Return the records of batches with valid checksums."""
     records = []
-    for stored in whole_batches(data):
-        check(stored)
+    for stored in complete_batches(data):
+        check_batch(stored)
         payload = decompress_records(stored)
         for record in iter_record_views(stored, payload):
             value = _value(payload, record.timestamp_ends_at) if record.has_value else None
@@ -136,7 +136,7 @@ def contents(log: PartitionLog, max_bytes: int = 1000) -> list[Read]:
         if not data:
             return records
         records += [record for record in read_records(data) if record.offset >= offset]
-        *_, last = whole_batches(data)
+        *_, last = complete_batches(data)
         offset = last.next_offset
 
 

@@ -15,7 +15,7 @@ from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionL
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, whole_batches
+from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, complete_batches
 from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, appended, batch, contents, fill, opened, reopen, values
@@ -119,7 +119,7 @@ def test_last_batch_of_producer_is_kept(tmp_path: Path) -> None:
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    stored = [(item.base_offset, item.last_offset, item.record_count) for item in whole_batches(data)]
+    stored = [(item.base_offset, item.last_offset, item.record_count) for item in complete_batches(data)]
     assert stored == [(0, 1, 0), (3, 3, 0), (4, 5, 2), (7, 7, 1), (8, 8, 1)][: len(stored)]
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
@@ -158,7 +158,7 @@ def test_cleaning_removes_records_without_key(tmp_path: Path) -> None:
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    assert [(item.base_offset, item.record_count) for item in whole_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
+    assert [(item.base_offset, item.record_count) for item in complete_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
 
 
 def test_cleaning_waits_for_dirty_ratio_or_lag(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from slackwater.broker.storage.log.records import (
     without_records,
 )
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, RecordBatch, TimestampType, check
+from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, RecordBatch, TimestampType, check_batch
 from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, batch, read_records
@@ -91,7 +91,7 @@ def test_batch_keeps_offsets_when_records_are_removed(codec: Codec, horizon_ms: 
     payload = decompress_records(made)
     records = list(iter_record_views(made, payload))
     new = RecordBatch(with_records(made, payload, records[1:], horizon_ms))
-    check(new)
+    check_batch(new)
     assert (new.base_offset, new.last_offset, new.record_count) == (100, 102, 2)
     assert (new.producer_id, new.producer_epoch, new.base_sequence) == (9, 1, 40)
     assert new.delete_horizon_ms == horizon_ms
@@ -116,7 +116,7 @@ def test_batch_without_records_keeps_producer() -> None:
         batch(*THREE, codec=Codec.ZSTD, producer_id=9, epoch=1, sequence=40, attributes=LOG_APPEND_TIME_BIT)
     )
     new = RecordBatch(without_records(made))
-    check(new)
+    check_batch(new)
     assert new.size == 61
     assert (new.record_count, new.last_offset_delta, new.base_sequence, new.producer_id) == (0, 2, 40, 9)
     assert (new.codec, new.max_timestamp) == (Codec.NONE, made.max_timestamp)

@@ -17,7 +17,7 @@ from slackwater.wire.records.batch import (
     TRANSACTIONAL_BIT,
     RecordBatch,
     TimestampType,
-    whole_batches,
+    complete_batches,
 )
 from slackwater.wire.records.compression import Codec
 
@@ -127,7 +127,7 @@ def test_create_time_topic_clears_append_time_bit(tmp_path: Path) -> None:
     assert log.append(batch(attributes=LOG_APPEND_TIME_BIT), NOW_MS) == AppendInfo(0, 0, -1, 0)
     data = log.read(0, 1000)
     assert not isinstance(data, Rejection)
-    (stored,) = whole_batches(data)
+    (stored,) = complete_batches(data)
     assert stored.timestamp_type is TimestampType.CREATE_TIME
 
 

@@ -270,5 +270,5 @@ def _batches(segment: Segment) -> Iterator[RecordBatch]:
         mapped = mmap.mmap(file.fileno(), segment.size, prot=mmap.PROT_READ)
     batches = iter_batches(memoryview(mapped))
     yield from batches
-    if batches.torn:
+    if batches.trailing_bytes:
         raise WireError(f"{segment.path(LOG)}: no complete batch at byte {batches.end}.")

@@ -57,20 +57,20 @@ def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView
             length, body = _varint(payload, at)
             end = body + length
             if length < 0 or end > len(payload):
-                raise batch.wrong(f"record {number} of {batch.record_count} is incomplete")
+                raise batch.error(f"record {number} of {batch.record_count} is incomplete")
             timestamp_delta, timestamp_ends_at = _varint(payload, body + 1)
             offset_delta, place = _varint(payload, timestamp_ends_at)
             key_length, place = _varint(payload, place)
             key = payload[place : place + key_length] if key_length >= 0 else None
             value_length, place = _varint(payload, place + max(key_length, 0))
         except IndexError:
-            raise batch.wrong(f"record {number} of {batch.record_count} is incomplete") from None
+            raise batch.error(f"record {number} of {batch.record_count} is incomplete") from None
         if place + max(value_length, 0) > end:
-            raise batch.wrong(f"record {number} of {batch.record_count} is longer than its length field")
+            raise batch.error(f"record {number} of {batch.record_count} is longer than its length field")
         yield RecordView(at, end, timestamp_delta, timestamp_ends_at, offset_delta, key, value_length >= 0)
         at = end
     if at != len(payload):
-        raise batch.wrong(f"{len(payload) - at} bytes follow its {batch.record_count} records")
+        raise batch.error(f"{len(payload) - at} bytes follow its {batch.record_count} records")
 
 
 def check_lengths(batch: RecordBatch) -> None:
@@ -86,7 +86,7 @@ def check_lengths(batch: RecordBatch) -> None:
     while left:
         start, previous_size = at, size
         if at >= total:
-            raise batch.wrong(f"its header has {batch.record_count} records, the payload {batch.record_count - left}")
+            raise batch.error(f"its header has {batch.record_count} records, the payload {batch.record_count - left}")
         length = payload[at]
         at += 1
         if length >= 0x80:
@@ -107,7 +107,7 @@ def check_lengths(batch: RecordBatch) -> None:
             at += run * size
             left -= run
     if at != total:
-        raise batch.wrong(f"its {batch.record_count} records have {at} bytes, the payload {total}")
+        raise batch.error(f"its {batch.record_count} records have {at} bytes, the payload {total}")
 
 
 def _same_lengths(payload: bytes, start: int, body: int, size: int, limit: int) -> int:

@@ -13,7 +13,7 @@ from slackwater.broker.storage.log.config import LONG_MAX, LogConfig
 from slackwater.broker.storage.log.records import check_lengths, decompress_records, iter_record_views, timestamp_of
 from slackwater.group.errors import Error
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, TimestampType, check, whole_batches
+from slackwater.wire.records.batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, TimestampType, check_batch, complete_batches
 from slackwater.wire.records.compression import Buffer, Codec
 
 
@@ -30,7 +30,7 @@ def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
     try:
         if len(buffer) >= HEADER_BYTES and (only := RecordBatch(buffer)).size == len(buffer):
             return [only]
-        batches = list(whole_batches(buffer))
+        batches = list(complete_batches(buffer))
     except WireError as error:
         return Rejection(Error.CORRUPT_MESSAGE, str(error))
     if not batches:
@@ -46,11 +46,11 @@ def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection |
             f"The record batch has {batch.size} bytes; max.message.bytes is {config.max_message_bytes}.",
         )
     try:
-        check(batch)
+        check_batch(batch)
     except WireError as error:
         return Rejection(Error.CORRUPT_MESSAGE, str(error))
     if problem := _header_problem(batch):
-        return Rejection(Error.INVALID_RECORD, str(batch.wrong(problem)))
+        return Rejection(Error.INVALID_RECORD, str(batch.error(problem)))
     if batch.is_transactional:
         return Rejection(
             Error.INVALID_TXN_STATE,

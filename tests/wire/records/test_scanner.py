@@ -238,7 +238,7 @@ def test_damaged_bytes_are_refused_or_read_alike(right_checksum: bool) -> None:
             try:
                 if right_checksum:
                     for batch in iter_batches(buffer):
-                        struct.pack_into(">I", buffer, batch.at + 17, batch.computed_crc())
+                        struct.pack_into(">I", buffer, batch.position + 17, batch.computed_crc())
                 outcomes.append([repr(columns_of(chunk, make())) for chunk in chunks(iter_batches(buffer), 1 << 20)])
             except WireError as error:
                 outcomes.append([str(error)])

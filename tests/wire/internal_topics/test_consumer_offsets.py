@@ -25,7 +25,7 @@ from slackwater.wire.internal_topics.consumer_offsets import (
     encode_offset_value,
 )
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 # Written by `org.apache.kafka.coordinator.group.generated` of Kafka 4.3.1, one entry per version.
 JAVA: dict[str, str] = json.loads((DATA / "consumer_offsets_java.json").read_text())
 

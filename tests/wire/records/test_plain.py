@@ -8,8 +8,8 @@ import pytest
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import chunk_batch, read_arrow
 from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.fetched import NO_LIMIT
 from slackwater.wire.records.plain import plain_chunk
-from slackwater.wire.records.readable import NO_LIMIT
 from slackwater.wire.records.record import ControlType, Record, encode_batch, end_transaction_marker
 from slackwater.wire.records.scan import scan
 

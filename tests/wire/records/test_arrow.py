@@ -12,7 +12,7 @@ import pytest
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import arrow_batches, read_arrow, schema
 from slackwater.wire.records.compression import Codec
-from slackwater.wire.records.readable import ReadableBatches, iter_records
+from slackwater.wire.records.fetched import FetchedBatches, iter_records
 from slackwater.wire.records.record import Record, encode_batch
 from slackwater.wire.records.scan import NumpyScanner, Scanner, compiled_scanner
 
@@ -83,7 +83,7 @@ def test_every_trimming_is_that_of_the_records(scanner: Scanner) -> None:
 @pytest.mark.parametrize("chunk_bytes", [1, 3_000, 1 << 24])
 def test_chunks_of_any_size_give_the_same_rows(scanner: Scanner, chunk_bytes: int) -> None:
     data, _, _ = response(3, 12)
-    batches = list(arrow_batches(ReadableBatches(data), headers=True, chunk_bytes=chunk_bytes, scanner=scanner))
+    batches = list(arrow_batches(FetchedBatches(data), headers=True, chunk_bytes=chunk_bytes, scanner=scanner))
     assert len(batches) > 1 or chunk_bytes == 1 << 24
     table = pa.Table.from_batches(batches)
     table.validate(full=True)
@@ -123,7 +123,7 @@ def test_nothing_is_a_table_too() -> None:
 
 def test_a_chunk_of_which_nothing_is_left_gives_no_batch() -> None:
     data = encode_batch([Record(None, b"a", offset=0), Record(None, b"b", offset=9)])
-    assert list(arrow_batches(ReadableBatches(data, 3, 8))) == []
+    assert list(arrow_batches(FetchedBatches(data, 3, 8))) == []
 
 
 def test_both_kinds_of_timestamps_in_one_chunk(scanner: Scanner) -> None:
@@ -159,7 +159,7 @@ def test_damage_is_an_error_with_the_batch_it_is_in() -> None:
     good = encode_batch([Record(None, b"x")])
     bad = encode_batch([Record(None, b"x")], base_offset=1)
     bad[-1] = 2
-    with pytest.raises(WireError, match="offset 1: its CRC-32C"):
+    with pytest.raises(WireError, match="offset 1: CRC mismatch"):
         read_arrow(good + bad)
     with pytest.raises(WireError, match="offset 1: record 0 has fields that do not fill the length"):
         read_arrow(good + bad, check_crcs=False)

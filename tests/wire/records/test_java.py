@@ -9,7 +9,7 @@ import pytest
 
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import read_arrow
-from slackwater.wire.records.batch import RecordBatch, TimestampType, check, iter_batches
+from slackwater.wire.records.batch import RecordBatch, TimestampType, check_batch, iter_batches
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import BatchBuilder, ControlType, Record, control_type, decode_records, encode_batch
 from slackwater.wire.records.record import end_transaction_marker as marker
@@ -156,7 +156,7 @@ def test_we_read_what_kafka_writes(ask: Ask, codec: Codec) -> None:
         records = random_records(Random(seed), large=seed % 3 == 0)
         data = written_by_kafka(ask, records, codec)
         (batch,) = iter_batches(data)
-        check(batch)
+        check_batch(batch)
         assert list(decode_records(batch)) == records
         table = read_arrow(data, headers=True).table
         assert table["value"].to_pylist() == [record.value for record in records]
@@ -196,7 +196,7 @@ def test_a_broker_sets_the_same_fields_to_the_same_bytes(
         else:
             batch.set_log_append_time(log_append_time)
         assert data == theirs
-        check(RecordBatch(data))
+        check_batch(RecordBatch(data))
 
 
 def test_damaged_records_are_refused_where_kafka_refuses_them(ask: Ask) -> None:

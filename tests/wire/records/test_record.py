@@ -7,7 +7,7 @@ import pytest
 
 from slackwater.wire.errors import WireError
 from slackwater.wire.records import record as records_module
-from slackwater.wire.records.batch import HEADER_BYTES, RecordBatch, check
+from slackwater.wire.records.batch import HEADER_BYTES, RecordBatch, check_batch
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import (
     NO_HEADERS,
@@ -90,7 +90,7 @@ def test_records_come_back_as_they_were(codec: Codec) -> None:
     for seed in range(20):
         given = random_records(Random(seed))
         batch = RecordBatch(encode_batch(given, base_offset=given[0].offset, codec=codec))
-        check(batch)
+        check_batch(batch)
         assert list(decode_records(batch)) == given
         assert batch.max_timestamp == max(record.timestamp for record in given)
 
@@ -113,7 +113,7 @@ def test_offsets_follow_each_other_unless_they_are_given() -> None:
 def test_an_empty_batch_is_what_compaction_leaves() -> None:
     builder = BatchBuilder(50)
     batch = RecordBatch(builder.build(codec=Codec.ZSTD, last_offset=59))
-    check(batch)
+    check_batch(batch)
     assert (batch.record_count, batch.last_offset, batch.codec, batch.size) == (0, 59, Codec.NONE, HEADER_BYTES)
     assert list(decode_records(batch)) == []
     assert list(decode_records(batch_of(b"nonsense", count=0))) == []

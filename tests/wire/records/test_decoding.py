@@ -7,7 +7,7 @@ import pytest
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.bulk import BULK_PAYS_FROM_BYTES, read_pieces, read_records
 from slackwater.wire.records.compression import Codec
-from slackwater.wire.records.readable import iter_records
+from slackwater.wire.records.fetched import iter_records
 from slackwater.wire.records.record import Record, encode_batch
 from slackwater.wire.records.scan import NumpyScanner, compiled_scanner
 
@@ -48,7 +48,7 @@ def test_small_and_large_responses_without_headers(count: int, key: bytes | None
 def test_damage_is_an_error_before_the_first_record() -> None:
     data = encode_batch([Record(None, b"x")] * 2000)
     data[-1] = 2
-    with pytest.raises(WireError, match="its CRC-32C is"):
+    with pytest.raises(WireError, match="CRC mismatch"):
         read_records(data)
     with pytest.raises(WireError, match="record 1999 has fields that do not fill"):
         read_records(data, check_crcs=False)
@@ -56,7 +56,7 @@ def test_damage_is_an_error_before_the_first_record() -> None:
 
 def test_a_batch_that_was_cut_off_is_told() -> None:
     data = response(1, Codec.NONE)
-    assert read_records(data + data[:70]).torn == 70
+    assert read_records(data + data[:70]).trailing_bytes == 70
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])

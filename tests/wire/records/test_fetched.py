@@ -7,7 +7,7 @@ import pytest
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import read_arrow
 from slackwater.wire.records.compression import Codec
-from slackwater.wire.records.readable import NO_LIMIT, AbortedTransaction, ReadableBatches, iter_records
+from slackwater.wire.records.fetched import NO_LIMIT, FetchedBatches, iter_records
 from slackwater.wire.records.record import ControlType, Record, encode_batch, end_transaction_marker
 
 ALICE, BOB = 1, 2
@@ -46,7 +46,7 @@ def offsets(
 def next_offset(
     data: bytes, from_offset: int = 0, until_offset: int = NO_LIMIT, aborted: Sequence[tuple[int, int]] | None = None
 ) -> int:
-    readable = ReadableBatches(data, from_offset, until_offset, aborted=aborted)
+    readable = FetchedBatches(data, from_offset, until_offset, aborted=aborted)
     for _ in readable:
         pass
     assert read_arrow(data, from_offset, until_offset, aborted=aborted).next_offset == readable.next_offset
@@ -79,8 +79,8 @@ def test_a_batch_that_was_cut_off_is_ignored_and_its_bytes_are_told() -> None:
     data = plain(10) + plain(13)[:70]
     assert offsets(data) == [10, 11, 12]
     found = read_arrow(data)
-    assert (found.next_offset, found.torn) == (13, 70)
-    assert read_arrow(plain(10) + plain(13), until_offset=13).torn == 0
+    assert (found.next_offset, found.trailing_bytes) == (13, 70)
+    assert read_arrow(plain(10) + plain(13), until_offset=13).trailing_bytes == 0
 
 
 def test_the_position_moves_past_a_batch_that_compaction_emptied() -> None:
@@ -107,8 +107,8 @@ def test_of_an_aborted_transaction_nothing_is_read_until_its_marker() -> None:
         + ended(9, ALICE, ControlType.COMMIT)
     )
     assert offsets(data) == [0, 1, 2, 3, 4, 5, 8]
-    assert offsets(data, aborted=[AbortedTransaction(ALICE, 0)]) == [2, 3, 4, 8]
-    assert next_offset(data, aborted=[AbortedTransaction(ALICE, 0)]) == 10
+    assert offsets(data, aborted=[(ALICE, 0)]) == [2, 3, 4, 8]
+    assert next_offset(data, aborted=[(ALICE, 0)]) == 10
 
 
 def test_transactions_of_one_producer_are_told_apart_by_their_first_offsets() -> None:
@@ -137,7 +137,7 @@ def test_an_idempotent_producer_outside_of_transactions_is_never_aborted() -> No
 def test_checksums_are_looked_at_unless_the_reader_says_not_to() -> None:
     data = bytearray(plain(10))
     data[-2] ^= 1
-    with pytest.raises(WireError, match="offset 10: its CRC-32C is"):
+    with pytest.raises(WireError, match="offset 10: CRC mismatch"):
         list(iter_records(data))
     assert [record.offset for record in iter_records(data, check_crcs=False)] == [10, 11, 12]
     assert read_arrow(data, check_crcs=False).table.num_rows == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slackwater.wire.records.arrow import read_arrow
-from slackwater.wire.records.batch import RecordBatch, check
+from slackwater.wire.records.batch import RecordBatch, check_batch
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import Record, decode_records, encode_batch
 
@@ -46,7 +46,7 @@ def test_we_read_what_they_write(peer: str, codec: Codec) -> None:
             builder.append(record.offset, record.timestamp, record.key, record.value, list(record.headers))
         data = bytes(builder.build())
         batch = RecordBatch(data)
-        check(batch)
+        check_batch(batch)
         assert list(decode_records(batch)) == given
         assert read_arrow(data).table["value"].to_pylist() == [record.value for record in given]
         if codec is Codec.NONE:
