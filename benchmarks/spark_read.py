@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, ask, run, slackwater
-from benchmarks.records import SHAPES, Shape, records
+from benchmarks.records import SHAPES, Shape, make_records
 
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
@@ -185,7 +185,7 @@ def measured(spark: "SparkSession", jvm: int, source: str, options: dict[str, st
 def compare(spark: "SparkSession", server: Server, topic: Topic, count: int, rounds: int) -> None:
     """One line of the table for each source."""
     name = topic.name.replace(" ", "-").replace(",", "")
-    sample = records(topic.shape, SAMPLE)
+    sample = make_records(topic.shape, SAMPLE)
     count = fill(server, name, batches(sample, topic.codec), int(count * topic.share))
     kafka = {"kafka.bootstrap.servers": server.bootstrap, "subscribe": name, "startingOffsets": "earliest"}
     values = round(mean(len(one.value or b"") for one in sample))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.brokers import PeerFailed, Server, arguments, run, slackwater
-from benchmarks.records import SHAPES, records
+from benchmarks.records import SHAPES, make_records
 from benchmarks.spark_read import (
     PARTITIONS,
     SAMPLE,
@@ -167,7 +167,7 @@ def rows_of(query: "StreamingQuery") -> int:
 
 def throughput(spark: "SparkSession", server: Server, wanted: int, rounds: int) -> None:
     """Lines of the second table."""
-    rows = fill(server, "many", batches(records(SHAPES[0], SAMPLE), Codec.NONE), wanted)
+    rows = fill(server, "many", batches(make_records(SHAPES[0], SAMPLE), Codec.NONE), wanted)
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     found: dict[Source, list[Figures]] = {source: [] for source in SOURCES}
     for number in range(WARM_UPS + rounds):

@@ -1,83 +1,108 @@
-"""Records found in bulk are those that are found one by one."""
+"""Python values from a fetch response: the plain and the compiled decoder agree."""
 
+import builtins
+import sys
+from collections.abc import Iterator
 from random import Random
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.bulk import BULK_PAYS_FROM_BYTES, read_pieces, read_records
+from slackwater.wire.records import decoding
 from slackwater.wire.records.compression import Codec
-from slackwater.wire.records.fetched import iter_records
+from slackwater.wire.records.decoding import DecodedResponse, compiled_scanner, decode_response
+from slackwater.wire.records.fetched import iter_records, read_records
 from slackwater.wire.records.record import Record, encode_batch
-from slackwater.wire.records.scan import NumpyScanner, compiled_scanner
 
-from .random_records import random_records
+from .random_records import random_response
+
+numba = pytest.importorskip("numba")
 
 
-def response(seed: int, codec: Codec, batches: int = 3) -> bytes:
-    random = Random(seed)
-    pieces, at = [], 0
-    for _ in range(batches):
-        given = [record._replace(offset=-1) for record in random_records(random)]
-        pieces.append(encode_batch(given, base_offset=at, codec=codec))
-        at += len(given)
-    return b"".join(pieces)
+@pytest.fixture(params=["plain", "compiled"])
+def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType | None:
+    monkeypatch.setattr(decoding, "MIN_COMPILED_RECORDS", 2**63)
+    return compiled_scanner() if request.param == "compiled" else None
+
+
+def records_of(response: DecodedResponse, step: int = 3) -> Iterator[tuple[Record, int]]:
+    """Records with their timestamp types, taken from the blocks a few at a time."""
+    for block in response.blocks:
+        assert len(block)
+        for start in range(0, len(block), step):
+            stop = min(start + step, len(block))
+            offsets, timestamps, types, keys, values, headers = block.fields(start, stop)
+            records = list(map(Record, keys, values, headers, timestamps, offsets))
+            assert block.offset(start) == records[0].offset
+            assert len(records) == stop - start
+            yield from zip(records, types, strict=True)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("way", ["numpy", "numba", "by size"])
-def test_records_are_those_found_one_by_one(way: str, codec: Codec) -> None:
-    scanner = NumpyScanner() if way == "numpy" else compiled_scanner() if way == "numba" else None
+def test_blocks_contain_the_records(scanner: ModuleType | None, codec: Codec) -> None:
     for seed in range(8):
-        data = response(seed, codec)
+        data = random_response(Random(seed), [codec])
         expected = list(iter_records(data))
-        assert read_records(data, scanner=scanner) == (expected, len(expected), 0)
-        middle = len(expected) // 2
-        found = read_records(data, 2, middle, scanner=scanner)
-        assert found.records == list(iter_records(data, 2, middle))
-        assert all(type(record) is Record for record in found.records)
+        for start in (0, 2):
+            response = decode_response(data, start, scanner=scanner)
+            assert [record for record, _ in records_of(response)] == [one for one in expected if one.offset >= start]
+            assert response.next_offset == expected[-1].offset + 1
+        middle = expected[len(expected) // 2].offset
+        response = decode_response(data, 2, middle, scanner=scanner)
+        assert [record for record, _ in records_of(response, 7)] == list(iter_records(data, 2, middle))
+        assert response.next_offset == middle
+        assert read_records(data, 2, middle) == (list(iter_records(data, 2, middle)), middle)
 
 
-@pytest.mark.parametrize("key", [None, b"key"], ids=["no keys", "keys"])
-@pytest.mark.parametrize("count", [3, BULK_PAYS_FROM_BYTES])
-def test_small_and_large_responses_without_headers(count: int, key: bytes | None) -> None:
-    data = encode_batch([Record(key, b"v") for _ in range(count)])
-    assert read_records(data).records == [Record(key, b"v", (), -1, number) for number in range(count)]
+def test_timestamp_types(scanner: ModuleType | None) -> None:
+    data = encode_batch([Record(None, b"a")]) + encode_batch([Record(None, b"b")], base_offset=1, log_append_time_ms=5)
+    assert [kind for _, kind in records_of(decode_response(data, scanner=scanner))] == [0, 1]
 
 
-def test_damage_is_an_error_before_the_first_record() -> None:
-    data = encode_batch([Record(None, b"x")] * 2000)
+@pytest.mark.parametrize("key", [None, b"key"], ids=["null keys", "keys"])
+def test_records_without_headers(scanner: ModuleType | None, key: bytes | None) -> None:
+    data = encode_batch([Record(key, b"v") for _ in range(5_000)])
+    records = [record for record, _ in records_of(decode_response(data, scanner=scanner), 500)]
+    assert records == [Record(key, b"v", (), -1, offset) for offset in range(5_000)]
+
+
+def test_empty_and_truncated_response(scanner: ModuleType | None) -> None:
+    assert decode_response(b"", 7, scanner=scanner) == ([], 7, 0)
+    data = random_response(Random(1))
+    assert decode_response(data + data[:70], scanner=scanner).trailing_bytes == 70
+
+
+def test_error_comes_before_the_first_record(scanner: ModuleType | None) -> None:
+    data = encode_batch([Record(None, b"x")] * 2_000)
     data[-1] = 2
     with pytest.raises(WireError, match="CRC mismatch"):
-        read_records(data)
-    with pytest.raises(WireError, match="record 1999 has fields that do not fill"):
-        read_records(data, check_crcs=False)
+        decode_response(data, scanner=scanner)
+    with pytest.raises(WireError, match="record 1999 has 1 headers, but 0 bytes are left"):
+        decode_response(data, check_crcs=False, scanner=scanner)
 
 
-def test_a_batch_that_was_cut_off_is_told() -> None:
-    data = response(1, Codec.NONE)
-    assert read_records(data + data[:70]).trailing_bytes == 70
+def test_compiled_decoder_is_loaded_after_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "_decoder_choice", decoding._DecoderChoice())
+    monkeypatch.setattr(decoding, "MIN_COMPILED_RECORDS", 150)
+    data = encode_batch([Record(None, b"v")] * 100)
+    blocks = [decode_response(data).blocks[0] for _ in range(3)]
+    assert [type(block).__name__ for block in blocks] == ["PlainBlock", "PlainBlock", "ScannedBlock"]
+    monkeypatch.setattr(decoding, "compiled_scanner", lambda: None)
+    assert type(decode_response(data).blocks[0]).__name__ == "PlainBlock"
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-@pytest.mark.parametrize("way", ["numpy", "numba", "by size"])
-def test_pieces_give_the_same_records_field_by_field_and_bit_by_bit(way: str, codec: Codec) -> None:
-    scanner = NumpyScanner() if way == "numpy" else compiled_scanner() if way == "numba" else None
-    for seed in range(8):
-        data = response(seed, codec) + bytes(
-            encode_batch([Record(None, b"x")], base_offset=10**6, log_append_time_ms=5)
-        )
-        for start in (0, 2):
-            expected = read_records(data, start, scanner=scanner)
-            pieces, next_offset = read_pieces(data, start, scanner=scanner)
-            found, kinds = [], []
-            for piece in pieces:
-                for at in range(0, len(piece), 3):
-                    stop = min(at + 3, len(piece))
-                    offsets, timestamps, types, keys, values, headers = piece.fields(at, stop)
-                    found += list(map(Record, keys, values, headers, timestamps, offsets))
-                    kinds += list(types)
-                    assert piece.offset(at) == found[at - stop].offset
-            assert (found, next_offset) == (expected.records, expected.next_offset)
-            assert kinds == [0] * (len(found) - 1) + [1]
-    assert read_pieces(b"") == ([], 0)
+def test_no_compiled_decoder_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert compiled_scanner.__wrapped__() is None
+    import_module = builtins.__import__
+
+    def fail_numba(name: str, *arguments: Any) -> object:
+        if name == "numba":
+            raise ImportError(name)
+        return import_module(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", fail_numba)
+    monkeypatch.delitem(sys.modules, "numba")
+    assert compiled_scanner.__wrapped__() is None

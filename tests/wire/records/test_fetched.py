@@ -1,4 +1,4 @@
-"""What a consumer reads of a fetch response, and where it stands afterwards."""
+"""The batches of a fetch response that a consumer reads, and its position after them."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def transactional(base_offset: int, producer_id: int, count: int = 2) -> bytes:
     return bytes(encode_batch(values, base_offset=base_offset, transactional=True, producer_id=producer_id))
 
 
-def ended(base_offset: int, producer_id: int, how: ControlType) -> bytes:
+def end_marker(base_offset: int, producer_id: int, how: ControlType) -> bytes:
     marker = end_transaction_marker(how, 0, 1_700_000_000_000)
     return bytes(
         encode_batch([marker], base_offset=base_offset, control=True, transactional=True, producer_id=producer_id)
@@ -36,25 +36,25 @@ def offsets(
     until_offset: int = NO_LIMIT,
     aborted: Sequence[tuple[int, int]] | None = None,
 ) -> list[int]:
-    """The offsets of the records that are read; Arrow must agree."""
-    one_by_one = [record.offset for record in iter_records(data, from_offset, until_offset, aborted=aborted)]
+    """The offsets of the records that are read, checked against Arrow."""
+    offsets_read = [record.offset for record in iter_records(data, from_offset, until_offset, aborted=aborted)]
     table = read_arrow(data, from_offset, until_offset, aborted=aborted).table
-    assert table["offset"].to_pylist() == one_by_one
-    return one_by_one
+    assert table["offset"].to_pylist() == offsets_read
+    return offsets_read
 
 
 def next_offset(
     data: bytes, from_offset: int = 0, until_offset: int = NO_LIMIT, aborted: Sequence[tuple[int, int]] | None = None
 ) -> int:
-    readable = FetchedBatches(data, from_offset, until_offset, aborted=aborted)
-    for _ in readable:
+    fetched = FetchedBatches(data, from_offset, until_offset, aborted=aborted)
+    for _ in fetched:
         pass
-    assert read_arrow(data, from_offset, until_offset, aborted=aborted).next_offset == readable.next_offset
-    return readable.next_offset
+    assert read_arrow(data, from_offset, until_offset, aborted=aborted).next_offset == fetched.next_offset
+    return fetched.next_offset
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_records_before_the_position_and_from_the_end_on_are_trimmed(codec: Codec) -> None:
+def test_records_outside_the_offsets_are_skipped(codec: Codec) -> None:
     data = plain(10, codec=codec) + plain(13, codec=codec) + plain(16, codec=codec)
     assert offsets(data) == [*range(10, 19)]
     assert offsets(data, 11) == [*range(11, 19)]
@@ -65,7 +65,7 @@ def test_records_before_the_position_and_from_the_end_on_are_trimmed(codec: Code
     assert offsets(data, until_offset=10) == []
 
 
-def test_the_position_after_a_response_is_behind_its_last_batch_or_at_the_end_asked_for() -> None:
+def test_next_offset() -> None:
     data = plain(10) + plain(13)
     assert next_offset(data) == 16
     assert next_offset(data, 12) == 16
@@ -75,66 +75,66 @@ def test_the_position_after_a_response_is_behind_its_last_batch_or_at_the_end_as
     assert next_offset(b"", 7) == 7
 
 
-def test_a_batch_that_was_cut_off_is_ignored_and_its_bytes_are_told() -> None:
+def test_truncated_batch_is_ignored() -> None:
     data = plain(10) + plain(13)[:70]
     assert offsets(data) == [10, 11, 12]
-    found = read_arrow(data)
-    assert (found.next_offset, found.trailing_bytes) == (13, 70)
+    result = read_arrow(data)
+    assert (result.next_offset, result.trailing_bytes) == (13, 70)
     assert read_arrow(plain(10) + plain(13), until_offset=13).trailing_bytes == 0
 
 
-def test_the_position_moves_past_a_batch_that_compaction_emptied() -> None:
+def test_position_moves_past_empty_batch() -> None:
     data = plain(10) + bytes(encode_batch([], base_offset=13)) + plain(14)
     assert offsets(data) == [10, 11, 12, 14, 15, 16]
     assert next_offset(bytes(encode_batch([], base_offset=13)), 13) == 14
 
 
-def test_control_batches_are_never_given_out_and_the_position_moves_past_them() -> None:
-    data = transactional(0, ALICE) + ended(2, ALICE, ControlType.COMMIT)
+def test_control_batches_are_skipped() -> None:
+    data = transactional(0, ALICE) + end_marker(2, ALICE, ControlType.COMMIT)
     assert offsets(data) == offsets(data, aborted=[]) == [0, 1]
     assert next_offset(data) == next_offset(data, aborted=[]) == 3
 
 
-def test_of_an_aborted_transaction_nothing_is_read_until_its_marker() -> None:
+def test_aborted_transaction_is_skipped_until_its_marker() -> None:
     data = (
         transactional(0, ALICE)
         + plain(2, 1)
         + transactional(3, BOB)
         + transactional(5, ALICE, 1)
-        + ended(6, ALICE, ControlType.ABORT)
-        + ended(7, BOB, ControlType.COMMIT)
+        + end_marker(6, ALICE, ControlType.ABORT)
+        + end_marker(7, BOB, ControlType.COMMIT)
         + transactional(8, ALICE, 1)
-        + ended(9, ALICE, ControlType.COMMIT)
+        + end_marker(9, ALICE, ControlType.COMMIT)
     )
     assert offsets(data) == [0, 1, 2, 3, 4, 5, 8]
     assert offsets(data, aborted=[(ALICE, 0)]) == [2, 3, 4, 8]
     assert next_offset(data, aborted=[(ALICE, 0)]) == 10
 
 
-def test_transactions_of_one_producer_are_told_apart_by_their_first_offsets() -> None:
+def test_first_offset_identifies_aborted_transaction() -> None:
     data = (
         transactional(0, ALICE)
-        + ended(2, ALICE, ControlType.COMMIT)
+        + end_marker(2, ALICE, ControlType.COMMIT)
         + transactional(3, ALICE)
-        + ended(5, ALICE, ControlType.ABORT)
+        + end_marker(5, ALICE, ControlType.ABORT)
         + transactional(6, ALICE)
-        + ended(8, ALICE, ControlType.ABORT)
+        + end_marker(8, ALICE, ControlType.ABORT)
         + transactional(9, BOB)
     )
     assert offsets(data, aborted=[(ALICE, 6), (ALICE, 3)]) == [0, 1, 9, 10]
 
 
-def test_an_aborted_transaction_that_began_before_the_response_is_left_out_too() -> None:
-    data = transactional(100, ALICE) + ended(102, ALICE, ControlType.ABORT) + plain(103)
+def test_aborted_transaction_started_before_response() -> None:
+    data = transactional(100, ALICE) + end_marker(102, ALICE, ControlType.ABORT) + plain(103)
     assert offsets(data, 101, aborted=[(ALICE, 3)]) == [103, 104, 105]
 
 
-def test_an_idempotent_producer_outside_of_transactions_is_never_aborted() -> None:
+def test_idempotent_batches_are_never_aborted() -> None:
     data = bytes(encode_batch([Record(None, b"x")], producer_id=ALICE, base_sequence=0))
     assert offsets(data, aborted=[(ALICE, 0)]) == [0]
 
 
-def test_checksums_are_looked_at_unless_the_reader_says_not_to() -> None:
+def test_checksums_are_optional() -> None:
     data = bytearray(plain(10))
     data[-2] ^= 1
     with pytest.raises(WireError, match="offset 10: CRC mismatch"):
@@ -143,5 +143,5 @@ def test_checksums_are_looked_at_unless_the_reader_says_not_to() -> None:
     assert read_arrow(data, check_crcs=False).table.num_rows == 3
 
 
-def test_a_damaged_batch_from_the_end_on_does_not_matter() -> None:
+def test_corrupt_batch_after_the_end_is_ignored() -> None:
     assert offsets(plain(10) + bytes(plain(13))[:-1] + b"\xff", until_offset=13) == [10, 11, 12]

@@ -1,4 +1,4 @@
-"""Ours against Apache Kafka's own record batches, both ways, in one JVM (`interop/java/RecordsOracle.java`)."""
+"""Compares record batches with Apache Kafka's in both directions, in one JVM (`interop/java/RecordsOracle.java`)."""
 
 import json
 import subprocess
@@ -32,15 +32,15 @@ def ask() -> Iterator[Ask]:
         assert jvm.stdin is not None
         assert jvm.stdout is not None
 
-        def asked(question: dict[str, object]) -> dict[str, object]:
+        def send(question: dict[str, object]) -> dict[str, object]:
             assert jvm.stdin is not None
             assert jvm.stdout is not None
             jvm.stdin.write(json.dumps(question) + "\n")
             jvm.stdin.flush()
-            answer: dict[str, object] = json.loads(jvm.stdout.readline())
-            return answer
+            response: dict[str, object] = json.loads(jvm.stdout.readline())
+            return response
 
-        yield asked
+        yield send
         jvm.stdin.close()
 
 
@@ -53,8 +53,8 @@ def as_json(record: Record) -> list[object]:
     return [record.offset, record.timestamp, hexed(record.key), hexed(record.value), headers]
 
 
-def bytes_of(answer: dict[str, object]) -> bytes:
-    text = answer["bytes"]
+def bytes_of(response: dict[str, object]) -> bytes:
+    text = response["bytes"]
     assert isinstance(text, str)
     return bytes.fromhex(text)
 
@@ -109,20 +109,24 @@ def written_by_us(
     )
 
 
-def seen(batch: RecordBatch) -> dict[str, object]:
-    """A batch in the oracle's words."""
+def as_oracle_json(batch: RecordBatch) -> dict[str, object]:
+    """Convert a batch to the oracle's JSON."""
     names = (
         *("base_offset", "last_offset", "next_offset", "size", "partition_leader_epoch", "crc", "timestamp_type"),
         *("max_timestamp", "is_transactional", "is_control", "producer_id", "producer_epoch", "base_sequence"),
         *("record_count", "delete_horizon_ms"),
     )
-    found = {name: getattr(batch, name) for name in names}
-    return {**found, "codec": batch.codec.name.lower(), "records": [as_json(one) for one in decode_records(batch)]}
+    fields = {name: getattr(batch, name) for name in names}
+    return {
+        **fields,
+        "codec": batch.codec.name.lower(),
+        "records": [as_json(record) for record in decode_records(batch)],
+    }
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
 @pytest.mark.parametrize("log_append_time", [None, 1_700_000_000_123], ids=["create time", "log append time"])
-def test_an_uncompressed_batch_has_kafkas_bytes(ask: Ask, log_append_time: int | None, transactional: bool) -> None:
+def test_uncompressed_batch_has_kafkas_bytes(ask: Ask, log_append_time: int | None, transactional: bool) -> None:
     for seed in range(30):
         records = random_records(Random(seed))
         ours = written_by_us(records, log_append_time=log_append_time, transactional=transactional)
@@ -130,16 +134,18 @@ def test_an_uncompressed_batch_has_kafkas_bytes(ask: Ask, log_append_time: int |
         assert ours == theirs
 
 
-def test_a_compacted_batch_has_kafkas_bytes(ask: Ask) -> None:
+def test_compacted_batch_has_kafkas_bytes(ask: Ask) -> None:
     for seed in range(10):
-        records = [one for one in random_records(Random(seed)) if one.offset % 3 == 0] or [Record(b"k", b"v", offset=3)]
+        records = [record for record in random_records(Random(seed)) if record.offset % 3 == 0] or [
+            Record(b"k", b"v", offset=3)
+        ]
         last_offset = records[-1].offset + 2
         horizon = 1_600_000_000_000
         theirs = written_by_kafka(ask, records, delete_horizon=horizon, last_offset=last_offset)
         assert written_by_us(records, delete_horizon=horizon, last_offset=last_offset) == theirs
         batch = RecordBatch(theirs)
         assert batch.delete_horizon_ms == horizon
-        assert [as_json(one) for one in decode_records(batch)] == [as_json(one) for one in records]
+        assert [as_json(record) for record in decode_records(batch)] == [as_json(record) for record in records]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -147,7 +153,7 @@ def test_kafka_reads_what_we_write(ask: Ask, codec: Codec) -> None:
     for seed in range(10):
         records = random_records(Random(seed), large=seed % 3 == 0)
         data = written_by_us(records, codec, log_append_time=5 if seed % 2 else None)
-        assert ask({"read": data.hex()}) == {"batches": [seen(RecordBatch(data))]}
+        assert ask({"read": data.hex()}) == {"batches": [as_oracle_json(RecordBatch(data))]}
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -163,7 +169,7 @@ def test_we_read_what_kafka_writes(ask: Ask, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_marker_that_ends_a_transaction_has_kafkas_bytes(ask: Ask, commit: bool) -> None:
+def test_transaction_marker_has_kafkas_bytes(ask: Ask, commit: bool) -> None:
     question = {"commit": commit, "coordinator_epoch": 9, "base_offset": 5, "timestamp": 1_700_000_000_000}
     theirs = bytes_of(ask({"marker": {**question, "leader_epoch": 0, "producer_id": 77, "producer_epoch": 3}}))
     builder = BatchBuilder(5)
@@ -176,15 +182,13 @@ def test_the_marker_that_ends_a_transaction_has_kafkas_bytes(ask: Ask, commit: b
 
 
 @pytest.mark.parametrize("log_append_time", [None, 1_800_000_000_000], ids=["create time", "log append time"])
-@pytest.mark.parametrize("stamped", [None, 7], ids=["from create time", "from log append time"])
-def test_a_broker_sets_the_same_fields_to_the_same_bytes(
-    ask: Ask, log_append_time: int | None, stamped: int | None
-) -> None:
+@pytest.mark.parametrize("append_time_ms", [None, 7], ids=["from create time", "from log append time"])
+def test_broker_fields_have_kafkas_bytes(ask: Ask, log_append_time: int | None, append_time_ms: int | None) -> None:
     for seed in range(10):
         data = encode_batch(
             [record._replace(offset=-1) for record in random_records(Random(seed))],
             codec=Codec(seed % 5),
-            log_append_time_ms=stamped,
+            log_append_time_ms=append_time_ms,
         )
         question = {"last_offset": 2**40, "leader_epoch": 6, "log_append_time": log_append_time, "max_timestamp": 99}
         theirs = bytes_of(ask({"append": data.hex(), **question}))
@@ -199,20 +203,20 @@ def test_a_broker_sets_the_same_fields_to_the_same_bytes(
         check_batch(RecordBatch(data))
 
 
-def test_damaged_records_are_refused_where_kafka_refuses_them(ask: Ask) -> None:
-    """Checksums are set right again, so that the records themselves are looked at."""
+def test_corrupt_records_are_rejected_like_in_kafka(ask: Ask) -> None:
+    """The checksum is corrected, so that both decode the records."""
     random = Random(5)
-    refused = 0
+    rejected = 0
     for _ in range(600):
-        data = bytearray(written_by_us(random_records(random, most=4)))
+        data = bytearray(written_by_us(random_records(random, max_count=4)))
         data[random.randrange(61, len(data))] = random.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF, random.randrange(256)])
         data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
         answer = ask({"read": data.hex()})
         try:
-            ours = seen(RecordBatch(data))
+            ours = as_oracle_json(RecordBatch(data))
         except WireError:
             assert "error" in answer
-            refused += 1
+            rejected += 1
         else:
             assert answer == {"batches": [ours]}
-    assert refused > 50
+    assert rejected > 50

@@ -1,4 +1,4 @@
-"""Ours against the record batches of kafka-python and aiokafka, both ways."""
+"""Compares record batches with kafka-python's and aiokafka's in both directions."""
 
 import importlib
 from random import Random
@@ -14,7 +14,7 @@ from slackwater.wire.records.record import Record, decode_records, encode_batch
 
 from .random_records import random_records
 
-# kafka-python wants one more package for each of the other codecs; aiokafka and Kafka itself cover those.
+# kafka-python needs one more package for each of the other codecs; aiokafka and Kafka itself cover those.
 PEERS = [*(("aiokafka", codec) for codec in Codec), ("kafka", Codec.NONE), ("kafka", Codec.GZIP)]
 
 
@@ -24,15 +24,15 @@ def module_of(peer: str) -> ModuleType:
 
 
 def records_for(seed: int) -> list[Record]:
-    """Records as a producer sends them: offsets without gaps, a timestamp each."""
-    given = random_records(Random(seed), large=seed % 3 == 0)
-    return [record._replace(offset=at, timestamp=1_700_000_000_000 + at * 7) for at, record in enumerate(given)]
+    """Records as a producer sends them: consecutive offsets, all with timestamps."""
+    records = random_records(Random(seed), large=seed % 3 == 0)
+    return [record._replace(offset=at, timestamp=1_700_000_000_000 + at * 7) for at, record in enumerate(records)]
 
 
 @pytest.mark.parametrize(("peer", "codec"), PEERS)
-def test_we_read_what_they_write(peer: str, codec: Codec) -> None:
+def test_read_batch_of_peer(peer: str, codec: Codec) -> None:
     for seed in range(6):
-        given = records_for(seed)
+        records = records_for(seed)
         builder = module_of(peer).DefaultRecordBatchBuilder(
             magic=2,
             compression_type=codec.value,
@@ -42,27 +42,27 @@ def test_we_read_what_they_write(peer: str, codec: Codec) -> None:
             base_sequence=-1,
             batch_size=10_000_000,
         )
-        for record in given:
+        for record in records:
             builder.append(record.offset, record.timestamp, record.key, record.value, list(record.headers))
         data = bytes(builder.build())
         batch = RecordBatch(data)
         check_batch(batch)
-        assert list(decode_records(batch)) == given
-        assert read_arrow(data).table["value"].to_pylist() == [record.value for record in given]
+        assert list(decode_records(batch)) == records
+        assert read_arrow(data).table["value"].to_pylist() == [record.value for record in records]
         if codec is Codec.NONE:
-            ours = encode_batch(given)
-            # They write the leader epoch that nobody knows as 0, Kafka as -1; no checksum covers it.
+            ours = encode_batch(records)
+            # They write an unknown leader epoch as 0, Kafka writes -1; the checksum does not cover it.
             assert ours[:12] + ours[16:] == data[:12] + data[16:]
 
 
 @pytest.mark.parametrize(("peer", "codec"), PEERS)
-def test_they_read_what_we_write(peer: str, codec: Codec) -> None:
+def test_peer_reads_batch(peer: str, codec: Codec) -> None:
     for seed in range(6):
-        given = records_for(seed)
-        data = bytes(encode_batch(given, codec=codec, log_append_time_ms=70 if seed % 2 else None))
+        records = records_for(seed)
+        data = bytes(encode_batch(records, codec=codec, log_append_time_ms=70 if seed % 2 else None))
         batch: Any = module_of(peer).DefaultRecordBatch(data)
         assert batch.validate_crc()
-        for theirs, ours in zip(batch, given, strict=True):
+        for theirs, ours in zip(batch, records, strict=True):
             assert (theirs.offset, theirs.key, theirs.value) == (ours.offset, ours.key, ours.value)
             assert theirs.timestamp == (70 if seed % 2 else ours.timestamp)
             assert [tuple(header) for header in theirs.headers] == list(ours.headers)

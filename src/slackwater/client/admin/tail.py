@@ -14,7 +14,7 @@ from slackwater.group.errors import BrokerError, Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import FETCH
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from slackwater.wire.records.bulk import read_records
+from slackwater.wire.records.fetched import read_records
 from slackwater.wire.records.record import Record
 from slackwater.wire.schema import NO_UUID
 

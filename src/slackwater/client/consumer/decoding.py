@@ -19,7 +19,7 @@ from slackwater.group.errors import PeerError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch, TimestampType
-from slackwater.wire.records.bulk import FetchedPieces, read_pieces
+from slackwater.wire.records.decoding import DecodedResponse, decode_response
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -31,12 +31,12 @@ _make: Final = partial(tuple.__new__, ConsumerRecord)  # a quarter faster than C
 class OpenRecords:
     """A chunk whose records were found, and how many of them were given out."""
 
-    __slots__ = ("at", "chunk", "leader_epoch", "next_offset", "pieces")
+    __slots__ = ("at", "blocks", "chunk", "leader_epoch", "next_offset")
 
-    def __init__(self, chunk: Chunk, found: FetchedPieces, leader_epoch: int) -> None:
+    def __init__(self, chunk: Chunk, found: DecodedResponse, leader_epoch: int) -> None:
         self.chunk = chunk
-        self.pieces = deque(found.pieces)
-        self.at = 0  # in the first piece
+        self.blocks = deque(found.blocks)
+        self.at = 0  # in the first block
         self.next_offset = found.next_offset
         self.leader_epoch = leader_epoch
 
@@ -72,12 +72,12 @@ class RecordDecoder:
                     return []
                 opened = state.opened = self._open_records(state)
             state.leader_epoch = opened.leader_epoch
-            if opened.pieces:
+            if opened.blocks:
                 taken = self._make(state.partition, opened, room)
             else:
                 taken = []
-            if opened.pieces:
-                state.position = opened.pieces[0].offset(opened.at)
+            if opened.blocks:
+                state.position = opened.blocks[0].offset(opened.at)
                 return taken
             state.opened = None
             state.position = opened.next_offset
@@ -86,11 +86,11 @@ class RecordDecoder:
 
     @staticmethod
     def _make(where: TopicPartition, opened: OpenRecords, room: int) -> list[ConsumerRecord]:
-        """Up to `room` records of the first piece."""
-        piece = opened.pieces[0]
+        """Up to `room` records of the first block."""
+        block = opened.blocks[0]
         start = opened.at
-        stop = min(start + room, len(piece))
-        offsets, timestamps, types, keys, values, headers = piece.fields(start, stop)
+        stop = min(start + room, len(block))
+        offsets, timestamps, types, keys, values, headers = block.fields(start, stop)
         kinds = map(_KINDS.__getitem__, types)
         topics = repeat(where.topic, stop - start)  # asked first, it ends the endless ones
         fields = zip(
@@ -99,8 +99,8 @@ class RecordDecoder:
         )  # fmt: skip
         records: list[ConsumerRecord] = list(map(_make, fields))
         opened.at = stop
-        if stop == len(piece):
-            opened.pieces.popleft()
+        if stop == len(block):
+            opened.blocks.popleft()
             opened.at = 0
         return records
 
@@ -128,7 +128,7 @@ class RecordDecoder:
     def _open_records(self, state: PartitionState) -> OpenRecords:
         chunk, start, epoch = self._next(state)
         try:
-            found = read_pieces(chunk.data, start, aborted=chunk.aborted, check_crcs=self._check_crcs)
+            found = decode_response(chunk.data, start, aborted=chunk.aborted, check_crcs=self._check_crcs)
         except WireError as error:
             raise self._unreadable(state, error) from error
         return OpenRecords(chunk, found, epoch)

@@ -22,9 +22,8 @@ from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, Piece, 
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.user_errors import as_user_error
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.arrow import arrow_batches, chunk_batch
+from slackwater.wire.records.arrow import arrow_batches
 from slackwater.wire.records.fetched import FetchedBatches
-from slackwater.wire.records.plain import plain_chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -75,25 +74,15 @@ def _batches(
     import pyarrow as pa
 
     schema = arrow_schema(headers=settings.include_headers)
-    for batch in _decoded(piece, wanted, settings):
+    fetched = FetchedBatches(
+        piece.data, piece.from_offset, wanted.until_offset, aborted=piece.aborted, check_crcs=settings.check_crcs
+    )
+    for batch in arrow_batches(fetched, headers=settings.include_headers):
         offset, timestamp, timestamp_type, key, value, *more = batch.columns
         topic, partition = constants.of(batch.num_rows)
         more = [nullable_headers(one) for one in more]
         columns = [key, value, topic, partition, offset, timestamp, timestamp_type, *more]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _decoded(piece: Piece, wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
-    """The records of a piece, in the columns of `wire.arrow`."""
-    headers = settings.include_headers
-    bounds = piece.from_offset, wanted.until_offset
-    committed_only = piece.aborted is not None
-    chunk = plain_chunk(piece.data, *bounds, check_crcs=settings.check_crcs, committed_only=committed_only)
-    if chunk is not None:
-        batch = chunk_batch(chunk, *bounds, headers=headers)
-        return iter(() if batch is None else (batch,))
-    readable = FetchedBatches(piece.data, *bounds, aborted=piece.aborted, check_crcs=settings.check_crcs)
-    return arrow_batches(readable, headers=headers)
 
 
 @lru_cache(maxsize=64)

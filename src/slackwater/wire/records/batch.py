@@ -179,7 +179,7 @@ class RecordBatch(BatchHeader):
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         """Take the batch at byte `position`, which must be complete."""
-        super().__init__(buffer, position)
+        BatchHeader.__init__(self, buffer, position)  # a fetch has thousands of batches: super() would be slower
         end = position + self.batch_length + LENGTH_ENDS_AT
         if end > len(buffer):
             raise self.error(f"it has {self.size} bytes, but only {len(buffer) - position} are left")
@@ -251,11 +251,12 @@ class BatchIterator:
         if left < MAGIC_ENDS_AT:
             raise StopIteration
         base_offset, length = _LENGTH.unpack_from(self.buffer, position)
-        if left < HEADER_BYTES or length > left - LENGTH_ENDS_AT:
+        size = length + LENGTH_ENDS_AT
+        if left < HEADER_BYTES or size > left:
             _check_frame(base_offset, length, self.buffer[position + _MAGIC_AT])
             raise StopIteration
         batch = RecordBatch(self.buffer, position)
-        self.end = position + length + LENGTH_ENDS_AT
+        self.end = position + size
         return batch
 
 
@@ -293,7 +294,8 @@ def check_batch(batch: RecordBatch) -> None:
         raise batch.error(f"its record count is {batch.record_count}")
     if batch.last_offset_delta < 0:
         raise batch.error(f"its last offset {batch.last_offset} is before its base offset")
-    _ = batch.codec
+    if batch.attributes & CODEC_MASK >= len(_CODECS):
+        _ = batch.codec  # raises
     crc = crc32c(batch.data[ATTRIBUTES_AT:])
     if crc != batch.crc:
         raise batch.error(f"CRC mismatch: computed {crc:#010x}, header has {batch.crc:#010x}; the batch is corrupt")

@@ -1,4 +1,4 @@
-"""How functions over arrays are compiled with numba; only modules that need numba import this one."""
+"""Compiles functions over arrays with numba. Import it only where numba is needed."""
 
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
@@ -6,19 +6,19 @@ from typing import Final, ParamSpec, TypeVar
 from numba import njit
 
 DATA: Final = "Array(uint8, 1, 'C', readonly=True)"
-"""Bytes that are only read, as a signature names them."""
+"""The type of read-only bytes in a signature."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile now, for these types alone; from the cache where a place for one can be written to."""
+    """Compile a function for one signature, at once, or load it from numba's cache. It runs without the GIL."""
 
-    def compile_it(function: Callable[P, R]) -> Callable[P, R]:
+    def compile_function(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return njit(signature, nogil=True, cache=True)(function)
-        except RuntimeError:  # No locator available: neither this directory nor the user's cache can be written to.
+        except RuntimeError:  # "no locator available": neither this directory nor the user's cache is writable
             return njit(signature, nogil=True)(function)
 
-    return compile_it
+    return compile_function

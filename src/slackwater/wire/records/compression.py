@@ -1,14 +1,12 @@
-"""The codecs of record batches: gzip, snappy, lz4 and zstd, in the framings Kafka's own clients read and write.
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, in the framings of Kafka's clients.
 
-Rules kept here
-- What is written here, the Java client reads, and the other way round.
-- Unpacking raises `WireError` and nothing else, and never makes more than `limit` bytes: a megabyte of zstd can
-  announce a terabyte.
+Snappy uses the framing of the Java library xerial: a header of 16 bytes, then blocks of up to 32 KiB, each with its
+length. Some clients write one raw block instead; as in Java, data without the header is a raw block. LZ4 frames are
+assembled here, because Kafka reads only frames with independent blocks and the library writes linked ones.
 
-Snappy travels in the framing of xerial's Java library: a header of 16 bytes, then blocks of up to 32 KiB, each with its
-length before it. Some clients write one bare block instead; as in Java, what does not begin with the header is taken
-for that. An lz4 frame is put together here, because Kafka reads only frames of independent blocks, and the library
-writes linked ones.
+Invariants:
+- The Java client reads what this module writes, and vice versa.
+- Decompression raises only `WireError` and never produces more than `limit` bytes, whatever size the data claims.
 """
 
 import struct
@@ -20,11 +18,11 @@ from slackwater.wire.errors import WireError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 DEFAULT_LIMIT: Final = 1 << 30
-# What a batch of ordinary records unpacks to is tried first; memory that is not written to costs next to nothing.
-_FIRST_ROOM: Final = 1 << 16
-_FIRST_RATIO: Final = 8
-_ROOM_GROWS_BY: Final = 8
-# What cramjam says of an output that is full; every other message means that the input is wrong.
+# The first output buffer is large enough for most batches; memory that is not written to costs almost nothing.
+_MIN_OUTPUT_BYTES: Final = 1 << 16
+_EXPECTED_RATIO: Final = 8
+_OUTPUT_GROWTH: Final = 8
+# The error message of cramjam for a full output buffer; any other message means invalid input.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 _INT32: Final = struct.Struct(">i")
@@ -33,11 +31,11 @@ _XERIAL_MAGIC_BYTES: Final = 8
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
 _LZ4_SIZE: Final = struct.Struct("<I")
-# Magic number, flags (version 1, independent blocks, no checksums), blocks of up to 64 KiB, and the checksum of these
-# two bytes, which is the same for ever.
+# Magic number, flags (version 1, independent blocks, no checksums), blocks of up to 64 KiB, and the checksum of the two
+# bytes before it.
 _LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
-# The same frame with each size of blocks there is.
+# The same header for each block size of the format.
 _LZ4_BLOCK_SIZES: Final = {
     _LZ4_HEADER: _LZ4_BLOCK_BYTES,
     bytes.fromhex("04224d18 60 50 fb"): 4 * _LZ4_BLOCK_BYTES,
@@ -49,7 +47,7 @@ _LZ4_END: Final = bytes(4)
 
 
 class Codec(IntEnum):
-    """How the records of a batch are packed; the number stands in the batch's attributes."""
+    """Compression codecs; the number is in the attributes of a batch."""
 
     NONE = 0
     GZIP = 1
@@ -59,7 +57,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Pack `data`; gzip and zstd take a level."""
+    """Compress `data`. Only gzip and zstd have a level."""
     import cramjam
 
     match codec:
@@ -68,32 +66,34 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.GZIP:
             return bytes(cramjam.gzip.compress(data, level=level))
         case Codec.SNAPPY:
-            return _pack_snappy(data)
+            return _compress_snappy(data)
         case Codec.LZ4:
-            return _pack_lz4(data)
+            return _compress_lz4(data)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=level))
 
 
 def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Buffer:
-    """Unpack `data` to at most `limit` bytes; what is not packed is handed back as it is."""
+    """Decompress `data` to at most `limit` bytes. `Codec.NONE` returns `data` itself."""
     import numpy as np
 
     if codec is Codec.NONE:
         return data
-    room = min(limit, max(_FIRST_ROOM, _FIRST_RATIO * len(data)))
+    size_guess = min(limit, max(_MIN_OUTPUT_BYTES, _EXPECTED_RATIO * len(data)))
     while True:
-        output = np.empty(room, np.uint8).data
+        output = np.empty(size_guess, np.uint8).data
         size = decompress_into(codec, data, output)
         if size is not None:
             return output[:size]
-        if room >= limit:
-            raise WireError(f"{len(data)} bytes of {codec.name.lower()} unpack to more than {limit}, the limit.")
-        room = min(limit, room * _ROOM_GROWS_BY)
+        if size_guess >= limit:
+            raise WireError(
+                f"Cannot decompress {len(data)} bytes of {codec.name.lower()}: more than {limit} bytes, the limit."
+            )
+        size_guess = min(limit, size_guess * _OUTPUT_GROWTH)
 
 
 def decompress_into(codec: Codec, data: Buffer, output: memoryview) -> int | None:
-    """Unpack `data` to the beginning of `output`: the number of bytes, or None if there is not enough room."""
+    """Decompress `data` into `output`. Returns the size, or None if `output` is too small."""
     import cramjam
 
     try:
@@ -106,19 +106,19 @@ def decompress_into(codec: Codec, data: Buffer, output: memoryview) -> int | Non
             case Codec.GZIP:
                 return cramjam.gzip.decompress_into(data, output)
             case Codec.SNAPPY:
-                return _unpack_snappy(data, output)
+                return _decompress_snappy(data, output)
             case Codec.LZ4:
-                return _unpack_lz4(data, output)
+                return _decompress_lz4(data, output)
             case Codec.ZSTD:
                 return cramjam.zstd.decompress_into(data, output)
     except cramjam.DecompressionError as error:
         if _OUTPUT_FULL in str(error):
             return None
-        raise WireError(f"{len(data)} bytes of {codec.name.lower()} cannot be unpacked: {error}.") from error
+        raise WireError(f"Cannot decompress {len(data)} bytes of {codec.name.lower()}: {error}.") from error
 
 
-def _unpack_snappy(data: Buffer, output: memoryview) -> int | None:
-    """Unpack xerial's framing, or one bare block."""
+def _decompress_snappy(data: Buffer, output: memoryview) -> int | None:
+    """Decompress xerial's framing, or one raw block."""
     import cramjam
 
     at = 0
@@ -131,25 +131,25 @@ def _unpack_snappy(data: Buffer, output: memoryview) -> int | None:
     return at
 
 
-def _unpack_lz4(data: Buffer, output: memoryview) -> int | None:
-    """Unpack the frames that Java, librdkafka and we write block by block, and whatever else there is as a frame.
+def _decompress_lz4(data: Buffer, output: memoryview) -> int | None:
+    """Decompress frames of Java, librdkafka and this module block by block, and other frames with the library.
 
-    Block by block takes half the time. What does not work out that way is left to the library's decoder of frames,
-    which knows whether the bytes are damaged or the room is too small.
+    Block by block takes half the time. When it fails, the library's frame decoder decides whether the data is corrupt
+    or the output too small.
     """
     import cramjam
 
     view = memoryview(data)
-    most = _LZ4_BLOCK_SIZES.get(bytes(view[: len(_LZ4_HEADER)]), 0)
+    max_block_bytes = _LZ4_BLOCK_SIZES.get(bytes(view[: len(_LZ4_HEADER)]), 0)
     at = len(_LZ4_HEADER)
     end = 0
-    while most and at + _LZ4_SIZE.size <= len(view):
+    while max_block_bytes and at + _LZ4_SIZE.size <= len(view):
         (size,) = _LZ4_SIZE.unpack_from(view, at)
         at += _LZ4_SIZE.size
         if not size and at == len(view):
             return end
         block = view[at : at + (size & ~_LZ4_STORED)]
-        room = output[end : end + most]
+        room = output[end : end + max_block_bytes]
         if not size or len(block) != size & ~_LZ4_STORED or not room:
             break
         at += len(block)
@@ -175,13 +175,13 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         start = at + _INT32.size
         size = _INT32.unpack_from(data, at)[0] if start <= len(data) else -1
         if not 0 <= size <= len(data) - start:
-            raise WireError(f"{len(data)} bytes of snappy cannot be unpacked: the block at byte {at} is not whole.")
+            raise WireError(f"Cannot decompress {len(data)} bytes of snappy: the block at byte {at} is incomplete.")
         blocks.append(data[start : start + size])
         at = start + size
     return blocks
 
 
-def _pack_snappy(data: Buffer) -> bytes:
+def _compress_snappy(data: Buffer) -> bytes:
     import cramjam
 
     view = memoryview(data)
@@ -192,7 +192,7 @@ def _pack_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _pack_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer) -> bytes:
     import cramjam
 
     view = memoryview(data)

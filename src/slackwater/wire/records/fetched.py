@@ -12,7 +12,7 @@ Invariants, as in Kafka's consumer:
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from slackwater.wire.records.batch import CONTROL_BIT, BatchIterator, RecordBatch, check_batch
 from slackwater.wire.records.compression import Buffer
@@ -106,3 +106,19 @@ def iter_records(
         for record in decode_records(batch):
             if from_offset <= record.offset < until_offset:
                 yield record
+
+
+class FetchedRecords(NamedTuple):
+    """The records of a fetch response, and the position after it."""
+
+    records: list[Record]
+    next_offset: int
+
+
+def read_records(buffer: Buffer, from_offset: int = 0, until_offset: int = NO_LIMIT) -> FetchedRecords:
+    """Decode a response of a few records. `decoding.decode_response` is for many."""
+    fetched = FetchedBatches(buffer, from_offset, until_offset)
+    records = [
+        record for batch in fetched for record in decode_records(batch) if from_offset <= record.offset < until_offset
+    ]
+    return FetchedRecords(records, fetched.next_offset)

@@ -1,18 +1,16 @@
-"""Records as Python values: written into a batch, and read out of one, each as it is asked for.
+"""Records as Python values: encoding into a batch, and the plain decoder.
 
-Rules kept here
-- An uncompressed batch has the bytes that Kafka's Java producer writes for the same records, and a compressed one is
-  read by it.
-- Reading raises `WireError` and nothing else. It is as strict as Kafka's `DefaultRecord`: every record fills the length
-  it announces, every batch holds the records it announces and nothing behind them.
-- A null key or value is not an empty one. Header keys are text; bytes that are no UTF-8 are replaced, as in Java.
+A record has: length, attributes (one byte, unused), timestamp delta, offset delta, key length and key, value length and
+value, number of headers, and for each header the length and bytes of key and value. All numbers are zigzag varints; a
+length of -1 is null. Deltas are relative to the batch. With LogAppendTime, every record has the batch's max timestamp.
 
-One record: length, attributes (one byte, unused), timestamp delta, offset delta, key length and key, value length and
-value, number of headers, and for each the length and bytes of its key and value. All numbers are zigzag varints; a
-length of -1 is null. Deltas count from the batch's base. Where the broker stamps the time, the batch's max timestamp
-is that of every record, and the deltas mean nothing.
+`scanner.py` is the compiled decoder for many records.
 
-This is the way for a few records. For many, `slackwater.wire.records.arrow` makes no Python object per record.
+Invariants:
+- An uncompressed batch has the same bytes as Kafka's Java producer writes for the same records.
+- Decoding raises only `WireError`. It is as strict as Kafka's `DefaultRecord`: a record has exactly the length it
+  states, and a batch contains exactly the records it states.
+- A null key or value differs from an empty one. Header keys are text; invalid UTF-8 is replaced, as in Java.
 """
 
 import struct
@@ -40,8 +38,8 @@ from slackwater.wire.records.compression import DEFAULT_LIMIT, Buffer, Codec, co
 from slackwater.wire.records.crc import crc32c
 
 NEXT_OFFSET: Final = -1
-# Length, attributes, two deltas, two lengths of null, and no headers.
-SMALLEST_RECORD_BYTES: Final = 7
+# Length, attributes, two deltas, two null lengths, header count.
+MIN_RECORD_BYTES: Final = 7
 
 _MAX_SIZE: Final = 2**31 - 1
 _MAX_OFFSET_DELTA: Final = 2**31 - 1
@@ -60,7 +58,7 @@ PackedRecord: TypeAlias = tuple[bytes | None, bytes | None, bytes, int]
 
 
 class Record(NamedTuple):
-    """One record. A timestamp of -1 is none; an offset of -1, in a record to be written, is the one that comes next."""
+    """One record. A timestamp of -1 means none. When encoding, an offset of -1 means the next one."""
 
     key: bytes | None
     value: bytes | None
@@ -70,41 +68,41 @@ class Record(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """What a control record tells; Kafka has more, which concern no client."""
+    """The types of control records that clients need."""
 
     ABORT = 0
     COMMIT = 1
 
 
 def end_transaction_marker(control_type: ControlType, coordinator_epoch: int, timestamp: int) -> Record:
-    """The record of a control batch that ends a transaction."""
+    """Return the control record that ends a transaction."""
     key = _CONTROL_KEY.pack(0, control_type)
     return Record(key, _END_TRANSACTION.pack(0, coordinator_epoch), timestamp=timestamp)
 
 
 def control_type(batch: RecordBatch) -> int | None:
-    """The `ControlType` of a control batch, a higher number if Kafka knows one that we do not, None if it is empty."""
+    """Return the type of a control batch, which may be none of `ControlType`; None if the batch is empty."""
     for record in decode_records(batch):
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
-            raise batch.error(f"the key of a control record takes {_CONTROL_KEY.size} bytes, and it is {record.key!r}")
+            raise batch.error(f"a control record needs a key of {_CONTROL_KEY.size} bytes, got {record.key!r}")
         return int(_CONTROL_KEY.unpack_from(record.key)[1])
     return None
 
 
 def pack_headers(headers: Sequence[Header]) -> bytes:
-    """The headers of a record as they are written."""
+    """Encode the headers of a record."""
     packed = [_varint(len(headers))]
     for name, content in headers:
         try:
             raw = name.encode()
         except UnicodeEncodeError as error:
-            raise WireError(f"Record to write: a header's key cannot be written as UTF-8: {error}.") from error
+            raise WireError(f"Cannot encode record: a header key is not valid UTF-8: {error}.") from error
         packed += (_varint(len(raw)), raw, _NULL if content is None else _varint(len(content)), content or b"")
     return b"".join(packed)
 
 
 class BatchBuilder:
-    """A batch to which records are added until it is large enough."""
+    """Builds a batch record by record."""
 
     __slots__ = (
         "base_offset",
@@ -128,17 +126,17 @@ class BatchBuilder:
         self.parts: list[bytes] = []
 
     def append(self, record: Record) -> None:
-        """Add a record; `size` is then what the batch takes without compression."""
+        """Add a record. `size` is the size of the batch without compression."""
         key, value, headers, timestamp, offset = record
         if offset == NEXT_OFFSET:
             offset = self.last_offset + 1
         if not 0 <= offset - self.base_offset <= _MAX_OFFSET_DELTA or (self.count and offset <= self.last_offset):
             raise WireError(
-                f"Record to write: offset {offset} does not follow {self.last_offset} in a batch from "
-                f"{self.base_offset} on."
+                f"Cannot encode record: offset {offset} does not follow {self.last_offset} in a batch with base offset "
+                f"{self.base_offset}."
             )
         if timestamp < NO_TIMESTAMP:
-            raise WireError(f"Record to write: its timestamp is {timestamp}, and -1 (none) is the least.")
+            raise WireError(f"Cannot encode record: timestamp {timestamp} is negative; use -1 for none.")
         base_timestamp = self.base_timestamp
         if base_timestamp is None:
             base_timestamp = self.base_timestamp = timestamp
@@ -156,52 +154,53 @@ class BatchBuilder:
         length = _varint(len(data))
         self.size += len(length) + len(data)
         if self.size > _MAX_SIZE:
-            raise WireError(f"Record to write: with it the batch takes {self.size} bytes; {_MAX_SIZE} are the most.")
+            raise WireError(f"Cannot encode record: the batch would have {self.size} bytes; at most {_MAX_SIZE} fit.")
         self.parts += (length, data)
         self.last_offset = offset
         self.max_timestamp = max(self.max_timestamp, timestamp)
         self.count += 1
 
     def extend(self, pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> None:
-        """Add records that are a key and a value, all of one time: the same bytes as by `append`, in less time."""
+        """Add records of key and value with one timestamp. Gives the same bytes as `append`, faster."""
         self.extend_packed((key, value, NO_HEADERS, timestamp) for key, value in pairs)
 
     def extend_packed(self, records: Iterable[PackedRecord]) -> None:
-        """Add records whose headers are packed: the same bytes as by `append`, in a third of the time."""
+        """Add records with encoded headers. Gives the same bytes as `append` in a third of the time."""
         parts, delta = self.parts, self.last_offset - self.base_offset
         first = len(parts)
-        newest, count, base, seen = self.max_timestamp, self.count, self.base_timestamp, None
-        begin = b""  # attributes and timestamp; neighbours mostly share them
+        max_timestamp, count, base = self.max_timestamp, self.count, self.base_timestamp
+        previous: int | None = None
+        prefix = b""  # attributes and timestamp, mostly the same as in the record before
         for key, value, headers, timestamp in records:
-            if timestamp != seen:
+            if timestamp != previous:
                 if timestamp < NO_TIMESTAMP:
                     del parts[first:]
-                    raise WireError(f"Record to write: its timestamp is {timestamp}, and -1 (none) is the least.")
+                    raise WireError(f"Cannot encode record: timestamp {timestamp} is negative; use -1 for none.")
                 if base is None:
                     base = timestamp
-                begin = b"\x00" + _varint(timestamp - base)
-                newest, seen = max(newest, timestamp), timestamp
+                prefix = b"\x00" + _varint(timestamp - base)
+                max_timestamp, previous = max(max_timestamp, timestamp), timestamp
             delta += 1
             key_size = -1 if key is None else len(key)
             value_size = -1 if value is None else len(value)
             data = b"".join(
                 (
-                    begin,
-                    _VARINTS[delta] if delta < _COMMON else _varint(delta),
-                    _VARINTS[key_size] if key_size < _COMMON else _varint(key_size),
+                    prefix,
+                    _VARINTS[delta] if delta < _CACHED_VARINTS else _varint(delta),
+                    _VARINTS[key_size] if key_size < _CACHED_VARINTS else _varint(key_size),
                     key or b"",
-                    _VARINTS[value_size] if value_size < _COMMON else _varint(value_size),
+                    _VARINTS[value_size] if value_size < _CACHED_VARINTS else _varint(value_size),
                     value or b"",
                     headers,
                 )
             )
             size = len(data)
-            parts += (_VARINTS[size] if size < _COMMON else _varint(size), data)
+            parts += (_VARINTS[size] if size < _CACHED_VARINTS else _varint(size), data)
             count += 1
         self.size += sum(map(len, parts[first:]))
         if self.size > _MAX_SIZE or delta > _MAX_OFFSET_DELTA:
-            raise WireError(f"Records to write: with them the batch takes {self.size} bytes; {_MAX_SIZE} are the most.")
-        self.base_timestamp, self.max_timestamp, self.count = base, newest, count
+            raise WireError(f"Cannot encode records: the batch would have {self.size} bytes; at most {_MAX_SIZE} fit.")
+        self.base_timestamp, self.max_timestamp, self.count = base, max_timestamp, count
         self.last_offset = self.base_offset + delta
 
     def build(
@@ -218,7 +217,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         partition_leader_epoch: int = -1,
     ) -> bytearray:
-        """The batch, in bytes that a `RecordBatch` can set fields of; compaction keeps the `last_offset` there was."""
+        """Return the batch as writable bytes. Compaction passes the original `last_offset`."""
         if not self.count:
             codec = Codec.NONE
         attributes = codec.value
@@ -249,7 +248,7 @@ class BatchBuilder:
                 )
             )
         except struct.error as error:
-            raise WireError(f"Batch to write: a number in its header does not fit: {error}.") from error
+            raise WireError(f"Cannot encode batch: a number does not fit into its header: {error}.") from error
         batch += payload
         with memoryview(batch) as view:
             struct.pack_into(">I", batch, ATTRIBUTES_AT - 4, crc32c(view[ATTRIBUTES_AT:]))
@@ -268,7 +267,7 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """Write records as one batch; `BatchBuilder` offers more."""
+    """Encode records as one batch. `BatchBuilder` has more options."""
     builder = BatchBuilder(base_offset)
     for record in records:
         builder.append(record)
@@ -283,54 +282,54 @@ def encode_batch(
     )
 
 
-def unpacked(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Buffer:
-    """The records of a batch, unpacked, with room for as many as the header announces."""
+def decompress_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Buffer:
+    """Decompress the records of a batch and check that the record count fits."""
     try:
         payload = decompress(batch.codec, batch.payload, limit)
     except WireError as error:
         raise batch.error(str(error).rstrip(".")) from error
-    check_room(batch, len(payload))
+    check_record_count(batch, len(payload))
     return payload
 
 
-def unpacked_into(batch: RecordBatch, output: memoryview) -> int | None:
-    """Unpack the records of a batch to the beginning of `output`: their bytes, or None if there is not enough room."""
+def decompress_records_into(batch: RecordBatch, output: memoryview) -> int | None:
+    """Decompress the records of a batch into `output`. Returns the size, or None if `output` is too small."""
     try:
         size = decompress_into(batch.codec, batch.payload, output)
     except WireError as error:
         raise batch.error(str(error).rstrip(".")) from error
     if size is not None:
-        check_room(batch, size)
+        check_record_count(batch, size)
     return size
 
 
-def check_room(batch: RecordBatch, size: int) -> None:
-    """Raise unless `size` bytes can hold as many records as the header announces."""
-    if not 0 <= batch.record_count * SMALLEST_RECORD_BYTES <= size:
-        raise batch.error(f"it announces {batch.record_count} records in {size} bytes")
+def check_record_count(batch: RecordBatch, size: int) -> None:
+    """Raise unless `size` bytes can contain as many records as the header states."""
+    if not 0 <= batch.record_count * MIN_RECORD_BYTES <= size:
+        raise batch.error(f"{batch.record_count} records do not fit into {size} bytes")
 
 
 def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """Read the records of a batch, one by one; its checksum is `check`'s matter."""
+    """Decode the records of a batch, one by one. Does not verify the checksum: see `check_batch`."""
     if batch.record_count == 0:
-        return  # Whatever the bytes behind the header are: Kafka does not look at them either.
-    data = bytes(unpacked(batch, limit))
+        return  # Kafka does not read the payload of an empty batch either.
+    data = bytes(decompress_records(batch, limit))
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
-    stamped = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    append_time = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     at = 0
     for number in range(batch.record_count):
         try:
             length, start = _read_varint(data, at)
             end = start + length
             if length < 0 or end > len(data):
-                raise batch.error(f"record {number} is {length} bytes long, and {len(data) - start} are left")
+                raise batch.error(f"record {number} has length {length}, but {len(data) - start} bytes are left")
             delta, at = _read_varint(data, start + 1, _VARLONG_SHIFTS)
             offset_delta, at = _read_varint(data, at)
             key, at = _read_nullable(data, at)
             value, at = _read_nullable(data, at)
             count, at = _read_varint(data, at)
             if not 0 <= count <= end - at:
-                raise batch.error(f"record {number} announces {count} headers, and {end - at} bytes are left of it")
+                raise batch.error(f"record {number} has {count} headers, but {end - at} bytes are left")
             headers = []
             for _ in range(count):
                 name, at = _read_nullable(data, at)
@@ -339,23 +338,23 @@ def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[R
                 content, at = _read_nullable(data, at)
                 headers.append((name.decode(errors="replace"), content))
         except IndexError:
-            raise batch.error(f"record {number} ends in the middle of a field") from None
+            raise batch.error(f"record {number} is truncated") from None
         except _LongVarint:
-            raise batch.error(f"record {number} has a number that is longer than its type") from None
+            raise batch.error(f"record {number} has a varint that is too long") from None
         if at != end:
-            raise batch.error(f"record {number} announces {length} bytes, and its fields take {at - start}")
-        timestamp = _wrapped(base_timestamp + delta) if stamped is None else stamped
-        yield Record(key, value, tuple(headers), timestamp, _wrapped(base_offset + offset_delta))
+            raise batch.error(f"record {number} has length {length}, but its fields have {at - start} bytes")
+        timestamp = _wrap_int64(base_timestamp + delta) if append_time is None else append_time
+        yield Record(key, value, tuple(headers), timestamp, _wrap_int64(base_offset + offset_delta))
     if at != len(data):
-        raise batch.error(f"{len(data) - at} bytes are left after its {batch.record_count} records")
+        raise batch.error(f"{len(data) - at} bytes follow its {batch.record_count} records")
 
 
 class _LongVarint(Exception):
-    """More bytes than the number's type has."""
+    """A varint has more bytes than its type allows."""
 
 
 def _varint(number: int) -> bytes:
-    """A signed integer, zigzag, seven bits to the byte, lowest first."""
+    """Encode a signed integer: zigzag, seven bits per byte, lowest first."""
     rest = (number << 1) ^ (number >> 63)
     if rest < 0x80:
         return _ONE_BYTE[rest]
@@ -369,13 +368,13 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-_COMMON: Final = 1024
-# The lengths and offsets that most records have, and at -1, the last place, that of null.
-_VARINTS: Final = (*map(_varint, range(_COMMON)), _NULL)
+_CACHED_VARINTS: Final = 1024
+# Lengths and offset deltas of most records; the last entry, at index -1, is null.
+_VARINTS: Final = (*map(_varint, range(_CACHED_VARINTS)), _NULL)
 
 
 def _read_varint(data: bytes, at: int, shifts: int = _VARINT_SHIFTS) -> tuple[int, int]:
-    """A number, and where the next field begins; bits that its type has no place for are dropped, as in Java."""
+    """Return a number and the position after it. Excess bits are dropped, as in Java."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -391,7 +390,7 @@ def _read_varint(data: bytes, at: int, shifts: int = _VARINT_SHIFTS) -> tuple[in
 
 
 def _read_nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Bytes with their length before them, and where the next field begins; any negative length is null, as in Java."""
+    """Return length-prefixed bytes and the position after them. Any negative length is null, as in Java."""
     length, at = _read_varint(data, at)
     if length < 0:
         return None, at
@@ -401,6 +400,6 @@ def _read_nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at:end], end
 
 
-def _wrapped(number: int) -> int:
-    """A sum in 64 bits, as Java and numpy add."""
+def _wrap_int64(number: int) -> int:
+    """Wrap a sum to 64 bits, as Java and numpy do."""
     return (number + 2**63) % 2**64 - 2**63
