@@ -158,7 +158,12 @@ def test_cleaning_removes_records_without_key(tmp_path: Path) -> None:
     cleaner.compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    assert [(item.base_offset, item.record_count) for item in complete_batches(data)] == [(0, 1), (2, 1), (3, 1), (4, 1)]
+    assert [(batch.base_offset, batch.record_count) for batch in complete_batches(data)] == [
+        (0, 1),
+        (2, 1),
+        (3, 1),
+        (4, 1),
+    ]
 
 
 def test_cleaning_waits_for_dirty_ratio_or_lag(tmp_path: Path) -> None:

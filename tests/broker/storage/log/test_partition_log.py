@@ -32,7 +32,10 @@ def test_offsets_are_assigned_in_order(tmp_path: Path) -> None:
     assert log.append(three, NOW_MS) == AppendInfo(1, 3, -1, 0)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
-    assert [(stored.base_offset, stored.partition_leader_epoch) for stored in complete_batches(data)] == [(0, 4), (1, 4)]
+    assert [(stored.base_offset, stored.partition_leader_epoch) for stored in complete_batches(data)] == [
+        (0, 4),
+        (1, 4),
+    ]
     assert bytes(data[-len(three) :]) == three
     assert [record.key for record in read_records(data)] == [b"k", b"a", b"b", b"c"]
     assert log.high_watermark == log.log_end_offset == 4

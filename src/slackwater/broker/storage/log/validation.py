@@ -13,7 +13,14 @@ from slackwater.broker.storage.log.config import LONG_MAX, LogConfig
 from slackwater.broker.storage.log.records import check_lengths, decompress_records, iter_record_views, timestamp_of
 from slackwater.group.errors import Error
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch, TimestampType, check_batch, complete_batches
+from slackwater.wire.records.batch import (
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    RecordBatch,
+    TimestampType,
+    check_batch,
+    complete_batches,
+)
 from slackwater.wire.records.compression import Buffer, Codec
 
 
