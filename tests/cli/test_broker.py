@@ -160,8 +160,8 @@ def test_truncated_tail_is_logged(tmp_path: Path) -> None:
     with _running(tmp_path) as program:
         program.lines(1)
         assert program.end(signal.SIGTERM) == 0
-    cut = rf"WARNING Truncated 20 bytes of {segment} at byte {len(batch)}: the log ends before offset 1; "
-    assert re.search(cut, program.stderr)
+    line = rf"WARNING Truncated 20 bytes of {segment} at byte {len(batch)}: the log ends before offset 1; "
+    assert re.search(line, program.stderr)
     assert "Loaded topics: 1, partitions: 1, groups: 0; the last stop was not clean" in program.stderr
 
 
@@ -170,7 +170,7 @@ def test_ignored_kafka_settings_are_logged_once(tmp_path: Path) -> None:
     with _running(tmp_path, "--config", str(tmp_path / "server.properties"), "--set", "node.id=4") as program:
         program.lines(1)
         program.end(signal.SIGTERM)
-    ignored = [line for line in program.stderr.splitlines() if "ignored" in line]
+    ignored = [line for line in program.stderr.splitlines() if "are ignored" in line]
     assert len(ignored) == 1
     assert "WARNING Kafka settings that mean nothing here are ignored: process.roles, num.io.threads." in ignored[0]
     assert "is node 4" in program.stderr
@@ -210,7 +210,7 @@ def test_locked_directory_is_one_sentence(tmp_path: Path) -> None:
         program.lines(1)
         assert _fails("--listen", "127.0.0.1:0", "--data", str(data)) == (
             f"slackwater: The data directory {data} is in use by another broker. "
-            "Stop that one, or use another directory.\n"
+            "Stop that broker, or use another directory.\n"
         )
         program.end(signal.SIGTERM)
     said = _fails("--listen", "127.0.0.1:0", "--data", str(data), "--set", "node.id=2")
@@ -224,11 +224,11 @@ def test_locked_directory_is_one_sentence(tmp_path: Path) -> None:
 def test_unusable_directory_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    use = "Use a directory that can be read and written."
-    assert _fails("--data", str(file)) == f"slackwater: The data directory {file} cannot be used: It is a file. {use}\n"
+    use = "Use a directory with read and write access."
+    assert _fails("--data", str(file)) == f"slackwater: Cannot use the data directory {file}: it is a file. {use}\n"
     below = file / "data"
     assert _fails("--data", str(below)) == (
-        f"slackwater: The data directory {below} cannot be used: Not a directory. {use}\n"
+        f"slackwater: Cannot use the data directory {below}: Not a directory. {use}\n"
     )
 
 

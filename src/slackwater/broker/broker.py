@@ -87,7 +87,7 @@ class Broker:
         self.events = GroupEventStream(
             self.topics,
             node_id=self.node_id,
-            shard_of=lambda group_id: self.groups.coordinator.offsets_partition_of(group_id),
+            offsets_partition_of=lambda group_id: self.groups.coordinator.offsets_partition_of(group_id),
             write_to_topic=settings.flag("group.events.enable"),
             later=loop.call_later,
         )

@@ -1,4 +1,4 @@
-"""The coordinator's shell: writes at the end of a turn, one timer, a restart that changes nothing."""
+"""Tests of the coordinator shell: combined writes, one timer, restarts."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -25,32 +25,32 @@ from slackwater.group.messages import (
 )
 
 
-class Memory:
-    """A store that remembers, and counts its writes."""
+class MemoryStore:
+    """An offsets store in memory that counts its writes."""
 
     def __init__(self) -> None:
-        self.shards: dict[int, list[KeyValue]] = {}
+        self.partitions: dict[int, list[KeyValue]] = {}
         self.writes = 0
         self.error = Error.NONE
 
-    def read(self, shard: int) -> Iterable[KeyValue]:
-        return self.shards.get(shard, [])
+    def read(self, partition: int) -> Iterable[KeyValue]:
+        return self.partitions.get(partition, [])
 
-    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
+    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
         self.writes += 1
         if self.error is Error.NONE:
-            for shard, pairs in records.items():
-                self.shards.setdefault(shard, []).extend(pairs)
-        settled(dict.fromkeys(records, self.error))
+            for partition, pairs in records.items():
+                self.partitions.setdefault(partition, []).extend(pairs)
+        on_written(dict.fromkeys(records, self.error))
 
 
-class House:
-    """A shell on a clock that stands still."""
+class ShellFixture:
+    """A coordinator shell with a manual clock."""
 
-    def __init__(self, store: Memory) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self.clock = ManualClock()
         self.events: list[GroupEvent] = []
-        self.turns = 0
+        self.scheduled_flushes = 0
         self.due_ms: int | None = None
         self.groups = CoordinatorShell(
             CoordinatorConfig(offsets_topic_num_partitions=3, group_initial_rebalance_delay_ms=0),
@@ -66,37 +66,37 @@ class House:
         self.due_ms = due_ms
 
     def _schedule_flush(self) -> None:
-        self.turns += 1
+        self.scheduled_flushes += 1
 
 
 def _commit(offset: int, group_id: str = "g", member_id: str = "", generation_id: int = -1) -> OffsetCommit:
     return OffsetCommit(group_id, member_id, None, generation_id, (OffsetToCommit("t", 0, offset),))
 
 
-def test_everything_of_one_turn_is_written_at_once_and_answered_after_it() -> None:
-    store = Memory()
-    house, answers = House(store), list[OffsetCommitResponse]()
+def test_commits_of_one_iteration_are_one_write() -> None:
+    store = MemoryStore()
+    shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     for offset in range(5):
-        house.groups.submit(_commit(offset), answers.append)
-    assert (store.writes, answers, house.turns) == (0, [], 1)
+        shell.groups.submit(_commit(offset), responses.append)
+    assert (store.writes, responses, shell.scheduled_flushes) == (0, [], 1)
 
-    house.groups.flush_pending()
+    shell.groups.flush_pending()
 
     assert store.writes == 1
-    assert [answer.partitions[0].error for answer in answers] == [Error.NONE] * 5
+    assert [response.partitions[0].error for response in responses] == [Error.NONE] * 5
 
 
-def test_a_refused_write_is_told_to_whoever_waits_for_it() -> None:
-    store = Memory()
-    house, answers = House(store), list[OffsetCommitResponse]()
+def test_failed_write_is_an_error_response() -> None:
+    store = MemoryStore()
+    shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     store.error = Error.KAFKA_STORAGE_ERROR
-    house.groups.submit(_commit(1), answers.append)
-    house.groups.flush_pending()
+    shell.groups.submit(_commit(1), responses.append)
+    shell.groups.flush_pending()
 
-    assert [answer.partitions[0].error for answer in answers] == [Error.NOT_COORDINATOR]
+    assert [response.partitions[0].error for response in responses] == [Error.NOT_COORDINATOR]
 
 
-def _settle(house: House) -> str:
+def _stabilize(shell: ShellFixture) -> str:
     joined, synced = list[JoinGroupResponse](), list[SyncGroupResponse]()
     join = JoinGroup(
         "g",
@@ -111,26 +111,26 @@ def _settle(house: House) -> str:
         "u1",
         requires_known_member_id=False,
     )
-    house.groups.submit(join, joined.append)
-    house.groups.flush_pending()
-    assert house.due_ms == house.clock.now_ms()
-    house.groups.tick()
-    (answer,) = joined
-    sync = SyncGroup("g", answer.member_id, None, answer.generation_id, assignments=((answer.member_id, b"a"),))
-    house.groups.submit(sync, synced.append)
-    house.groups.flush_pending()
-    assert [answer.assignment for answer in synced] == [b"a"]
-    return answer.member_id
+    shell.groups.submit(join, joined.append)
+    shell.groups.flush_pending()
+    assert shell.due_ms == shell.clock.now_ms()
+    shell.groups.tick()
+    (response,) = joined
+    sync = SyncGroup("g", response.member_id, None, response.generation_id, assignments=((response.member_id, b"a"),))
+    shell.groups.submit(sync, synced.append)
+    shell.groups.flush_pending()
+    assert [response.assignment for response in synced] == [b"a"]
+    return response.member_id
 
 
-def test_a_restart_brings_groups_and_offsets_back_without_a_rebalance() -> None:
-    store = Memory()
-    before = House(store)
-    member_id = _settle(before)
-    before.groups.submit(_commit(7, member_id=member_id, generation_id=1), lambda _answer: None)
+def test_restart_restores_groups_without_rebalance() -> None:
+    store = MemoryStore()
+    before = ShellFixture(store)
+    member_id = _stabilize(before)
+    before.groups.submit(_commit(7, member_id=member_id, generation_id=1), lambda _response: None)
     before.groups.flush_pending()
 
-    after, beats, offsets = House(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
+    after, beats, offsets = ShellFixture(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
     after.groups.submit(Heartbeat("g", member_id, None, 1), beats.append)
     after.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
@@ -144,109 +144,112 @@ def _join(member_id: str = "", uuid: str = "u") -> JoinGroup:
     return JoinGroup("g", member_id, None, "consumer", protocols, 10_000, 60_000, "c", "/h", uuid)
 
 
-def test_an_initial_delay_of_nothing_is_over_before_the_next_of_a_crowd_joins() -> None:
-    house, issued, joined = House(Memory()), list[JoinGroupResponse](), list[JoinGroupResponse]()
+def test_zero_initial_delay_ends_before_next_join() -> None:
+    shell, issued, joined = ShellFixture(MemoryStore()), list[JoinGroupResponse](), list[JoinGroupResponse]()
     for number in range(3):
-        house.groups.submit(_join(uuid=str(number)), issued.append)
-    house.groups.flush_pending()
-    first, second, third = sorted(answer.member_id for answer in issued)
+        shell.groups.submit(_join(uuid=str(number)), issued.append)
+    shell.groups.flush_pending()
+    first, second, third = sorted(response.member_id for response in issued)
 
-    house.groups.submit(_join(first), joined.append)
-    assert [(answer.error, answer.generation_id) for answer in joined] == [(Error.NONE, 1)]
+    shell.groups.submit(_join(first), joined.append)
+    assert [(response.error, response.generation_id) for response in joined] == [(Error.NONE, 1)]
 
     for member_id in (second, third, first):
         assert len(joined) == 1
-        house.groups.submit(_join(member_id), joined.append)
-    assert [(answer.error, answer.generation_id) for answer in joined] == [(Error.NONE, 1), *[(Error.NONE, 2)] * 3]
+        shell.groups.submit(_join(member_id), joined.append)
+    assert [(response.error, response.generation_id) for response in joined] == [
+        (Error.NONE, 1),
+        *[(Error.NONE, 2)] * 3,
+    ]
 
 
-def test_a_group_that_is_not_written_yet_has_no_generation() -> None:
-    house, joined = House(Memory()), list[JoinGroupResponse]()
-    house.groups.submit(replace(_join(), requires_known_member_id=False), joined.append)
+def test_unwritten_group_has_no_generation() -> None:
+    shell, joined = ShellFixture(MemoryStore()), list[JoinGroupResponse]()
+    shell.groups.submit(replace(_join(), requires_known_member_id=False), joined.append)
     assert joined == []
-    house.groups.flush_pending()
-    house.groups.tick()
-    assert [answer.error for answer in joined] == [Error.NONE]
+    shell.groups.flush_pending()
+    shell.groups.tick()
+    assert [response.error for response in joined] == [Error.NONE]
 
 
-def test_one_timer_stands_for_all_and_is_planned_anew_when_it_fired() -> None:
-    house = House(Memory())
-    _settle(house)
-    house.clock.advance_ms(10_000)
-    house.groups.tick()
-    house.groups.flush_pending()
+def test_one_timer_is_rescheduled_after_firing() -> None:
+    shell = ShellFixture(MemoryStore())
+    _stabilize(shell)
+    shell.clock.advance_ms(10_000)
+    shell.groups.tick()
+    shell.groups.flush_pending()
 
-    assert EventKind.MEMBER_EXPIRED in [event.kind for event in house.events]
-    assert house.due_ms is not None
-    assert house.due_ms > house.clock.now_ms()
+    assert EventKind.MEMBER_EXPIRED in [event.kind for event in shell.events]
+    assert shell.due_ms is not None
+    assert shell.due_ms > shell.clock.now_ms()
 
 
-def test_offsets_of_deleted_topics_go_with_them() -> None:
-    house, offsets = House(Memory()), list[OffsetFetchResponse]()
-    house.groups.submit(_commit(3), lambda _answer: None)
-    house.groups.flush_pending()
-    house.groups.topics_deleted(["t"])
-    house.groups.flush_pending()
-    house.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
+def test_offsets_of_deleted_topics_are_deleted() -> None:
+    shell, offsets = ShellFixture(MemoryStore()), list[OffsetFetchResponse]()
+    shell.groups.submit(_commit(3), lambda _response: None)
+    shell.groups.flush_pending()
+    shell.groups.topics_deleted(["t"])
+    shell.groups.flush_pending()
+    shell.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
     assert offsets[0].groups[0].offsets == ()
 
 
-def test_many_appends_do_not_wait_for_the_end_of_the_turn() -> None:
-    store = Memory()
-    house, answers = House(store), list[OffsetCommitResponse]()
+def test_many_appends_are_written_early() -> None:
+    store = MemoryStore()
+    shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     for offset in range(MAX_PENDING_RECORDS + 1):
-        house.groups.submit(_commit(offset), answers.append)
-    assert (store.writes, len(answers)) == (1, MAX_PENDING_RECORDS)
+        shell.groups.submit(_commit(offset), responses.append)
+    assert (store.writes, len(responses)) == (1, MAX_PENDING_RECORDS)
 
-    house.groups.flush_pending()
+    shell.groups.flush_pending()
 
-    assert (store.writes, len(answers)) == (2, MAX_PENDING_RECORDS + 1)
+    assert (store.writes, len(responses)) == (2, MAX_PENDING_RECORDS + 1)
 
 
-def test_a_parked_join_alone_has_its_timer_planned() -> None:
-    house = House(Memory())
-    house.groups.reconfigure(replace(house.groups.config, group_initial_rebalance_delay_ms=3_000))
-    house.groups.flush_pending()
-    turns = house.turns
+def test_parked_join_schedules_timer() -> None:
+    shell = ShellFixture(MemoryStore())
+    shell.groups.reconfigure(replace(shell.groups.config, group_initial_rebalance_delay_ms=3_000))
+    shell.groups.flush_pending()
+    scheduled_flushes = shell.scheduled_flushes
     join = JoinGroup("g", "", "i", "consumer", (JoinProtocol("range", b""),), 10_000, 60_000, uuid="u1")
-    house.groups.submit(join, lambda _answer: None)
-    assert house.turns == turns + 1
+    shell.groups.submit(join, lambda _response: None)
+    assert shell.scheduled_flushes == scheduled_flushes + 1
 
-    house.groups.flush_pending()
+    shell.groups.flush_pending()
 
-    assert house.due_ms is not None
-    assert house.due_ms - house.clock.now_ms() <= 3_000
+    assert shell.due_ms is not None
+    assert shell.due_ms - shell.clock.now_ms() <= 3_000
 
 
-class Slow(Memory):
-    """A store whose writes come to their end when the test says so."""
+class SlowStore(MemoryStore):
+    """A store whose writes complete when the test runs `held`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.held: list[Callable[[], None]] = []
 
-    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
-        self.held.append(lambda: Memory.write(self, records, settled))
+    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+        self.held.append(lambda: MemoryStore.write(self, records, on_written))
 
 
-def test_a_write_that_takes_too_long_is_given_up_by_who_waits_and_its_outcome_still_counts() -> None:
-    store = Slow()
-    house, answers = House(store), list[OffsetCommitResponse]()
+def test_slow_write_times_out_but_is_applied() -> None:
+    store = SlowStore()
+    shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     for offset in (1, 2):
-        house.groups.submit(_commit(offset), answers.append)
-        house.groups.flush_pending()
-        house.clock.advance_ms(3_000)
-    assert house.groups.next_due_ms() == house.clock.now_ms() - 1_000
-    house.groups.tick()
-    assert [answer.partitions[0].error for answer in answers] == [Error.COORDINATOR_NOT_AVAILABLE]
+        shell.groups.submit(_commit(offset), responses.append)
+        shell.groups.flush_pending()
+        shell.clock.advance_ms(3_000)
+    assert shell.groups.next_due_ms() == shell.clock.now_ms() - 1_000
+    shell.groups.tick()
+    assert [response.partitions[0].error for response in responses] == [Error.COORDINATOR_NOT_AVAILABLE]
 
-    for outcome in store.held:
-        outcome()
+    for complete in store.held:
+        complete()
 
-    assert [answer.partitions[0].error for answer in answers] == [Error.COORDINATOR_NOT_AVAILABLE, Error.NONE]
-    (stored,) = house.groups.coordinator.groups["g"].offsets.values()
+    assert [response.partitions[0].error for response in responses] == [Error.COORDINATOR_NOT_AVAILABLE, Error.NONE]
+    (stored,) = shell.groups.coordinator.groups["g"].offsets.values()
     assert stored.offset == 2
-    due_ms = house.groups.next_due_ms()
+    due_ms = shell.groups.next_due_ms()
     assert due_ms is not None
-    assert due_ms > house.clock.now_ms() + 5_000
+    assert due_ms > shell.clock.now_ms() + 5_000

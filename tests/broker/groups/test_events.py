@@ -1,4 +1,4 @@
-"""Group events: told at once, written at the end of the turn, and after a burst when it is over."""
+"""Tests of the group event stream: listeners at once, log and topic later."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 
 from slackwater.broker.config import Settings
 from slackwater.broker.groups import events as module
-from slackwater.broker.groups.events import AT_ONCE, WRITTEN_TOGETHER, GroupEventStream
+from slackwater.broker.groups.events import MAX_BATCH_EVENTS, MAX_IMMEDIATE, GroupEventStream
 from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
 from slackwater.group.events import EventKind, EventSource, GroupEvent
 from slackwater.wire.records.fetched import iter_records
 
 
-class House:
-    """GroupEventStream on a clock that stands still."""
+class EventStreamFixture:
+    """A `GroupEventStream` with a manual clock."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
@@ -24,14 +24,16 @@ class House:
         self.events = GroupEventStream(
             self.topics,
             node_id=1,
-            shard_of=lambda _group: 0,
+            offsets_partition_of=lambda _group: 0,
             write_to_topic=True,
             later=lambda _seconds, work: self.later.append(work),
         )
 
-    def tell(self, count: int) -> None:
-        told = [GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)] * count
-        self.events.publish(told)
+    def publish(self, count: int) -> None:
+        events = [
+            GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)
+        ] * count
+        self.events.publish(events)
         self.events.flush_pending()
 
     def pass_time(self, seconds: float) -> None:
@@ -48,100 +50,98 @@ class House:
         return sum(1 for _ in iter_records(data))
 
 
-def test_what_a_turn_tells_is_written_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house, heard = House(tmp_path, monkeypatch), list[GroupEvent]()
-    end = house.events.subscribe(heard.append)
-    house.tell(3)
-    assert (len(heard), house.written, house.later) == (3, 3, [])
-    end()
-    house.tell(1)
-    assert (len(heard), house.written) == (3, 4)
+def test_events_are_written_at_end_of_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, received = EventStreamFixture(tmp_path, monkeypatch), list[GroupEvent]()
+    unsubscribe = stream.events.subscribe(received.append)
+    stream.publish(3)
+    assert (len(received), stream.written, stream.later) == (3, 3, [])
+    unsubscribe()
+    stream.publish(1)
+    assert (len(received), stream.written) == (3, 4)
 
 
-def test_a_burst_is_written_when_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house = House(tmp_path, monkeypatch)
-    house.tell(AT_ONCE)
-    house.tell(1)
-    assert (house.written, len(house.later)) == (AT_ONCE, 1)
-    house.pass_time(0.05)
-    house.tell(5)
-    house.pass_time(0.05)  # the last was told just now
-    assert house.written == AT_ONCE
-    house.pass_time(0.11)
-    assert (house.written, house.later) == (AT_ONCE + 6, [])
-    house.pass_time(1.0)
-    house.tell(AT_ONCE)
-    assert house.written == 2 * AT_ONCE + 6
+def test_burst_is_written_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = EventStreamFixture(tmp_path, monkeypatch)
+    stream.publish(MAX_IMMEDIATE)
+    stream.publish(1)
+    assert (stream.written, len(stream.later)) == (MAX_IMMEDIATE, 1)
+    stream.pass_time(0.05)
+    stream.publish(5)
+    stream.pass_time(0.05)  # the last event was just published
+    assert stream.written == MAX_IMMEDIATE
+    stream.pass_time(0.11)
+    assert (stream.written, stream.later) == (MAX_IMMEDIATE + 6, [])
+    stream.pass_time(1.0)
+    stream.publish(MAX_IMMEDIATE)
+    assert stream.written == 2 * MAX_IMMEDIATE + 6
 
 
-def test_a_burst_waits_for_a_moment_in_which_the_broker_has_nothing_else_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house = House(tmp_path, monkeypatch)
-    house.tell(AT_ONCE + 1)
+def test_burst_waits_until_broker_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = EventStreamFixture(tmp_path, monkeypatch)
+    stream.publish(MAX_IMMEDIATE + 1)
     for _ in range(5):
-        house.pass_time(0.05)
-        house.events.flush_pending()  # nothing was told, but something was done
-        house.pass_time(0.05)
-        assert house.written == 0
-    house.pass_time(0.11)
-    assert house.written == AT_ONCE + 1
+        stream.pass_time(0.05)
+        stream.events.flush_pending()  # no event, but the broker was busy
+        stream.pass_time(0.05)
+        assert stream.written == 0
+    stream.pass_time(0.11)
+    assert stream.written == MAX_IMMEDIATE + 1
 
 
-def test_a_large_burst_is_written_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house = House(tmp_path, monkeypatch)
-    house.tell(2 * WRITTEN_TOGETHER)
-    house.pass_time(0.11)
-    assert (house.written, len(house.later)) == (WRITTEN_TOGETHER, 1)
-    house.tell(1)  # is written after them, and does not keep them waiting
-    house.pass_time(0.0)
-    assert (house.written, len(house.later)) == (2 * WRITTEN_TOGETHER, 1)
-    house.pass_time(0.0)
-    assert (house.written, house.later) == (2 * WRITTEN_TOGETHER + 1, [])
+def test_large_burst_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = EventStreamFixture(tmp_path, monkeypatch)
+    stream.publish(2 * MAX_BATCH_EVENTS)
+    stream.pass_time(0.11)
+    assert (stream.written, len(stream.later)) == (MAX_BATCH_EVENTS, 1)
+    stream.publish(1)  # is written after them and does not delay them
+    stream.pass_time(0.0)
+    assert (stream.written, len(stream.later)) == (2 * MAX_BATCH_EVENTS, 1)
+    stream.pass_time(0.0)
+    assert (stream.written, stream.later) == (2 * MAX_BATCH_EVENTS + 1, [])
 
 
-def test_whoever_asks_has_all_of_a_burst_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house = House(tmp_path, monkeypatch)
-    house.tell(3 * WRITTEN_TOGETHER)
-    house.pass_time(0.11)
-    house.events.write()
-    assert house.written == 3 * WRITTEN_TOGETHER
-    house.pass_time(0.0)
-    assert (house.written, house.later) == (3 * WRITTEN_TOGETHER, [])
-    house.pass_time(1.0)
-    house.tell(1)
-    assert house.written == 3 * WRITTEN_TOGETHER + 1
+def test_write_flushes_a_whole_burst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = EventStreamFixture(tmp_path, monkeypatch)
+    stream.publish(3 * MAX_BATCH_EVENTS)
+    stream.pass_time(0.11)
+    stream.events.write()
+    assert stream.written == 3 * MAX_BATCH_EVENTS
+    stream.pass_time(0.0)
+    assert (stream.written, stream.later) == (3 * MAX_BATCH_EVENTS, [])
+    stream.pass_time(1.0)
+    stream.publish(1)
+    assert stream.written == 3 * MAX_BATCH_EVENTS + 1
 
 
-def test_a_burst_without_end_is_written_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house = House(tmp_path, monkeypatch)
+def test_endless_burst_is_written_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = EventStreamFixture(tmp_path, monkeypatch)
     for _ in range(12):
-        house.tell(AT_ONCE * 2)
-        house.pass_time(0.09)
-    assert house.written >= AT_ONCE * 2
+        stream.publish(MAX_IMMEDIATE * 2)
+        stream.pass_time(0.09)
+    assert stream.written >= MAX_IMMEDIATE * 2
 
 
-def test_a_listener_may_stop_listening_while_it_hears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house, once, heard = House(tmp_path, monkeypatch), list[GroupEvent](), list[GroupEvent]()
+def test_listener_may_unsubscribe_in_callback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, once, received = EventStreamFixture(tmp_path, monkeypatch), list[GroupEvent](), list[GroupEvent]()
 
-    def hear_once(event: GroupEvent) -> None:
+    def receive_once(event: GroupEvent) -> None:
         once.append(event)
-        end()
+        unsubscribe()
 
-    end = house.events.subscribe(hear_once)
-    house.events.subscribe(heard.append)
-    house.tell(1)
-    house.tell(2)
-    assert (len(once), len(heard)) == (1, 3)
+    unsubscribe = stream.events.subscribe(receive_once)
+    stream.events.subscribe(received.append)
+    stream.publish(1)
+    stream.publish(2)
+    assert (len(once), len(received)) == (1, 3)
 
 
-def test_a_listener_that_fails_disturbs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    house, heard = House(tmp_path, monkeypatch), list[GroupEvent]()
+def test_failing_listener_does_not_affect_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, received = EventStreamFixture(tmp_path, monkeypatch), list[GroupEvent]()
 
     def fails(_event: GroupEvent) -> None:
-        raise RuntimeError("not today")
+        raise RuntimeError("test")
 
-    house.events.subscribe(fails)
-    house.events.subscribe(heard.append)
-    house.tell(2)
-    assert (len(heard), house.written) == (2, 2)
+    stream.events.subscribe(fails)
+    stream.events.subscribe(received.append)
+    stream.publish(2)
+    assert (len(received), stream.written) == (2, 2)

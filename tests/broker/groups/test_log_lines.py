@@ -1,4 +1,4 @@
-"""The broker's log has Kafka 4.x's lines."""
+"""Tests that the broker logs Kafka 4.x's lines."""
 
 from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.group.errors import Error
@@ -8,8 +8,8 @@ from ...conformance.room import Room, offering
 PREFIX = "[GroupCoordinator id=1 topic=__consumer_offsets partition=0] "
 
 
-class Story:
-    """A room, and the lines of what happens in it."""
+class LoggedRoom:
+    """A coordinator room and the log lines of its events."""
 
     def __init__(self) -> None:
         self.room = Room()
@@ -17,18 +17,18 @@ class Story:
         self.seen = 0
 
     def lines(self) -> str:
-        """What was logged since the last call, one line each, without the prefix."""
+        """Return the lines logged since the last call, without the prefix."""
         lines = list(self.log.render(self.room.events.since(self.seen)))
         self.seen = self.room.events.mark()
         assert all(line.startswith(PREFIX) for line in lines)
         return "\n".join(line.removeprefix(PREFIX) for line in lines)
 
 
-def test_a_groups_first_generation_reads_as_in_kafka() -> None:
-    story = Story()
-    (a,) = story.room.settled("a")
+def test_first_generation_lines() -> None:
+    logged = LoggedRoom()
+    (a,) = logged.room.settled("a")
 
-    assert story.lines() == (
+    assert logged.lines() == (
         f"Dynamic member with unknown member id joins group orders in Empty state. Created a new member id {a.id} and "
         "requesting the member to rejoin with this id.\n"
         f"Pending dynamic member with id {a.id} joins group orders in Empty state. Adding to the group now.\n"
@@ -40,13 +40,13 @@ def test_a_groups_first_generation_reads_as_in_kafka() -> None:
     )
 
 
-def test_a_leave_that_empties_the_group_reads_as_in_kafka() -> None:
-    story = Story()
-    (a,) = story.room.settled("a")
-    story.lines()
+def test_leave_that_empties_group_lines() -> None:
+    logged = LoggedRoom()
+    (a,) = logged.room.settled("a")
+    logged.lines()
     a.leave()
 
-    assert story.lines() == (
+    assert logged.lines() == (
         f"[Group orders] Member {a.id} has left group through explicit `LeaveGroup` request; client reason: "
         "not provided\n"
         "Preparing to rebalance group orders in state PreparingRebalance with old generation 1 (reason: explicit "
@@ -55,39 +55,39 @@ def test_a_leave_that_empties_the_group_reads_as_in_kafka() -> None:
     )
 
 
-def test_members_that_did_not_rejoin_stand_on_one_line() -> None:
-    story = Story()
-    a, b, c = story.room.settled("a", "b", "c")
-    timeout_ms = story.room.group.rebalance_timeout_ms()
+def test_dropped_members_are_one_line() -> None:
+    logged = LoggedRoom()
+    a, b, c = logged.room.settled("a", "b", "c")
+    timeout_ms = logged.room.group.rebalance_timeout_ms()
     a.join()
     for _ in range(timeout_ms // 3_000 + 1):
         b.heartbeat()
         c.heartbeat()
-        story.room.pass_ms(3_000)
+        logged.room.pass_ms(3_000)
 
-    assert f"Group orders removed dynamic members who haven't joined: [{b.id}, {c.id}]\n" in story.lines()
+    assert f"Group orders removed dynamic members who haven't joined: [{b.id}, {c.id}]\n" in logged.lines()
 
 
-def test_a_member_that_fell_silent_reads_as_in_kafka() -> None:
-    story = Story()
-    a, b = story.room.settled("a", "b")
+def test_expired_member_lines() -> None:
+    logged = LoggedRoom()
+    a, b = logged.room.settled("a", "b")
     for _ in range(20):
         a.heartbeat()
-        story.room.pass_ms(3_000)
+        logged.room.pass_ms(3_000)
 
-    assert f"Member {b.id} in group orders has failed, removing it from the group.\n" in story.lines()
+    assert f"Member {b.id} in group orders has failed, removing it from the group.\n" in logged.lines()
 
 
-def test_a_static_return_and_its_fenced_twin_read_as_in_kafka() -> None:
-    story = Story()
-    a, _ = story.room.settled("a", "b", static=True)
+def test_static_rejoin_and_fencing_lines() -> None:
+    logged = LoggedRoom()
+    a, _ = logged.room.settled("a", "b", static=True)
     old_id = a.id
-    story.lines()
-    back = story.room.member("back", instance="a")
+    logged.lines()
+    back = logged.room.member("back", instance="a")
     assert back.ask_to_join().answer.error is Error.NONE
     a.heartbeat()
 
-    lines = story.lines().splitlines()
+    lines = logged.lines().splitlines()
     joins = "Static member with groupInstanceId=a and unknown member id joins group orders in Stable state. "
     assert lines[0] == f"{joins}Replacing previously mapped member {old_id} with this groupInstanceId."
     assert lines[1] == (
@@ -100,24 +100,24 @@ def test_a_static_return_and_its_fenced_twin_read_as_in_kafka() -> None:
     )
 
 
-def test_a_reload_reads_as_in_kafka() -> None:
-    story = Story()
-    story.room.settled("a", "b", static=True)
-    story.lines()
-    story.room.restart()
+def test_reload_lines() -> None:
+    logged = LoggedRoom()
+    logged.room.settled("a", "b", static=True)
+    logged.lines()
+    logged.room.restart()
 
-    assert story.lines() == "Loaded classic group orders with 2 members."
+    assert logged.lines() == "Loaded classic group orders with 2 members."
 
 
-def test_a_leaders_rejoin_reads_as_in_kafka_whether_its_metadata_changed_or_not() -> None:
+def test_leader_rejoin_lines() -> None:
     for protocols in (offering("range"), offering("range", topics=("t", "u"))):
-        story = Story()
-        (a,) = story.room.settled("a")
-        story.lines()
+        logged = LoggedRoom()
+        (a,) = logged.room.settled("a")
+        logged.lines()
         a.protocols = protocols
         a.join()
 
-        assert story.lines().splitlines()[0] == (
+        assert logged.lines().splitlines()[0] == (
             "Preparing to rebalance group orders in state PreparingRebalance with old generation 1 (reason: Leader "
             f"{a.id} re-joining group during Stable; client reason: not provided)."
         )

@@ -1,4 +1,4 @@
-"""The coordinator's records as bytes of `__consumer_offsets`, and back."""
+"""Tests of the encoding of the coordinator's records."""
 
 import json
 from base64 import b64decode
@@ -39,17 +39,17 @@ MEMBER = StoredMember("c-1", "i", "c", "/10.0.0.1", 45_000, 300_000, b"sub", b"a
         CommittedOffset("g", "t", 1, StoredOffset(42, -1, "", 5, 99)),
     ],
 )
-def test_a_record_is_read_back_as_it_was_written(record: CoordinatorRecord) -> None:
+def test_record_is_decoded_as_encoded(record: CoordinatorRecord) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
-def test_a_leader_epoch_has_no_place_beside_an_expiry() -> None:
+def test_expiring_offset_has_no_leader_epoch() -> None:
     written = CommittedOffset("g", "t", 1, StoredOffset(42, 7, "", 5, 99))
     assert decode_record(*encode_record(written)) == CommittedOffset("g", "t", 1, StoredOffset(42, -1, "", 5, 99))
 
 
 @pytest.mark.proves("JG-27")
-def test_a_member_stored_without_a_rebalance_timeout_has_its_session_timeout() -> None:
+def test_missing_rebalance_timeout_is_session_timeout() -> None:
     member = GroupMember("c-1", None, "c", "/10.0.0.1", -1, 45_000, b"", b"")
     data = encode_group_value(GroupValue("consumer", 3, "range", "c-1", -1, (member,)), 0)
     record = decode_record(encode_key(GroupKey("g")), data)
@@ -58,7 +58,7 @@ def test_a_member_stored_without_a_rebalance_timeout_has_its_session_timeout() -
     assert record.value.members[0].rebalance_timeout_ms == 45_000
 
 
-def test_what_real_brokers_wrote_is_read_and_what_is_unknown_is_skipped() -> None:
+def test_records_of_real_brokers_are_decoded() -> None:
     skipped = offsets = groups = tombstones = 0
     for line in SAMPLE.read_text().splitlines():
         row = json.loads(line)
@@ -80,6 +80,6 @@ def test_what_real_brokers_wrote_is_read_and_what_is_unknown_is_skipped() -> Non
     assert min(skipped, offsets, groups, tombstones) > 0
 
 
-def test_bytes_that_are_no_record_are_refused() -> None:
+def test_invalid_bytes_raise() -> None:
     with pytest.raises(WireError):
         decode_record(encode_key(GroupKey("g")), b"\x00\x03")

@@ -1,14 +1,14 @@
-"""The coordinator's shell in the broker: requests in, records to `__consumer_offsets`, answers and events out.
+"""The I/O shell of the group coordinator: requests in; records to `__consumer_offsets`, responses and events out.
 
-Rules kept here
-- Effects are carried out in order. Appends of one turn are gathered and written together, one write per shard, when the
-  turn ends or there are many; only then does the coordinator hear of them, and only then do the answers leave that wait
-  for them.
-- One timer of the event loop stands for all timers of all groups, planned at the end of a turn. Only what a join makes
-  due at once (`group.initial.rebalance.delay.ms=0`) happens at once, unless a write is under way, which may be that of
-  the group: in the same turn there may be hundreds of other joins, and all of these members would have to join again.
-- A write that takes longer than `offsets.commit.timeout.ms` is given up by those who wait for it, not by us (OC-12).
-- Events are told as they come, to whoever listens in this process.
+Invariants:
+- Effects are executed in order. The appends of one event loop iteration are collected and written with one write per
+  partition, at the end of the iteration or when there are many. The coordinator learns of a write after it is done, and
+  only then do the responses leave that depend on it.
+- One event loop timer serves the timers of all groups; it is set at the end of an iteration. Only a join that is due at
+  once (`group.initial.rebalance.delay.ms=0`) fires its timer immediately, unless a write is pending that may belong to
+  the group: hundreds of members may join in the same iteration, and all of them would have to join again.
+- After `offsets.commit.timeout.ms` the waiting requests give up on a write; the write itself continues (OC-12).
+- Events are emitted immediately, to the listeners of this process.
 """
 
 from collections import deque
@@ -27,19 +27,19 @@ _R = TypeVar("_R", bound=Response)
 
 
 class OffsetsStore(Protocol):
-    """Where the shards' records live."""
+    """Stores the records of the `__consumer_offsets` partitions."""
 
-    def read(self, shard: int) -> Iterable[KeyValue]:
-        """Everything that was written, in order."""
+    def read(self, partition: int) -> Iterable[KeyValue]:
+        """Return all records of a partition, in order."""
         ...
 
-    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
-        """Write to shards, each all or none; `settled` hears what became of each, in the order of the writes."""
+    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+        """Write records by partition, each all or none; `on_written` gets the errors, in the order of the writes."""
         ...
 
 
 class CoordinatorShell:
-    """All groups of a broker."""
+    """Executes the effects of the group coordinator."""
 
     def __init__(
         self,
@@ -59,74 +59,81 @@ class CoordinatorShell:
         self._emit = emit
         self._schedule_flush = schedule_flush
         self._appends: list[AppendRecords] = []
-        self._gathered = 0  # how many records those are
-        self._unsettled: deque[tuple[int, list[AppendRecords]]] = deque()  # writes under way, and when they are overdue
-        self._given_up = 0  # how many of those, the first ones, nobody waits for any more
+        self._pending_records = 0  # in `_appends`
+        self._unfinished_writes: deque[tuple[int, list[AppendRecords]]] = deque()  # with their deadlines
+        self._timed_out_writes = 0  # at the start of `_unfinished_writes`
         self.has_pending = False  # whether `flush_pending` has something to do
         self._due_ms: int | None = None
         self.config = config
         self.coordinator = Coordinator(config)
 
     def reconfigure(self, config: CoordinatorConfig) -> None:
-        """Go by other settings from now on."""
+        """Apply other settings."""
         self.config = config
         self.coordinator.reconfigure(config)
 
     def load(self) -> None:
-        """Read all shards; groups come back as they were (CO-06)."""
+        """Read all offsets partitions and restore the groups (CO-06)."""
         now_ms = self._now_ms()
-        for shard in range(self.config.offsets_topic_num_partitions):
-            self._carry_out(self.coordinator.load(shard, 0, now_ms))
-            for key, value in self._store.read(shard):
+        for partition in range(self.config.offsets_topic_num_partitions):
+            self._execute(self.coordinator.load(partition, 0, now_ms))
+            for key, value in self._store.read(partition):
                 record = decode_record(key, value)
                 if record is not None:
-                    self.coordinator.replay(shard, record)
-            self._carry_out(self.coordinator.finish_loading(shard, now_ms))
+                    self.coordinator.replay(partition, record)
+            self._execute(self.coordinator.finish_loading(partition, now_ms))
 
     def submit(self, request: Request, on_response: Callable[[_R], None]) -> None:
-        """Put a request to the coordinator; `on_response` gets the answer, now or later."""
+        """Pass a request to the coordinator; `on_response` gets the response, now or later."""
         now_ms = self._now_ms()
         coordinator = self.coordinator
-        self._carry_out(coordinator.handle(request, on_response, now_ms))
-        if request.__class__ is JoinGroup and not (self._appends or self._unsettled) and coordinator.is_due(now_ms):
-            self._carry_out(coordinator.tick(now_ms))  # an initial delay of nothing is over before the next one joins
-        if self._gathered >= MAX_PENDING_RECORDS:
+        self._execute(coordinator.handle(request, on_response, now_ms))
+        if (
+            request.__class__ is JoinGroup
+            and not (self._appends or self._unfinished_writes)
+            and coordinator.is_due(now_ms)
+        ):
+            self._execute(coordinator.tick(now_ms))  # an initial delay of 0 ends before the next member joins
+        if self._pending_records >= MAX_PENDING_RECORDS:
             self._write()
 
-    def submit_all(self, asked: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
-        """Put requests that came together to the coordinator; each comes with what gets its answer."""
-        self._carry_out(self.coordinator.handle_all(asked, self._now_ms()))
-        if self._gathered >= MAX_PENDING_RECORDS:
+    def submit_all(self, requests: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
+        """Pass requests that arrived together to the coordinator, each with its callback."""
+        self._execute(self.coordinator.handle_all(requests, self._now_ms()))
+        if self._pending_records >= MAX_PENDING_RECORDS:
             self._write()
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Topics are gone, and with them their offsets (EX-10)."""
-        self._carry_out(self.coordinator.on_topics_deleted(frozenset(topics), self._now_ms()))
+        """Delete the offsets of deleted topics (EX-10)."""
+        self._execute(self.coordinator.on_topics_deleted(frozenset(topics), self._now_ms()))
 
     def expire(self, group_id: str, member_id: str) -> None:
-        """End a member's session, as if it had been silent (a tester's wish)."""
-        self._carry_out(self.coordinator.expire_member(group_id, member_id, self._now_ms()))
+        """Expire a member's session at once; for tests."""
+        self._execute(self.coordinator.expire_member(group_id, member_id, self._now_ms()))
 
     def next_due_ms(self) -> int | None:
-        """When `tick` next has something to do."""
+        """Return when `tick` must be called next."""
         due_ms = self.coordinator.next_due_ms()
-        if len(self._unsettled) > self._given_up:
-            overdue_ms = self._unsettled[self._given_up][0]
-            return overdue_ms if due_ms is None else min(due_ms, overdue_ms)
+        if len(self._unfinished_writes) > self._timed_out_writes:
+            deadline_ms = self._unfinished_writes[self._timed_out_writes][0]
+            return deadline_ms if due_ms is None else min(due_ms, deadline_ms)
         return due_ms
 
     def tick(self) -> None:
-        """Fire what is due."""
+        """Fire the timers that are due."""
         self._due_ms = None
         now_ms = self._now_ms()
-        while len(self._unsettled) > self._given_up and self._unsettled[self._given_up][0] <= now_ms:
-            appends = self._unsettled[self._given_up][1]
-            self._given_up += 1
-            self._carry_out(self.coordinator.on_append_timeout([append.write_id for append in appends], now_ms))
-        self._carry_out(self.coordinator.tick(now_ms))
+        while (
+            len(self._unfinished_writes) > self._timed_out_writes
+            and self._unfinished_writes[self._timed_out_writes][0] <= now_ms
+        ):
+            appends = self._unfinished_writes[self._timed_out_writes][1]
+            self._timed_out_writes += 1
+            self._execute(self.coordinator.on_append_timeout([append.write_id for append in appends], now_ms))
+        self._execute(self.coordinator.tick(now_ms))
 
     def flush_pending(self) -> None:
-        """Write what this turn wants written, and go on with what waited for it, until nothing is left to write."""
+        """Write the pending appends, and those that follow from them, until none are left."""
         try:
             while self._appends:
                 self._write()
@@ -138,35 +145,35 @@ class CoordinatorShell:
             self._wake_at(due_ms)
 
     def _write(self) -> None:
-        appends, self._appends, self._gathered = self._appends, [], 0
+        appends, self._appends, self._pending_records = self._appends, [], 0
         batches: dict[int, list[KeyValue]] = {}
         for append in appends:
             if append.records:
                 batches.setdefault(append.offsets_partition, []).extend(encode_records(append.records))
-        self._unsettled.append((self._now_ms() + self._write_timeout_ms, appends))
-        self._store.write(batches, self._settled)
+        self._unfinished_writes.append((self._now_ms() + self._write_timeout_ms, appends))
+        self._store.write(batches, self._on_written)
 
-    def _settled(self, outcome: Mapping[int, Error]) -> None:
-        """The oldest write has come to its end."""
-        _, appends = self._unsettled.popleft()
-        self._given_up = max(self._given_up - 1, 0)
-        writes = [(append.write_id, outcome.get(append.offsets_partition, Error.NONE)) for append in appends]
-        self._carry_out(self.coordinator.on_append_results(writes, self._now_ms()))
+    def _on_written(self, errors: Mapping[int, Error]) -> None:
+        """Complete the oldest write."""
+        _, appends = self._unfinished_writes.popleft()
+        self._timed_out_writes = max(self._timed_out_writes - 1, 0)
+        writes = [(append.write_id, errors.get(append.offsets_partition, Error.NONE)) for append in appends]
+        self._execute(self.coordinator.on_append_results(writes, self._now_ms()))
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _execute(self, effects: list[Effect]) -> None:
         if not self.has_pending:
             self.has_pending = True
             self._schedule_flush()
         events: list[GroupEvent] | None = None
         for effect in effects:
             if isinstance(effect, SendResponse):
-                effect.caller(effect.response)  # type: ignore[operator]  # what `submit` was given; a cast costs a call
+                effect.caller(effect.response)  # type: ignore[operator]  # the callback of `submit`; a cast costs a call
             elif isinstance(effect, EmitEvent):
                 if events is None:
                     events = []
                 events.append(effect.event)
             else:
                 self._appends.append(effect)
-                self._gathered += len(effect.records)
+                self._pending_records += len(effect.records)
         if events is not None:
             self._emit(events)

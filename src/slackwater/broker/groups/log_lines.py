@@ -1,10 +1,10 @@
-"""The broker's log: Kafka 4.x's own lines, rendered from group events.
+"""The broker's log lines of group events, in the words of Kafka 4.x.
 
-Rules kept here
-- Every runbook, grep and dashboard query that people have for Apache Kafka 4.x works on these lines.
-- Lines come from events alone. What one line needs of an earlier event (who leads, which ids were issued) is kept here,
-  per group, and forgotten with the group.
-- Events without a line in Kafka have none here: they are in `__group_events`.
+Invariants:
+- Runbooks, searches and dashboards made for Apache Kafka 4.x work on these lines.
+- Lines are rendered from events alone. State that a line needs from an earlier event (the leader, issued member ids) is
+  kept here per group, and removed with the group.
+- Events for which Kafka has no line are only in `__group_events`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,23 +24,23 @@ from slackwater.group.events import (
 
 
 @dataclass(slots=True)
-class _Memory:
+class _GroupState:
     formed: GenerationFormed | None = None
     issued: set[str] = field(default_factory=set)
 
 
 class CoordinatorLogLines:
-    """Renders the lines of one shard's groups."""
+    """Renders the log lines of the groups of one offsets partition."""
 
-    def __init__(self, node_id: int, shard: int) -> None:
-        self.prefix = f"[GroupCoordinator id={node_id} topic=__consumer_offsets partition={shard}] "
-        self._groups: dict[str, _Memory] = {}
+    def __init__(self, node_id: int, offsets_partition: int) -> None:
+        self.prefix = f"[GroupCoordinator id={node_id} topic=__consumer_offsets partition={offsets_partition}] "
+        self._groups: dict[str, _GroupState] = {}
 
     def render(self, events: Iterable[GroupEvent]) -> Iterator[str]:
-        """The lines of the events of one turn, in order."""
+        """Render the log lines of events, in order."""
         dropped: list[GroupEvent] = []
         for event in events:
-            if event.kind is EventKind.MEMBER_DROPPED:  # all of a round stand on one line
+            if event.kind is EventKind.MEMBER_DROPPED:  # all members dropped from one rebalance share a line
                 dropped.append(event)
                 continue
             yield from self._dropped(dropped)
@@ -55,21 +55,21 @@ class CoordinatorLogLines:
             yield f"{self.prefix}Group {events[0].group} removed dynamic members who haven't joined: [{names}]"
 
     def _lines(self, event: GroupEvent) -> Iterator[str]:
-        memory = self._groups.setdefault(event.group, _Memory())
+        known = self._groups.setdefault(event.group, _GroupState())
         group, member, generation = event.group, event.member, event.generation
         state = event.state_after.wire_name if event.state_after is not None else ""
         match event.kind, event.detail:
             case EventKind.MEMBER_ID_ISSUED, _:
-                memory.issued.add(str(member))
+                known.issued.add(str(member))
                 yield (
                     f"Dynamic member with unknown member id joins group {group} in {state} state. Created a new member "
                     f"id {member} and requesting the member to rejoin with this id."
                 )
             case EventKind.PENDING_MEMBER_EXPIRED, _:
-                memory.issued.discard(str(member))
+                known.issued.discard(str(member))
                 yield f"Pending member {member} in group {group} has been removed after session timeout expiration."
             case EventKind.MEMBER_JOINED, _:
-                yield self._joined(event, memory, state)
+                yield self._joined(event, known, state)
             case EventKind.MEMBER_REPLACED, MemberReplaced() as replaced:
                 yield (
                     f"Static member with groupInstanceId={event.instance} and unknown member id joins group {group} in "
@@ -87,10 +87,10 @@ class CoordinatorLogLines:
                     f"existing memberId={fenced.holder} during operation {fenced.operation}"
                 )
             case EventKind.MEMBER_LEFT, MemberLeft() as left:
-                memory.issued.discard(str(member))
-                who = "Pending member" if left.pending else "Member"
+                known.issued.discard(str(member))
+                kind = "Pending member" if left.pending else "Member"
                 yield (
-                    f"[Group {group}] {who} {member} has left group through explicit `LeaveGroup` request; client "
+                    f"[Group {group}] {kind} {member} has left group through explicit `LeaveGroup` request; client "
                     f"reason: {left.reason}"
                 )
             case EventKind.MEMBER_EXPIRED, _:
@@ -106,12 +106,12 @@ class CoordinatorLogLines:
                     f"rebalance timeout. Member {member} was elected as the new leader."
                 )
             case EventKind.GENERATION_FORMED, GenerationFormed() as formed:
-                memory.formed = formed
+                known.formed = formed
                 yield f"Stabilized group {group} generation {generation} with {event.members} members."
-            case EventKind.REBALANCE_COMPLETED, _ if memory.formed is not None:
+            case EventKind.REBALANCE_COMPLETED, _ if known.formed is not None:
                 yield (
-                    f"Assignment received from leader {memory.formed.leader} for group {group} for generation "
-                    f"{generation}. The group has {event.members} members, {memory.formed.static_members} of which "
+                    f"Assignment received from leader {known.formed.leader} for group {group} for generation "
+                    f"{generation}. The group has {event.members} members, {known.formed.static_members} of which "
                     "are static."
                 )
             case EventKind.GROUP_EMPTIED, _:
@@ -126,15 +126,15 @@ class CoordinatorLogLines:
             case _:
                 pass
 
-    def _joined(self, event: GroupEvent, memory: _Memory, state: str) -> str:
+    def _joined(self, event: GroupEvent, known: _GroupState, state: str) -> str:
         group, member = event.group, str(event.member)
         if event.instance is not None:
             return (
                 f"Static member with groupInstanceId={event.instance} and unknown member id joins group {group} in "
                 f"{state} state. Created a new member id {member} for this member and added to the group."
             )
-        if member in memory.issued:
-            memory.issued.discard(member)
+        if member in known.issued:
+            known.issued.discard(member)
             where = f"joins group {group} in {state} state"
             return f"Pending dynamic member with id {member} {where}. Adding to the group now."
         return (

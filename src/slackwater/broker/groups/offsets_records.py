@@ -1,10 +1,9 @@
-"""The coordinator's records as keys and values of `__consumer_offsets`, and back.
+"""Encoding of the coordinator's records as keys and values of `__consumer_offsets`.
 
-Rules kept here
-- `decode_record` undoes `encode_record`: a restart reads what was written.
-- What an older or newer Kafka wrote is read as well; a record of a kind the core does not have is None, to be skipped
-  (CO-11).
-- A value of None is a tombstone on both sides.
+Invariants:
+- `decode_record` reverses `encode_record`.
+- Records of older and newer Kafka versions are read as well; an unknown kind of record is None and is skipped (CO-11).
+- A null value is a tombstone.
 """
 
 from collections.abc import Iterable
@@ -35,22 +34,22 @@ from slackwater.wire.internal_topics.consumer_offsets import (
 
 
 def encode_records(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, bytes | None]]:
-    """The keys and values of records; offsets that are nothing but a number, which most are, in half the time."""
-    found: list[tuple[bytes, bytes | None]] = []
+    """Encode records; offsets without an expiry, which most are, take half the time."""
+    pairs: list[tuple[bytes, bytes | None]] = []
     for record in records:
         if record.__class__ is CommittedOffset:
             group_id, topic, partition, stored = record
             if stored is not None and stored[4] is None:
                 offset, leader_epoch, metadata, commit_ms, _ = stored
                 value = encode_lasting_offset(offset, leader_epoch, metadata, commit_ms)
-                found.append((encode_offset_key(group_id, topic, partition), value))
+                pairs.append((encode_offset_key(group_id, topic, partition), value))
                 continue
-        found.append(encode_record(record))
-    return found
+        pairs.append(encode_record(record))
+    return pairs
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """The key and the value under which a record is stored."""
+    """Return the key and value of a record."""
     if isinstance(record, GroupMetadata):
         group = record.value
         return encode_key(GroupKey(record.group_id)), None if group is None else encode_group_value(_group_value(group))
@@ -59,14 +58,14 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record stored under a key, or None if it is of a kind the core does not have."""
-    found = decode_key(key)
-    if isinstance(found, UnknownKey):
+    """Return the record of a key and value, or None if its kind is unknown."""
+    decoded = decode_key(key)
+    if isinstance(decoded, UnknownKey):
         return None
-    if isinstance(found, GroupKey):
-        return GroupMetadata(found.group, None if value is None else _stored_group(decode_group_value(value)))
+    if isinstance(decoded, GroupKey):
+        return GroupMetadata(decoded.group, None if value is None else _stored_group(decode_group_value(value)))
     offset = None if value is None else _stored_offset(decode_offset_value(value))
-    return CommittedOffset(found.group, found.topic, found.partition, offset)
+    return CommittedOffset(decoded.group, decoded.topic, decoded.partition, offset)
 
 
 def _offset_value(stored: StoredOffset) -> bytes:
@@ -125,7 +124,7 @@ def _stored_group(value: GroupValue) -> StoredGroup:
                 member.client_id,
                 member.client_host,
                 member.session_timeout_ms,
-                # JG-27: a member stored without a rebalance timeout has its session timeout.
+                # JG-27: a member stored without a rebalance timeout uses its session timeout.
                 member.session_timeout_ms if member.rebalance_timeout_ms == -1 else member.rebalance_timeout_ms,
                 member.subscription,
                 member.assignment,

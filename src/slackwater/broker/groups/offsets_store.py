@@ -1,11 +1,10 @@
 """`__consumer_offsets` on disk: the coordinator's store on top of the partition logs.
 
-Rules kept here
-- The topic is made when it is first needed, as in Kafka; until then there is nothing to read. A disk that has no room
-  for it refuses the write, and the next one tries again.
-- What one turn wants written to a shard is one batch, all or none.
-- Reading gives every record there is, in order; compaction may have taken older ones of a key away, and the coordinator
-  lets the last one win anyway.
+Invariants:
+- The topic is created on first use, as in Kafka; before that there is nothing to read. If the disk has no room for it,
+  the write fails and the next one tries again.
+- The records of one event loop iteration for one partition are one batch, all or none.
+- Reading returns all records in order. Compaction may have removed older records of a key.
 """
 
 import logging
@@ -25,7 +24,7 @@ READ_BYTES = 1024 * 1024
 
 
 class OffsetsTopicStore:
-    """The shards' records, each shard a partition of one topic."""
+    """Stores the coordinator's records in the partitions of `__consumer_offsets`."""
 
     def __init__(
         self, topics: Topics, durability: Durability, *, create: Callable[[], Topic], now_ms: Callable[[], int]
@@ -35,12 +34,12 @@ class OffsetsTopicStore:
         self._create = create
         self._now_ms = now_ms
 
-    def read(self, shard: int) -> Iterable[KeyValue]:
-        """Everything that was written, in order."""
+    def read(self, partition: int) -> Iterable[KeyValue]:
+        """Return all records of a partition, in order."""
         topic = self._topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
-        stored = topic.partitions[shard].log
+        stored = topic.partitions[partition].log
         offset = stored.log_start_offset
         while offset < stored.log_end_offset:
             data = stored.read(offset, READ_BYTES)
@@ -52,32 +51,32 @@ class OffsetsTopicStore:
                         yield record.key, record.value
                 offset = batch.next_offset
 
-    def write(self, records: Mapping[int, list[KeyValue]], settled: Callable[[Mapping[int, Error]], None]) -> None:
-        """Write to shards; `settled` hears what became of each."""
+    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+        """Write records by partition; `on_written` gets the error of each partition."""
         try:
             topic = self._topics.get(OFFSETS_TOPIC) or self._create()
         except OSError as error:
-            log.warning("%s cannot be made: %s.", OFFSETS_TOPIC, error.strerror)
-            refused = dict.fromkeys(records, Error.KAFKA_STORAGE_ERROR)
-            self._durability.written((), lambda _failed: settled(refused))  # in its turn, after those before it
+            log.warning("Cannot create %s: %s.", OFFSETS_TOPIC, error.strerror)
+            failed_writes = dict.fromkeys(records, Error.KAFKA_STORAGE_ERROR)
+            self._durability.written((), lambda _failed: on_written(failed_writes))  # after all earlier writes
             return
         now_ms = self._now_ms()
-        outcome: dict[int, Error] = {}
+        errors: dict[int, Error] = {}
         logs: dict[int, PartitionLog] = {}
-        for shard, pairs in records.items():
-            partition = topic.partitions[shard]
+        for index, pairs in records.items():
+            partition = topic.partitions[index]
             batch = BatchBuilder()
             batch.extend(pairs, now_ms)
-            appended = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
-            if isinstance(appended, Rejection):
-                outcome[shard] = appended.error
+            result = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
+            if isinstance(result, Rejection):
+                errors[index] = result.error
             else:
-                logs[shard] = partition.log
+                logs[index] = partition.log
                 partition.wake_waiters()
 
-        def flushed(failed: frozenset[PartitionLog]) -> None:
-            for shard, written in logs.items():
-                outcome[shard] = Error.KAFKA_STORAGE_ERROR if written in failed else Error.NONE
-            settled(outcome)
+        def on_durable(failed: frozenset[PartitionLog]) -> None:
+            for index, partition_log in logs.items():
+                errors[index] = Error.KAFKA_STORAGE_ERROR if partition_log in failed else Error.NONE
+            on_written(errors)
 
-        self._durability.written(logs.values(), flushed)
+        self._durability.written(logs.values(), on_durable)
