@@ -8,7 +8,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from slackwater.spark.source.columns import Constants, arrow_schema, ddl
+from slackwater.spark.source.columns import ConstantColumns, arrow_schema, ddl
 
 BATCH_ROWS: Final = 65_536
 
@@ -25,7 +25,7 @@ def prebuilt(value_bytes: int, key_bytes: int) -> Any:
         data = pa.py_buffer(b"x" * (BATCH_ROWS * size))
         return pa.Array.from_buffers(pa.binary(), BATCH_ROWS, [None, pa.py_buffer(bounds), data])
 
-    topic, partition = Constants("ceiling", 0).of(BATCH_ROWS)
+    topic, partition = ConstantColumns("ceiling", 0).of(BATCH_ROWS)
     numbers = pa.array(np.arange(BATCH_ROWS, dtype=np.int64))
     kinds = pa.array(np.zeros(BATCH_ROWS, np.int32))
     times = numbers.view(pa.timestamp("us", "UTC"))

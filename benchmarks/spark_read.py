@@ -123,7 +123,7 @@ def session() -> Iterator["SparkSession"]:
     from benchmarks.spark_ceiling import CeilingSource
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.source.source import SlackwaterSource
+    from slackwater.spark.source.data_source import SlackwaterDataSource
 
     jars = sorted(map(str, JARS.glob("*.jar")))
     if not jars:
@@ -140,7 +140,7 @@ def session() -> Iterator["SparkSession"]:
         .getOrCreate()
     )
     try:
-        spark.dataSource.register(SlackwaterSource)
+        spark.dataSource.register(SlackwaterDataSource)
         spark.dataSource.register(CeilingSource)
         yield spark
     finally:

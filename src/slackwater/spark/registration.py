@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slackwater.spark.source.source import SlackwaterSource
+from slackwater.spark.source.data_source import SlackwaterDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.member.control import ControlServer
+    from slackwater.spark.member.control_server import ControlServer
 
 log = logging.getLogger("slackwater.spark")
 PYTHON: Final = "PYSPARK_PYTHON"
@@ -40,7 +40,7 @@ _listening = _Listening()
 def register(spark: "SparkSession") -> None:
     """Make the source known, and listen where that can be."""
     room = _room(spark)
-    source = SlackwaterSource if room is None else SlackwaterSource.heard_at(room.address)
+    source = SlackwaterDataSource if room is None else SlackwaterDataSource.with_control_server(room.address)
     spark.dataSource.register(source)
 
 
@@ -48,8 +48,8 @@ def _room(spark: Any) -> "ControlServer | None":
     """The application's control room; None under Spark Connect."""
     if not hasattr(spark, "_jsparkSession"):
         return None
-    from slackwater.spark.member.control import ControlServer
-    from slackwater.spark.member.listener import QueryListener, QueryWatch
+    from slackwater.spark.member.control_server import ControlServer
+    from slackwater.spark.member.query_listener import QueryListener, QueryMonitor
 
     _check_python(spark)
     application = str(spark.sparkContext.applicationId)
@@ -62,7 +62,7 @@ def _room(spark: Any) -> "ControlServer | None":
     session = int(spark._jsparkSession.hashCode())
     if session not in _listening.sessions:
         _listening.sessions.add(session)
-        spark.streams.addListener(QueryListener(room, QueryWatch(spark, room)))
+        spark.streams.addListener(QueryListener(room, QueryMonitor(spark, room)))
     return room
 
 

@@ -62,7 +62,7 @@ def nullable_headers(headers: "pa.Array") -> "pa.Array":
     return pa.ListArray.from_arrays(headers.offsets, headers.values.cast(wanted.value_type), type=wanted, mask=none)
 
 
-class Constants:
+class ConstantColumns:
     """The columns that every row of a partition has in common."""
 
     def __init__(self, topic: str, partition: int) -> None:

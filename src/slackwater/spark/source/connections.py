@@ -15,11 +15,11 @@ from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, parse_se
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.thread import NetworkThread
 
-MOST_LINKS: Final = 8
+MAX_CONNECTIONS: Final = 8
 CLIENT_ID: Final = "slackwater-spark"
 
 
-class Link:
+class ClusterConnection:
     """A cluster, and the thread its connections live on."""
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
@@ -34,23 +34,23 @@ class Link:
         self.network.close()
 
 
-_links: dict[tuple[int, tuple[tuple[str, str], ...]], Link] = {}
+_links: dict[tuple[int, tuple[tuple[str, str], ...]], ClusterConnection] = {}
 
 
-def link(kafka: Mapping[str, str]) -> Link:
+def get_connection(kafka: Mapping[str, str]) -> ClusterConnection:
     """The connections for these settings."""
     key = (os.getpid(), tuple(sorted(kafka.items())))
-    found = _links.pop(key, None) or Link(kafka)
+    found = _links.pop(key, None) or ClusterConnection(kafka)
     _links[key] = found
     found.network.call_soon(found.cluster.close_idle)
-    for old in list(_links)[:-MOST_LINKS]:
+    for old in list(_links)[:-MAX_CONNECTIONS]:
         gone = _links.pop(old)
         if old[0] == os.getpid():
             gone.close()
     return found
 
 
-def close_links() -> None:
+def close_connections() -> None:
     """Let go of all clusters."""
     while _links:
         key, gone = _links.popitem()

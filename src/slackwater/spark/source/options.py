@@ -2,7 +2,7 @@
 
 Rules kept here
 - Names are read without regard to case, as Spark reads them. A name nobody knows is refused with the nearest known one.
-- What Spark's own source takes is taken. What it takes and we have no use for changes nothing (`Use.IGNORED`).
+- What Spark's own source takes is taken. What it takes and we have no use for changes nothing (`OptionGroup.IGNORED`).
 - `kafka.` settings are the client's, without the prefix; the ones that Spark's own source refuses are refused here.
 - A wrong value is one sentence: which option, what was seen, what to use.
 - Parsing asks nobody: whether topics and offsets exist is found out later.
@@ -41,7 +41,7 @@ REFUSED: Final = {
 
 
 class PositionKind(Enum):
-    """What kind of places `Positions` names."""
+    """What kind of places `PositionSpec` names."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -51,7 +51,7 @@ class PositionKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class PositionSpec:
     """A place in every partition, as the user named it; `option` is the option that did."""
 
     where: PositionKind
@@ -63,7 +63,7 @@ class Positions:
     """Whether a time after the last record means the end; else it is an error."""
 
 
-class Use(Enum):
+class OptionGroup(Enum):
     """What an option is about, in the order of the documentation."""
 
     TOPICS = "What is read"
@@ -78,13 +78,13 @@ def _text(name: str, doc: str, default: str = "") -> Setting:
     return Setting(name=name, kind=SettingType.STRING, default=default, doc=doc)
 
 
-OPTIONS: Final[dict[Use, tuple[Setting, ...]]] = {
-    Use.TOPICS: (
+OPTIONS: Final[dict[OptionGroup, tuple[Setting, ...]]] = {
+    OptionGroup.TOPICS: (
         _text("subscribe", "Topics, with commas between them."),
         _text("subscribePattern", "A regular expression that the whole name of a topic must match."),
         _text("assign", 'Partitions: `{"orders":[0,1],"refunds":[2]}`.'),
     ),
-    Use.POSITIONS: (
+    OptionGroup.POSITIONS: (
         _text(
             "startingOffsets",
             'earliest, latest (streams only), or offsets of all partitions: `{"orders":{"0":23,"1":-2}}`, where -2 is '
@@ -102,19 +102,19 @@ OPTIONS: Final[dict[Use, tuple[Setting, ...]]] = {
         _text("endingTimestamp", "Milliseconds since 1970: end before the first record that is as new; batches only."),
         _text("endingOffsetsByTimestamp", "The same for each partition; batches only."),
     ),
-    Use.BATCHES: (
+    OptionGroup.BATCHES: (
         long_setting("maxOffsetsPerTrigger", 0, "The most offsets of one micro-batch; 0 is no limit.", low=0),
         long_setting("minOffsetsPerTrigger", 0, "A micro-batch waits until there are so many offsets.", low=0),
         _text("maxTriggerDelay", "It waits no longer than this for minOffsetsPerTrigger.", "15m"),
         int_setting("minPartitions", 0, "Split partitions until there are at least so many tasks.", low=0),
         long_setting("maxRecordsPerPartition", 0, "The most offsets of one task; 0 is no limit.", low=0),
     ),
-    Use.RECORDS: (
+    OptionGroup.RECORDS: (
         flag_setting("includeHeaders", False, "Whether there is a headers column."),
         flag_setting("failOnDataLoss", True, "Whether records that are gone before they were read end the query."),
         long_setting("kafkaConsumer.pollTimeoutMs", 120_000, "How long a task may wait for data.", low=1),
     ),
-    Use.GROUP: (
+    OptionGroup.GROUP: (
         choice_setting(
             "handover",
             "wait",
@@ -135,7 +135,7 @@ OPTIONS: Final[dict[Use, tuple[Setting, ...]]] = {
             "What to do when an operator has moved the group's offset back.",
         ),
     ),
-    Use.IGNORED: (
+    OptionGroup.IGNORED: (
         int_setting("fetchOffset.numRetries", 3, "Offsets are asked for until kafka.default.api.timeout.ms is over."),
         long_setting("fetchOffset.retryIntervalMs", 1_000, "The pauses are kafka.retry.backoff.ms, and growing."),
         _text("groupIdPrefix", "Executors are in no group."),
@@ -159,8 +159,8 @@ class SourceOptions:
     subscribe: tuple[str, ...] | None = None
     subscribe_pattern: str | None = None
     assign: dict[str, list[int]] | None = None
-    starting: Positions
-    ending: Positions
+    starting: PositionSpec
+    ending: PositionSpec
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int
@@ -220,7 +220,7 @@ def check(options: Mapping[str, str]) -> None:
     _checked(options)
 
 
-def wants_headers(options: Mapping[str, str]) -> bool:
+def includes_headers(options: Mapping[str, str]) -> bool:
     """Whether there is a headers column."""
     return bool(_value(_checked(options)[1], "includeHeaders"))
 
@@ -346,7 +346,7 @@ def _is_partition(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _starting(values: Mapping[str, Value], streaming: bool) -> Positions:
+def _starting(values: Mapping[str, Value], streaming: bool) -> PositionSpec:
     or_latest = _value(values, "startingOffsetsByTimestampStrategy") == "latest"
     by_time = _by_time(values, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if by_time is not None:
@@ -357,7 +357,7 @@ def _starting(values: Mapping[str, Value], streaming: bool) -> Positions:
     return found
 
 
-def _ending(values: Mapping[str, Value]) -> Positions:
+def _ending(values: Mapping[str, Value]) -> PositionSpec:
     by_time = _by_time(values, "endingTimestamp", "endingOffsetsByTimestamp", True)
     if by_time is not None:
         return by_time
@@ -367,29 +367,29 @@ def _ending(values: Mapping[str, Value]) -> Positions:
     return found
 
 
-def _by_time(values: Mapping[str, Value], for_all: str, for_each: str, or_latest: bool) -> Positions | None:
+def _by_time(values: Mapping[str, Value], for_all: str, for_each: str, or_latest: bool) -> PositionSpec | None:
     text = _text_of(values, for_all)
     if text is not None:
         if not text.strip().isdecimal():
             raise UsageError(f"{for_all} = {text!r} is no time; write milliseconds since 1970.")
-        return Positions(PositionKind.TIMESTAMP, for_all, timestamp=int(text), latest_if_no_match=or_latest)
+        return PositionSpec(PositionKind.TIMESTAMP, for_all, timestamp=int(text), latest_if_no_match=or_latest)
     text = _text_of(values, for_each)
     if text is None:
         return None
     example = '{"orders":{"0":1700000000000}}, times in milliseconds since 1970'
     by_partition = _per_partition(for_each, text, lowest=0, example=example)
-    return Positions(PositionKind.TIMESTAMPS, for_each, by_partition, latest_if_no_match=or_latest)
+    return PositionSpec(PositionKind.TIMESTAMPS, for_each, by_partition, latest_if_no_match=or_latest)
 
 
-def _by_offset(values: Mapping[str, Value], name: str, default: PositionKind) -> Positions:
+def _by_offset(values: Mapping[str, Value], name: str, default: PositionKind) -> PositionSpec:
     text = _text_of(values, name)
     if text is None:
-        return Positions(default, name)
+        return PositionSpec(default, name)
     word = text.strip().lower()
     if word in ("earliest", "latest"):
-        return Positions(PositionKind(word), name)
+        return PositionSpec(PositionKind(word), name)
     example = 'earliest, latest, or offsets such as {"orders":{"0":23,"1":-2}}'
-    return Positions(PositionKind.OFFSETS, name, _per_partition(name, text, lowest=EARLIEST, example=example))
+    return PositionSpec(PositionKind.OFFSETS, name, _per_partition(name, text, lowest=EARLIEST, example=example))
 
 
 def _per_partition(name: str, text: str, *, lowest: int, example: str) -> dict[TopicPartition, int]:

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 from scripts.apache_kafka import KAFKA
 
-from slackwater.spark.source.batch import planned
-from slackwater.spark.source.connections import close_links, link
+from slackwater.spark.source.batch_reader import plan_ranges
+from slackwater.spark.source.connections import close_connections, get_connection
 from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
+from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.reading import ReadSettings, read
-from slackwater.spark.source.topics import TopicWatch
+from slackwater.spark.source.partition_reader import ReadSettings, read
 from tests.client.clusters import Side, side_of
 
 pytestmark = pytest.mark.java
@@ -77,10 +77,10 @@ def test_a_batch_leaves_out_what_sparks_own_source_leaves_out(
 @pytest.mark.parametrize("piece_bytes", [300, 3_000, 1 << 20])
 def test_a_transaction_that_spans_pieces_is_left_out_whole(apache: Side, topic: str, piece_bytes: int) -> None:
     found = SourceOptions.parse(options(apache, topic, "read_committed"), streaming=False)
-    home = link(found.kafka)
+    home = get_connection(found.kafka)
     try:
-        watch = TopicWatch(home.network, home.cluster, found)
-        (wanted,) = planned(watch, found)
+        watch = OffsetReader(home.network, home.cluster, found)
+        (wanted,) = plan_ranges(watch, found)
         settings = ReadSettings.of(found)
         fetch = FetchSettings(piece_bytes=piece_bytes, read_committed=True)
         small = ReadSettings(settings.kafka, fetch, settings.include_headers, settings.check_crcs)
@@ -88,6 +88,6 @@ def test_a_transaction_that_spans_pieces_is_left_out_whole(apache: Side, topic: 
         assert len(pieces) > 1 or piece_bytes == 1 << 20
         values = [value for batch in read(wanted, small) for value in batch.column("value").to_pylist()]
     finally:
-        close_links()
+        close_connections()
     assert not [value for value in values if value.startswith(b"given-up")]
     assert len(values) == ROUNDS // 2 * IN_ONE + ROUNDS

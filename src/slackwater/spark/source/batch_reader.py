@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from slackwater.group.offset_range import OffsetRange
-from slackwater.spark.source.connections import link
+from slackwater.spark.source.connections import get_connection
+from slackwater.spark.source.input_partitions import RangeInputPartition, plan_input_partitions
+from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.reading import ReadSettings, read
-from slackwater.spark.source.split import ReadTask, split
-from slackwater.spark.source.topics import TopicWatch
+from slackwater.spark.source.partition_reader import ReadSettings, read
 from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
         with as_user_error():
-            home = link(self.options.kafka)
-            ranges = planned(TopicWatch(home.network, home.cluster, self.options), self.options)
-        return split(ranges, self.options.min_partitions, self.options.max_records_per_partition)
+            home = get_connection(self.options.kafka)
+            ranges = plan_ranges(OffsetReader(home.network, home.cluster, self.options), self.options)
+        return plan_input_partitions(ranges, self.options.min_partitions, self.options.max_records_per_partition)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of a task; Spark makes up a task without a range where there is none."""
-        if isinstance(partition, ReadTask):
+        if isinstance(partition, RangeInputPartition):
             yield from read(partition.range, self.settings)
 
 
-def planned(watch: TopicWatch, options: SourceOptions) -> list[OffsetRange]:
+def plan_ranges(watch: OffsetReader, options: SourceOptions) -> list[OffsetRange]:
     """What is there to read now."""
     partitions = watch.partitions()
     starts = watch.resolve(options.starting, partitions)

@@ -24,14 +24,14 @@ from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.member.control import Address
-from slackwater.spark.member.locks import HostLock
-from slackwater.spark.member.member import Home, QueryMember
-from slackwater.spark.source.offset import foreign_batch
+from slackwater.spark.member.control_server import ControlAddress
+from slackwater.spark.member.host_lock import HostLock
+from slackwater.spark.member.query_member import QueryClient, QueryMember
+from slackwater.spark.source.offset_json import batch_from_spark_offsets
+from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.topics import TopicWatch
 
-log = logging.getLogger("slackwater.spark.member.member")
+log = logging.getLogger("slackwater.spark.member.query_member")
 NEWS_S: Final = 0.15
 FIRST_LOOK_S: Final = 0.01
 FIRST_ASSIGNMENT_S: Final = 60.0
@@ -45,7 +45,7 @@ COMMIT_S: Final = 1.0
 class QueryRun:
     """What a reader keeps while its query runs."""
 
-    def __init__(self, options: SourceOptions, control: Address | None) -> None:
+    def __init__(self, options: SourceOptions, control: ControlAddress | None) -> None:
         if options.assign is not None and options.group_id is not None:
             raise UsageError(
                 "assign and kafka.group.id cannot be set together: the group decides who reads which partition; use "
@@ -53,8 +53,8 @@ class QueryRun:
             )
         self._options = options
         self._control = control
-        self._home = Home(options)
-        self._watch = TopicWatch(self._home.network, self._home.cluster, options)
+        self._home = QueryClient(options)
+        self._watch = OffsetReader(self._home.network, self._home.cluster, options)
         self._clock = AnchoredClock()
         self._changed = threading.Condition(threading.RLock())
         self._batches: Batches | None = None
@@ -101,7 +101,7 @@ class QueryRun:
         if self._batches is None:
             if end.group_id is None and end.starts and not end.ranges:
                 new = sorted(end.starts.keys() - start.starts.keys())
-                end = foreign_batch(start, end, self._watch.earliest(new))
+                end = batch_from_spark_offsets(start, end, self._watch.earliest(new))
             self._begin(end, unfinished=True)
         batches = self._batches
         assert batches is not None

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from slackwater.spark.member.control import ControlServer
-from slackwater.spark.member.listener import QueryListener, keeps_state, token_of
+from slackwater.spark.member.control_server import ControlServer
+from slackwater.spark.member.query_listener import QueryListener, keeps_state, parse_offset
 from tests.waiting import wait_until
 
 DEADLINE_S = 30.0
@@ -123,7 +123,7 @@ OURS = json.dumps({"v": 1, "token": "t", "seq": 2, "ranges": {}})
 
 @pytest.mark.parametrize("text", [None, "", "7", "{}", '{"orders":{"0":5}}', "not json", '{"token":"t"}'])
 def test_offsets_of_others_are_left_alone(text: str | None) -> None:
-    assert token_of(text) is None
+    assert parse_offset(text) is None
 
 
 def test_the_end_of_a_batch_is_passed_on(room: ControlServer) -> None:

@@ -17,7 +17,7 @@ from slackwater.group.offset_range import OffsetRange
 _HALF: Final = 0.5
 
 
-class ReadTask(InputPartition):
+class RangeInputPartition(InputPartition):
     """What one task reads."""
 
     def __init__(self, range: OffsetRange) -> None:
@@ -29,7 +29,7 @@ class ReadTask(InputPartition):
         return OffsetRange(*self.value)
 
 
-def split(
+def plan_input_partitions(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records_per_partition: int | None = None
 ) -> list[InputPartition]:
     """The tasks that read these ranges."""
@@ -39,7 +39,7 @@ def split(
         pieces = [part for one in wanted for part in cut(one, -(-one.size // max_records_per_partition))]
     if min_partitions and min_partitions > len(pieces):
         pieces = _at_least(wanted, min_partitions)
-    return [ReadTask(one) for one in pieces]
+    return [RangeInputPartition(one) for one in pieces]
 
 
 def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:

@@ -10,16 +10,16 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from slackwater.spark.member.control import Address
+from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.columns import ddl
-from slackwater.spark.source.options import SourceOptions, check, wants_headers
+from slackwater.spark.source.options import SourceOptions, check, includes_headers
 from slackwater.spark.user_errors import as_user_error
 
 
-class SlackwaterSource(DataSource):
+class SlackwaterDataSource(DataSource):
     """`format("slackwater")`; `control` is where the user's process can be heard, if it listens."""
 
-    control: ClassVar[Address | None] = None
+    control: ClassVar[ControlAddress | None] = None
 
     @classmethod
     def name(cls) -> str:
@@ -27,7 +27,7 @@ class SlackwaterSource(DataSource):
         return "slackwater"
 
     @classmethod
-    def heard_at(cls, control: Address) -> type["SlackwaterSource"]:
+    def with_control_server(cls, control: ControlAddress) -> type["SlackwaterDataSource"]:
         """The same source for one application: its queries' members call there."""
         return type(cls.__name__, (cls,), {"control": control, "__doc__": cls.__doc__})
 
@@ -35,18 +35,18 @@ class SlackwaterSource(DataSource):
         """The columns of Spark's own Kafka source."""
         with as_user_error():
             check(self.options)
-            return ddl(headers=wants_headers(self.options))
+            return ddl(headers=includes_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        from slackwater.spark.source.batch import BatchReader
+        from slackwater.spark.source.batch_reader import BatchReader
 
         with as_user_error():
             return BatchReader(SourceOptions.parse(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
-        from slackwater.spark.source.stream import StreamReader
+        from slackwater.spark.source.stream_reader import StreamReader
 
         with as_user_error():
             return StreamReader(SourceOptions.parse(self.options, streaming=True), self.control)

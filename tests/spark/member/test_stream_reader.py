@@ -16,11 +16,11 @@ from slackwater import Admin, Broker, Consumer, Producer
 from slackwater.group.batches.config import DataLost, OffsetResetRefused
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.member import run as runs
-from slackwater.spark.member.control import Address, ControlServer
+from slackwater.spark.member import query_run as runs
+from slackwater.spark.member.control_server import ControlAddress, ControlServer
+from slackwater.spark.source.input_partitions import RangeInputPartition
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.split import ReadTask
-from slackwater.spark.source.stream import StreamReader
+from slackwater.spark.source.stream_reader import StreamReader
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.waiting import wait_until
 
@@ -57,7 +57,7 @@ class Room:
                 for _ in range(count):
                     producer.send(self.topic, b"x", partition=number)
 
-    def reader(self, group: str | None = "", *, control: Address | None = None, **options: str) -> StreamReader:
+    def reader(self, group: str | None = "", *, control: ControlAddress | None = None, **options: str) -> StreamReader:
         """A reader of this room's group (None: of no group); an underscore in a name stands for a dot."""
         named = {name.replace("_", "."): value for name, value in options.items()}
         settings = {
@@ -494,7 +494,7 @@ def test_a_room_that_is_not_there_costs_nothing_but_its_news(room: Room, caplog:
     room.fill(1)
 
     with caplog.at_level(logging.INFO):
-        started(room.reader(control=Address("127.0.0.1", port, "secret")))
+        started(room.reader(control=ControlAddress("127.0.0.1", port, "secret")))
 
     assert "cannot be heard" in caplog.text
     assert "kafka.max.poll.interval.ms is not checked" in caplog.text
@@ -674,4 +674,4 @@ def test_a_task_without_a_range_has_no_records(room: Room) -> None:
     from pyspark.sql.datasource import InputPartition
 
     assert list(room.reader().read(InputPartition(None))) == []
-    assert not isinstance(InputPartition(None), ReadTask)
+    assert not isinstance(InputPartition(None), RangeInputPartition)

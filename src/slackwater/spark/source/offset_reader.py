@@ -18,7 +18,7 @@ from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimesta
 from slackwater.client.network.thread import NetworkThread
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.source.options import PositionKind, Positions, SourceOptions
+from slackwater.spark.source.options import PositionKind, PositionSpec, SourceOptions
 
 T = TypeVar("T")
 # The question itself ends at `default.api.timeout.ms` with a reason; this much later it is given up without one.
@@ -26,7 +26,7 @@ _GRACE_S: Final = 10.0
 _MOST_NAMES: Final = 5
 
 
-class TopicWatch:
+class OffsetReader:
     """Asks the cluster about the topics of one query."""
 
     def __init__(self, network: NetworkThread, cluster: Cluster, options: SourceOptions) -> None:
@@ -58,7 +58,7 @@ class TopicWatch:
         """The first offset that is as new as each time; None where there is none."""
         return {one: None if at is None else at.offset for one, at in self._offsets(times).items()}
 
-    def resolve(self, positions: Positions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def resolve(self, positions: PositionSpec, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that the user's words mean now."""
         wanted = sorted(partitions)
         match positions.where:
@@ -86,7 +86,7 @@ class TopicWatch:
                 )
         return sorted(wanted)
 
-    def _by_time(self, positions: Positions, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _by_time(self, positions: PositionSpec, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = self.for_times(times)
         late = [one for one, offset in found.items() if offset is None]
         if late and not positions.latest_if_no_match:
@@ -119,7 +119,7 @@ def _partitions(topic: TopicMetadata) -> list[TopicPartition]:
     return [TopicPartition(topic.name, one.index) for one in topic.partitions]
 
 
-def _check_complete(positions: Positions, wanted: list[TopicPartition]) -> None:
+def _check_complete(positions: PositionSpec, wanted: list[TopicPartition]) -> None:
     missing = [one for one in wanted if one not in positions.by_partition]
     unknown = sorted(set(positions.by_partition) - set(wanted))
     if missing:

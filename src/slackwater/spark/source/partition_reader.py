@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Self
 from slackwater.client.config import CONSUMER_SETTINGS, int_value, parse_settings
 from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import OffsetRange
-from slackwater.spark.source.columns import Constants, arrow_schema, nullable_headers
-from slackwater.spark.source.connections import link
+from slackwater.spark.source.columns import ConstantColumns, arrow_schema, nullable_headers
+from slackwater.spark.source.connections import get_connection
 from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, Piece, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.user_errors import as_user_error
@@ -60,7 +60,7 @@ def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatc
     """The records of a range."""
     constants = _constants(wanted.topic, wanted.partition)
     with as_user_error():
-        home = link(settings.kafka)
+        home = get_connection(settings.kafka)
         for piece in RangeFetcher(home.network, home.cluster, wanted, settings.fetch):
             try:
                 yield from _batches(piece, wanted, settings, constants)
@@ -69,7 +69,7 @@ def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatc
 
 
 def _batches(
-    piece: Piece, wanted: OffsetRange, settings: ReadSettings, constants: Constants
+    piece: Piece, wanted: OffsetRange, settings: ReadSettings, constants: ConstantColumns
 ) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
@@ -86,5 +86,5 @@ def _batches(
 
 
 @lru_cache(maxsize=64)
-def _constants(topic: str, partition: int) -> Constants:
-    return Constants(topic, partition)
+def _constants(topic: str, partition: int) -> ConstantColumns:
+    return ConstantColumns(topic, partition)

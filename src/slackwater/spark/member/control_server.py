@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-log = logging.getLogger("slackwater.spark.member.control")
+log = logging.getLogger("slackwater.spark.member.control_server")
 
 LOOPBACK: Final = "127.0.0.1"
 SEND_TIMEOUT_S: Final = 5
@@ -34,7 +34,7 @@ HELLO_TIMEOUT_S: Final = 30.0
 MAX_HELLO_BYTES: Final = 64 * 1024
 
 
-class Address(NamedTuple):
+class ControlAddress(NamedTuple):
     """Where the room is, and what to say at its door."""
 
     host: str
@@ -60,7 +60,7 @@ class ControlServer:
         self._guests: dict[socket.socket, ConnectedMember] = {}
         self._stateful: dict[str, bool] = {}  # by token: told again to a member that comes later
         self._door = socket.create_server((LOOPBACK, 0))
-        self.address = Address(LOOPBACK, self._door.getsockname()[1], secrets.token_hex(16))
+        self.address = ControlAddress(LOOPBACK, self._door.getsockname()[1], secrets.token_hex(16))
         threading.Thread(target=self._receive, name="slackwater-control", daemon=True).start()
 
     def close(self) -> None:

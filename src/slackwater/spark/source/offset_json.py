@@ -17,7 +17,7 @@ from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 VERSION: Final = 1
-FOREIGN_SEQ: Final = 1  # every batch of Spark's own source is the first one here
+SPARK_OFFSET_SEQ: Final = 1  # every batch of Spark's own source is the first one here
 _SHOWN: Final = 120
 
 
@@ -38,7 +38,7 @@ def from_json(found: Mapping[str, Any], *, token: str) -> BatchOffset:
     """What Spark has kept; `token` is the name for a checkpoint that was written by Spark's own source."""
     try:
         if "v" not in found:
-            return BatchOffset(token, FOREIGN_SEQ, None, starts={at: _number(value) for at, value in _flat(found)})
+            return BatchOffset(token, SPARK_OFFSET_SEQ, None, starts={at: _number(value) for at, value in _flat(found)})
         if found["v"] != VERSION:
             raise UsageError(
                 f"This checkpoint was written by a newer Slackwater (its offsets have version {found['v']!r}, this one "
@@ -62,7 +62,9 @@ def from_json(found: Mapping[str, Any], *, token: str) -> BatchOffset:
         ) from None
 
 
-def foreign_batch(start: BatchOffset, end: BatchOffset, earliest: Mapping[TopicPartition, int]) -> BatchOffset:
+def batch_from_spark_offsets(
+    start: BatchOffset, end: BatchOffset, earliest: Mapping[TopicPartition, int]
+) -> BatchOffset:
     """A batch of Spark's own source: what lies between two of its offsets; partitions it had not known are new."""
     ranges = {
         at: OffsetRange(*at, start.starts.get(at, earliest.get(at, until)), until) for at, until in end.starts.items()

@@ -25,9 +25,9 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from slackwater.spark.member.control import ControlServer
+from slackwater.spark.member.control_server import ControlServer
 
-log = logging.getLogger("slackwater.spark.member.listener")
+log = logging.getLogger("slackwater.spark.member.query_listener")
 
 LOOK_SECONDS: Final = 0.5
 # Logical operators that keep state between batches when what they work on is a stream.
@@ -43,7 +43,7 @@ STATEFUL: Final = (
 )
 
 
-def token_of(text: str | None) -> tuple[str, Mapping[str, object]] | None:
+def parse_offset(text: str | None) -> tuple[str, Mapping[str, object]] | None:
     """The token and the whole of an offset of ours; None for an offset of somebody else."""
     try:
         offset = json.loads(text or "null")
@@ -57,7 +57,7 @@ def token_of(text: str | None) -> tuple[str, Mapping[str, object]] | None:
 class QueryListener(StreamingQueryListener):
     """Tells the control room of every batch that has ended."""
 
-    def __init__(self, room: ControlServer, queries: "QueryWatch") -> None:
+    def __init__(self, room: ControlServer, queries: "QueryMonitor") -> None:
         self._room = room
         self._queries = queries
 
@@ -69,7 +69,7 @@ class QueryListener(StreamingQueryListener):
         """A batch has ended."""
         keeps_state = bool(event.progress.stateOperators)
         for source in event.progress.sources:
-            if (found := token_of(source.endOffset)) is not None:
+            if (found := parse_offset(source.endOffset)) is not None:
                 token, offset = found
                 self._room.finished(token, offset)
                 if keeps_state:
@@ -82,7 +82,7 @@ class QueryListener(StreamingQueryListener):
         """A query has ended; its member learns that from Spark."""
 
 
-class QueryWatch:
+class QueryMonitor:
     """Looks at the running queries twice a second, while there are any with a member."""
 
     def __init__(self, spark: SparkSession, room: ControlServer) -> None:
@@ -125,7 +125,7 @@ class QueryWatch:
     def _look(self, query: StreamingQuery) -> None:
         run_id = str(query.runId)
         execution = query._jsq.streamingQuery()
-        tokens = [found[0] for text in _offsets(execution) if (found := token_of(text)) is not None]
+        tokens = [found[0] for text in _offsets(execution) if (found := parse_offset(text)) is not None]
         if not tokens:
             return
         if run_id not in self._judged:

@@ -28,12 +28,12 @@ from pyspark.sql.streaming.datasource import (
 
 from slackwater.group.batches.admission import Limits
 from slackwater.group.batches.offset import BatchOffset
-from slackwater.spark.member.control import Address
-from slackwater.spark.member.run import QueryRun
-from slackwater.spark.source.offset import from_json, to_json
+from slackwater.spark.member.control_server import ControlAddress
+from slackwater.spark.member.query_run import QueryRun
+from slackwater.spark.source.input_partitions import RangeInputPartition, plan_input_partitions
+from slackwater.spark.source.offset_json import from_json, to_json
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.reading import ReadSettings, read
-from slackwater.spark.source.split import ReadTask, split
+from slackwater.spark.source.partition_reader import ReadSettings, read
 from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LOG_LEVEL = "SLACKWATER_LOG"
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's reader; `control` is where the user's process can be heard."""
 
-    def __init__(self, options: SourceOptions, control: Address | None = None) -> None:
+    def __init__(self, options: SourceOptions, control: ControlAddress | None = None) -> None:
         self.options = options
         self.settings = ReadSettings.of(options)
         self.control = control
@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         with as_user_error():
             ranges = self._running.ranges(self._read(start), self._read(end))
-            return split(ranges, self.options.min_partitions, self.options.max_records_per_partition)
+            return plan_input_partitions(ranges, self.options.min_partitions, self.options.max_records_per_partition)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Everything up to here is finished."""
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of a task; Spark makes up a task without a range where there is none."""
-        if isinstance(partition, ReadTask):
+        if isinstance(partition, RangeInputPartition):
             yield from read(partition.range, self.settings)
 
     # --- inside -------------------------------------------------------------------------------------------------------

@@ -16,14 +16,14 @@ from slackwater.group.errors import BrokerError, PeerError, UsageError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.source import connections
-from slackwater.spark.source.batch import BatchReader, planned
+from slackwater.spark.source.batch_reader import BatchReader, plan_ranges
 from slackwater.spark.source.columns import arrow_schema, ddl
-from slackwater.spark.source.connections import close_links, link
+from slackwater.spark.source.connections import close_connections, get_connection
 from slackwater.spark.source.fetching import DataLossError, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.input_partitions import RangeInputPartition
+from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.reading import ReadSettings, read
-from slackwater.spark.source.split import ReadTask
-from slackwater.spark.source.topics import TopicWatch
+from slackwater.spark.source.partition_reader import ReadSettings, read
 from slackwater.testing.kafka import Kafka
 from slackwater.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -41,7 +41,7 @@ QUICK = {"kafka.retry.backoff.ms": "10", "kafka.reconnect.backoff.ms": "10", "ka
 def no_links() -> Iterator[None]:
     """Let go of the connections when a test is over."""
     yield
-    close_links()
+    close_connections()
 
 
 def options(kafka: Kafka, **more: str) -> SourceOptions:
@@ -53,8 +53,8 @@ def options(kafka: Kafka, **more: str) -> SourceOptions:
 def plan(kafka: Kafka, **more: str) -> list[OffsetRange]:
     """What a batch would read."""
     wanted = options(kafka, **more)
-    home = link(wanted.kafka)
-    return planned(TopicWatch(home.network, home.cluster, wanted), wanted)
+    home = get_connection(wanted.kafka)
+    return plan_ranges(OffsetReader(home.network, home.cluster, wanted), wanted)
 
 
 def rows(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def values(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[bytes]:
 
 def cut_off(kafka: Kafka, topic: str, before: int) -> None:
     """Delete the records of partition 0 before this offset, as retention does."""
-    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     wish = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(0, before)])
     request = DeleteRecordsRequest(topics=[wish], timeout_ms=30_000)
     home.network.run(home.cluster.request_any(request, DeleteRecordsResponse))
@@ -129,7 +129,7 @@ def test_a_range_is_read_to_the_record_across_many_pieces(kafka: Kafka) -> None:
     with Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.size": 400}) as producer:
         for value in numbers(3_000):
             producer.send("t", value)
-    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = OffsetRange("t", 0, 7, 2_901)
     pieces = list(RangeFetcher(home.network, home.cluster, wanted, FetchSettings(piece_bytes=2_000)))
     assert len(pieces) > 5
@@ -198,7 +198,7 @@ def test_a_log_that_was_cut_short_has_lost_data_too(kafka: Kafka) -> None:
 
 
 def test_what_compaction_has_left_out_is_not_missed(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     fill(kafka, "t", numbers(4))
     wanted = OffsetRange("t", 0, 4, 6)
     assert list(RangeFetcher(home.network, home.cluster, wanted._replace(until_offset=4), FetchSettings())) == []
@@ -232,14 +232,14 @@ def test_connections_are_kept_from_task_to_task(kafka: Kafka) -> None:
     for _ in range(3):
         list(read(OffsetRange("t", 0, 0, 10), settings))
     assert len(connections._links) == 1
-    for number in range(connections.MOST_LINKS + 3):
-        link({"bootstrap.servers": kafka.bootstrap_servers, "client.id": f"c{number}"})
-    assert len(connections._links) == connections.MOST_LINKS
+    for number in range(connections.MAX_CONNECTIONS + 3):
+        get_connection({"bootstrap.servers": kafka.bootstrap_servers, "client.id": f"c{number}"})
+    assert len(connections._links) == connections.MAX_CONNECTIONS
 
 
 def test_a_reader_that_stops_early_leaves_nothing_behind(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(1_000))
-    home = link({"bootstrap.servers": kafka.bootstrap_servers})
+    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     pieces = iter(
         RangeFetcher(home.network, home.cluster, OffsetRange("t", 0, 0, 1_000), FetchSettings(piece_bytes=500))
     )
@@ -365,4 +365,4 @@ def test_a_batch_reader_reads_the_tasks_that_it_has_planned(kafka: Kafka) -> Non
         for row in batch.to_pylist()
     ]
     assert sorted(found) == [(TopicPartition("orders", part), offset) for part in range(2) for offset in range(5)]
-    assert all(isinstance(task, ReadTask) for task in tasks)
+    assert all(isinstance(task, RangeInputPartition) for task in tasks)

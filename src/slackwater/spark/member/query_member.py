@@ -46,11 +46,11 @@ from slackwater.group.member import (
 )
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
-from slackwater.spark.member.control import Address
-from slackwater.spark.member.control_line import ControlLine
+from slackwater.spark.member.control_client import ControlClient
+from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.options import SourceOptions
 
-log = logging.getLogger("slackwater.spark.member.member")
+log = logging.getLogger("slackwater.spark.member.query_member")
 COOPERATIVE: Final = "cooperative-sticky"
 STATIC_SESSION_MS: Final = 120_000
 SESSION: Final = "session.timeout.ms"
@@ -58,7 +58,7 @@ CLOSE_S: Final = 5.0
 LAST_WORD_S: Final = 2.0
 
 
-class Home:
+class QueryClient:
     """The cluster, and the thread its connections live on, for one run of a query."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -90,12 +90,12 @@ class QueryMember:
 
     def __init__(
         self,
-        home: Home,
+        home: QueryClient,
         options: SourceOptions,
         batches: Batches,
         changed: threading.Condition,
         clock: Clock,
-        control: Address | None,
+        control: ControlAddress | None,
     ) -> None:
         config = home.member_config()
         self.batches = batches
@@ -119,7 +119,7 @@ class QueryMember:
         self._bare_told = False
         self._stateful = False
         self._stateful_told = False
-        self._line: ControlLine | None = None
+        self._line: ControlClient | None = None
         self._control = control
         self._last_word = threading.Event()
         warn_about_settings(config)
@@ -337,7 +337,7 @@ class QueryMember:
                 "group": config.group_id,
                 "instance": config.group_instance_id,
             }
-            self._line = ControlLine(self._control, hello, self._heard)
+            self._line = ControlClient(self._control, hello, self._heard)
         if self._line is None or not self._line.hears:
             log.info(
                 "%sThe end of a batch is heard when Spark plans the next one, and kafka.max.poll.interval.ms is not "

@@ -12,17 +12,19 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from slackwater.spark.member.control import Address
+from slackwater.spark.member.control_server import ControlAddress
 
-log = logging.getLogger("slackwater.spark.member.member")
+log = logging.getLogger("slackwater.spark.member.query_member")
 CONNECT_TIMEOUT_S: Final = 5.0
 MOST_BYTES: Final = 64 * 1024 * 1024
 
 
-class ControlLine:
+class ControlClient:
     """One line, from hello to its end."""
 
-    def __init__(self, address: Address, hello: Mapping[str, object], heard: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, address: ControlAddress, hello: Mapping[str, object], heard: Callable[[dict[str, Any]], None]
+    ) -> None:
         self.hears = False
         self._heard = heard
         self._socket: socket.socket | None = None
