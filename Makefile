@@ -1,4 +1,4 @@
-# Slackwater. `make test` and `make demo` are all a newcomer needs; each sets up what it uses, and is quick the second time.
+# Slackwater. Start with `make demo` and `make test`; each sets up what it needs, once.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,12 +11,12 @@ SEED ?= 1000000
 SEQUENCES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars gobin demo test check lint format docs bench soak peers interop transcripts lock clean
+.PHONY: help setup jars gobin browser demo test check lint format docs bench soak peers interop transcripts lock package clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
-setup: $(VENV)/.ready jars gobin ## Make .venv with the locked packages, fetch Kafka's jars, build the Go client's program
+setup: $(VENV)/.ready jars gobin browser ## Create .venv with the locked packages, fetch Kafka's jars, build the Go client
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@echo "== setting up $(VENV) (Python packages at the versions of requirements.lock)"
@@ -26,7 +26,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@PIP_CONSTRAINT=requirements.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-jars: ## Fetch the jars of Apache Kafka and of Spark's Kafka source, for the tests that compare with the real one
+jars: ## Fetch the jars of Apache Kafka and of Spark's Kafka source, for the comparison tests
 	@sh scripts/jars.sh "Apache Kafka $(KAFKA)" kafka-$(KAFKA) interop/pom.xml
 	@sh scripts/jars.sh "Apache Kafka $(OLD_KAFKA)" kafka-$(OLD_KAFKA) interop/kafka-3.9/pom.xml
 	@sh scripts/jars.sh "Spark's own Kafka source" spark-kafka interop/spark-kafka/pom.xml
@@ -34,37 +34,40 @@ jars: ## Fetch the jars of Apache Kafka and of Spark's Kafka source, for the tes
 gobin: ## Build the program of the Go client franz-go, for the tests with stock clients
 	@sh scripts/gobin.sh
 
-demo: $(VENV)/.ready ## Watch Spark applications share a topic, scale, deploy, fail, and a storm cured (two minutes)
+browser: ## Under CI=true, install Chromium for the tests of the report page
+	@sh scripts/browser.sh
+
+demo: $(VENV)/.ready ## Spark applications share a topic, scale out, deploy, crash; a storm and its cure (two minutes)
 	@$(BIN)/slackwater demo
 
-test: setup lint ## Run every check and every test that fits into a quarter of an hour
+test: setup lint ## Run every check, and the tests that fit into nine minutes
 	@echo "== tests, with branch coverage of group/"
 	@rm -f .cache/proven.json; mkdir -p .cache
-	@SLACKWATER_PROVEN=.cache/proven.json $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= --ignore=tests/sim tests
+	@SLACKWATER_PROVEN=.cache/proven.json $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report= --durations=10 --ignore=tests/sim tests
 	@$(BIN)/coverage report --include='*/slackwater/group/*' --fail-under=95
 	@echo "== facts of the behaviour catalogue"
 	@$(BIN)/python scripts/conformance.py --from .cache/proven.json
-	@echo "== random faults, and machines broken on purpose"
+	@echo "== simulator: random faults, and deliberately broken state machines"
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/sim
 
-check: lint ## Lint, types, import rules, documentation, and the facts of the catalogue without a passing test
+check: lint ## Lint, types, import rules, generated docs, and facts of the catalogue without a passing test
 	@echo "== facts of the behaviour catalogue"
 	@$(BIN)/python scripts/conformance.py
 
-lint: $(VENV)/.ready ## The quick part of check: all but the facts
+lint: $(VENV)/.ready ## Style, types, import rules, generated docs
 	@echo "== ruff"
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
-	@echo "== imports run one way"
+	@echo "== import rules"
 	@$(BIN)/lint-imports --no-cache | tail -n 2
-	@echo "== documentation is what the code says"
+	@echo "== generated documentation"
 	@$(BIN)/python scripts/docs.py --check
 
-format: $(VENV)/.ready ## Put the code into its one form
+format: $(VENV)/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
 
-docs: $(VENV)/.ready ## Write the generated parts of docs/ anew
+docs: $(VENV)/.ready ## Write the generated pages of docs/
 	@$(BIN)/python scripts/docs.py
 
 bench: setup ## Measure, each figure beside its peer
@@ -85,25 +88,28 @@ bench: setup ## Measure, each figure beside its peer
 	@$(BIN)/python benchmarks/doctor_scale.py
 	@$(BIN)/python benchmarks/rebalances.py
 
-soak: $(VENV)/.ready ## Random faults for as long as asked: make soak RUNS=100000 SEQUENCES=50 SEED=7
+soak: $(VENV)/.ready ## Long random tests: make soak RUNS=100000 SEQUENCES=50 SEED=7
 	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
-	@echo "== random actions on live groups, while a producer writes"
+	@echo "== random actions on running groups while a producer writes"
 	@$(BIN)/python -m tests.sequence --runs $(SEQUENCES) --seed $(SEED)
 
-peers: ## Make ready the guests of interop: kcat, Sarama, KafkaJS, Kafka Streams and Connect
+peers: ## Install the clients of interop: kcat, Sarama, KafkaJS, Kafka Streams and Connect
 	@KAFKA=$(KAFKA) sh scripts/peers.sh
 
-interop: setup peers ## What needs the real Kafka or its heavier clients, and is too long for every run
-	@echo "== compared with Kafka's own classes and tools"
+interop: setup peers ## Tests with Apache Kafka and more clients that take too long for every run
+	@echo "== comparison with Kafka's own classes and tools"
 	@$(BIN)/python -m pytest -m java tests
-	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect as guests"
+	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect"
 	@$(BIN)/python -m pytest -rs tests/interop_heavy
 
-transcripts: setup ## Record the conformance transcripts anew from a running Apache Kafka (two minutes, an idle machine)
+transcripts: setup ## Record the conformance transcripts from a running Apache Kafka (two minutes, an idle machine)
 	@$(BIN)/python scripts/record_transcripts.py
 
-lock: $(VENV)/.ready ## Choose versions anew, and write requirements.lock
+lock: $(VENV)/.ready ## Resolve versions and write requirements.lock
 	@sh scripts/lock.sh $(BIN)
 
-clean: ## Remove everything that setup made
+package: $(VENV)/.ready ## Build wheel and sdist, install each in an empty environment and use it
+	@sh scripts/package.sh $(BIN)
+
+clean: ## Remove everything that setup created
 	@rm -rf $(VENV) .jars .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -23,7 +23,7 @@ def test_durations(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "5", "h", "1h x", "-1h"])
 def test_invalid_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a duration. Use 90s, 1h30m, 2d or PT1H30M"):
+    with pytest.raises(UsageError, match=r"is not a duration\. Use 90s, 1h30m, 2d or PT1H30M"):
         duration_ms(text, "--by-duration")
 
 
