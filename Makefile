@@ -70,23 +70,8 @@ format: $(VENV)/.ready ## Format the code
 docs: $(VENV)/.ready ## Write the generated pages of docs/
 	@$(BIN)/python scripts/docs.py
 
-bench: setup ## Measure, each figure beside its peer
-	@$(BIN)/python benchmarks/core.py
-	@$(BIN)/python benchmarks/work.py
-	@$(BIN)/python benchmarks/wire.py
-	@$(BIN)/python benchmarks/records.py
-	@$(BIN)/python benchmarks/log.py
-	@$(BIN)/python benchmarks/assignors.py
-	@$(BIN)/python benchmarks/client.py
-	@$(BIN)/python benchmarks/broker_start.py
-	@$(BIN)/python benchmarks/broker_load.py
-	@$(BIN)/python benchmarks/broker_joins.py
-	@$(BIN)/python benchmarks/broker_idle.py
-	@$(BIN)/python benchmarks/broker_perf.py
-	@$(BIN)/python benchmarks/spark_read.py
-	@$(BIN)/python benchmarks/spark_stream.py
-	@$(BIN)/python benchmarks/doctor_scale.py
-	@$(BIN)/python benchmarks/rebalances.py
+bench: setup ## Measure next to the peers and write docs/benchmarks.md (25 minutes; make bench FULL=1 for everything)
+	@$(BIN)/python -m benchmarks.run $(if $(FULL),--full)
 
 soak: $(VENV)/.ready ## Long random tests: make soak RUNS=100000 SEQUENCES=50 SEED=7
 	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
