@@ -103,7 +103,9 @@ def run(benchmark: Benchmark, *, full: bool) -> tuple[list[Result], str | None]:
         timeout_s = FULL_TIMEOUT_S if full else benchmark.timeout_s
         failure = None
         try:
-            code = subprocess.run(command, cwd=ROOT, env=os.environ | {VARIABLE: str(path)}, timeout=timeout_s).returncode
+            code = subprocess.run(
+                command, cwd=ROOT, env=os.environ | {VARIABLE: str(path)}, timeout=timeout_s
+            ).returncode
             if code:
                 failure = f"{benchmark.script}.py ended with exit code {code}"
         except subprocess.TimeoutExpired:
