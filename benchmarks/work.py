@@ -11,8 +11,8 @@ import time
 from typing import NamedTuple
 
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.group.work.config import Order, WorkConfig
-from slackwater.group.work.effects import Start, WorkEffect
+from slackwater.group.work.config import ProcessingOrder, WorkConfig
+from slackwater.group.work.effects import StartTask, WorkEffect
 from slackwater.group.work.scheduler import WorkScheduler
 
 PARTITIONS = 12
@@ -46,7 +46,7 @@ def polls(records: int) -> list[list[Record]]:
     return made
 
 
-def run(order: Order, batches: list[list[Record]]) -> float:
+def run(order: ProcessingOrder, batches: list[list[Record]]) -> float:
     """Records a second through the scheduler."""
     scheduler: WorkScheduler[Record] = WorkScheduler(WorkConfig(workers=8, order=order))
     rng = random.Random(7)
@@ -56,21 +56,21 @@ def run(order: Order, batches: list[list[Record]]) -> float:
 
     def carry_out(effects: list[WorkEffect[Record]]) -> None:
         for effect in effects:
-            if isinstance(effect, Start):
+            if isinstance(effect, StartTask):
                 running.append(effect.task_id)
 
-    carry_out(scheduler.assigned([TopicPartition("orders", number) for number in range(PARTITIONS)], now_ms))
+    carry_out(scheduler.on_assigned([TopicPartition("orders", number) for number in range(PARTITIONS)], now_ms))
     started = time.process_time()
     for batch in batches:
         now_ms += 2
-        carry_out(scheduler.received(batch, now_ms))
+        carry_out(scheduler.on_records(batch, now_ms))
         while scheduler.in_flight > 1_000:
             task_id = running.pop(int(picks[done % 1009] * len(running)))
             done += 1
-            carry_out(scheduler.finished(task_id, now_ms))
+            carry_out(scheduler.on_finished(task_id, now_ms))
     while running:
         done += 1
-        carry_out(scheduler.finished(running.pop(), now_ms))
+        carry_out(scheduler.on_finished(running.pop(), now_ms))
     elapsed_s = time.process_time() - started
     assert scheduler.in_flight == 0
     assert done == sum(map(len, batches))
@@ -80,7 +80,7 @@ def run(order: Order, batches: list[list[Record]]) -> float:
 def main() -> None:
     """Print one line per order."""
     batches = polls(int(sys.argv[1]) if len(sys.argv) > 1 else 500_000)
-    for order in Order:
+    for order in ProcessingOrder:
         rate = max(run(order, batches) for _ in range(3))
         print(f"order={order:<9} {rate:>9,.0f} records/s  {rate / TARGET_PER_S:.1f} x the {TARGET_PER_S:,} owed")
 

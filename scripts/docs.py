@@ -15,7 +15,7 @@ from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, 
 from slackwater.cli.app import app
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
-from slackwater.group.member.states import TABLE, Action, Input, MemberState
+from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
 from slackwater.spark.source.options import PREFIX, REFUSED
 
@@ -95,14 +95,14 @@ def member_page() -> str:
     """docs/member-states.md."""
     edges: dict[tuple[str, str], list[str]] = {}
     rows = []
-    for happened in Input:
+    for happened in MemberInput:
         cells = []
         for state in MemberState:
-            outcome = TABLE[state][happened]
+            outcome = MEMBER_TRANSITIONS[state][happened]
             if outcome.next_state is not state:
                 edges.setdefault((state.value, outcome.next_state.value), []).append(words(happened.name))
             moves = "" if outcome.next_state is state else f" → {outcome.next_state.value}"
-            cells.append("–" if outcome.action is Action.IGNORE and not moves else outcome.action.value + moves)
+            cells.append("–" if outcome.action is MemberAction.IGNORE and not moves else outcome.action.value + moves)
         rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
     lines = [
         GENERATED,

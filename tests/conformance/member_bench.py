@@ -28,16 +28,16 @@ from slackwater.group.assignors.consumer_protocol import (
 from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.events import EventKind, GroupEvent
 from slackwater.group.member import (
+    BrokerNode,
     Callback,
     CommitDone,
     Disconnect,
-    Effect,
-    Emit,
+    EmitEvent,
     GroupMember,
     MemberConfig,
+    MemberEffect,
     MemberState,
-    Node,
-    Notify,
+    NotifyListener,
     OffsetAndMetadata,
     OffsetsFetched,
     Raise,
@@ -139,24 +139,24 @@ class Bench:
 
     # --- carrying out -----------------------------------------------------------------------------------------
 
-    def do(self, effects: list[Effect]) -> "Bench":
+    def do(self, effects: list[MemberEffect]) -> "Bench":
         """Carry effects out, in order."""
         for effect in effects:
             match effect:
                 case Send():
                     self.open[effect.request_id] = effect
                     self.all_sent.append(effect.request)
-                case Notify():
+                case NotifyListener():
                     self.told.append((effect.callback, effect.partitions))
                     if not self.slow_listener:
                         self.now_ms += self.listener_takes
                         error = self.listener_throws.pop(0) if self.listener_throws else None
-                        self.do(self.machine.listener_done(self.now_ms, error))
+                        self.do(self.machine.on_listener_done(self.now_ms, error))
                 case RefreshMetadata():
                     self.refreshes.append(effect)
                     if self.cluster is not None:
-                        self.do(self.machine.metadata(self.cluster, self.now_ms))
-                case Emit():
+                        self.do(self.machine.on_metadata(self.cluster, self.now_ms))
+                case EmitEvent():
                     self.events.append(effect.event)
                 case Raise():
                     self.raised.append(effect.error)
@@ -183,7 +183,7 @@ class Bench:
 
     def listener_done(self, error: BaseException | None = None) -> "Bench":
         """A slow listener returns."""
-        return self.do(self.machine.listener_done(self.now_ms, error))
+        return self.do(self.machine.on_listener_done(self.now_ms, error))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -210,13 +210,13 @@ class Bench:
         """Answer the oldest unanswered request that this could be an answer to."""
         send = self.sends(_ANSWERS[type(response)])[0]
         del self.open[send.request_id]
-        return self.do(self.machine.answered(send.request_id, response, self.now_ms))
+        return self.do(self.machine.on_response(send.request_id, response, self.now_ms))
 
     def fail(self, kind: type[Q]) -> "Bench":
         """Let the oldest unanswered request of this kind fail."""
         send = self.sends(kind)[0]
         del self.open[send.request_id]
-        return self.do(self.machine.failed(send.request_id, self.now_ms))
+        return self.do(self.machine.on_request_failed(send.request_id, self.now_ms))
 
     # --- whole stretches --------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Bench:
             self.find()
         self.join_ok(generation_id).sync_ok(partitions).poll()
         assert self.state is MemberState.STABLE
-        assert not self.machine.listening
+        assert not self.machine.is_notifying_listener
         return self
 
     def beat(self, error: Error = Error.NONE) -> "Bench":
@@ -268,13 +268,13 @@ class Bench:
 
     def closed(self) -> bool:
         """Whether the member is gone."""
-        return self.machine.closed
+        return self.machine.is_closed
 
     def needs_rejoin(self) -> bool:
         """Whether a rebalance is wanted or under way."""
         return self.machine.needs_rejoin
 
-    def coordinator(self) -> Node | None:
+    def coordinator(self) -> BrokerNode | None:
         """Who coordinates, as far as the member knows."""
         return self.machine.coordinator
 

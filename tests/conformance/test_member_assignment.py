@@ -112,7 +112,7 @@ def test_the_leader_fetches_metadata_of_topics_that_only_others_want_before_it_a
     assert member.refreshes[-1].topics == ("t", "u")
     member.pass_ms(30_000).tick()
     assert member.refreshes[-1].topics == ("t", "u"), "asked again, should the first have been lost"
-    member.do(member.machine.metadata({"t": TopicInfo(4), "u": TopicInfo(1)}, member.now_ms))
+    member.do(member.machine.on_metadata({"t": TopicInfo(4), "u": TopicInfo(1)}, member.now_ms))
     assert parts(member) == {"m1": tps("t-0 t-1 t-2 t-3"), "m2": tps("u-0")}
 
 
@@ -128,7 +128,7 @@ def test_the_leader_fetches_metadata_of_topics_that_only_others_want_before_it_a
 def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
     member = leading(JoinedMember("m2", None, asks_for("u")))
     assert not member.needs_rejoin()
-    member.do(member.machine.metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
+    member.do(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
     assert member.needs_rejoin()
     assert not member.sends(JoinGroup)
     member.poll()
@@ -139,14 +139,14 @@ def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, 
 @pytest.mark.proves("CL-26")
 def test_a_topic_that_nobody_wants_concerns_nobody() -> None:
     member = leading(OTHER)
-    member.do(member.machine.metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
+    member.do(member.machine.on_metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-26")
 def test_a_follower_does_not_watch() -> None:
     member = Bench().settle("t-0")
-    member.do(member.machine.metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
+    member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.needs_rejoin()
 
 
@@ -155,7 +155,7 @@ def test_who_no_longer_leads_no_longer_watches() -> None:
     member = leading(OTHER)
     member.beat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2, leader="m2").sync_ok("t-0").poll()
     assert not member.machine.is_leader
-    member.do(member.machine.metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
+    member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
@@ -164,15 +164,15 @@ def test_who_no_longer_leads_no_longer_watches() -> None:
 def test_racks_are_watched_only_by_a_client_that_has_one(rack: str | None, rejoins: bool) -> None:
     member = Bench(client_rack=rack)
     member.cluster = {"t": TopicInfo(1, (frozenset({"r1"}),))}
-    member.do(member.machine.metadata(member.cluster, member.now_ms)).find().lead(1).sync_ok("t-0").poll()
-    member.do(member.machine.metadata({"t": TopicInfo(1, (frozenset({"r2"}),))}, member.now_ms))
+    member.do(member.machine.on_metadata(member.cluster, member.now_ms)).find().lead(1).sync_ok("t-0").poll()
+    member.do(member.machine.on_metadata({"t": TopicInfo(1, (frozenset({"r2"}),))}, member.now_ms))
     assert member.needs_rejoin() is rejoins
 
 
 @pytest.mark.proves("CL-26")
 def test_metadata_that_changed_while_assigning_causes_one_more_rebalance() -> None:
     member = Bench().find().lead(1)
-    member.do(member.machine.metadata({"t": TopicInfo(5)}, member.now_ms))
+    member.do(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
     member.sync_ok("t-0 t-1 t-2 t-3").poll()
     assert (Callback.ASSIGNED, tps("t-0 t-1 t-2 t-3")) in member.heard()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"
@@ -193,7 +193,7 @@ def test_a_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
     member = Bench().find()
     send = member.send_of(JoinGroup)
     response: Any = {"member_id": "m1", "generation_id": 1, "protocol_name": "odd", "leader": "m1" if leads else "m0"}
-    member.do(member.machine.answered(send.request_id, JoinGroupResponse(Error.NONE, **response), member.now_ms))
+    member.do(member.machine.on_response(send.request_id, JoinGroupResponse(Error.NONE, **response), member.now_ms))
     if not leads:
         member.sync_ok("t-0")
     member.poll()
@@ -214,7 +214,7 @@ def test_a_coordinator_lost_while_metadata_is_fetched_costs_the_round() -> None:
     member.cluster = None
     member.lead(1, JoinedMember("m2", None, asks_for("u")))
     member.beat(Error.NOT_COORDINATOR)
-    member.do(member.machine.metadata({"t": TopicInfo(4)}, member.now_ms))
+    member.do(member.machine.on_metadata({"t": TopicInfo(4)}, member.now_ms))
     assert not member.sends(SyncGroup)
     assert member.needs_rejoin()
 
@@ -225,7 +225,7 @@ def test_a_generation_lost_while_metadata_is_fetched_costs_the_round() -> None:
     member.cluster = None
     member.lead(1, JoinedMember("m2", None, asks_for("u")))
     member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
-    member.do(member.machine.metadata({"t": TopicInfo(4)}, member.now_ms)).poll()
+    member.do(member.machine.on_metadata({"t": TopicInfo(4)}, member.now_ms)).poll()
     assert member.sent(JoinGroup).member_id == ""
 
 
@@ -266,7 +266,7 @@ def test_a_pattern_is_matched_against_fresh_metadata_before_every_join() -> None
     member.beat(Error.REBALANCE_IN_PROGRESS).poll().poll()
     assert len(member.refreshes) == asked + 1
     assert not member.sends(JoinGroup), "not before the metadata is there"
-    member.do(member.machine.metadata(cluster | {"t3": TopicInfo(1)}, member.now_ms)).poll()
+    member.do(member.machine.on_metadata(cluster | {"t3": TopicInfo(1)}, member.now_ms)).poll()
     assert member.claims().topics == ("t", "t2", "t3")
 
 
@@ -275,7 +275,7 @@ def test_a_topic_that_comes_to_match_rejoins() -> None:
     member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0")
     assert member.cluster is not None
     member.cluster["t2"] = TopicInfo(1)
-    member.do(member.machine.metadata(member.cluster, member.now_ms)).poll()
+    member.do(member.machine.on_metadata(member.cluster, member.now_ms)).poll()
     assert member.sent(JoinGroup).reason == "subscription has changed"
     assert member.told_of(EventKind.JOIN_REQUESTED)[-1].trigger is Trigger.PATTERN_MATCHED
 
@@ -353,7 +353,7 @@ def test_a_returning_static_leader_that_is_told_to_skip_assigns_nothing_and_keep
     assert member.sent(SyncGroup).assignments == ()
     member.sync_ok("t-0 t-1").poll()
     assert member.owned() == tps("t-0 t-1")
-    member.do(member.machine.metadata({"t": TopicInfo(9)}, member.now_ms))
+    member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms))
     assert member.needs_rejoin()
 
 
@@ -361,7 +361,7 @@ def test_a_returning_static_leader_that_is_told_to_skip_assigns_nothing_and_keep
 def test_a_static_leader_that_comes_back_in_the_same_process_sees_what_was_added_meanwhile() -> None:
     member = Bench(group_instance_id="i1", max_poll_interval_ms=10_000).find().lead(7, OTHER).sync_ok("t-0 t-1").poll()
     member.pass_ms(10_000).tick()
-    member.do(member.machine.metadata({"t": TopicInfo(5)}, member.now_ms))
+    member.do(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
     member.cluster = {"t": TopicInfo(5)}
     member.poll().lead(7, OTHER, skip_assignment=True).sync_ok("t-0 t-1").poll()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"

@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind
-from slackwater.group.member import Callback, CommitFailed, Driver, MemberState
+from slackwater.group.member import Callback, CommitFailed, MemberState, RebalanceDriver
 from slackwater.group.messages import (
     CommittedPartition,
     Heartbeat,
@@ -24,7 +24,7 @@ REVOKED, ASSIGNED, LOST = Callback
 
 def background(partitions: str = "t-0 t-1", **settings: object) -> Bench:
     """A settled background member, cooperative unless told otherwise."""
-    defaults: dict[str, object] = {"driver": Driver.BACKGROUND, "assignors": COOPERATIVE}
+    defaults: dict[str, object] = {"driver": RebalanceDriver.BACKGROUND, "assignors": COOPERATIVE}
     member = Bench(**(defaults | settings))  # type: ignore[arg-type]
     member.answer(NODE).join_ok(1).sync_ok(partitions)
     assert member.heard() == [(ASSIGNED, tps(partitions))]
@@ -82,7 +82,7 @@ def test_a_background_member_stands_still_after_a_fatal_answer_until_it_subscrib
 @pytest.mark.proves("CL-37")
 def test_a_background_member_auto_commits_by_ticks() -> None:
     member = background(enable_auto_commit=True)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.pass_ms(5_000).tick()
     assert member.sends(OffsetCommit)
 
@@ -152,7 +152,7 @@ def test_a_partition_released_while_a_rebalance_runs_goes_with_its_end() -> None
 def test_held_partitions_are_lost_with_the_generation_all_the_same() -> None:
     member = background("t-0 t-1", enable_auto_commit=True)
     member.machine.hold(tps("t-0"))
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.beat(Error.UNKNOWN_MEMBER_ID)
     assert member.heard() == [(LOST, tps("t-0 t-1"))]
     assert member.owned() == ()
@@ -172,7 +172,7 @@ def test_closing_does_not_wait_for_work_in_progress() -> None:
 
 @pytest.mark.proves("CL-21")
 def test_a_topic_no_longer_wanted_is_waited_for_because_no_claim_would_protect_it() -> None:
-    member = Bench(topics=("t", "u"), driver=Driver.BACKGROUND, assignors=COOPERATIVE)
+    member = Bench(topics=("t", "u"), driver=RebalanceDriver.BACKGROUND, assignors=COOPERATIVE)
     member.answer(NODE).join_ok(1).sync_ok("t-0 u-0")
     member.heard()
     member.machine.hold(tps("t-0 u-0"))
@@ -191,9 +191,9 @@ def test_a_topic_no_longer_wanted_is_waited_for_because_no_claim_would_protect_i
 @pytest.mark.proves("CL-19")
 def test_an_eager_background_member_keeps_the_group_waiting_for_its_work_and_says_so() -> None:
     member = background(assignors=EAGER)
-    assert member.machine.notice is not None
-    assert "the whole group waits" in member.machine.notice
-    assert "54 s" in member.machine.notice
+    assert member.machine.eager_background_warning is not None
+    assert "the whole group waits" in member.machine.eager_background_warning
+    assert "54 s" in member.machine.eager_background_warning
     member.machine.hold(tps("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert not member.heard()
@@ -224,14 +224,14 @@ def test_an_eager_background_member_joins_before_the_group_gives_it_up() -> None
 
 @pytest.mark.proves("CL-19")
 def test_a_cooperative_member_costs_nobody_anything() -> None:
-    assert background().machine.notice is None
-    assert Bench().machine.notice is None
+    assert background().machine.eager_background_warning is None
+    assert Bench().machine.eager_background_warning is None
 
 
 @pytest.mark.proves("CL-37")
 def test_a_background_member_commits_before_it_revokes() -> None:
     member = background(assignors=EAGER, enable_auto_commit=True)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert not member.heard()
     member.answer(OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),)))

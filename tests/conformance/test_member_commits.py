@@ -267,7 +267,7 @@ def test_a_commit_that_waited_until_the_member_was_out_of_the_group_is_not_sent(
 @pytest.mark.proves("CL-37")
 def test_auto_commit_happens_inside_poll_every_interval() -> None:
     member = Bench(enable_auto_commit=True).settle("t-0")
-    member.machine.consumed(at("t-0", 42))
+    member.machine.set_consumed(at("t-0", 42))
     member.pass_ms(4_999).poll()
     assert not member.sends(OffsetCommit)
     member.pass_ms(1).tick()
@@ -282,7 +282,7 @@ def test_auto_commit_happens_inside_poll_every_interval() -> None:
 @pytest.mark.proves("CL-37")
 def test_an_auto_commit_that_met_a_passing_fault_comes_again_after_a_backoff() -> None:
     member = Bench(enable_auto_commit=True).settle("t-0")
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.pass_ms(5_000).poll().answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
     member.pass_ms(99).poll()
     assert not member.sends(OffsetCommit)
@@ -295,7 +295,7 @@ def test_an_auto_commit_that_met_a_passing_fault_comes_again_after_a_backoff() -
 @pytest.mark.proves("CL-37")
 def test_only_what_is_owned_is_auto_committed() -> None:
     member = Bench(enable_auto_commit=True).settle("t-0")
-    member.machine.consumed(at("t-0 t-3"))
+    member.machine.set_consumed(at("t-0 t-3"))
     member.pass_ms(5_000).poll()
     assert [one.partition for one in member.sent(OffsetCommit).offsets] == [0]
 
@@ -304,7 +304,7 @@ def test_only_what_is_owned_is_auto_committed() -> None:
 def test_manual_assignments_are_auto_committed_too() -> None:
     member = Bench(subscribe=False, enable_auto_commit=True)
     member.do(member.machine.assign(tps("t-0"), member.now_ms)).poll()
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.pass_ms(5_000)
     member.do(member.machine.assign(tps("t-1"), member.now_ms))
     member.answer(NODE)
@@ -315,7 +315,7 @@ def test_manual_assignments_are_auto_committed_too() -> None:
 @pytest.mark.proves("CL-37")
 def test_closing_commits_what_was_consumed_and_waits_for_it() -> None:
     member = Bench(enable_auto_commit=True).settle("t-0")
-    member.machine.consumed(at("t-0", 42))
+    member.machine.set_consumed(at("t-0", 42))
     member.heard()
     member.do(member.machine.close(member.now_ms))
     assert [one.offset for one in member.sent(OffsetCommit).offsets] == [42]
@@ -328,7 +328,7 @@ def test_closing_commits_what_was_consumed_and_waits_for_it() -> None:
 @pytest.mark.proves("CL-37")
 def test_closing_waits_for_its_commit_no_longer_than_it_may() -> None:
     member = Bench(enable_auto_commit=True).settle("t-0")
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.do(member.machine.close(member.now_ms, timeout_ms=5_000))
     member.pass_ms(5_000).tick()
     assert member.closed()
@@ -352,9 +352,9 @@ def test_asynchronous_commits_end_in_order() -> None:
     member = Bench(assignors=COOPERATIVE).settle("t-0")
     commit(commit(member, commit_id=1), commit_id=2)
     first, second = member.sends(OffsetCommit)
-    member.do(member.machine.answered(second.request_id, said(), member.now_ms))
+    member.do(member.machine.on_response(second.request_id, said(), member.now_ms))
     assert done(member) == []
-    member.do(member.machine.answered(first.request_id, said(Error.OFFSET_METADATA_TOO_LARGE), member.now_ms))
+    member.do(member.machine.on_response(first.request_id, said(Error.OFFSET_METADATA_TOO_LARGE), member.now_ms))
     assert done(member) == [(1, BrokerError), (2, None)]
 
 
@@ -365,9 +365,9 @@ def test_a_synchronous_commit_returns_after_all_earlier_asynchronous_ones_even_w
     first = member.send_of(OffsetCommit)
     commit(member, partitions, commit_id=2, sync=True)
     for send in member.sends(OffsetCommit)[1:]:
-        member.do(member.machine.answered(send.request_id, said(), member.now_ms))
+        member.do(member.machine.on_response(send.request_id, said(), member.now_ms))
     assert done(member) == []
-    member.do(member.machine.answered(first.request_id, said(), member.now_ms))
+    member.do(member.machine.on_response(first.request_id, said(), member.now_ms))
     assert done(member) == [(1, None), (2, None)]
 
 

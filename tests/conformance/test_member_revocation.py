@@ -61,7 +61,7 @@ def test_an_eager_member_is_told_even_of_nothing() -> None:
 @pytest.mark.proves("CL-19")
 def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
-    member.machine.consumed({tps("t-0")[0]: OffsetAndMetadata(42)})
+    member.machine.set_consumed({tps("t-0")[0]: OffsetAndMetadata(42)})
     member.poll()
     commit = member.sent(OffsetCommit)
     assert [(one.topic, one.partition, one.offset) for one in commit.offsets] == [("t", 0, 42)]
@@ -77,7 +77,7 @@ def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
 @pytest.mark.proves("CL-19")
 def test_a_commit_that_met_a_passing_fault_is_tried_again_before_the_revocation() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.poll().answer(committed(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
     assert member.machine.next_poll_ms() == member.now_ms + 100
     member.pass_ms(99).poll()
@@ -90,7 +90,7 @@ def test_a_commit_that_met_a_passing_fault_is_tried_again_before_the_revocation(
 @pytest.mark.proves("CL-19")
 def test_a_commit_that_is_refused_for_good_does_not_hold_the_rebalance_up() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.poll().answer(committed(Error.OFFSET_METADATA_TOO_LARGE)).poll()
     assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
     assert not member.raised
@@ -99,7 +99,7 @@ def test_a_commit_that_is_refused_for_good_does_not_hold_the_rebalance_up() -> N
 @pytest.mark.proves("CL-19")
 def test_a_commit_without_an_answer_holds_the_rebalance_up_for_its_timeout_at_most() -> None:
     member = about_to_rejoin(enable_auto_commit=True, max_poll_interval_ms=20_000)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.poll()
     assert member.machine.next_poll_ms() == member.now_ms + 20_000
     member.pass_ms(19_999).poll()
@@ -111,7 +111,7 @@ def test_a_commit_without_an_answer_holds_the_rebalance_up_for_its_timeout_at_mo
 @pytest.mark.proves("CL-20")
 def test_an_eager_member_fetches_nothing_while_its_last_commit_is_out() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
     member.poll()
     assert member.machine.fetchable == frozenset()
@@ -123,7 +123,7 @@ def test_an_eager_member_fetches_nothing_while_its_last_commit_is_out() -> None:
 @pytest.mark.proves("CL-20")
 def test_a_cooperative_member_goes_on_fetching() -> None:
     member = about_to_rejoin(enable_auto_commit=True, assignors=COOPERATIVE)
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.poll()
     assert member.sends(OffsetCommit)
     assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
@@ -157,7 +157,7 @@ def test_what_a_member_owned_in_a_generation_that_is_gone_is_lost(error: Error, 
     settings = {} if assignors is None else {"assignors": assignors}
     member = Bench(enable_auto_commit=True, **settings).settle("t-0 t-1")  # type: ignore[arg-type]
     member.heard()
-    member.machine.consumed(at("t-0"))
+    member.machine.set_consumed(at("t-0"))
     member.beat(error).poll()
     assert member.heard() == [(LOST, tps("t-0 t-1"))]
     assert member.owned() == ()
@@ -318,9 +318,9 @@ def test_after_closing_nothing_is_answered_and_nothing_happens() -> None:
     member.tick()
     assert member.closed(), "the answer to LeaveGroup is not waited for longer than the timeout"
     machine, now_ms = member.machine, member.now_ms
-    assert machine.answered(beat.request_id, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), now_ms) == []
-    assert machine.failed(beat.request_id, now_ms) == machine.poll(now_ms) == machine.tick(now_ms) == []
-    assert machine.metadata({}, now_ms) == machine.listener_done(now_ms) == machine.close(now_ms) == []
+    assert machine.on_response(beat.request_id, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), now_ms) == []
+    assert machine.on_request_failed(beat.request_id, now_ms) == machine.poll(now_ms) == machine.tick(now_ms) == []
+    assert machine.on_metadata({}, now_ms) == machine.on_listener_done(now_ms) == machine.close(now_ms) == []
     assert machine.next_due_ms() is machine.next_poll_ms() is None
 
 

@@ -14,12 +14,12 @@ from slackwater.group.assignors import CooperativeStickyAssignor, RangeAssignor,
 from slackwater.group.events import GroupState
 from slackwater.group.member import (
     Callback,
-    Driver,
-    Effect,
     GroupMember,
     MemberConfig,
+    MemberEffect,
     MemberState,
-    Notify,
+    NotifyListener,
+    RebalanceDriver,
     RefreshMetadata,
     Send,
 )
@@ -51,7 +51,7 @@ class Client:
         """The room's time."""
         return self.house.room.now_ms
 
-    def do(self, effects: list[Effect]) -> None:
+    def do(self, effects: list[MemberEffect]) -> None:
         """Carry effects out."""
         for effect in effects:
             match effect:
@@ -63,11 +63,11 @@ class Client:
                         request = replace(request, uuid=self.house.room.next_uuid(), client_host=HOST)
                     ask: Any = self.house.room.ask
                     ask(request, partial(self._arrived, request_id))
-                case Notify():
+                case NotifyListener():
                     self.heard.append((effect.callback, effect.partitions))
-                    self.do(self.machine.listener_done(self.now_ms))
+                    self.do(self.machine.on_listener_done(self.now_ms))
                 case RefreshMetadata():
-                    self.do(self.machine.metadata(self.house.cluster, self.now_ms))
+                    self.do(self.machine.on_metadata(self.house.cluster, self.now_ms))
                 case _:
                     pass
 
@@ -80,7 +80,7 @@ class Client:
             self._inbox.clear()
             return
         while self._inbox:
-            self.do(self.machine.answered(*self._inbox.popleft(), self.now_ms))
+            self.do(self.machine.on_response(*self._inbox.popleft(), self.now_ms))
         due_ms = self.machine.next_due_ms()
         if due_ms is not None and due_ms <= self.now_ms:
             self.do(self.machine.tick(self.now_ms))
@@ -153,7 +153,7 @@ def test_eager_members_come_and_go() -> None:
     assert len(a.owned) == len(b.owned) == 3
     b.do(b.machine.close(b.now_ms))
     house.run(5_000)
-    assert b.machine.closed
+    assert b.machine.is_closed
     assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
 
 
@@ -216,7 +216,7 @@ def test_a_static_member_that_restarts_within_its_session_gets_its_partitions_ba
     had, generation = a.owned, house.room.generation
     b.heard.clear()
     a.do(a.machine.close(a.now_ms))
-    assert a.machine.closed
+    assert a.machine.is_closed
     house.clients.remove(a)
     house.run(10_000)
     again = house.client("a", **settings)
@@ -228,9 +228,9 @@ def test_a_static_member_that_restarts_within_its_session_gets_its_partitions_ba
 @pytest.mark.proves("CL-10", "CL-13")
 def test_the_elder_of_two_processes_with_one_instance_id_is_fenced() -> None:
     house = House()
-    a = house.client("a", group_instance_id="one", driver=Driver.BACKGROUND, **cooperative())
+    a = house.client("a", group_instance_id="one", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(2_000)
-    b = house.client("b", group_instance_id="one", driver=Driver.BACKGROUND, **cooperative())
+    b = house.client("b", group_instance_id="one", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(10_000)
     assert len(b.owned) == 6
     assert a.machine.state is MemberState.UNJOINED
@@ -241,10 +241,10 @@ def test_the_elder_of_two_processes_with_one_instance_id_is_fenced() -> None:
 @pytest.mark.proves("CL-23")
 def test_work_in_progress_is_handed_over_without_stopping_the_group() -> None:
     house = House()
-    a = house.client("a", driver=Driver.BACKGROUND, **cooperative())
+    a = house.client("a", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(2_000)
     a.machine.hold(a.machine.owned)
-    b = house.client("b", driver=Driver.BACKGROUND, **cooperative())
+    b = house.client("b", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(60_000)
     assert house.room.state is GroupState.STABLE
     assert len(a.owned) == 6
@@ -266,7 +266,7 @@ def test_new_partitions_are_assigned_after_the_leader_has_seen_them() -> None:
     house.run(5_000)
     house.cluster = {"t": TopicInfo(8)}
     for client in house.clients:
-        client.do(client.machine.metadata(house.cluster, client.now_ms))
+        client.do(client.machine.on_metadata(house.cluster, client.now_ms))
     house.run(10_000)
     house.settled()
 
@@ -276,7 +276,7 @@ def test_what_was_consumed_is_committed_before_it_changes_hands() -> None:
     house = House()
     a = house.client("a", enable_auto_commit=True, assignors=(RangeAssignor(),))
     house.run(2_000)
-    a.machine.consumed(at("t-5", 42))
+    a.machine.set_consumed(at("t-5", 42))
     house.client("b", assignors=(RangeAssignor(),))
     house.run(5_000)
     house.settled()

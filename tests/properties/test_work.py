@@ -17,17 +17,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from slackwater.group.messages import OffsetToCommit
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.group.work.config import Order, RevokeMode, WorkConfig
+from slackwater.group.work.config import ProcessingOrder, RevokeMode, WorkConfig
 from slackwater.group.work.effects import (
-    Abandon,
-    Commit,
-    DeadLetter,
-    Drained,
-    Fail,
-    Pause,
-    Resume,
-    Start,
+    AbandonTasks,
+    CommitFinished,
+    PartitionsDrained,
+    PausePartitions,
+    ResumePartitions,
+    StartTask,
+    StopProcessing,
     WorkEffect,
+    WriteDeadLetter,
 )
 from slackwater.group.work.scheduler import WorkScheduler
 
@@ -79,13 +79,15 @@ class WorkMachine(RuleBasedStateMachine):
     """Polls, workers, rebalances and the clock in any order."""
 
     @initialize(
-        order=st.sampled_from(Order),
+        order=st.sampled_from(ProcessingOrder),
         workers=st.integers(1, 4),
         max_attempts=st.sampled_from([1, 2, 3, None]),
         total=st.integers(4, 12),
         replay_bound=st.integers(4, 10),
     )
-    def start(self, order: Order, workers: int, max_attempts: int | None, total: int, replay_bound: int) -> None:
+    def start(
+        self, order: ProcessingOrder, workers: int, max_attempts: int | None, total: int, replay_bound: int
+    ) -> None:
         self.config = WorkConfig(
             workers=workers,
             order=order,
@@ -122,7 +124,7 @@ class WorkMachine(RuleBasedStateMachine):
             self.epochs += 1
             self.owned[partition] = Owned(self.epochs)
         self._measure([])
-        self._carry_out(self.scheduler.assigned(new, self.now_ms))
+        self._carry_out(self.scheduler.on_assigned(new, self.now_ms))
 
     @rule(
         data=st.lists(
@@ -149,13 +151,13 @@ class WorkMachine(RuleBasedStateMachine):
                 owned.received.append(record)
                 touched.append(partition)
         self._measure(touched)
-        self._carry_out(self.scheduler.received(batch, self.now_ms))
+        self._carry_out(self.scheduler.on_records(batch, self.now_ms))
 
     @rule(which=st.sampled_from(PARTITIONS))
     def received_again(self, which: TopicPartition) -> None:
         owned = self.owned.get(which)
         if owned is not None:
-            self._carry_out(self.scheduler.received(owned.received, self.now_ms))
+            self._carry_out(self.scheduler.on_records(owned.received, self.now_ms))
 
     @rule(
         answers=st.lists(
@@ -177,7 +179,7 @@ class WorkMachine(RuleBasedStateMachine):
         if owned is not None:
             owned.finished.add(record.offset)
             self._measure([self._partition(record)])
-        self._carry_out(self.scheduler.finished(task_id, self.now_ms))
+        self._carry_out(self.scheduler.on_finished(task_id, self.now_ms))
 
     def failed(self, pick: int, retriable: bool, random: float) -> None:
         task_id, record, owned = self._take(self.running, pick)
@@ -187,7 +189,7 @@ class WorkMachine(RuleBasedStateMachine):
                 owned.busy.add(record.offset)  # with the dead-letter writer
             else:
                 self._try_again(owned, record)
-        self._carry_out(self.scheduler.failed(task_id, BROKEN, self.now_ms, retriable=retriable, random=random))
+        self._carry_out(self.scheduler.on_failed(task_id, BROKEN, self.now_ms, retriable=retriable, random=random))
 
     @precondition(lambda self: self.letters)
     @rule(pick=st.integers(0, 3), fine=st.booleans())
@@ -198,7 +200,7 @@ class WorkMachine(RuleBasedStateMachine):
             self._measure([self._partition(record)])
         elif owned is not None:
             self._try_again(owned, record)
-        answer = self.scheduler.dead_letter_written if fine else self.scheduler.dead_letter_failed
+        answer = self.scheduler.on_dead_letter_written if fine else self.scheduler.on_dead_letter_failed
         self._carry_out(answer(task_id, self.now_ms))
 
     @rule(pick=st.integers(0, 30))
@@ -207,10 +209,10 @@ class WorkMachine(RuleBasedStateMachine):
         if late:
             task_id = late[pick % len(late)]
             effects = [
-                *self.scheduler.finished(task_id, self.now_ms),
-                *self.scheduler.failed(task_id, BROKEN, self.now_ms),
-                *self.scheduler.dead_letter_written(task_id, self.now_ms),
-                *self.scheduler.dead_letter_failed(task_id, self.now_ms),
+                *self.scheduler.on_finished(task_id, self.now_ms),
+                *self.scheduler.on_failed(task_id, BROKEN, self.now_ms),
+                *self.scheduler.on_dead_letter_written(task_id, self.now_ms),
+                *self.scheduler.on_dead_letter_failed(task_id, self.now_ms),
             ]
             assert effects == []
 
@@ -237,7 +239,9 @@ class WorkMachine(RuleBasedStateMachine):
         self.open_revokes += 1
         mode = RevokeMode.DRAIN if drain else RevokeMode.ABANDON
         effects = self.scheduler.revoke(leaving, self.now_ms, self.now_ms + within_ms, mode)
-        gone = {partition for effect in effects if isinstance(effect, Drained) for partition in effect.partitions}
+        gone = {
+            partition for effect in effects if isinstance(effect, PartitionsDrained) for partition in effect.partitions
+        }
         self._measure([partition for partition in leaving if partition not in gone], without=gone)
         self._carry_out(effects)
 
@@ -246,7 +250,7 @@ class WorkMachine(RuleBasedStateMachine):
             self.owned.pop(partition, None)
             self.paused.discard(partition)
         self._measure([])
-        self._carry_out(self.scheduler.lost(which, self.now_ms))
+        self._carry_out(self.scheduler.on_lost(which, self.now_ms))
 
     @rule(duration_ms=st.sampled_from([0, 1, 50, 120, 500, 1_500]))
     def time_passes(self, duration_ms: int) -> None:
@@ -316,9 +320,9 @@ class WorkMachine(RuleBasedStateMachine):
     def _carry_out(self, effects: list[WorkEffect[Record]]) -> None:
         for effect in effects:
             match effect:
-                case Start(task_id, record, attempt):
+                case StartTask(task_id, record, attempt):
                     self._started(task_id, record, attempt)
-                case DeadLetter(task_id, record, error, attempts):
+                case WriteDeadLetter(task_id, record, error, attempts):
                     owned = self._owner(record)
                     assert owned is not None
                     assert error is BROKEN
@@ -328,20 +332,20 @@ class WorkMachine(RuleBasedStateMachine):
                     self.letters[task_id] = record
                     owned.waiting.discard(record.offset)
                     owned.busy.add(record.offset)
-                case Abandon(task_ids):
+                case AbandonTasks(task_ids):
                     assert set(task_ids) <= set(self.running)
                     self.abandoned |= set(task_ids)
-                case Pause(partitions):
+                case PausePartitions(partitions):
                     assert not self.paused & set(partitions)
                     self.paused |= set(partitions)
-                case Resume(partitions):
+                case ResumePartitions(partitions):
                     assert self.paused >= set(partitions)
                     self.paused -= set(partitions)
-                case Commit(offsets):
+                case CommitFinished(offsets):
                     assert set(offsets) <= self._positions(set(self.owned))
-                case Drained(partitions, offsets):
+                case PartitionsDrained(partitions, offsets):
                     self._drained(set(partitions), offsets)
-                case Fail():
+                case StopProcessing():
                     raise AssertionError("dead letters are the policy here")
 
     def _started(self, task_id: int, record: Record, attempt: int) -> None:
@@ -435,9 +439,9 @@ class WorkMachine(RuleBasedStateMachine):
 
     def _lane(self, record: Record) -> tuple[TopicPartition, bytes] | None:
         """The lane a record is in, whatever assignment it was received in."""
-        if self.config.order is Order.PARTITION:
+        if self.config.order is ProcessingOrder.PARTITION:
             return self._partition(record), b""
-        if self.config.order is Order.KEY and record.key is not None:
+        if self.config.order is ProcessingOrder.KEY and record.key is not None:
             return self._partition(record), record.key
         return None
 

@@ -22,8 +22,8 @@ from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember,
 from slackwater.group.coordinator.states import GroupAction, GroupInput, Transition
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
-from slackwater.group.member.core import Core
-from slackwater.group.member.join_preparation import Preparation
+from slackwater.group.member.core import MemberContext
+from slackwater.group.member.join_preparation import JoinPreparation
 from slackwater.group.messages import Heartbeat, HeartbeatResponse, OffsetCommit
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -242,7 +242,7 @@ def reload_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
 @broken
 def eager_member_keeps_its_partitions_while_joining(patch: pytest.MonkeyPatch) -> None:
     """CL-19: the member joins without having given anything up."""
-    patch.setattr(Preparation, "_to_give_up", lambda self: frozenset())
+    patch.setattr(JoinPreparation, "_to_give_up", lambda self: frozenset())
 
 
 @broken
@@ -264,11 +264,11 @@ def member_never_hears_of_a_rebalance(patch: pytest.MonkeyPatch) -> None:
 @broken
 def fenced_member_keeps_its_partitions(patch: pytest.MonkeyPatch) -> None:
     """CL-09: a member that was thrown out goes on as if nothing had happened, and commits under its old name."""
-    whole = Core.reset
+    whole = MemberContext.reset
 
-    def stubborn(self: Core, reason: str, now_ms: int, *, member_id: bool) -> None:
+    def stubborn(self: MemberContext, reason: str, now_ms: int, *, member_id: bool) -> None:
         kept = self.generation
         whole(self, reason, now_ms, member_id=member_id)
         self.generation = kept
 
-    patch.setattr(Core, "reset", stubborn)
+    patch.setattr(MemberContext, "reset", stubborn)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from slackwater.group.batches import machine
-from slackwater.group.batches.commit_marker import Mark
-from slackwater.group.batches.commits import Owed, Why
+from slackwater.group.batches.commit_marker import CommitMarker
+from slackwater.group.batches.commits import CommitReason, PendingCommit
 from slackwater.group.batches.config import Handover
-from slackwater.group.batches.machine import Batches
-from slackwater.group.batches.replay import Replay, Replayed, decide
-from slackwater.group.batches.start_positions import Start, after_nothing
+from slackwater.group.batches.machine import BatchPlanner
+from slackwater.group.batches.replay import ReplayPlan, UnfinishedBatch, decide
+from slackwater.group.batches.start_positions import StartPosition, after_nothing
 from slackwater.group.topic_partition import TopicPartition
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -35,29 +35,31 @@ def broken(handover: Handover) -> Callable[[Break], Break]:
 @broken(Handover.WAIT)
 def commits_before_the_batch_is_finished(patch: pytest.MonkeyPatch) -> None:
     """What is logged counts as done."""
-    whole = Batches.logged
+    whole = BatchPlanner.on_logged
 
-    def hasty(self: Batches, seq: int, now_ms: int) -> Any:
+    def hasty(self: BatchPlanner, seq: int, now_ms: int) -> Any:
         effects = whole(self, seq, now_ms)
         for partition, one in self._running.ranges.items() if self._running is not None else ():
-            self._commits.owed[partition] = Owed(one.until_offset, Mark(self.token, seq), Why.FINISHED)
+            self._commits.owed[partition] = PendingCommit(
+                one.until_offset, CommitMarker(self.token, seq), CommitReason.FINISHED
+            )
         return effects + self._after(now_ms)
 
-    patch.setattr(Batches, "logged", hasty)
+    patch.setattr(BatchPlanner, "on_logged", hasty)
 
 
 @broken(Handover.RELEASE)
 def ignores_that_a_partition_was_lost_meanwhile(patch: pytest.MonkeyPatch) -> None:
     """What the batch read is committed, whoever has it now."""
-    whole = Batches._give_up
+    whole = BatchPlanner._give_up
 
-    def lax(self: Batches, gone: frozenset[TopicPartition]) -> None:
+    def lax(self: BatchPlanner, gone: frozenset[TopicPartition]) -> None:
         kept = [(batch, set(batch.unbroken)) for batch in self._batches()]
         whole(self, gone)
         for batch, unbroken in kept:
             batch.unbroken = unbroken
 
-    patch.setattr(Batches, "_give_up", lax)
+    patch.setattr(BatchPlanner, "_give_up", lax)
 
 
 @broken(Handover.WAIT)
@@ -69,29 +71,29 @@ def reads_again_what_comes_back(patch: pytest.MonkeyPatch) -> None:
 @broken(Handover.RELEASE)
 def gives_up_what_is_planned_and_not_logged(patch: pytest.MonkeyPatch) -> None:
     """A partition leaves between latestOffset and partitions."""
-    whole = Batches._to_hold
+    whole = BatchPlanner._to_hold
 
-    def lax(self: Batches) -> frozenset[TopicPartition]:
+    def lax(self: BatchPlanner) -> frozenset[TopicPartition]:
         planned, self._planned = self._planned, None
         held = whole(self)
         self._planned = planned
         return held
 
-    patch.setattr(Batches, "_to_hold", lax)
+    patch.setattr(BatchPlanner, "_to_hold", lax)
 
 
 @broken(Handover.WAIT)
 def gives_up_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     """A partition leaves when its batch is finished, before the group knows."""
-    whole = Batches._to_hold
+    whole = BatchPlanner._to_hold
 
-    def lax(self: Batches) -> frozenset[TopicPartition]:
+    def lax(self: BatchPlanner) -> frozenset[TopicPartition]:
         owed, self._commits.owed = self._commits.owed, {}
         held = whole(self)
         self._commits.owed = owed
         return held
 
-    patch.setattr(Batches, "_to_hold", lax)
+    patch.setattr(BatchPlanner, "_to_hold", lax)
 
 
 @broken(Handover.WAIT)
@@ -100,7 +102,7 @@ def trusts_its_checkpoint_more_than_the_group(patch: pytest.MonkeyPatch) -> None
     patch.setattr(
         machine,
         "after_finished",
-        lambda token, seq, committed, last: Start(last.until_offset, (last.until_offset, seq)),
+        lambda token, seq, committed, last: StartPosition(last.until_offset, (last.until_offset, seq)),
     )
 
 
@@ -122,22 +124,22 @@ def forgets_what_it_handed_off(patch: pytest.MonkeyPatch) -> None:
 @broken(Handover.WAIT)
 def starts_without_a_claim(patch: pytest.MonkeyPatch) -> None:
     """Whoever takes a partition says nothing: the last owner takes its own mark for the last word."""
-    whole = Batches._begin
+    whole = BatchPlanner._begin
 
-    def lax(self: Batches, partition: TopicPartition, start: Start | None) -> None:
+    def lax(self: BatchPlanner, partition: TopicPartition, start: StartPosition | None) -> None:
         if start is not None and start.claim is not None:
-            start = Start(start.position, None, start.reset_from, start.replay)
+            start = StartPosition(start.position, None, start.reset_from, start.replay)
         whole(self, partition, start)
 
-    patch.setattr(Batches, "_begin", lax)
+    patch.setattr(BatchPlanner, "_begin", lax)
 
 
 @broken(Handover.WAIT)
 def replays_what_others_have(patch: pytest.MonkeyPatch) -> None:
     """After a restart the whole batch is ours, and is committed."""
 
-    def lax(replay: Replay, owned: Collection[TopicPartition], *_: object, handoff: bool) -> Replayed:
-        starts = {at: Start(one.until_offset, replay=one) for at, one in replay.reads.items() if at in owned}
-        return Replayed(list(replay.reads.values()), starts, list(replay.reads))
+    def lax(replay: UnfinishedBatch, owned: Collection[TopicPartition], *_: object, handoff: bool) -> ReplayPlan:
+        starts = {at: StartPosition(one.until_offset, replay=one) for at, one in replay.reads.items() if at in owned}
+        return ReplayPlan(list(replay.reads.values()), starts, list(replay.reads))
 
     patch.setattr(machine, "decide", lax)

@@ -6,8 +6,8 @@ Rules kept here
 - Every batch goes: latestOffset(start=N), offset log N+1, commit(N), partitions(N, N+1), the work, the sink, commit log
   N+1, and then, if there is a listener, the word that N+1 is finished. A run can be killed between any two of them.
 - "Nothing new" is asked again and again. A stop does not wait for the batch.
-- The shell between the two machines (`GroupMember`, `Batches`) is as thin as the real one, and does the same in the
-  same order.
+- The shell between the two machines (`GroupMember`, `BatchPlanner`) is as thin as the real one, and does the same in
+  the same order.
 """
 
 from collections import deque
@@ -16,19 +16,26 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slackwater.group.assignors import TopicInfo
-from slackwater.group.batches.admission import Limits
-from slackwater.group.batches.config import BatchesConfig
-from slackwater.group.batches.effects import BatchEffect, Commit, Fetch, Happened, Hold, Release
-from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.admission import BatchLimits
+from slackwater.group.batches.config import BatchConfig
+from slackwater.group.batches.effects import (
+    BatchEffect,
+    BatchEvent,
+    CommitBatchOffsets,
+    FetchCommitted,
+    HoldPartitions,
+    ReleasePartitions,
+)
+from slackwater.group.batches.machine import BatchPlanner
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.member import (
     Callback,
     CommitDone,
-    Effect,
     GroupMember,
     MemberConfig,
-    Notify,
+    MemberEffect,
+    NotifyListener,
     OffsetsFetched,
     Raise,
     RefreshMetadata,
@@ -83,7 +90,7 @@ class Watcher(Protocol):
     def gone(self, run: "FakeQuery", partitions: Iterable[TopicPartition], how: str) -> None:
         """A run has partitions no longer: revoked, lost, ended."""
 
-    def happened(self, run: "FakeQuery", what: Happened) -> None:
+    def happened(self, run: "FakeQuery", what: BatchEvent) -> None:
         """The batches tell something."""
 
 
@@ -94,7 +101,7 @@ class FakeQuery:
         self,
         checkpoint: Checkpoint,
         config: MemberConfig,
-        batches: BatchesConfig,
+        batches: BatchConfig,
         habits: Habits,
         topic: str,
         world: "tuple[EventQueue, SeededRandom, SimBroker]",
@@ -123,7 +130,7 @@ class FakeQuery:
         self._batches_due_ms: int | None = None
         self._effects: deque[BatchEffect] = deque()
         self._carrying = False
-        self.batches = Batches(batches, self._last())
+        self.batches = BatchPlanner(batches, self._last())
         if checkpoint.offsets and self._unfinished():
             self._carry(self.batches.replay(self._last(), self.now_ms, wait_ms=REPLAY_WAIT_MS))
             self._soon(self._replayed)
@@ -149,11 +156,11 @@ class FakeQuery:
         if self.stopping:
             return
         last = self.batches.last
-        self._carry(self.batches.finished(last.seq, self.now_ms))
-        if self.batches.unresolved:
-            self._carry(self.batches.resolved(dict.fromkeys(self.batches.unresolved, 0), self.now_ms))
+        self._carry(self.batches.on_finished(last.seq, self.now_ms))
+        if self.batches.without_start:
+            self._carry(self.batches.on_starts_resolved(dict.fromkeys(self.batches.without_start, 0), self.now_ms))
         ends = {one: self.broker.ends[one] for one in self.batches.positions}
-        limits = Limits(self.habits.max_offsets)
+        limits = BatchLimits(self.habits.max_offsets)
         offset, effects = self.batches.plan(ends, limits, self.now_ms, generation_id=self.member.generation_id)
         self._carry(effects)
         self.planned = offset
@@ -166,13 +173,13 @@ class FakeQuery:
         if self.stopping:
             return
         self.checkpoint.offsets.append(offset)
-        self._carry(self.batches.finished(offset.seq - 1, self.now_ms))  # commit(N)
+        self._carry(self.batches.on_finished(offset.seq - 1, self.now_ms))  # commit(N)
         self._later(self.dice.between(0, 5), lambda: self._partitions(offset.seq))
 
     def _partitions(self, seq: int) -> None:
         if self.stopping:
             return
-        self._carry(self.batches.logged(seq, self.now_ms))
+        self._carry(self.batches.on_logged(seq, self.now_ms))
         ranges = self.batches.ranges(seq)
         assert ranges is not None, "a planned batch has ranges"
         assert sorted(ranges) == sorted(self.checkpoint.offsets[-1].ranges.values()), "what was logged is read"
@@ -208,7 +215,7 @@ class FakeQuery:
             return
         self.checkpoint.finished = seq
         if self.habits.listener:
-            self._later(self.dice.between(0, 20), lambda: self._carry(self.batches.finished(seq, self.now_ms)))
+            self._later(self.dice.between(0, 20), lambda: self._carry(self.batches.on_finished(seq, self.now_ms)))
         self._later(self.dice.between(0, self.habits.trigger_ms), self._latest)
 
     # --- what befalls it ----------------------------------------------------------------------------------------------
@@ -240,7 +247,7 @@ class FakeQuery:
         deadline_ms = self.now_ms + CLOSE_MS
 
         def close() -> None:
-            if self.batches.owes_commits and self.now_ms < deadline_ms:
+            if self.batches.has_pending_commits and self.now_ms < deadline_ms:
                 self._later(LOOK_AGAIN_MS, close)
             else:
                 self._do(self.member.close(self.now_ms, timeout_ms=CLOSE_MS))
@@ -293,21 +300,21 @@ class FakeQuery:
 
     def _carry_one(self, effect: BatchEffect) -> None:
         match effect:
-            case Hold():
+            case HoldPartitions():
                 self.member.hold(effect.partitions)
-            case Release():
+            case ReleasePartitions():
                 self._do(self.member.release(effect.partitions, self.now_ms))
-            case Commit():
+            case CommitBatchOffsets():
                 try:
                     wanted = self.member.commit(effect.offsets, self.now_ms, commit_id=effect.commit_id, sync=True)
                 except UsageError as error:
-                    self._carry(self.batches.commit_done(effect.commit_id, error, self.now_ms))
+                    self._carry(self.batches.on_commit_done(effect.commit_id, error, self.now_ms))
                 else:
                     self._do(wanted)
-            case Fetch():
+            case FetchCommitted():
                 if not self.stopping:
                     self._do(self.member.fetch_committed(effect.partitions, self.now_ms, fetch_id=effect.fetch_id))
-            case Happened():
+            case BatchEvent():
                 self.watcher.happened(self, effect)
 
     def _plan_batches_tick(self) -> None:
@@ -324,18 +331,20 @@ class FakeQuery:
 
     # --- the member's effects -----------------------------------------------------------------------------------------
 
-    def _do(self, effects: Iterable[Effect]) -> None:
+    def _do(self, effects: Iterable[MemberEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():
                     self._send(effect)
-                case Notify():
+                case NotifyListener():
                     self._later(0, lambda effect=effect: self._notify(effect))  # type: ignore[misc]
                 case CommitDone():
-                    self._carry(self.batches.commit_done(effect.commit_id, effect.error, self.now_ms))
+                    self._carry(self.batches.on_commit_done(effect.commit_id, effect.error, self.now_ms))
                 case OffsetsFetched():
                     failed = effect.error is not None
-                    self._carry(self.batches.fetched(effect.fetch_id, effect.offsets, self.now_ms, failed=failed))
+                    self._carry(
+                        self.batches.on_committed_fetched(effect.fetch_id, effect.offsets, self.now_ms, failed=failed)
+                    )
                 case RefreshMetadata():
                     self._later(self.dice.between(0, self.link.max_delay_ms), self._refresh)
                 case Raise():
@@ -344,22 +353,22 @@ class FakeQuery:
                     pass
         if self.alive:
             if self.member.leaving != self.batches.leaving:
-                self._carry(self.batches.must_leave(self.member.leaving, self.now_ms))
+                self._carry(self.batches.set_leaving(self.member.leaving, self.now_ms))
             self._plan_tick()
 
-    def _notify(self, notify: Notify) -> None:
+    def _notify(self, notify: NotifyListener) -> None:
         partitions = notify.partitions
         match notify.callback:
             case Callback.ASSIGNED:
                 self.watcher.joined(self, self.member.generation_id)
-                self._carry(self.batches.assigned(partitions, self.now_ms))
+                self._carry(self.batches.on_assigned(partitions, self.now_ms))
             case Callback.REVOKED:
                 self.watcher.gone(self, partitions, "stopped" if self.stopping else "revoked")
-                self._carry(self.batches.revoked(partitions, self.now_ms))
+                self._carry(self.batches.on_revoked(partitions, self.now_ms))
             case Callback.LOST:
                 self.watcher.gone(self, partitions, "lost")
-                self._carry(self.batches.lost(partitions, self.now_ms))
-        self._do(self.member.listener_done(self.now_ms))
+                self._carry(self.batches.on_lost(partitions, self.now_ms))
+        self._do(self.member.on_listener_done(self.now_ms))
 
     def _fail(self, error: Exception) -> None:
         self.fatal = error
@@ -375,13 +384,13 @@ class FakeQuery:
         self.link.send(
             send.request,
             send.timeout_ms,
-            lambda response: self._run(lambda: self._do(self.member.answered(request_id, response, self.now_ms))),
-            lambda: self._run(lambda: self._do(self.member.failed(request_id, self.now_ms))),
+            lambda response: self._run(lambda: self._do(self.member.on_response(request_id, response, self.now_ms))),
+            lambda: self._run(lambda: self._do(self.member.on_request_failed(request_id, self.now_ms))),
         )
 
     def _refresh(self) -> None:
         count = sum(1 for at in self.broker.ends if at.topic == self.topic)
-        self._do(self.member.metadata({self.topic: TopicInfo(count)}, self.now_ms))
+        self._do(self.member.on_metadata({self.topic: TopicInfo(count)}, self.now_ms))
 
     def _refresh_later(self) -> None:
         self._later(METADATA_MAX_AGE_MS, self._refresh_by_age)

@@ -20,13 +20,13 @@ from enum import StrEnum
 from typing import Final
 
 from slackwater.group.assignors import assignor
-from slackwater.group.batches.commit_marker import Mark
-from slackwater.group.batches.config import BatchesConfig, Handover
-from slackwater.group.batches.effects import Happened, What
+from slackwater.group.batches.commit_marker import CommitMarker
+from slackwater.group.batches.config import BatchConfig, Handover
+from slackwater.group.batches.effects import BatchEvent, BatchEventKind
 from slackwater.group.coordinator import AppendRecords, CommittedOffset, CoordinatorConfig
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
-from slackwater.group.member import Driver, MemberConfig, MemberState, OffsetAndMetadata
+from slackwater.group.member import MemberConfig, MemberState, OffsetAndMetadata, RebalanceDriver
 from slackwater.group.messages import OffsetCommit, OffsetToCommit
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
@@ -173,17 +173,19 @@ class Oracle(Checker):
         app = run.checkpoint.app
         self.logged[app, seq] = [one for one in ranges if one.size]
         for one in ranges:
-            self.promised.setdefault(one.of, set()).update(range(one.from_offset, one.until_offset))
-            seen = self.by_run.setdefault((run.name, one.of), {})
+            self.promised.setdefault(one.topic_partition, set()).update(range(one.from_offset, one.until_offset))
+            seen = self.by_run.setdefault((run.name, one.topic_partition), {})
             for offset in range(one.from_offset, one.until_offset):
                 if offset in seen and not self.world.was_reset:
-                    self.fail(f"{run.name} reads {one.of} at {offset} in batch {seq}, and has in batch {seen[offset]}")
+                    self.fail(
+                        f"{run.name} reads {one.topic_partition}@{offset} in batch {seq}, and has in {seen[offset]}"
+                    )
                 seen[offset] = seq
 
     def sunk(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
         self.counts["batches"] += 1
         for one in ranges:
-            sink = self.sinks.setdefault(one.of, {})
+            sink = self.sinks.setdefault(one.topic_partition, {})
             for offset in range(one.from_offset, one.until_offset):
                 sink.setdefault(offset, set()).add((run.checkpoint.app, seq))
 
@@ -199,7 +201,8 @@ class Oracle(Checker):
             one
             for ranges in [unseen, *(ranges for (name, _), ranges in self.logged.items() if name == app)]
             for one in ranges
-            if self.by_app.get((app, one.of), 0) < one.until_offset and (ended or one.of in mine)
+            if self.by_app.get((app, one.topic_partition), 0) < one.until_offset
+            and (ended or one.topic_partition in mine)
         ]
         if ended and run.config.group_instance_id is not None:
             at_rest = run.member.state is MemberState.STABLE and not run.member.needs_rejoin
@@ -220,15 +223,17 @@ class Oracle(Checker):
 
     def _excuse(self, ranges: Iterable[OffsetRange]) -> None:
         for one in ranges:
-            self.excused.setdefault(one.of, set()).update(range(one.from_offset, one.until_offset))
+            self.excused.setdefault(one.topic_partition, set()).update(range(one.from_offset, one.until_offset))
 
     def joined(self, run: FakeQuery, generation_id: int) -> None:
         self.came_back(run.checkpoint.app, generation_id)
 
-    def happened(self, run: FakeQuery, what: Happened) -> None:
-        self.counts[what.what.name] += 1
-        self.world.note(f"{run.name}: {what.partition} {what.what.value} {what.at} {what.before} {what.length_ms}")
-        if what.what is What.HANDOVER_TIMED_OUT:
+    def happened(self, run: FakeQuery, what: BatchEvent) -> None:
+        self.counts[what.kind.name] += 1
+        self.world.note(
+            f"{run.name}: {what.partition} {what.kind.value} {what.offset} {what.previous_offset} {what.duration_ms}"
+        )
+        if what.kind is BatchEventKind.HANDOVER_TIMED_OUT:
             planned = run.planned.ranges.values() if run.planned is not None else ()
             self._excuse(one for one in (*run.reading, *planned) if one.of == what.partition)
 
@@ -238,7 +243,7 @@ class Oracle(Checker):
         for record in append.records if error is Error.NONE else ():
             if isinstance(record, CommittedOffset) and record.value is not None:
                 partition = TopicPartition(record.topic, record.partition)
-                mark = Mark.of(OffsetAndMetadata(record.value.offset, metadata=record.value.metadata))
+                mark = CommitMarker.parse(OffsetAndMetadata(record.value.offset, metadata=record.value.metadata))
                 if mark is not None:
                     self.by_app[mark.token.split(".")[0], partition] = record.value.offset
                 self._committed(partition, record.value.offset)
@@ -364,9 +369,9 @@ class World:
             default_api_timeout_ms=4_000,
             enable_auto_commit=False,
             assignors=(assignor(plan.assignor),),
-            driver=Driver.BACKGROUND,
+            driver=RebalanceDriver.BACKGROUND,
         )
-        batches = BatchesConfig(handover=plan.handover, handover_timeout_ms=plan.handover_timeout_ms)
+        batches = BatchConfig(handover=plan.handover, handover_timeout_ms=plan.handover_timeout_ms)
         world = self.agenda, self.dice, self.broker
         run = FakeQuery(checkpoint, config, batches, plan.habits, TOPIC, world, self.oracle)
         run.link.max_delay_ms = plan.max_delay_ms

@@ -4,20 +4,28 @@ from collections.abc import Mapping
 
 import pytest
 
-from slackwater.group.batches.admission import Limits, shared
-from slackwater.group.batches.commit_marker import Mark
-from slackwater.group.batches.config import BatchesConfig, DataLost, Handover, OffsetResetRefused
-from slackwater.group.batches.effects import BatchEffect, Commit, Fetch, Happened, Hold, Release, What
-from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.admission import BatchLimits, shared
+from slackwater.group.batches.commit_marker import CommitMarker
+from slackwater.group.batches.config import BatchConfig, DataLossError, Handover, OffsetResetRefused
+from slackwater.group.batches.effects import (
+    BatchEffect,
+    BatchEvent,
+    BatchEventKind,
+    CommitBatchOffsets,
+    FetchCommitted,
+    HoldPartitions,
+    ReleasePartitions,
+)
+from slackwater.group.batches.machine import BatchPlanner
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.member.effects import OffsetAndMetadata
 from slackwater.group.member.errors import RebalanceInProgress
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-NO_LIMIT = Limits()
+NO_LIMIT = BatchLimits()
 
 
 class Query:
@@ -25,14 +33,14 @@ class Query:
 
     def __init__(self, last: BatchOffset | None = None, **config: object) -> None:
         starts = {P0: 0, P1: 0}
-        self.batches = Batches(
-            BatchesConfig(**config),  # type: ignore[arg-type]
+        self.batches = BatchPlanner(
+            BatchConfig(**config),  # type: ignore[arg-type]
             last or BatchOffset("mine", 0, "g", starts=starts),
         )
         self.group: dict[TopicPartition, OffsetAndMetadata] = {}
         self.held: frozenset[TopicPartition] = frozenset()
-        self.told: list[Happened] = []
-        self.commits: list[Commit] = []
+        self.told: list[BatchEvent] = []
+        self.commits: list[CommitBatchOffsets] = []
         self.refuses = False
         self.answers = True
         self.now_ms = 0
@@ -40,18 +48,18 @@ class Query:
     def do(self, effects: list[BatchEffect]) -> None:
         for effect in effects:
             match effect:
-                case Hold():
+                case HoldPartitions():
                     self.held |= effect.partitions
-                case Release():
+                case ReleasePartitions():
                     self.held -= effect.partitions
-                case Commit():
+                case CommitBatchOffsets():
                     self.commits.append(effect)
                     if self.answers:
                         self.answer_commit()
-                case Fetch():
+                case FetchCommitted():
                     found = {at: self.group.get(at) for at in effect.partitions}
-                    self.do(self.batches.fetched(effect.fetch_id, found, self.now_ms))
-                case Happened():
+                    self.do(self.batches.on_committed_fetched(effect.fetch_id, found, self.now_ms))
+                case BatchEvent():
                     self.told.append(effect)
 
     def answer_commit(self) -> None:
@@ -59,12 +67,12 @@ class Query:
         error = RebalanceInProgress("later") if self.refuses else None
         if error is None:
             self.group.update(commit.offsets)
-        self.do(self.batches.commit_done(commit.commit_id, error, self.now_ms))
+        self.do(self.batches.on_commit_done(commit.commit_id, error, self.now_ms))
 
     def assign(self, *partitions: TopicPartition) -> None:
-        self.do(self.batches.assigned(partitions, self.now_ms))
+        self.do(self.batches.on_assigned(partitions, self.now_ms))
 
-    def plan(self, ends: Mapping[TopicPartition, int], limits: Limits = NO_LIMIT) -> BatchOffset | None:
+    def plan(self, ends: Mapping[TopicPartition, int], limits: BatchLimits = NO_LIMIT) -> BatchOffset | None:
         offset, effects = self.batches.plan(ends, limits, self.now_ms, generation_id=1)
         self.do(effects)
         return offset
@@ -72,14 +80,14 @@ class Query:
     def run(self, ends: Mapping[TopicPartition, int]) -> BatchOffset:
         offset = self.plan(ends)
         assert offset is not None
-        self.do(self.batches.logged(offset.seq, self.now_ms))
+        self.do(self.batches.on_logged(offset.seq, self.now_ms))
         return offset
 
     def finish(self, seq: int) -> None:
-        self.do(self.batches.finished(seq, self.now_ms))
+        self.do(self.batches.on_finished(seq, self.now_ms))
 
     def must_leave(self, *partitions: TopicPartition) -> None:
-        self.do(self.batches.must_leave(partitions, self.now_ms))
+        self.do(self.batches.set_leaving(partitions, self.now_ms))
 
     def tick(self, length_ms: int) -> None:
         self.now_ms += length_ms
@@ -88,12 +96,12 @@ class Query:
     def committed(self) -> dict[TopicPartition, int]:
         return {at: offset.offset for at, offset in self.group.items()}
 
-    def whats(self) -> list[What]:
-        return [one.what for one in self.told]
+    def whats(self) -> list[BatchEventKind]:
+        return [one.kind for one in self.told]
 
 
 def theirs(offset: int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(offset, metadata=str(Mark("theirs", 3)))
+    return OffsetAndMetadata(offset, metadata=str(CommitMarker("theirs", 3)))
 
 
 def plain(offset: int) -> OffsetAndMetadata:
@@ -101,7 +109,7 @@ def plain(offset: int) -> OffsetAndMetadata:
 
 
 def mine(offset: int, seq: int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(offset, metadata=str(Mark("mine", seq)))
+    return OffsetAndMetadata(offset, metadata=str(CommitMarker("mine", seq)))
 
 
 def batch(seq: int, **ranges: tuple[int, int]) -> BatchOffset:
@@ -132,8 +140,8 @@ def test_a_partition_that_was_added_later_starts_at_its_beginning() -> None:
     query = Query(BatchOffset("mine", 0, "g", starts={P0: 7}))
     query.assign(P0, P1)
 
-    assert query.batches.unresolved == {P1}
-    query.do(query.batches.resolved({P1: 0}, 0))
+    assert query.batches.without_start == {P1}
+    query.do(query.batches.on_starts_resolved({P1: 0}, 0))
 
     assert query.batches.positions == {P0: 7, P1: 0}
 
@@ -187,7 +195,9 @@ def test_a_commit_that_is_forbidden_ends_the_query() -> None:
     query = Query()
     query.answers = False
     query.assign(P0)
-    query.do(query.batches.commit_done(query.commits[-1].commit_id, BrokerError(Error.GROUP_AUTHORIZATION_FAILED), 0))
+    query.do(
+        query.batches.on_commit_done(query.commits[-1].commit_id, BrokerError(Error.GROUP_AUTHORIZATION_FAILED), 0)
+    )
 
     assert isinstance(query.batches.failure, BrokerError)
 
@@ -236,8 +246,8 @@ def test_wait_holds_a_partition_until_its_batch_is_committed() -> None:
     query.answer_commit()
 
     assert not query.held
-    query.do(query.batches.revoked([P0], query.now_ms))
-    assert query.batches.counts.handovers == 1
+    query.do(query.batches.on_revoked([P0], query.now_ms))
+    assert query.batches.counters.handovers == 1
     assert query.batches.handover_wait_ms(query.now_ms) == 60_000
 
 
@@ -260,7 +270,7 @@ def test_release_lets_a_partition_go_when_it_is_logged_and_does_not_commit_it() 
     offset = query.run({P0: 5})
     assert not query.held
 
-    query.do(query.batches.revoked([P0], 0))
+    query.do(query.batches.on_revoked([P0], 0))
     query.finish(offset.seq)
 
     assert query.committed() == {P0: 0}
@@ -273,7 +283,7 @@ def test_handoff_commits_in_advance_and_lets_go() -> None:
     query.must_leave(P0)
 
     assert query.committed() == {P0: 5, P1: 0}
-    assert Mark.of(query.group[P0]) == Mark("mine", 1, handoff=True)
+    assert CommitMarker.parse(query.group[P0]) == CommitMarker("mine", 1, is_handoff=True)
     assert query.held == {P1}
 
 
@@ -289,9 +299,9 @@ def test_after_the_handover_timeout_wait_acts_as_release_and_counts_it() -> None
     query.tick(1)
 
     assert not query.held
-    assert query.batches.counts.handover_timeouts == 1
-    assert What.HANDOVER_TIMED_OUT in query.whats()
-    query.do(query.batches.revoked([P0], query.now_ms))
+    assert query.batches.counters.handover_timeouts == 1
+    assert BatchEventKind.HANDOVER_TIMED_OUT in query.whats()
+    query.do(query.batches.on_revoked([P0], query.now_ms))
     query.finish(offset.seq)
     assert query.committed() == {P0: 0}
 
@@ -305,7 +315,7 @@ def test_a_partition_that_is_given_back_waits_no_longer() -> None:
     query.tick(5_000)
 
     assert query.held == {P0}
-    assert query.batches.counts.handover_timeouts == 0
+    assert query.batches.counters.handover_timeouts == 0
 
 
 def test_a_stop_waits_for_commits_and_not_for_the_batch() -> None:
@@ -319,7 +329,7 @@ def test_a_stop_waits_for_commits_and_not_for_the_batch() -> None:
     query.do(query.batches.stop(0))
 
     assert query.held == {P0}
-    assert query.batches.owes_commits
+    assert query.batches.has_pending_commits
 
 
 # --- losing and coming back -------------------------------------------------------------------------------------------
@@ -329,7 +339,7 @@ def test_what_was_lost_during_the_batch_is_not_committed() -> None:
     query = Query()
     query.assign(P0, P1)
     offset = query.run({P0: 5, P1: 5})
-    query.do(query.batches.lost([P0], 0))
+    query.do(query.batches.on_lost([P0], 0))
     query.finish(offset.seq)
 
     assert query.committed() == {P0: 0, P1: 5}
@@ -339,7 +349,7 @@ def test_what_comes_back_during_the_batch_goes_on_behind_it() -> None:
     query = Query(handover=Handover.RELEASE)
     query.assign(P0)
     offset = query.run({P0: 5})
-    query.do(query.batches.revoked([P0], 0))
+    query.do(query.batches.on_revoked([P0], 0))
     query.group[P0] = theirs(2)
 
     query.assign(P0)
@@ -354,7 +364,7 @@ def test_what_others_have_read_further_goes_on_there() -> None:
     query = Query(handover=Handover.RELEASE)
     query.assign(P0)
     query.run({P0: 5})
-    query.do(query.batches.revoked([P0], 0))
+    query.do(query.batches.on_revoked([P0], 0))
     query.group[P0] = theirs(8)
 
     query.assign(P0)
@@ -364,20 +374,20 @@ def test_what_others_have_read_further_goes_on_there() -> None:
 
 def test_an_answer_to_an_older_question_is_not_taken() -> None:
     query = Query()
-    first = query.batches.assigned([P0], 0)
-    query.batches.lost([P0], 0)
-    query.batches.assigned([P0], 0)
-    fetch = next(effect for effect in first if isinstance(effect, Fetch))
+    first = query.batches.on_assigned([P0], 0)
+    query.batches.on_lost([P0], 0)
+    query.batches.on_assigned([P0], 0)
+    fetch = next(effect for effect in first if isinstance(effect, FetchCommitted))
 
-    query.do(query.batches.fetched(fetch.fetch_id, {P0: theirs(3)}, 0))
+    query.do(query.batches.on_committed_fetched(fetch.fetch_id, {P0: theirs(3)}, 0))
 
     assert query.batches.positions == {}
 
 
 def test_a_look_up_that_failed_is_made_again() -> None:
     query = Query()
-    fetch = next(effect for effect in query.batches.assigned([P0], 0) if isinstance(effect, Fetch))
-    query.do(query.batches.fetched(fetch.fetch_id, {}, 0, failed=True))
+    fetch = next(effect for effect in query.batches.on_assigned([P0], 0) if isinstance(effect, FetchCommitted))
+    query.do(query.batches.on_committed_fetched(fetch.fetch_id, {}, 0, failed=True))
     assert query.batches.is_starting
 
     query.tick(100)
@@ -415,7 +425,7 @@ def test_what_others_have_committed_meanwhile_counts(at: int) -> None:
 
     assert query.batches.positions == {P0: at}
     assert query.group[P0] == mine(at, 4)
-    assert query.batches.counts.resets_obeyed == 0
+    assert query.batches.counters.resets_obeyed == 0
 
 
 def test_an_operators_reset_is_obeyed_and_told() -> None:
@@ -425,8 +435,8 @@ def test_an_operators_reset_is_obeyed_and_told() -> None:
     query.assign(P0)
 
     assert query.batches.positions == {P0: 1}
-    assert query.batches.counts.resets_obeyed == 1
-    assert Happened(What.RESET_OBEYED, P0, at=1, before=9) in query.told
+    assert query.batches.counters.resets_obeyed == 1
+    assert BatchEvent(BatchEventKind.RESET_OBEYED, P0, offset=1, previous_offset=9) in query.told
 
 
 def test_an_operators_reset_is_refused_where_that_is_wanted_and_stays_as_it_is() -> None:
@@ -502,7 +512,7 @@ def test_a_reset_takes_a_partition_out_of_the_batch() -> None:
 
     assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 3)]
     assert query.batches.positions == {P0: 1}
-    assert query.batches.counts.resets_obeyed == 1
+    assert query.batches.counters.resets_obeyed == 1
 
 
 @pytest.mark.parametrize("owned", [True, False])
@@ -519,7 +529,7 @@ def test_what_was_handed_off_is_read_again_whoever_has_it(owned: bool) -> None:
 
 
 def test_without_a_group_nothing_is_asked_held_or_committed() -> None:
-    query = Query(BatchOffset("mine", 0, None, starts={P0: 3}), grouped=False)
+    query = Query(BatchOffset("mine", 0, None, starts={P0: 3}), in_group=False)
     query.assign(P0)
     offset = query.run({P0: 5})
     query.finish(offset.seq)
@@ -531,7 +541,7 @@ def test_without_a_group_nothing_is_asked_held_or_committed() -> None:
 
 def test_without_a_group_an_unfinished_batch_is_read_again_and_gone_on_behind() -> None:
     last = BatchOffset("mine", 4, None, ranges={P0: OffsetRange(*P0, 3, 9)})
-    query = Query(last, grouped=False)
+    query = Query(last, in_group=False)
     query.do(query.batches.replay(last, 0, wait_ms=0))
 
     assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9)]
@@ -555,9 +565,9 @@ def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
 def test_a_small_batch_waits_for_more_but_not_for_ever() -> None:
     query = Query()
     query.assign(P0)
-    limits = Limits(min_offsets=10, max_delay_ms=1_000)
+    limits = BatchLimits(min_offsets=10, max_delay_ms=1_000)
     assert query.plan({P0: 1}, limits) is not None, "the first batch does not wait"
-    query.do(query.batches.logged(1, 0))
+    query.do(query.batches.on_logged(1, 0))
     query.finish(1)
     assert query.plan({P0: 5}, limits) is None
     assert query.plan({P0: 11}, limits) is not None
@@ -572,7 +582,7 @@ def test_an_end_before_the_position_is_data_lost() -> None:
     query.assign(P0)
     query.plan({P0: 5})
 
-    assert isinstance(query.batches.failure, DataLost)
+    assert isinstance(query.batches.failure, DataLossError)
 
 
 def test_an_end_before_the_position_is_gone_on_from_where_that_is_wanted() -> None:

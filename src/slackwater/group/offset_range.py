@@ -14,7 +14,7 @@ class OffsetRange(NamedTuple):
     until_offset: int
 
     @property
-    def of(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition it is a part of."""
         return TopicPartition(self.topic, self.partition)
 
@@ -23,7 +23,7 @@ class OffsetRange(NamedTuple):
         """How many offsets it spans; compaction and markers may have left fewer records."""
         return max(self.until_offset - self.from_offset, 0)
 
-    def between(self, from_offset: int, until_offset: int) -> Self:
+    def with_offsets(self, from_offset: int, until_offset: int) -> Self:
         """The same partition, other offsets."""
         return self._replace(from_offset=from_offset, until_offset=until_offset)
 

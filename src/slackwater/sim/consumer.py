@@ -15,18 +15,18 @@ from slackwater.group.assignors import RebalanceProtocol, TopicInfo
 from slackwater.group.member import (
     Callback,
     CommitDone,
-    Driver,
     GroupMember,
     MemberConfig,
     MemberState,
-    Notify,
+    NotifyListener,
     OffsetAndMetadata,
     OffsetsFetched,
     Raise,
+    RebalanceDriver,
     RefreshMetadata,
     Send,
 )
-from slackwater.group.member.effects import Effect
+from slackwater.group.member.effects import MemberEffect
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.broker import SimBroker
 from slackwater.sim.checkers import Checker
@@ -143,12 +143,12 @@ class SimConsumer:
 
     # --- the machine's effects --------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Iterable[Effect]) -> None:
+    def _carry_out(self, effects: Iterable[MemberEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():
                     self._send(effect)
-                case Notify():
+                case NotifyListener():
                     self._listen(effect)
                 case CommitDone():
                     if (then := self._then.pop(effect.commit_id, None)) is not None:
@@ -172,9 +172,9 @@ class SimConsumer:
             send.request,
             send.timeout_ms,
             lambda response: self._run(
-                lambda: self._carry_out(self.member.answered(request_id, response, self.agenda.now_ms))
+                lambda: self._carry_out(self.member.on_response(request_id, response, self.agenda.now_ms))
             ),
-            lambda: self._run(lambda: self._carry_out(self.member.failed(request_id, self.agenda.now_ms))),
+            lambda: self._run(lambda: self._carry_out(self.member.on_request_failed(request_id, self.agenda.now_ms))),
         )
 
     def _refresh(self) -> None:
@@ -182,7 +182,7 @@ class SimConsumer:
         for topic, _ in self.broker.ends:
             counts[topic] = counts.get(topic, 0) + 1
         infos = {topic: TopicInfo(count) for topic, count in counts.items()}
-        self._carry_out(self.member.metadata(infos, self.agenda.now_ms))
+        self._carry_out(self.member.on_metadata(infos, self.agenda.now_ms))
 
     def _refresh_later(self) -> None:
         """metadata.max.age.ms: what changed in the cluster is noticed sooner or later."""
@@ -233,7 +233,7 @@ class SimConsumer:
     def _work(self) -> int:
         """Process a batch; the time it takes is returned. Records count as processed when the batch begins."""
         taken = self._take()
-        self.member.consumed(self._to_commit(self.positions))
+        self.member.set_consumed(self._to_commit(self.positions))
         if taken and self.habits.commit_after_batch:
             self._commit(self._to_commit(self.positions), lambda: None, sync=False)
         return self.habits.work_ms if taken else 0
@@ -276,7 +276,7 @@ class SimConsumer:
             self._carry_out(self.member.release(taken, self.agenda.now_ms))
             self._poll_later(self.habits.poll_every_ms)
 
-        self.member.consumed(self._to_commit(finished))
+        self.member.set_consumed(self._to_commit(finished))
         if finished:
             self._commit(self._to_commit(finished), let_go, sync=True)
         else:
@@ -311,7 +311,7 @@ class SimConsumer:
 
     # --- the rebalance listener -------------------------------------------------------------------------------------
 
-    def _listen(self, notify: Notify) -> None:
+    def _listen(self, notify: NotifyListener) -> None:
         self.in_listener = True
         partitions = frozenset(notify.partitions)
         match notify.callback:
@@ -348,7 +348,7 @@ class SimConsumer:
 
     def _go_on(self) -> None:
         self.in_listener = False
-        self._carry_out(self.member.listener_done(self.agenda.now_ms))
+        self._carry_out(self.member.on_listener_done(self.agenda.now_ms))
 
     def _close(self) -> None:
         if self.stopping:
@@ -362,7 +362,7 @@ class SimConsumer:
     @property
     def is_background(self) -> bool:
         """Whether it joins in the background."""
-        return self.config.driver is Driver.BACKGROUND
+        return self.config.driver is RebalanceDriver.BACKGROUND
 
     @property
     def settled(self) -> bool:

@@ -15,7 +15,7 @@ from slackwater.group.assignors import assignor
 from slackwater.group.coordinator import CoordinatorConfig, CoordinatorRecord
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.events import GroupEvent, GroupState
-from slackwater.group.member import Driver, MemberConfig
+from slackwater.group.member import MemberConfig, RebalanceDriver
 from slackwater.group.messages import Heartbeat, LeaveGroup, LeavingMember
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.broker import SimBroker
@@ -106,7 +106,7 @@ class Simulation:
             enable_auto_commit=plan.auto_commit,
             auto_commit_interval_ms=2_000,
             assignors=tuple(assignor(each) for each in plan.assignors),
-            driver=Driver.BACKGROUND if plan.background else Driver.POLL,
+            driver=RebalanceDriver.BACKGROUND if plan.background else RebalanceDriver.POLL,
         )
         habits = ApplicationBehavior(
             poll_every_ms=plan.poll_every_ms,

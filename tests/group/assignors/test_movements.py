@@ -2,16 +2,16 @@
 
 from slackwater.group.assignors import MemberSubscription, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Subscription
-from slackwater.group.assignors.layout import Layout
-from slackwater.group.assignors.movements import Movements
+from slackwater.group.assignors.layout import GroupLayout
+from slackwater.group.assignors.movements import PartitionMovements
 
 A, B, C = 0, 1, 2
 T = 0
 
 
-def movements() -> Movements:
+def movements() -> PartitionMovements:
     members = {one: MemberSubscription(None, Subscription(("t",))) for one in "abc"}
-    return Movements(Layout({"t": TopicInfo(20)}, members, list("abc")))
+    return PartitionMovements(GroupLayout({"t": TopicInfo(20)}, members, list("abc")))
 
 
 def test_a_move_back_undoes_the_earlier_move_of_another_partition() -> None:

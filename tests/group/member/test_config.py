@@ -6,7 +6,7 @@ import pytest
 
 from slackwater.group.assignors import RangeAssignor
 from slackwater.group.errors import UsageError
-from slackwater.group.member import Driver, MemberConfig
+from slackwater.group.member import MemberConfig, RebalanceDriver
 
 
 def config(**settings: Any) -> MemberConfig:
@@ -40,12 +40,12 @@ def test_what_cannot_work_is_refused_in_one_sentence(settings: dict[str, Any], m
 
 def test_the_rebalance_timeout_follows_the_driver_unless_it_is_set() -> None:
     assert config(max_poll_interval_ms=7_000).join_rebalance_timeout_ms == 7_000
-    assert config(driver=Driver.BACKGROUND).join_rebalance_timeout_ms == 60_000
-    assert config(driver=Driver.BACKGROUND, rebalance_timeout_ms=9_000).join_rebalance_timeout_ms == 9_000
+    assert config(driver=RebalanceDriver.BACKGROUND).join_rebalance_timeout_ms == 60_000
+    assert config(driver=RebalanceDriver.BACKGROUND, rebalance_timeout_ms=9_000).join_rebalance_timeout_ms == 9_000
 
 
 def test_the_wait_for_work_ends_before_the_group_gives_the_member_up() -> None:
-    assert config(driver=Driver.BACKGROUND).release_wait_ms == 54_000
+    assert config(driver=RebalanceDriver.BACKGROUND).release_wait_ms == 54_000
     assert config(rebalance_timeout_ms=8_000).release_wait_ms == 4_000
 
 

@@ -2,32 +2,32 @@
 
 from slackwater.group.errors import Error, UsageError
 from slackwater.group.events import EventKind, JoinRequested
-from slackwater.group.member import Emit, MemberConfig, Raise, Send
-from slackwater.group.member.core import Core, Generation, Pending
-from slackwater.group.member.states import Input, MemberState
+from slackwater.group.member import EmitEvent, MemberConfig, Raise, Send
+from slackwater.group.member.core import MemberContext, MemberGeneration, PendingRequest
+from slackwater.group.member.states import MemberInput, MemberState
 from slackwater.group.messages import FindCoordinatorResponse, Heartbeat
 
 BEAT = Heartbeat("g", "m", None, 1)
 
 
-def core() -> Core:
+def core() -> MemberContext:
     """A fresh one."""
-    return Core(MemberConfig(group_id="g", client_id="c"))
+    return MemberContext(MemberConfig(group_id="g", client_id="c"))
 
 
-def reasons(of: Core) -> list[str]:
+def reasons(of: MemberContext) -> list[str]:
     """The reasons of the joins requested."""
-    details = [effect.event.detail for effect in of.effects if isinstance(effect, Emit)]
+    details = [effect.event.detail for effect in of.effects if isinstance(effect, EmitEvent)]
     return [detail.reason for detail in details if isinstance(detail, JoinRequested)]
 
 
 def test_a_generation_can_be_gone_while_the_id_is_good() -> None:
-    assert Generation().is_reset
-    assert Generation(member_id="m").is_reset
-    assert Generation(member_id="m").is_lost
-    assert not Generation(3, "m", "range").is_lost
-    assert Generation(3, "", "range").is_lost
-    assert Generation(3, "m", "range").describe() == "Generation{generationId=3, memberId='m', protocol='range'}"
+    assert MemberGeneration().is_reset
+    assert MemberGeneration(member_id="m").is_reset
+    assert MemberGeneration(member_id="m").is_lost
+    assert not MemberGeneration(3, "m", "range").is_lost
+    assert MemberGeneration(3, "", "range").is_lost
+    assert MemberGeneration(3, "m", "range").describe() == "Generation{generationId=3, memberId='m', protocol='range'}"
 
 
 def test_a_reason_is_told_once_until_it_changes_or_was_served() -> None:
@@ -56,7 +56,7 @@ def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
     one = core()
     failed: list[int] = []
 
-    def on_failure(pending: Pending, now_ms: int) -> None:
+    def on_failure(pending: PendingRequest, now_ms: int) -> None:
         failed.append(pending.request_id)
         one.lose_coordinator("again", now_ms)
 
@@ -66,7 +66,7 @@ def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
     ids = [one.send(BEAT, 0), one.send(BEAT, 0)]
     one.lose_coordinator("gone", 1)
     assert failed == ids
-    assert [effect.event.kind for effect in one.effects if isinstance(effect, Emit)].count(
+    assert [effect.event.kind for effect in one.effects if isinstance(effect, EmitEvent)].count(
         EventKind.COORDINATOR_LOST
     ) == 1
 
@@ -84,6 +84,6 @@ def test_the_first_failure_is_raised_once() -> None:
 
 def test_nobody_leaves_for_a_poll_timer_before_it_has_joined() -> None:
     one = core()
-    assert one.leave(Input.POLL_OVER, "late", 0) is None
+    assert one.leave(MemberInput.POLL_OVER, "late", 0) is None
     assert one.effects == []
     assert one.state is MemberState.UNJOINED

@@ -3,11 +3,11 @@
 import pytest
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
-from slackwater.group.member import CommitFailed, Driver, FencedInstanceId, ListenerFailed, MemberConfig
-from slackwater.group.member.effects import Node
+from slackwater.group.member import CommitFailed, FencedInstanceId, ListenerFailed, MemberConfig, RebalanceDriver
+from slackwater.group.member.effects import BrokerNode
 from slackwater.group.member.error_causes import join_cause, refusal, sync_cause
 from slackwater.group.member.errors import java_message, java_name
-from slackwater.group.member.states import Input
+from slackwater.group.member.states import MemberInput
 
 
 def test_the_words_of_the_java_client() -> None:
@@ -28,14 +28,14 @@ def test_errors_know_their_cause_and_their_code() -> None:
 @pytest.mark.parametrize("error", list(Error))
 @pytest.mark.parametrize("stale", [True, False])
 def test_every_code_means_something(error: Error, stale: bool) -> None:
-    assert join_cause(error, stale=stale) in Input
-    assert sync_cause(error, stale=stale) in Input
+    assert join_cause(error, stale=stale) in MemberInput
+    assert sync_cause(error, stale=stale) in MemberInput
 
 
 @pytest.mark.parametrize("instance_id", [None, "i1"])
 @pytest.mark.parametrize("error", list(Error))
 def test_every_refusal_says_something(error: Error, instance_id: str | None) -> None:
-    config = MemberConfig(group_id="g", client_id="c", group_instance_id=instance_id, driver=Driver.POLL)
+    config = MemberConfig(group_id="g", client_id="c", group_instance_id=instance_id, driver=RebalanceDriver.POLL)
     refused = refusal("JoinGroup", error, config, "m1")
     assert isinstance(refused, BrokerError)
     assert refused.error is error
@@ -43,4 +43,4 @@ def test_every_refusal_says_something(error: Error, instance_id: str | None) -> 
 
 
 def test_a_node_is_written_as_the_java_client_writes_it() -> None:
-    assert str(Node(0, "h", 1)) == "h:1 (id: 2147483647 rack: null)"
+    assert str(BrokerNode(0, "h", 1)) == "h:1 (id: 2147483647 rack: null)"

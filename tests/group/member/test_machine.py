@@ -12,16 +12,16 @@ from slackwater.group.events import CoordinatorChanged, EventKind, PollOverrun, 
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
-    Driver,
-    Effect,
-    Emit,
+    EmitEvent,
     GroupMember,
     MemberConfig,
+    MemberEffect,
     MemberState,
-    Notify,
+    NotifyListener,
     OffsetAndMetadata,
     OffsetsFetched,
     OperationTimedOut,
+    RebalanceDriver,
     RefreshMetadata,
     Send,
 )
@@ -56,7 +56,7 @@ def machine(**settings: Any) -> GroupMember:
     return GroupMember(MemberConfig(**(defaults | settings)))
 
 
-def id_of(effects: list[Effect]) -> int:
+def id_of(effects: list[MemberEffect]) -> int:
     """The id of the one request among these."""
     (send,) = [effect for effect in effects if isinstance(effect, Send)]
     return send.request_id
@@ -66,16 +66,16 @@ def settled(**settings: Any) -> GroupMember:
     """A stable member that owns t-0."""
     member = machine(**settings)
     member.subscribe(["t"], START_MS)
-    member.metadata(CLUSTER, START_MS)
-    member.answered(id_of(member.poll(START_MS)), NODE, START_MS)
+    member.on_metadata(CLUSTER, START_MS)
+    member.on_response(id_of(member.poll(START_MS)), NODE, START_MS)
     join = id_of(member.poll(START_MS))
     sync = id_of(
-        member.answered(join, JoinGroupResponse(Error.NONE, "m", 1, "consumer", "range", "other"), START_MS + 40)
+        member.on_response(join, JoinGroupResponse(Error.NONE, "m", 1, "consumer", "range", "other"), START_MS + 40)
     )
     part = encode_assignment(Assignment((T0,)))
-    member.answered(sync, SyncGroupResponse(Error.NONE, "consumer", "range", part), START_MS + 70)
-    assert any(isinstance(effect, Notify) for effect in member.poll(START_MS + 100))
-    member.listener_done(START_MS + 125)
+    member.on_response(sync, SyncGroupResponse(Error.NONE, "consumer", "range", part), START_MS + 70)
+    assert any(isinstance(effect, NotifyListener) for effect in member.poll(START_MS + 100))
+    member.on_listener_done(START_MS + 125)
     assert member.state is MemberState.STABLE
     return member
 
@@ -85,15 +85,15 @@ def test_a_coordinator_whose_connection_is_lost_is_looked_for_and_the_place_in_t
     node = member.coordinator
     assert node is not None
     stranger = node._replace(port=node.port + 1)
-    assert not any(isinstance(effect, Emit) for effect in member.disconnected(stranger, START_MS + 130))
-    (lost,) = [effect.event for effect in member.disconnected(node, START_MS + 130) if isinstance(effect, Emit)]
+    assert not any(isinstance(effect, EmitEvent) for effect in member.on_disconnected(stranger, START_MS + 130))
+    (lost,) = [effect.event for effect in member.on_disconnected(node, START_MS + 130) if isinstance(effect, EmitEvent)]
     assert (lost.kind, lost.detail) == (
         EventKind.COORDINATOR_LOST,
         CoordinatorChanged(str(node), "coordinator unavailable"),
     )
     (lookup,) = [effect for effect in member.tick(START_MS + 130) if isinstance(effect, Send)]
     assert isinstance(lookup.request, FindCoordinator)
-    member.answered(lookup.request_id, NODE, START_MS + 140)
+    member.on_response(lookup.request_id, NODE, START_MS + 140)
     assert (member.state, member.generation_id, member.coordinator) == (MemberState.STABLE, 1, node)
 
 
@@ -102,9 +102,9 @@ def test_a_connection_lost_after_the_end_is_nobodys_concern() -> None:
     node = member.coordinator
     assert node is not None
     member.close(START_MS)
-    member.listener_done(START_MS)
-    assert member.closed
-    assert member.disconnected(node, START_MS) == []
+    member.on_listener_done(START_MS)
+    assert member.is_closed
+    assert member.on_disconnected(node, START_MS) == []
 
 
 # --- mistakes --------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_mixing_subscriptions_is_the_callers_mistake() -> None:
 def test_a_closed_member_takes_no_further_wishes() -> None:
     member = machine()
     member.close(START_MS)
-    assert member.closed
+    assert member.is_closed
     wishes: list[Callable[[], object]] = [
         lambda: member.subscribe(["t"], START_MS),
         lambda: member.assign([T0], START_MS),
@@ -138,10 +138,10 @@ def test_a_closed_member_takes_no_further_wishes() -> None:
 
 def test_a_member_whose_listener_still_hears_of_its_leaving_takes_no_new_subscription() -> None:
     member = settled()
-    assert any(isinstance(effect, Notify) for effect in member.unsubscribe(START_MS))
+    assert any(isinstance(effect, NotifyListener) for effect in member.unsubscribe(START_MS))
     with pytest.raises(UsageError, match="still leaving its group"):
         member.subscribe(["u"], START_MS)
-    member.listener_done(START_MS)
+    member.on_listener_done(START_MS)
     assert member.subscribe(["u"], START_MS) == [RefreshMetadata(("u",))]
 
 
@@ -149,7 +149,7 @@ def test_a_member_whose_listener_still_hears_of_its_leaving_takes_no_new_subscri
 def test_wanting_nothing_is_unsubscribing(wish: str) -> None:
     member = settled()
     getattr(member, wish)([], START_MS)
-    effects = member.listener_done(START_MS)
+    effects = member.on_listener_done(START_MS)
     assert isinstance(next(effect for effect in effects if isinstance(effect, Send)).request, LeaveGroup)
 
 
@@ -158,16 +158,16 @@ def test_wanting_nothing_is_unsubscribing(wish: str) -> None:
 
 def test_answers_to_nothing_are_ignored() -> None:
     member = settled()
-    assert member.answered(999, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), START_MS) == []
-    assert member.failed(999, START_MS) == []
-    assert member.listener_done(START_MS) == []
+    assert member.on_response(999, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), START_MS) == []
+    assert member.on_request_failed(999, START_MS) == []
+    assert member.on_listener_done(START_MS) == []
     assert member.state is MemberState.STABLE
 
 
 def test_an_answer_of_another_kind_counts_as_none() -> None:
     member = settled()
     beat = id_of(member.tick(START_MS + 10_000))
-    member.answered(beat, OffsetFetchResponse(()), START_MS + 10_000)
+    member.on_response(beat, OffsetFetchResponse(()), START_MS + 10_000)
     assert member.coordinator is None
     assert member.state is MemberState.STABLE
 
@@ -175,20 +175,20 @@ def test_an_answer_of_another_kind_counts_as_none() -> None:
 def test_a_leave_without_an_answer_loses_the_coordinator() -> None:
     member = settled()
     member.unsubscribe(START_MS)
-    member.failed(id_of(member.listener_done(START_MS)), START_MS)
+    member.on_request_failed(id_of(member.on_listener_done(START_MS)), START_MS)
     assert member.coordinator is None
 
 
 def test_a_shell_that_keeps_the_poll_timer_leaves_with_its_reason_and_may_subscribe_again() -> None:
     member = settled(max_poll_interval_ms=3_000)
-    effects = member.leave_overrun(500, START_MS)
-    told = next(effect.event for effect in effects if isinstance(effect, Emit))
+    effects = member.leave_on_poll_timeout(500, START_MS)
+    told = next(effect.event for effect in effects if isinstance(effect, EmitEvent))
     assert (told.kind, told.trigger, told.detail) == (
         EventKind.POLL_OVERRUN,
         Trigger.POLL_TIMEOUT,
         PollOverrun(3_000, 500),
     )
-    leave = next(effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)).request
+    leave = next(effect for effect in member.on_listener_done(START_MS) if isinstance(effect, Send)).request
     assert isinstance(leave, LeaveGroup)
     assert leave.members[0].reason == "consumer poll timeout has expired."
     member.subscribe(["t"], START_MS)
@@ -204,7 +204,7 @@ def test_what_can_be_read_of_a_stable_member() -> None:
     assert member.subscription == member.metadata_topics == frozenset({"t"})
     assert member.owned == member.fetchable == frozenset({T0})
     assert not member.is_leader
-    assert not member.listening
+    assert not member.is_notifying_listener
     assert member.config.group_id == "g"
     assert member.next_due_ms() == START_MS + 3_040
     assert member.next_poll_ms() is None
@@ -213,7 +213,7 @@ def test_what_can_be_read_of_a_stable_member() -> None:
 def test_the_metrics_tell_the_story() -> None:
     member = settled()
     beat = id_of(member.tick(START_MS + 4_000))
-    member.answered(beat, HeartbeatResponse(Error.NONE), START_MS + 4_020)
+    member.on_response(beat, HeartbeatResponse(Error.NONE), START_MS + 4_020)
     member.poll(START_MS + 5_100)
     member.poll(START_MS + 5_200, again=True)
     member.poll_returned(START_MS + 5_300)
@@ -232,7 +232,7 @@ def test_metadata_that_does_not_come_is_asked_for_again() -> None:
     assert member.next_due_ms() == START_MS + 30_000
     assert member.tick(START_MS + 29_999) == []
     assert member.tick(START_MS + 30_000) == [RefreshMetadata(("t",))]
-    member.metadata(CLUSTER, START_MS + 30_001)
+    member.on_metadata(CLUSTER, START_MS + 30_001)
     assert member.next_due_ms() is None
 
 
@@ -243,14 +243,14 @@ def test_when_to_poll_again() -> None:
     assert member.next_poll_ms() == 0
     find = id_of(member.poll(START_MS))
     assert member.next_poll_ms() is None
-    member.answered(find, NODE, START_MS)
+    member.on_response(find, NODE, START_MS)
     assert member.next_poll_ms() == 0
     member.poll(START_MS)
     assert member.next_poll_ms() is None
 
 
 def test_a_manual_assignment_watches_its_topics_and_joins_nothing() -> None:
-    member = machine(driver=Driver.BACKGROUND)
+    member = machine(driver=RebalanceDriver.BACKGROUND)
     assert member.assign([T0], START_MS) == [RefreshMetadata(("t",))]
     assert member.tick(START_MS + 100) == []
     assert not member.needs_rejoin
@@ -270,7 +270,7 @@ def test_closing_ends_whatever_waits() -> None:
     assert not any(isinstance(effect, CommitDone) for effect in member.close(START_MS, timeout_ms=1_000))
     assert member.next_due_ms() == START_MS + 1_000
     effects = member.tick(START_MS + 1_000)
-    assert member.closed
+    assert member.is_closed
     ended = [effect for effect in effects if isinstance(effect, CommitDone | OffsetsFetched)]
     assert [type(effect.error) for effect in ended] == [OperationTimedOut, OperationTimedOut]
 
@@ -279,9 +279,9 @@ def test_closing_twice_is_closing_once() -> None:
     member = settled()
     member.close(START_MS)
     assert member.close(START_MS + 5_000) == []
-    leave = id_of(member.listener_done(START_MS))
-    member.failed(leave, START_MS)
-    assert member.closed
+    leave = id_of(member.on_listener_done(START_MS))
+    member.on_request_failed(leave, START_MS)
+    assert member.is_closed
 
 
 @pytest.mark.parametrize(("config", "leave_group"), [({"leave_group_on_close": False}, None), ({}, False)])
@@ -290,9 +290,9 @@ def test_closing_without_leaving_stays_in_the_group_until_the_session_ends(
 ) -> None:
     member = settled(**config)
     member.close(START_MS, leave_group=leave_group)
-    effects = member.listener_done(START_MS)
+    effects = member.on_listener_done(START_MS)
     assert not any(isinstance(effect, Send) for effect in effects)
-    assert member.closed
+    assert member.is_closed
 
 
 @pytest.mark.parametrize("instance", [None, "one"])
@@ -300,12 +300,12 @@ def test_closing_for_good_leaves_the_group_whatever_the_member_is(instance: str 
     member = settled(group_instance_id=instance, leave_group_on_close=False)
     member_id = member.member_id
     member.close(START_MS, leave_group=True)
-    (leave,) = [effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)]
+    (leave,) = [effect for effect in member.on_listener_done(START_MS) if isinstance(effect, Send)]
     assert isinstance(leave.request, LeaveGroup)
     assert [(one.member_id, one.group_instance_id) for one in leave.request.members] == [(member_id, instance)]
-    assert not member.closed
-    member.failed(leave.request_id, START_MS)
-    assert member.closed
+    assert not member.is_closed
+    member.on_request_failed(leave.request_id, START_MS)
+    assert member.is_closed
 
 
 def test_closing_with_a_listener_that_never_returns_ends_at_the_timeout() -> None:
@@ -313,30 +313,30 @@ def test_closing_with_a_listener_that_never_returns_ends_at_the_timeout() -> Non
     member.close(START_MS, timeout_ms=1_000)
     beats = [effect for effect in member.tick(START_MS + 1_000) if isinstance(effect, Send)]
     assert [type(effect.request) for effect in beats] == [LeaveGroup]
-    assert member.closed
-    assert member.listener_done(START_MS + 2_000) == []
+    assert member.is_closed
+    assert member.on_listener_done(START_MS + 2_000) == []
 
 
 def test_a_listener_that_throws_at_the_end_is_raised() -> None:
     member = settled()
     member.unsubscribe(START_MS)
-    effects = member.listener_done(START_MS, ValueError("odd"))
+    effects = member.on_listener_done(START_MS, ValueError("odd"))
     assert [type(effect).__name__ for effect in effects if not hasattr(effect, "event")] == ["Raise", "Send"]
 
 
 def test_closing_lets_a_busy_listener_finish_first() -> None:
     member = settled()
     member.enforce_rebalance("", START_MS)
-    assert any(isinstance(effect, Notify) for effect in member.poll(START_MS))
-    assert not any(isinstance(effect, Notify | Send) for effect in member.close(START_MS))
-    leave = [effect for effect in member.listener_done(START_MS) if isinstance(effect, Send)]
+    assert any(isinstance(effect, NotifyListener) for effect in member.poll(START_MS))
+    assert not any(isinstance(effect, NotifyListener | Send) for effect in member.close(START_MS))
+    leave = [effect for effect in member.on_listener_done(START_MS) if isinstance(effect, Send)]
     assert [type(effect.request) for effect in leave] == [LeaveGroup]
     assert member.owned == frozenset()
 
 
 def test_a_member_out_of_the_group_still_polls_while_it_closes() -> None:
     member = settled(enable_auto_commit=True)
-    member.consumed({T0: OffsetAndMetadata(3)})
+    member.set_consumed({T0: OffsetAndMetadata(3)})
     member.close(START_MS)
     assert member.poll(START_MS) == []
     assert member.next_poll_ms() is None
@@ -346,9 +346,9 @@ def test_a_commit_of_a_manual_assignment_refused_as_unknown_member_fails() -> No
     member = machine()
     member.assign([T0], START_MS)
     member.commit({T0: OffsetAndMetadata(1)}, START_MS, commit_id=1)
-    requests = [effect for effect in member.answered(1, NODE, START_MS) if isinstance(effect, Send)]
+    requests = [effect for effect in member.on_response(1, NODE, START_MS) if isinstance(effect, Send)]
     refused = OffsetCommitResponse((CommittedPartition("t", 0, Error.UNKNOWN_MEMBER_ID),))
-    effects = member.answered(requests[0].request_id, refused, START_MS)
+    effects = member.on_response(requests[0].request_id, refused, START_MS)
     (done,) = [effect for effect in effects if isinstance(effect, CommitDone)]
     assert isinstance(done.error, CommitFailed)
     assert not any(isinstance(effect, Send) and isinstance(effect.request, JoinGroup) for effect in effects)

@@ -2,7 +2,7 @@
 
 Whatever is answered, in whatever order
 - nothing raises but the caller's own mistakes;
-- partitions come and go only with a `Notify`, and one listener call is out at a time;
+- partitions come and go only with a `NotifyListener`, and one listener call is out at a time;
 - nobody beats without a generation, a static member never sends LeaveGroup, and one JoinGroup or SyncGroup is out;
 - under POLL nobody joins outside poll;
 - `tick` at `next_due_ms` always makes progress: a shell never spins;
@@ -32,15 +32,15 @@ from slackwater.group.member import (
     Callback,
     CommitDone,
     Disconnect,
-    Driver,
-    Effect,
-    Emit,
+    EmitEvent,
     GroupMember,
     MemberConfig,
+    MemberEffect,
     MemberState,
-    Notify,
+    NotifyListener,
     OffsetAndMetadata,
     OffsetsFetched,
+    RebalanceDriver,
     Send,
     Wakeup,
 )
@@ -98,7 +98,7 @@ class MadWorld:
                 session_timeout_ms=10_000,
                 enable_auto_commit=auto_commit,
                 assignors=(CooperativeStickyAssignor(),) if cooperative else (RangeAssignor(),),
-                driver=self.random.choice(list(Driver)),
+                driver=self.random.choice(list(RebalanceDriver)),
             )
         )
         self.now_ms = 1_000
@@ -113,22 +113,24 @@ class MadWorld:
         self.before = self.machine.state
         self.do(self.machine.subscribe(["t"], self.now_ms), "subscribe")
 
-    def do(self, effects: list[Effect], cause: str, owned: frozenset[TopicPartition] = frozenset()) -> None:
+    def do(self, effects: list[MemberEffect], cause: str, owned: frozenset[TopicPartition] = frozenset()) -> None:
         """Check effects against the rules, and remember what is out."""
         machine = self.machine
-        poll_driven = machine.config.driver is Driver.POLL
-        notified = [effect for effect in effects if isinstance(effect, Notify)]
+        poll_driven = machine.config.driver is RebalanceDriver.POLL
+        notified = [effect for effect in effects if isinstance(effect, NotifyListener)]
         assert len(notified) <= 1
-        assert machine.listening is bool(notified) or (machine.listening and cause != "listener_done")
+        assert machine.is_notifying_listener is bool(notified) or (
+            machine.is_notifying_listener and cause != "on_listener_done"
+        )
         for effect in effects:
             match effect:
                 case Send(request=request):
                     self.open[effect.request_id] = effect
                     assert not (isinstance(request, LeaveGroup) and machine.config.is_static)
-                    assert not isinstance(request, Heartbeat) or (self.before.beats and cause == "tick")
+                    assert not isinstance(request, Heartbeat) or (self.before.sends_heartbeats and cause == "tick")
                     if isinstance(request, JoinGroup) and poll_driven:
-                        assert cause in ("poll", "listener_done")
-                case Emit(event=event) if event.kind is EventKind.COORDINATOR_LOST:
+                        assert cause in ("poll", "on_listener_done")
+                case EmitEvent(event=event) if event.kind is EventKind.COORDINATOR_LOST:
                     for request_id in [id for id, send in self.open.items() if send.to_coordinator]:
                         del self.open[request_id]
                         self.late.append(request_id)
@@ -150,7 +152,7 @@ class MadWorld:
 
     def call(self, name: str, *args: Any, **more: Any) -> None:
         """Call the machine, and hold the result against the rules."""
-        owned, closed, gone = self.machine.owned, self.machine.closed, self.gone
+        owned, closed, gone = self.machine.owned, self.machine.is_closed, self.gone
         self.before = self.machine.state
         manual = not self.machine.needs_rejoin and self.machine.state is MemberState.UNJOINED
         try:
@@ -164,7 +166,7 @@ class MadWorld:
         if name == "assign" or (manual and name in ("subscribe", "unsubscribe", "close", "tick")):
             owned = self.machine.owned
         if lost := owned - self.machine.owned:
-            assert self.machine.closed or (name == "listener_done" and lost <= set(gone))
+            assert self.machine.is_closed or (name == "on_listener_done" and lost <= set(gone))
         self.do(effects or [], name, owned)
 
     def run(self) -> None:
@@ -195,7 +197,7 @@ class MadWorld:
             self.commits_end_once_and_in_order()
         self.calm_down()
         self.call("close", self.now_ms, timeout_ms=5_000)
-        while not self.machine.closed:
+        while not self.machine.is_closed:
             self.jump_to_the_next_deadline()
             self.listener_returns()
         self.commits_end_once_and_in_order()
@@ -218,8 +220,8 @@ class MadWorld:
         assert self.machine.owned == frozenset(PARTITIONS)
 
     def listener_catches_up(self) -> None:
-        while self.machine.listening:
-            self.call("listener_done", self.now_ms)
+        while self.machine.is_notifying_listener:
+            self.call("on_listener_done", self.now_ms)
 
     def some(self) -> list[TopicPartition]:
         """A few partitions."""
@@ -271,9 +273,9 @@ class MadWorld:
             self.call("release", [*self.some(), *self.machine.leaving], self.now_ms)
 
     def listener_returns(self) -> None:
-        if self.machine.listening:
+        if self.machine.is_notifying_listener:
             error = self.random.choice([None, None, None, None, ValueError("odd"), Wakeup()])
-            self.call("listener_done", self.now_ms, error)
+            self.call("on_listener_done", self.now_ms, error)
 
     def commit(self) -> None:
         commit_id, sync = len(self.asked), self.random.random() < 0.5
@@ -286,41 +288,41 @@ class MadWorld:
         self.call("fetch_committed", self.some(), self.now_ms)
 
     def consume(self) -> None:
-        self.machine.consumed({partition: OffsetAndMetadata(9) for partition in self.some()})
+        self.machine.set_consumed({partition: OffsetAndMetadata(9) for partition in self.some()})
 
     def everything_goes_well_for_a_while(self) -> None:
         for _ in range(self.random.randint(1, 8)):
             self.metadata()
             self.poll()
             self.tick_when_due()
-            if self.machine.listening:
-                self.call("listener_done", self.now_ms)
+            if self.machine.is_notifying_listener:
+                self.call("on_listener_done", self.now_ms)
             for request_id in sorted(self.open):
                 if (send := self.open.pop(request_id, None)) is not None:
-                    self.call("answered", request_id, self.response(send.request, well=True), self.now_ms)
+                    self.call("on_response", request_id, self.response(send.request, well=True), self.now_ms)
 
     # --- the broker -------------------------------------------------------------------------------------------
 
     def metadata(self) -> None:
         cluster = {"t": TopicInfo(3), "u": TopicInfo(3 if self.calm else self.random.choice([2, 3, 3, 3]))}
-        self.call("metadata", cluster, self.now_ms)
+        self.call("on_metadata", cluster, self.now_ms)
 
     def answer(self) -> None:
         if self.open:
             request_id = self.random.choice(sorted(self.open))
             response = self.response(self.open.pop(request_id).request, well=self.random.random() < 0.6)
-            self.call("answered", request_id, response, self.now_ms)
+            self.call("on_response", request_id, response, self.now_ms)
 
     def fail(self) -> None:
         if self.open:
             request_id = self.random.choice(sorted(self.open))
             del self.open[request_id]
-            self.call("failed", request_id, self.now_ms)
+            self.call("on_request_failed", request_id, self.now_ms)
 
     def answer_late(self) -> None:
         if self.late:
             before = self.machine.generation_id
-            self.call("answered", self.late.pop(), HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), self.now_ms)
+            self.call("on_response", self.late.pop(), HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), self.now_ms)
             assert self.machine.generation_id == before
 
     def response(self, request: MemberRequest, *, well: bool) -> MemberResponse:
@@ -373,7 +375,7 @@ class MadWorld:
         assert machine.fetchable <= machine.owned
         assert machine.leaving <= machine.owned
         assert (machine.generation_id == -1) or machine.state is not MemberState.UNJOINED
-        assert not machine.state.beats or machine.generation_id != -1
+        assert not machine.state.sends_heartbeats or machine.generation_id != -1
         for name, value in machine.metrics(self.now_ms).items():
             assert value != value or value >= -1, name
 
@@ -382,7 +384,7 @@ class MadWorld:
         sync = dict(self.asked)
         in_order = [commit_id for commit_id in self.ended if not sync[commit_id]]
         assert in_order == sorted(in_order)
-        if self.machine.closed:
+        if self.machine.is_closed:
             assert sorted(self.ended) == [commit_id for commit_id, _ in self.asked]
             assert self.fetches == 0
             assert self.machine.next_due_ms() is None

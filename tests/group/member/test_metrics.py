@@ -5,14 +5,14 @@ from math import isnan
 import pytest
 
 from slackwater.group.member import METRIC_GROUPS
-from slackwater.group.member.metrics import MemberMetrics, Sampled
+from slackwater.group.member.metrics import MemberMetrics, SampledStat
 from tests.catalogue_metrics import CONSUMER, COORDINATOR
 
 T0 = 1_000_000
 
 
 def test_averages_and_maxima_look_at_the_last_two_windows() -> None:
-    sampled = Sampled()
+    sampled = SampledStat()
     assert isnan(sampled.avg(T0))
     assert isnan(sampled.max(T0))
     sampled.record(10, T0)
@@ -26,7 +26,7 @@ def test_averages_and_maxima_look_at_the_last_two_windows() -> None:
 
 
 def test_a_rate_counts_over_one_whole_window_at_least() -> None:
-    sampled = Sampled()
+    sampled = SampledStat()
     assert sampled.rate(T0) == 0
     for _ in range(30):
         sampled.record(1, T0)

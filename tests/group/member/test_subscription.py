@@ -5,7 +5,7 @@ import pytest
 from slackwater.group.assignors import TopicInfo
 from slackwater.group.errors import UsageError
 from slackwater.group.member import OffsetAndMetadata
-from slackwater.group.member.subscription import Mode, SubscriptionState
+from slackwater.group.member.subscription import SubscriptionState, SubscriptionType
 from slackwater.group.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -24,7 +24,7 @@ def test_the_three_ways_exclude_each_other(subscription: SubscriptionState) -> N
         subscription.subscribe_pattern("a.*", CLUSTER)
     with pytest.raises(UsageError, match="unsubscribe before using manual"):
         subscription.assign([A0])
-    assert (subscription.mode, subscription.topics) == (Mode.TOPICS, frozenset({"a"}))
+    assert (subscription.mode, subscription.topics) == (SubscriptionType.TOPICS, frozenset({"a"}))
     subscription.clear()
     subscription.assign([A0])
     assert not subscription.managed
@@ -41,7 +41,7 @@ def test_a_pattern_matches_whole_names(subscription: SubscriptionState) -> None:
 def test_what_is_no_regular_expression_changes_nothing(subscription: SubscriptionState) -> None:
     with pytest.raises(UsageError, match="is no regular expression"):
         subscription.subscribe_pattern("a(", CLUSTER)
-    assert subscription.mode is Mode.NONE
+    assert subscription.mode is SubscriptionType.NONE
 
 
 def test_metadata_matters_to_patterns_only(subscription: SubscriptionState) -> None:

@@ -7,15 +7,15 @@ from slackwater.group.messages import OffsetToCommit
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.work.config import RevokeMode, WorkConfig
 from slackwater.group.work.effects import (
-    Abandon,
-    Commit,
-    DeadLetter,
-    Drained,
-    Fail,
-    Pause,
-    Resume,
-    Start,
+    AbandonTasks,
+    CommitFinished,
+    PartitionsDrained,
+    PausePartitions,
+    ResumePartitions,
+    StartTask,
+    StopProcessing,
     WorkEffect,
+    WriteDeadLetter,
 )
 from slackwater.group.work.scheduler import WorkScheduler
 
@@ -52,73 +52,73 @@ class Workshop:
     def __init__(self, config: WorkConfig) -> None:
         self.scheduler: WorkScheduler[Record] = WorkScheduler(config)
         self.now_ms = 1_000
-        self.running: dict[tuple[TopicPartition, int], Start[Record]] = {}
-        self.letters: dict[tuple[TopicPartition, int], DeadLetter[Record]] = {}
+        self.running: dict[tuple[TopicPartition, int], StartTask[Record]] = {}
+        self.letters: dict[tuple[TopicPartition, int], WriteDeadLetter[Record]] = {}
         self.started: list[int] = []
         self.paused: set[TopicPartition] = set()
         self.abandoned: list[int] = []
         self.commits: list[tuple[OffsetToCommit, ...]] = []
-        self.drained: list[Drained] = []
-        self.failures: list[Fail[Record]] = []
+        self.drained: list[PartitionsDrained] = []
+        self.failures: list[StopProcessing[Record]] = []
 
     def carry_out(self, effects: list[WorkEffect[Record]]) -> list[WorkEffect[Record]]:
         """Note what the scheduler wants."""
         for effect in effects:
             match effect:
-                case Start():
+                case StartTask():
                     self.running[self._where(effect.record)] = effect
                     self.started.append(effect.record.offset)
-                case DeadLetter():
+                case WriteDeadLetter():
                     self.letters[self._where(effect.record)] = effect
-                case Fail():
+                case StopProcessing():
                     self.failures.append(effect)
-                case Abandon(task_ids):
+                case AbandonTasks(task_ids):
                     self.abandoned += task_ids
-                case Pause(partitions):
+                case PausePartitions(partitions):
                     assert not self.paused & set(partitions)
                     self.paused |= set(partitions)
-                case Resume(partitions):
+                case ResumePartitions(partitions):
                     assert self.paused >= set(partitions)
                     self.paused -= set(partitions)
-                case Commit(offsets):
+                case CommitFinished(offsets):
                     self.commits.append(offsets)
-                case Drained():
+                case PartitionsDrained():
                     self.drained.append(effect)
                     self.paused -= set(effect.partitions)
         return effects
 
     def assigned(self, *partitions: TopicPartition) -> list[WorkEffect[Record]]:
         """Partitions come."""
-        return self.carry_out(self.scheduler.assigned(partitions, self.now_ms))
+        return self.carry_out(self.scheduler.on_assigned(partitions, self.now_ms))
 
     def received(
         self, batch: Iterable[Record], next_offsets: dict[TopicPartition, int] | None = None
     ) -> list[WorkEffect[Record]]:
         """A poll brings records."""
-        return self.carry_out(self.scheduler.received(batch, self.now_ms, next_offsets))
+        return self.carry_out(self.scheduler.on_records(batch, self.now_ms, next_offsets))
 
     def finish(self, partition: TopicPartition, *offsets: int) -> list[WorkEffect[Record]]:
         """Workers succeed."""
         effects: list[WorkEffect[Record]] = []
         for offset in offsets:
             task_id = self.running.pop((partition, offset)).task_id
-            effects += self.carry_out(self.scheduler.finished(task_id, self.now_ms))
+            effects += self.carry_out(self.scheduler.on_finished(task_id, self.now_ms))
         return effects
 
     def fail(self, partition: TopicPartition, offset: int, *, retriable: bool = True) -> list[WorkEffect[Record]]:
         """A worker fails."""
         task_id = self.running.pop((partition, offset)).task_id
-        return self.carry_out(self.scheduler.failed(task_id, BROKEN, self.now_ms, retriable=retriable))
+        return self.carry_out(self.scheduler.on_failed(task_id, BROKEN, self.now_ms, retriable=retriable))
 
     def write(self, partition: TopicPartition, offset: int) -> list[WorkEffect[Record]]:
         """A dead letter is written."""
         task_id = self.letters.pop((partition, offset)).task_id
-        return self.carry_out(self.scheduler.dead_letter_written(task_id, self.now_ms))
+        return self.carry_out(self.scheduler.on_dead_letter_written(task_id, self.now_ms))
 
     def fail_to_write(self, partition: TopicPartition, offset: int) -> list[WorkEffect[Record]]:
         """A dead letter is not written."""
         task_id = self.letters.pop((partition, offset)).task_id
-        return self.carry_out(self.scheduler.dead_letter_failed(task_id, self.now_ms))
+        return self.carry_out(self.scheduler.on_dead_letter_failed(task_id, self.now_ms))
 
     def revoke(
         self, *partitions: TopicPartition, within_ms: int = 1_000, mode: RevokeMode = RevokeMode.DRAIN
@@ -128,7 +128,7 @@ class Workshop:
 
     def lost(self, *partitions: TopicPartition) -> list[WorkEffect[Record]]:
         """Partitions are gone."""
-        effects = self.carry_out(self.scheduler.lost(partitions, self.now_ms))
+        effects = self.carry_out(self.scheduler.on_lost(partitions, self.now_ms))
         self.paused -= set(partitions)
         return effects
 

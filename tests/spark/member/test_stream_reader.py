@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from slackwater import Admin, Broker, Consumer, Producer
-from slackwater.group.batches.config import DataLost, OffsetResetRefused
+from slackwater.group.batches.config import DataLossError, OffsetResetRefused
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.member import query_run as runs
@@ -650,7 +650,7 @@ def test_an_unreachable_broker_is_told_in_time(room: Room, restarted: bool) -> N
 def test_a_topic_that_was_made_anew_is_data_lost(room: Room) -> None:
     room.fill(1)
     reader = room.reader(None)
-    with pytest.raises(DataLost, match="records are gone, or the topic was made anew") as caught:
+    with pytest.raises(DataLossError, match="records are gone, or the topic was made anew") as caught:
         reader.latestOffset({room.topic: {"0": 50, "1": 0}}, ReadAllAvailable())
     one_line(caught.value)
 

@@ -40,7 +40,7 @@ def test_tasks_cover_the_ranges_and_nothing_twice(lengths: list[int], least: int
     wanted = ranges(*lengths)
     found = spans(plan_input_partitions(wanted, least, most))
     for one in wanted:
-        parts = sorted(part for part in found if part.of == one.of)
+        parts = sorted(part for part in found if part.topic_partition == one.topic_partition)
         assert sum(part.size for part in parts) == one.size
         at = one.from_offset
         for part in parts:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from slackwater import Admin, Producer
 from slackwater.client.errors import ClientTimeoutError
+from slackwater.group.batches.config import DataLossError
 from slackwater.group.errors import BrokerError, PeerError, UsageError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
@@ -19,7 +20,7 @@ from slackwater.spark.source import connections
 from slackwater.spark.source.batch_reader import BatchReader, plan_ranges
 from slackwater.spark.source.columns import arrow_schema, ddl
 from slackwater.spark.source.connections import close_connections, get_connection
-from slackwater.spark.source.fetching import DataLossError, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.fetching import FetchSettings, Piece, RangeFetcher
 from slackwater.spark.source.input_partitions import RangeInputPartition
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions

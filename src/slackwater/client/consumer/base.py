@@ -44,7 +44,7 @@ from slackwater.group.events import GroupEvent
 from slackwater.group.member import (
     Callback,
     MemberConfig,
-    Notify,
+    NotifyListener,
     OffsetAndMetadata,
     OperationTimedOut,
     Raise,
@@ -215,7 +215,7 @@ class ConsumerBase:
                 raise due.error
             self._notify(membership, due)
 
-    def _notify(self, membership: Membership, notify: Notify) -> None:
+    def _notify(self, membership: Membership, notify: NotifyListener) -> None:
         with self._changed:
             self._follow(membership)
         failure: BaseException | None = None
@@ -229,7 +229,7 @@ class ConsumerBase:
             interrupt, failure = error, Wakeup("The listener was interrupted.")
         finally:
             self._listening = False
-        membership.do(lambda member, now_ms: member.listener_done(now_ms, failure))
+        membership.do(lambda member, now_ms: member.on_listener_done(now_ms, failure))
         with self._changed:
             self._follow(membership)
         if interrupt is not None:
@@ -237,7 +237,7 @@ class ConsumerBase:
         if isinstance(failure, Wakeup):
             raise failure
 
-    def _tell_listener(self, notify: Notify) -> None:
+    def _tell_listener(self, notify: NotifyListener) -> None:
         listener, partitions = self._listener, list(notify.partitions)
         if listener is None:
             return
@@ -378,7 +378,7 @@ class ConsumerBase:
     def _note_consumed(self) -> None:
         if self._polled and self._membership is not None:
             with self._changed:
-                self._membership.member.consumed(self._polled)
+                self._membership.member.set_consumed(self._polled)
                 self._polled.clear()
 
     # --- events -------------------------------------------------------------------------------------------------------

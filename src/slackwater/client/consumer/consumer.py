@@ -111,13 +111,13 @@ class Consumer(ConsumerBase):
         timeout_ms = int(timeout * 1000)
         membership.do(lambda machine, now_ms: machine.close(now_ms, timeout_ms=timeout_ms, leave_group=leave_group))
         error: BaseException | None = None
-        while not member.closed:
+        while not member.is_closed:
             try:
                 self._do_due()
             except SlackwaterError as raised:
                 error = error or raised
             with self._changed:
-                if not membership.due and not member.closed:
+                if not membership.due and not member.is_closed:
                     self._changed.wait(max(min(deadline - time.monotonic(), 0.1), 0.001))
         self._call_back()
         if error is not None:

@@ -30,14 +30,14 @@ from slackwater.group.assignors import TopicInfo
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import (
+    BrokerNode,
     CommitDone,
     Disconnect,
-    Effect,
-    Emit,
+    EmitEvent,
     GroupMember,
     MemberConfig,
-    Node,
-    Notify,
+    MemberEffect,
+    NotifyListener,
     OffsetAndMetadata,
     OffsetsFetched,
     Raise,
@@ -72,7 +72,7 @@ class Membership:
     ) -> None:
         self.member = GroupMember(config)
         self.changed = changed
-        self.due: deque[Notify | Raise] = deque()
+        self.due: deque[NotifyListener | Raise] = deque()
         self._cluster = cluster
         self._network = network
         self._clock = clock
@@ -90,7 +90,7 @@ class Membership:
 
     # --- called by the application's thread ---------------------------------------------------------------------------
 
-    def do(self, call: Callable[[GroupMember, int], list[Effect]]) -> None:
+    def do(self, call: Callable[[GroupMember, int], list[MemberEffect]]) -> None:
         """Call the machine, and carry out what it wants."""
         with self.changed:
             self._carry_out(call(self.member, self._clock.now_ms()))
@@ -111,14 +111,14 @@ class Membership:
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: list[MemberEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():
                     self._network.call_soon(self._send, effect, self.member.coordinator)
-                case Notify() | Raise():
+                case NotifyListener() | Raise():
                     self.due.append(effect)
-                case Emit():
+                case EmitEvent():
                     self._network.call_soon(self._tell, effect.event)
                 case RefreshMetadata():
                     self._wishes += 1
@@ -139,7 +139,7 @@ class Membership:
 
     # --- on the network's thread --------------------------------------------------------------------------------------
 
-    def _send(self, send: Send, coordinator: Node | None) -> None:
+    def _send(self, send: Send, coordinator: BrokerNode | None) -> None:
         self._say(send.request, None)
         self._network.create_task(self._ask(send, coordinator))
 
@@ -150,7 +150,7 @@ class Membership:
             except Exception:  # what is said about a request must never keep it from being sent
                 log.exception("%s could not be told.", type(request).__name__)
 
-    async def _ask(self, send: Send, coordinator: Node | None) -> None:
+    async def _ask(self, send: Send, coordinator: BrokerNode | None) -> None:
         request = send.request
         try:
             if not send.to_coordinator:
@@ -172,17 +172,17 @@ class Membership:
                 log.exception("%s could not be asked.", type(request).__name__)
             if isinstance(error, UnsupportedVersionError):
                 self._raise(error)
-            self.do(lambda member, now_ms: member.failed(send.request_id, now_ms))
+            self.do(lambda member, now_ms: member.on_request_failed(send.request_id, now_ms))
         else:
             self._say(request, answer)
-            self.do(lambda member, now_ms: member.answered(send.request_id, answer, now_ms))
+            self.do(lambda member, now_ms: member.on_response(send.request_id, answer, now_ms))
 
-    def _watch(self, connection: BrokerConnection, coordinator: Node) -> None:
+    def _watch(self, connection: BrokerConnection, coordinator: BrokerNode) -> None:
         """Hear when the coordinator's connection is lost, also while nothing is asked on it."""
         if connection is not self._watched:
             self._watched = connection
             connection.lost.add_done_callback(
-                lambda _: self.do(lambda member, now_ms: member.disconnected(coordinator, now_ms))
+                lambda _: self.do(lambda member, now_ms: member.on_disconnected(coordinator, now_ms))
             )
 
     def _raise(self, error: SlackwaterError) -> None:
@@ -200,7 +200,7 @@ class Membership:
         """Ask until the answer comes, or something else is wanted."""
         config = self._cluster.config
         pause_ms = config.retry_backoff_ms
-        while wish == self._wishes and not self.member.closed:
+        while wish == self._wishes and not self.member.is_closed:
             try:
                 await self._came(topics)
                 return
@@ -232,7 +232,7 @@ class Membership:
                 for name, topic in found.items()
                 if topic.partitions and (needed is None or name in needed)
             }
-            self.do(lambda member, now_ms: member.metadata(infos, now_ms))
+            self.do(lambda member, now_ms: member.on_metadata(infos, now_ms))
 
     def _complain(self, found: Mapping[str, TopicMetadata], wanted: frozenset[str] | None) -> None:
         """Say which topics cannot be had."""

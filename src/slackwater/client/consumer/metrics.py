@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from slackwater.group.member.metrics import Sampled
+from slackwater.group.member.metrics import SampledStat
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -47,9 +47,9 @@ class FetchMetrics:
     """What was fetched and given out; everything is called under the consumer's lock."""
 
     def __init__(self) -> None:
-        self.latency = Sampled()
-        self.size = Sampled()
-        self.records = Sampled()
+        self.latency = SampledStat()
+        self.size = SampledStat()
+        self.records = SampledStat()
         self.bytes_total = 0
 
     def fetched(self, took_ms: int, size: int, now_ms: int) -> None:

@@ -38,17 +38,17 @@ from slackwater.group.errors import BrokerError, SlackwaterError, UsageError
 from slackwater.group.member import OffsetAndMetadata, Wakeup
 from slackwater.group.messages import OffsetToCommit
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.group.work.config import Order, WhenExhausted, WorkConfig
+from slackwater.group.work.config import ExhaustedAction, ProcessingOrder, WorkConfig
 from slackwater.group.work.effects import (
-    Abandon,
-    Commit,
-    DeadLetter,
-    Drained,
-    Fail,
-    Pause,
-    Resume,
-    Start,
+    AbandonTasks,
+    CommitFinished,
+    PartitionsDrained,
+    PausePartitions,
+    ResumePartitions,
+    StartTask,
+    StopProcessing,
     WorkEffect,
+    WriteDeadLetter,
 )
 from slackwater.group.work.scheduler import WorkScheduler
 
@@ -59,7 +59,7 @@ log = logging.getLogger("slackwater.client.consumer.runner")
 Handler = Callable[[ConsumerRecord], object]
 Effects = list[WorkEffect[ConsumerRecord]]
 Scheduler = WorkScheduler[ConsumerRecord]
-LetterDone = Callable[[DeadLetter[ConsumerRecord], SlackwaterError | None], None]
+LetterDone = Callable[[WriteDeadLetter[ConsumerRecord], SlackwaterError | None], None]
 POLL_S: Final = 1.0
 STOP_POLL_S: Final = 0.05
 COMMIT_S: Final = 10.0
@@ -97,7 +97,7 @@ class RunOptions:
     """What `Consumer.run` takes beside the handler, which describes it."""
 
     workers: int = 1
-    order: str = Order.PARTITION
+    order: str = ProcessingOrder.PARTITION
     max_attempts: int | None = 5
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -109,7 +109,7 @@ class RunOptions:
 
     def work_config(self, auto_commit_interval_ms: int) -> WorkConfig:
         """What the scheduler takes."""
-        if self.order not in tuple(Order):
+        if self.order not in tuple(ProcessingOrder):
             raise UsageError(f"order = {self.order!r} is unknown; use partition, key or none.")
         known = [one.name for one in fields(WorkConfig)]
         for name in self.limits:
@@ -119,11 +119,11 @@ class RunOptions:
                 raise UsageError(f"run() has no option {name}{hint}")
         return WorkConfig(
             workers=self.workers,
-            order=Order(self.order),
+            order=ProcessingOrder(self.order),
             max_attempts=self.max_attempts,
             retry_backoff_ms=self.retry_backoff_ms,
             retry_backoff_max_ms=max(self.retry_backoff_max_ms, self.retry_backoff_ms),
-            when_exhausted=WhenExhausted.DEAD_LETTER if self.dead_letter_topic else WhenExhausted.FAIL,
+            when_exhausted=ExhaustedAction.DEAD_LETTER if self.dead_letter_topic else ExhaustedAction.FAIL,
             auto_commit_interval_ms=auto_commit_interval_ms,
             **self.limits,
         )
@@ -144,7 +144,7 @@ class Runner:
         self._drain_s = _drain_s(consumer) if options.drain_timeout_s is None else options.drain_timeout_s
         self._stop_s = options.stop_timeout_s
         self._scheduler: Scheduler = WorkScheduler(config)
-        self._tasks: queue.SimpleQueue[Start[ConsumerRecord] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[StartTask[ConsumerRecord] | None] = queue.SimpleQueue()
         self._results: deque[int] = deque()  # tasks that were done, and that the scheduler has not heard of yet
         self._reporting = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -225,7 +225,7 @@ class Runner:
                 self._commit_now({one: at for one, at in self._final.items() if one in owned})
         finally:
             with self._lock:
-                self._do(lambda work, now_ms: work.lost(work.partitions, now_ms))
+                self._do(lambda work, now_ms: work.on_lost(work.partitions, now_ms))
                 self._stand_at_first_undone()
             self._end_threads()
 
@@ -272,7 +272,7 @@ class Runner:
                 self._first.pop(partition, None)
                 self._final.pop(partition, None)
             if not self._stopping:
-                self._do(lambda work, now_ms: work.assigned(wanted, now_ms))
+                self._do(lambda work, now_ms: work.on_assigned(wanted, now_ms))
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """These go: wait for what is under way, and commit what was finished."""
@@ -283,7 +283,7 @@ class Runner:
             while not leaving.isdisjoint(self._scheduler.partitions):
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    self._do(lambda work, now_ms: work.lost(leaving, now_ms))
+                    self._do(lambda work, now_ms: work.on_lost(leaving, now_ms))
                     break
                 self._lock.wait(left)
                 self._do(lambda work, now_ms: work.tick(now_ms))
@@ -294,7 +294,7 @@ class Runner:
         """These are somebody else's already."""
         gone = frozenset(partitions)
         with self._lock:
-            self._do(lambda work, now_ms: work.lost(gone, now_ms))
+            self._do(lambda work, now_ms: work.on_lost(gone, now_ms))
             for partition in gone:
                 self._final.pop(partition, None)
             self._paused -= gone
@@ -314,12 +314,12 @@ class Runner:
                 state = self._consumer._positions.get(partition)
                 if state is not None and state.position is not None:
                     ends[partition] = state.position
-            self._do(lambda work, now_ms: work.received(records, now_ms, ends))
+            self._do(lambda work, now_ms: work.on_records(records, now_ms, ends))
 
     def _work(self) -> None:
         """One worker; what a result lets begin is begun by the same worker, as far as one can."""
         handler, finish = self._handler, self._finish
-        task: Start[ConsumerRecord] | None = None
+        task: StartTask[ConsumerRecord] | None = None
         while True:
             if task is None:
                 task = self._tasks.get()
@@ -332,7 +332,7 @@ class Runner:
             else:
                 task = finish(task.task_id)
 
-    def _finish(self, task_id: int) -> Start[ConsumerRecord] | None:
+    def _finish(self, task_id: int) -> StartTask[ConsumerRecord] | None:
         """A record was handled; the answer is what this worker begins next.
 
         A worker that finds another one here leaves its result to that one and waits for a task: were each to wait for
@@ -340,7 +340,7 @@ class Runner:
         """
         results, reporting = self._results, self._reporting
         results.append(task_id)
-        kept: Start[ConsumerRecord] | None = None
+        kept: StartTask[ConsumerRecord] | None = None
         while results and reporting.acquire(blocking=False):  # whoever came too late for us is seen by the next look
             try:
                 with self._mutex:
@@ -349,41 +349,43 @@ class Runner:
                 reporting.release()
         return kept
 
-    def _report(self, kept: Start[ConsumerRecord] | None) -> Start[ConsumerRecord] | None:
+    def _report(self, kept: StartTask[ConsumerRecord] | None) -> StartTask[ConsumerRecord] | None:
         """Tell the scheduler what was handled; the first start is kept. No timer can be due earlier by it."""
         results, scheduler, now_ms = self._results, self._scheduler, self._now_ms()
         while results:
-            effects = scheduler.finished(results.popleft(), now_ms)
-            if kept is None and len(effects) == 1 and type(start := effects[0]) is Start:
+            effects = scheduler.on_finished(results.popleft(), now_ms)
+            if kept is None and len(effects) == 1 and type(start := effects[0]) is StartTask:
                 kept = start
             else:
                 kept = self._carry_out_all(effects, keep_one=kept is None) or kept
         return kept
 
-    def _fail(self, task: Start[ConsumerRecord], error: BaseException) -> Start[ConsumerRecord] | None:
+    def _fail(self, task: StartTask[ConsumerRecord], error: BaseException) -> StartTask[ConsumerRecord] | None:
         where, offset = task.record.topic_partition, task.record.offset
         log.warning("Attempt %d at %s, offset %d, failed: %r", task.attempt, where, offset, error)
         retriable, spread = not isinstance(error, self._no_retry), random.random()
         with self._lock:
             return self._do(
-                lambda work, now_ms: work.failed(task.task_id, error, now_ms, retriable=retriable, random=spread),
+                lambda work, now_ms: work.on_failed(task.task_id, error, now_ms, retriable=retriable, random=spread),
                 keep_one=True,
             )
 
-    def _letter_done(self, letter: DeadLetter[ConsumerRecord], error: SlackwaterError | None) -> None:
+    def _letter_done(self, letter: WriteDeadLetter[ConsumerRecord], error: SlackwaterError | None) -> None:
         task_id = letter.task_id
         with self._lock:
             if error is None:
-                self._do(lambda work, now_ms: work.dead_letter_written(task_id, now_ms))
+                self._do(lambda work, now_ms: work.on_dead_letter_written(task_id, now_ms))
                 return
             if self._letters is not None and _is_final(error):
                 self._end_with(DeadLetterError(letter.record, self._letters.topic, error), error)
             spread = random.random()
-            self._do(lambda work, now_ms: work.dead_letter_failed(task_id, now_ms, random=spread))
+            self._do(lambda work, now_ms: work.on_dead_letter_failed(task_id, now_ms, random=spread))
 
     # --- effects, under the lock --------------------------------------------------------------------------------------
 
-    def _do(self, call: Callable[[Scheduler, int], Effects], *, keep_one: bool = False) -> Start[ConsumerRecord] | None:
+    def _do(
+        self, call: Callable[[Scheduler, int], Effects], *, keep_one: bool = False
+    ) -> StartTask[ConsumerRecord] | None:
         """Call the scheduler, carry out what it wants, and set the timer; `keep_one` answers with the first start."""
         kept = self._carry_out_all(call(self._scheduler, self._now_ms()), keep_one=keep_one)
         due_ms = self._scheduler.next_due_ms()
@@ -392,10 +394,10 @@ class Runner:
             self._consumer._network.call_soon(self._arm, due_ms)
         return kept
 
-    def _carry_out_all(self, effects: Effects, *, keep_one: bool) -> Start[ConsumerRecord] | None:
-        kept: Start[ConsumerRecord] | None = None
+    def _carry_out_all(self, effects: Effects, *, keep_one: bool) -> StartTask[ConsumerRecord] | None:
+        kept: StartTask[ConsumerRecord] | None = None
         for effect in effects:
-            if isinstance(effect, Start):
+            if isinstance(effect, StartTask):
                 if keep_one and kept is None:
                     kept = effect
                 else:
@@ -406,23 +408,23 @@ class Runner:
 
     def _carry_out(self, effect: WorkEffect[ConsumerRecord]) -> None:
         match effect:
-            case Pause():
+            case PausePartitions():
                 self._press(effect.partitions, paused=True)
-            case Resume():
+            case ResumePartitions():
                 self._press(effect.partitions, paused=False)
-            case Commit():
+            case CommitFinished():
                 self._commit(effect.offsets)
-            case Drained():
+            case PartitionsDrained():
                 self._final |= {TopicPartition(one.topic, one.partition): one.offset for one in effect.offsets}
                 self._lock.notify_all()
-            case DeadLetter():
+            case WriteDeadLetter():
                 assert self._letters is not None
                 self._letters.put(effect)
-            case Fail():
+            case StopProcessing():
                 self._end_with(HandlerFailedError(effect.record, effect.error, effect.attempts), effect.error)
-            case Abandon():
+            case AbandonTasks():
                 log.warning("%d records are still being handled although their partitions went.", len(effect.task_ids))
-            case Start():
+            case StartTask():
                 self._tasks.put(effect)
 
     def _end_with(self, failure: HandlerFailedError | DeadLetterError, cause: BaseException) -> None:
@@ -450,9 +452,9 @@ class Runner:
         def heard(error: SlackwaterError | None) -> None:
             if error is not None:
                 log.info("A commit failed, and is made good by the next one: %s", error)
-                self._scheduler.commit_failed(wanted)
+                self._scheduler.on_commit_failed(wanted)
 
-        membership.member.consumed(wanted)  # or an auto-commit would fall behind it
+        membership.member.set_consumed(wanted)  # or an auto-commit would fall behind it
         membership.commit(wanted, heard)
 
     def _commit_now(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -462,7 +464,7 @@ class Runner:
             return
         wanted = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
         outcome: list[SlackwaterError | None] = []
-        membership.member.consumed(wanted)
+        membership.member.set_consumed(wanted)
         membership.commit(wanted, outcome.append, sync=True)
         deadline = time.monotonic() + COMMIT_S
         while not outcome and (left := deadline - time.monotonic()) > 0:
@@ -536,7 +538,7 @@ class DeadLetters:
         self._client_id = f"{consumer.client_id}-dead-letters"
         given = {name: value for name, value in consumer._given.items() if name in PRODUCER_SETTINGS}
         self._settings: dict[str, object] = {"max.block.ms": LETTER_BLOCK_MS} | given | {"client.id": self._client_id}
-        self._letters: queue.SimpleQueue[DeadLetter[ConsumerRecord] | None] = queue.SimpleQueue()
+        self._letters: queue.SimpleQueue[WriteDeadLetter[ConsumerRecord] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name=self._client_id, daemon=True)
         self._complained = False
         self._done: LetterDone = lambda _letter, _error: None
@@ -546,7 +548,7 @@ class DeadLetters:
         self._done = done
         self._thread.start()
 
-    def put(self, letter: DeadLetter[ConsumerRecord]) -> None:
+    def put(self, letter: WriteDeadLetter[ConsumerRecord]) -> None:
         """Write this soon."""
         self._letters.put(letter)
 
@@ -569,7 +571,7 @@ class DeadLetters:
             except SlackwaterError as error:
                 log.warning("Dead letters were left: %s", error)
 
-    def _send(self, producer: Producer, letter: DeadLetter[ConsumerRecord]) -> None:
+    def _send(self, producer: Producer, letter: WriteDeadLetter[ConsumerRecord]) -> None:
         record = letter.record
         ours = {
             "error": repr(letter.error),
@@ -583,7 +585,7 @@ class DeadLetters:
         producer.send(self.topic, record.value, record.key, headers=[*record.headers, *named], on_delivery=heard)
 
     def _heard(
-        self, letter: DeadLetter[ConsumerRecord], _written: RecordMetadata | None, error: SlackwaterError | None
+        self, letter: WriteDeadLetter[ConsumerRecord], _written: RecordMetadata | None, error: SlackwaterError | None
     ) -> None:
         if error is not None and not self._complained and not _is_final(error):
             log.warning("Dead letters cannot be written to %s for now, and are tried again: %s", self.topic, error)

@@ -14,14 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.group.assignors.layout import NOBODY, Layout
-from slackwater.group.assignors.movements import Movements
+from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
+from slackwater.group.assignors.movements import PartitionMovements
 from slackwater.group.assignors.partitions import BoolArray, IntArray
 
 _CHEAP_TO_LOOK_AT: Final = 20_000  # partitions; so many are looked at sooner than one topic is worked through
 
 
-class Balance:
+class PartitionBalancer:
     """One assignment being balanced, in place: `owner` of every partition and `load` of every member."""
 
     __slots__ = (
@@ -39,7 +39,7 @@ class Balance:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: GroupLayout,
         owner: IntArray,
         load: IntArray,
         former: IntArray,
@@ -51,7 +51,7 @@ class Balance:
         self.load = load
         self.former = former
         self.subscribers = subscribers
-        self.movements = Movements(layout)
+        self.movements = PartitionMovements(layout)
         # A topic with one possible member cannot change hands.
         self.topics = [topic for topic in order if len(subscribers[topic]) > 1]
         # Topics share arrays of members (`Layout.subscribers`): the distinct ones, one after the other.
@@ -107,7 +107,7 @@ class Balance:
                 if load[owner] <= load[least] + 1:
                     continue
                 taker = self._former_owner(members, partition, owner)
-                if taker == NOBODY:
+                if taker == UNASSIGNED:
                     taker = least
                 actual = self.movements.instead_of(topic, partition, owner, taker)
                 giver = int(owner_of[actual])
@@ -126,12 +126,12 @@ class Balance:
         return moved
 
     def _former_owner(self, members: IntArray, partition: int, owner: int) -> int:
-        """The member that had the partition in an earlier generation, if giving it back helps; else NOBODY."""
+        """The member that had the partition in an earlier generation, if giving it back helps; else UNASSIGNED."""
         former = int(self.former[partition])
-        if former == NOBODY or self.load[owner] <= self.load[former] + 1:
-            return NOBODY
+        if former == UNASSIGNED or self.load[owner] <= self.load[former] + 1:
+            return UNASSIGNED
         at = int(np.searchsorted(members, former))
-        return former if at < len(members) and members[at] == former else NOBODY
+        return former if at < len(members) and members[at] == former else UNASSIGNED
 
 
 def balance_score(loads: IntArray) -> int:

@@ -13,31 +13,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from slackwater.group.assignors.consumer_protocol import NO_GENERATION
-from slackwater.group.assignors.layout import NOBODY, Layout
+from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
 from slackwater.group.assignors.partitions import BoolArray, IntArray, PartitionsByTopic
 from slackwater.group.java_order import hash_map_order
 from slackwater.group.message import message
 
 
 @message
-class Claim:
+class OwnershipClaim:
     """What one member says it owned last, and in which generation."""
 
     owned: PartitionsByTopic
     generation_id: int = NO_GENERATION
 
 
-class Claims:
+class OwnershipClaims:
     """All members' claims: the i-th claims partition `partition[i]` for member `member[i]`."""
 
     __slots__ = ("contested", "generation", "member", "owner", "partition", "partition_count")
 
-    def __init__(self, layout: Layout, claims: Sequence[Claim]) -> None:
+    def __init__(self, layout: GroupLayout, claims: Sequence[OwnershipClaim]) -> None:
         self.generation = np.array([claim.generation_id for claim in claims], dtype=np.int64)
         self.partition_count = layout.partition_count
         self.partition, self.member = _number(layout, claims)
         self.contested = np.zeros(layout.partition_count, np.bool_)
-        self.owner = np.full(layout.partition_count, NOBODY, np.int64)
+        self.owner = np.full(layout.partition_count, UNASSIGNED, np.int64)
         self.owner[self.partition] = self.member
         claimants = np.bincount(self.partition, minlength=layout.partition_count)
         if claimants.size and claimants.max() > 1:
@@ -53,7 +53,7 @@ class Claims:
         top = generation == highest[partition]
         self.owner[partition[top]] = member[top]
         self.contested = np.bincount(partition[top], minlength=len(self.owner)) > 1
-        self.owner[self.contested] = NOBODY
+        self.owner[self.contested] = UNASSIGNED
 
     def claimed(self, owner: IntArray) -> tuple[BoolArray, BoolArray]:
         """For every partition whether anybody claims it, and whether its `owner` does."""
@@ -64,11 +64,11 @@ class Claims:
         return by_anybody, by_owner
 
     def latest_of_older_generations(self, member_ids: Sequence[str]) -> IntArray:
-        """For every partition the member that claims it from the newest generation but the current one, or NOBODY.
+        """For every partition the member that claims it from the newest generation but the current one, or UNASSIGNED.
 
         Between two of the same generation, the one that a Java leader would look at first counts.
         """
-        older = np.full(self.partition_count, NOBODY, np.int64)
+        older = np.full(self.partition_count, UNASSIGNED, np.int64)
         current = self.generation.max(initial=NO_GENERATION)
         chosen = (self.generation[self.member] < current).nonzero()[0]
         if len(chosen):
@@ -81,7 +81,7 @@ class Claims:
         return older
 
 
-def _number(layout: Layout, claims: Sequence[Claim]) -> tuple[IntArray, IntArray]:
+def _number(layout: GroupLayout, claims: Sequence[OwnershipClaim]) -> tuple[IntArray, IntArray]:
     """The claims as partition numbers and member numbers, without those of partitions that do not exist."""
     empty = np.zeros(0, np.int64)
     topics = _topic_numbers(layout, [claim.owned.topics for claim in claims])
@@ -98,7 +98,7 @@ def _number(layout: Layout, claims: Sequence[Claim]) -> tuple[IntArray, IntArray
     return partition[exists], member[exists]
 
 
-def _topic_numbers(layout: Layout, names: list[tuple[str, ...]]) -> IntArray:
+def _topic_numbers(layout: GroupLayout, names: list[tuple[str, ...]]) -> IntArray:
     """The topics one after the other, as numbers; -1 for those that are not in the layout."""
     get = layout.index.get
     distinct = {id(one): one for one in names}

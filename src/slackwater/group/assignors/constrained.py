@@ -15,18 +15,18 @@ from collections import deque
 
 import numpy as np
 
-from slackwater.group.assignors.layout import NOBODY, Layout, stable_order
+from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout, stable_order
 from slackwater.group.assignors.partitions import BoolArray, IntArray
-from slackwater.group.assignors.racks import Racks
+from slackwater.group.assignors.racks import RackTable
 from slackwater.group.java_order import hash_map_order
 
 
-class Constrained:
+class ConstrainedAssignmentBuilder:
     """One assignment in the making; members are numbered in id order."""
 
     __slots__ = ("at_quota", "below_quota", "held", "layout", "odd_ones_left", "owner", "quota", "racks")
 
-    def __init__(self, layout: Layout, owner: IntArray, racks: Racks | None) -> None:
+    def __init__(self, layout: GroupLayout, owner: IntArray, racks: RackTable | None) -> None:
         """`owner` says who owned each partition; `build` turns it into who gets it."""
         self.layout = layout
         self.owner = owner
@@ -39,7 +39,7 @@ class Constrained:
     def build(self) -> IntArray:
         """Keep what can be kept, then hand out the rest."""
         self._keep()
-        free = np.flatnonzero(self.owner == NOBODY)
+        free = np.flatnonzero(self.owner == UNASSIGNED)
         if self.racks is not None:
             free = self._fill_in_racks(free, self.racks)
         self._fill(free)
@@ -47,7 +47,7 @@ class Constrained:
 
     def _keep(self) -> None:
         if self.racks is not None:
-            self.owner[self.racks.mismatch(self.owner)] = NOBODY
+            self.owner[self.racks.mismatch(self.owner)] = UNASSIGNED
         members = len(self.layout.member_ids)
         self.held = np.bincount(self.owner + 1, minlength=members + 1)[1:]
         keep_odd = self._keepers_of_odd_ones(self.held > self.quota)
@@ -69,7 +69,7 @@ class Constrained:
         return [next(in_order) for _ in range(self.odd_ones_left)]
 
     def _free_excess(self, limit: IntArray) -> None:
-        too_many = np.append(self.held > limit, False)  # the last is NOBODY's
+        too_many = np.append(self.held > limit, False)  # the last is UNASSIGNED's
         partition = np.flatnonzero(too_many[self.owner])
         if not len(partition):
             return
@@ -77,7 +77,7 @@ class Constrained:
         topic = self.layout.topic_of[partition]
         order = np.lexsort((topic, partition - self.layout.first[topic], member))
         partition, member = partition[order], member[order]
-        self.owner[partition[place_in_run(member) >= limit[member]]] = NOBODY
+        self.owner[partition[place_in_run(member) >= limit[member]]] = UNASSIGNED
 
     def _fill(self, free: IntArray) -> None:
         """Round and round over the members below quota, then one each to members at it."""
@@ -91,7 +91,7 @@ class Constrained:
             filled = self.below_quota[np.argsort(need, kind="stable")]
             self.owner[odd] = np.concatenate((np.array(self.at_quota, dtype=np.int64), filled))[: len(odd)]
 
-    def _fill_in_racks(self, free: IntArray, racks: Racks) -> IntArray:
+    def _fill_in_racks(self, free: IntArray, racks: RackTable) -> IntArray:
         """Give what can go to a member in one of its racks; return what cannot, still in order."""
         free = free[np.argsort(racks.candidates()[free], kind="stable")]
         places = racks.place[free].tolist()
@@ -134,18 +134,18 @@ class Constrained:
                 self.odd_ones_left -= 1
                 given.append(chosen)
             else:
-                given.append(NOBODY)
+                given.append(UNASSIGNED)
         got = np.array(given, dtype=np.int64)
         self.owner[free] = got
         self.held = np.bincount(self.owner + 1, minlength=past_all + 1)[1:]
         self.below_quota = np.array(sorted(member for rack in below.values() for member in rack), dtype=np.int64)
         in_queue = sorted(one for rack in waiting.values() for one in rack) if self.odd_ones_left else []
         self.at_quota = [member for _, member in in_queue]
-        left: IntArray = free[got == NOBODY]
+        left: IntArray = free[got == UNASSIGNED]
         return left
 
 
 def place_in_run(values: IntArray) -> IntArray:
     """For every element how many equal ones stand right before it."""
-    starts = np.flatnonzero(np.diff(values, prepend=NOBODY))
+    starts = np.flatnonzero(np.diff(values, prepend=UNASSIGNED))
     return np.arange(len(values)) - np.repeat(starts, np.diff(starts, append=len(values)))

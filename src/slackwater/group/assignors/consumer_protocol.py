@@ -22,9 +22,9 @@ from slackwater.group.assignors.partitions import NO_PARTITIONS, IntArray, Parti
 from slackwater.group.assignors.records import (
     INT16,
     INT32,
+    ConsumerProtocolReader,
     MalformedMetadata,
     OverlongArray,
-    Reader,
     encode_partitions,
 )
 from slackwater.group.java_order import sorted_as_java
@@ -143,7 +143,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def _decode_subscription(data: bytes) -> Subscription:
-    reader = Reader(data)
+    reader = ConsumerProtocolReader(data)
     version = _version(reader, "subscription")
     topics = reader.strings()
     user_data = reader.nullable_bytes()
@@ -166,12 +166,12 @@ def decode_assignment(data: bytes) -> Assignment:
     """Read one member's assignment; no bytes at all (a member the leader left out) read as nothing assigned."""
     if not data:
         return Assignment(NO_PARTITIONS)
-    reader = Reader(data)
+    reader = ConsumerProtocolReader(data)
     _version(reader, "assignment")
     return Assignment(reader.partitions(), reader.nullable_bytes())
 
 
-def _version(reader: Reader, of: str) -> int:
+def _version(reader: ConsumerProtocolReader, of: str) -> int:
     version = reader.int16()
     if version < 0:
         raise MalformedMetadata(f"{of} version {version} is negative; expected 0 to {NEWEST_VERSION}")

@@ -17,20 +17,20 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.group.assignors.balance import Balance, balance_score
-from slackwater.group.assignors.layout import NOBODY, Layout, stable_order
+from slackwater.group.assignors.balance import PartitionBalancer, balance_score
+from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout, stable_order
 from slackwater.group.assignors.partitions import IntArray
-from slackwater.group.assignors.racks import NO_RACK, Racks
+from slackwater.group.assignors.racks import NO_RACK, RackTable
 
 _FEW: Final = 24  # partitions; so few are handed out one by one sooner than all at once
 
 
-class General:
+class GeneralAssignmentBuilder:
     """One assignment in the making; members are numbered in id order."""
 
     __slots__ = ("former", "layout", "load", "order", "owner", "racks", "subscribed", "subscribers")
 
-    def __init__(self, layout: Layout, owner: IntArray, former: IntArray, racks: Racks | None) -> None:
+    def __init__(self, layout: GroupLayout, owner: IntArray, former: IntArray, racks: RackTable | None) -> None:
         """`owner` says who owned each partition, `former` who had it in an earlier generation."""
         self.layout = layout
         self.owner = owner
@@ -47,14 +47,14 @@ class General:
         revoked = self._drop()
         self.load = np.bincount(self.owner + 1, minlength=len(self.layout.member_ids) + 1)[1:]
         fresh = not self.load.any()
-        free = self.owner == NOBODY
+        free = self.owner == UNASSIGNED
         if self.racks is not None:
             self._hand_out_in_racks(self.racks)
         self._hand_out()
         if self.load.max() <= self.load.min() + 1:
             return self.owner
 
-        balance = Balance(self.layout, self.owner, self.load, self.former, self.order, self.subscribers)
+        balance = PartitionBalancer(self.layout, self.owner, self.load, self.former, self.order, self.subscribers)
         before, load_before = self.owner.copy(), self.load.copy()
         if not revoked:
             balance.improve(free)
@@ -66,11 +66,11 @@ class General:
 
     def _drop(self) -> bool:
         """Free what its owner may not or should not keep; say whether there was such a thing."""
-        kind = np.append(self.layout.member_kind, NOBODY)[self.owner]
-        dropped = (self.owner != NOBODY) & ~self.subscribed[kind, self.layout.topic_of]
+        kind = np.append(self.layout.member_kind, UNASSIGNED)[self.owner]
+        dropped = (self.owner != UNASSIGNED) & ~self.subscribed[kind, self.layout.topic_of]
         if self.racks is not None:
             dropped |= self.racks.mismatch(self.owner)
-        self.owner[dropped] = NOBODY
+        self.owner[dropped] = UNASSIGNED
         return bool(dropped.any())
 
     def _free_by_subscribers(self) -> Iterator[tuple[IntArray, IntArray]]:
@@ -78,7 +78,7 @@ class General:
 
         Topics with the same possible members that follow each other are served as one.
         """
-        free = (self.owner == NOBODY).nonzero()[0]
+        free = (self.owner == UNASSIGNED).nonzero()[0]
         rank = np.empty(len(self.order), np.int64)
         rank[self.order] = np.arange(len(self.order))
         free = free[stable_order(rank[self.layout.topic_of[free]])]
@@ -108,7 +108,7 @@ class General:
                 self.owner[free] = members[dealt]
             self.load[members] = loads
 
-    def _hand_out_in_racks(self, racks: Racks) -> None:
+    def _hand_out_in_racks(self, racks: RackTable) -> None:
         rack_of: list[int] = racks.of_member.tolist()
         for members, free in self._free_by_subscribers():
             queues: dict[int, list[tuple[int, int]]] = {}

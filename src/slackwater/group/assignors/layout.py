@@ -4,7 +4,7 @@ Rules kept here
 - Only topics that somebody subscribes to and that the cluster knows exist here, in name order (AS-02).
 - Partitions are numbered through: all of the first topic, then all of the second. Numerical order is therefore the
   order (topic, partition).
-- An assignment is one array: for every partition the number of its member, or NOBODY.
+- An assignment is one array: for every partition the number of its member, or UNASSIGNED.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from slackwater.group.assignors.consumer_protocol import Assignment
 from slackwater.group.assignors.partitions import NO_PARTITIONS, BoolArray, IntArray, PartitionsByTopic
 from slackwater.group.java_order import sorted_as_java
 
-NOBODY: Final = -1
+UNASSIGNED: Final = -1
 
 
-class Layout:
+class GroupLayout:
     """The subscribed topics of one group and its members, both numbered."""
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Layout:
         self.topic_of = np.repeat(np.arange(len(self.topics)), self.counts)
 
     @property
-    def all_alike(self) -> bool:
+    def has_equal_subscriptions(self) -> bool:
         """Whether every member subscribes to the same topics."""
         return len(self.kind_topics) <= 1
 
@@ -92,7 +92,7 @@ class Layout:
         """The result, from the array that names every partition's member."""
         members = len(self.member_ids)
         held = np.bincount(owner + 1, minlength=members + 1)
-        by_member = stable_order(owner + 1)[int(held[0]) :]  # without NOBODY's, which sort first
+        by_member = stable_order(owner + 1)[int(held[0]) :]  # without UNASSIGNED's, which sort first
         held = held[1:]
         topic = self.topic_of[by_member]
         numbers = by_member - self.first[topic]

@@ -7,16 +7,16 @@ Rules kept here
 - Of several moves that could be undone, the one the Java client would undo (`java_order.py`).
 """
 
-from slackwater.group.assignors.layout import Layout
+from slackwater.group.assignors.layout import GroupLayout
 from slackwater.group.java_order import bucket, capacity, partition_hash, string_hash
 
 
-class Movements:
+class PartitionMovements:
     """The moves so far, by partition, and by topic and pair of members."""
 
     __slots__ = ("_by_pair", "_by_partition", "_layout")
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: GroupLayout) -> None:
         self._layout = layout
         self._by_partition: dict[int, tuple[int, int]] = {}
         self._by_pair: dict[tuple[int, int, int], _Moved] = {}

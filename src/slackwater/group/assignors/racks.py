@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from slackwater.group.assignors.assignor import MemberSubscription
-from slackwater.group.assignors.layout import Layout
+from slackwater.group.assignors.layout import GroupLayout
 from slackwater.group.assignors.partitions import BoolArray, IntArray
 
 NO_RACK: Final = -1
@@ -25,7 +25,7 @@ def racks_matter(member_racks: Set[str], replica_racks: Iterable[frozenset[str]]
     return not member_racks.isdisjoint(everywhere) and distinct != {everywhere}
 
 
-class Racks:
+class RackTable:
     """Which members and which partitions are in which of the members' racks.
 
     Partitions that are in the same racks share a place; there are few places, however many partitions.
@@ -44,7 +44,7 @@ class Racks:
             self.table[at, racks] = True
 
     @classmethod
-    def of(cls, layout: Layout, members: Mapping[str, MemberSubscription]) -> "Racks | None":
+    def of(cls, layout: GroupLayout, members: Mapping[str, MemberSubscription]) -> "RackTable | None":
         """The racks of a group, or None where they do not matter."""
         names = [members[member_id].subscription.rack_id or None for member_id in layout.member_ids]
         distinct = {name for name in names if name is not None}
@@ -65,7 +65,7 @@ class Racks:
 
     def mismatch(self, owner: IntArray) -> BoolArray:
         """For every partition whether its owner has a rack and no replica is in it."""
-        rack = np.append(self.of_member, NO_RACK)[owner]  # NOBODY is the last, and has no rack
+        rack = np.append(self.of_member, NO_RACK)[owner]  # UNASSIGNED is the last, and has no rack
         near: BoolArray = self.table[self.place, rack]
         return ~near
 

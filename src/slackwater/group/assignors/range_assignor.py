@@ -17,7 +17,7 @@ import numpy as np
 
 from slackwater.group.assignors.assignor import Assignor, MemberSubscription, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment
-from slackwater.group.assignors.layout import NOBODY, Layout
+from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
 from slackwater.group.assignors.member_order import in_member_order
 from slackwater.group.assignors.partitions import IntArray
 from slackwater.group.assignors.racks import racks_matter
@@ -33,7 +33,7 @@ class RangeAssignor(Assignor):
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
         """Cut every topic into ranges."""
-        layout = Layout(cluster, members, in_member_order(members))
+        layout = GroupLayout(cluster, members, in_member_order(members))
         racks = [members[member_id].subscription.rack_id or None for member_id in layout.member_ids]
         subscribers = layout.subscribers(layout.subscribed())
         owner = np.empty(layout.partition_count, np.int64)
@@ -60,7 +60,7 @@ class _TopicInRacks:
     def __init__(self, info: TopicInfo, members: IntArray, racks: list[str | None]) -> None:
         self.members: list[int] = members.tolist()
         self.rack = {member: racks[member] for member in self.members}
-        self.owner = [NOBODY] * info.partitions
+        self.owner = [UNASSIGNED] * info.partitions
         self.replica_racks = info.racks or (frozenset[str](),) * info.partitions
         self.racks_matter = racks_matter({rack for rack in self.rack.values() if rack}, self.replica_racks)
         self.held = dict.fromkeys(self.members, 0)
@@ -92,7 +92,7 @@ class _TopicInRacks:
         return (
             partition
             for partition, racks in enumerate(self.replica_racks)
-            if (rack is None or rack in racks) and self.owner[partition] == NOBODY
+            if (rack is None or rack in racks) and self.owner[partition] == UNASSIGNED
         )
 
 

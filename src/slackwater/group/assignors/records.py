@@ -5,7 +5,7 @@ Rules kept here
   one length, one count of numbers each): those are one block of equal rows, read and written as a matrix. A member
   of a big group owns one partition of each of hundreds of topics, so that is the common case where size matters.
 - The two ways give the same result; only their speed differs.
-- Reading stops at what cannot be: `Reader` raises `MalformedMetadata` and nothing else.
+- Reading stops at what cannot be: `ConsumerProtocolReader` raises `MalformedMetadata` and nothing else.
 """
 
 from functools import lru_cache
@@ -33,7 +33,7 @@ class OverlongArray(MalformedMetadata):
     """An array that announces more elements than the bytes that are left could hold."""
 
 
-class Reader:
+class ConsumerProtocolReader:
     """Reads big-endian fields in order, and never past the end."""
 
     __slots__ = ("at", "data")

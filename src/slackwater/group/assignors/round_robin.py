@@ -12,7 +12,7 @@ import numpy as np
 
 from slackwater.group.assignors.assignor import Assignor, MemberSubscription, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment
-from slackwater.group.assignors.layout import Layout
+from slackwater.group.assignors.layout import GroupLayout
 from slackwater.group.assignors.member_order import in_member_order
 
 
@@ -26,7 +26,7 @@ class RoundRobinAssignor(Assignor):
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
         """Deal the partitions out."""
-        layout = Layout(cluster, members, in_member_order(members))
+        layout = GroupLayout(cluster, members, in_member_order(members))
         owner = np.empty(layout.partition_count, np.int64)
         turn = 0
         for topic, subscribers in enumerate(layout.subscribers(layout.subscribed())):

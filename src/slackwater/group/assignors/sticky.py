@@ -18,14 +18,14 @@ from typing import ClassVar, Final
 import numpy as np
 
 from slackwater.group.assignors.assignor import Assignor, MemberSubscription, RebalanceProtocol, TopicInfo
-from slackwater.group.assignors.claims import Claim, Claims
-from slackwater.group.assignors.constrained import Constrained
+from slackwater.group.assignors.claims import OwnershipClaim, OwnershipClaims
+from slackwater.group.assignors.constrained import ConstrainedAssignmentBuilder
 from slackwater.group.assignors.consumer_protocol import NO_GENERATION, Assignment, MalformedMetadata, Subscription
-from slackwater.group.assignors.general import General
-from slackwater.group.assignors.layout import NOBODY, Layout
+from slackwater.group.assignors.general import GeneralAssignmentBuilder
+from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
 from slackwater.group.assignors.partitions import NO_PARTITIONS, BoolArray, IntArray, PartitionsByTopic
-from slackwater.group.assignors.racks import Racks
-from slackwater.group.assignors.records import Reader, encode_partitions
+from slackwater.group.assignors.racks import RackTable
+from slackwater.group.assignors.records import ConsumerProtocolReader, encode_partitions
 from slackwater.group.java_order import sorted_as_java
 from slackwater.group.topic_partition import TopicPartition
 
@@ -38,7 +38,7 @@ class _Sticky(Assignor):
     built_in: ClassVar[bool] = True
 
     @abstractmethod
-    def claim(self, subscription: Subscription) -> Claim:
+    def claim(self, subscription: Subscription) -> OwnershipClaim:
         """What a member says it owned, and in which generation."""
 
     def assign(
@@ -47,15 +47,15 @@ class _Sticky(Assignor):
         """Balance the partitions and leave as many as possible where they were."""
         if not members:
             return {}
-        layout = Layout(cluster, members, sorted_as_java(members))
-        claims = Claims(layout, [self.claim(members[one].subscription) for one in layout.member_ids])
-        racks = Racks.of(layout, members)
-        if layout.all_alike:
-            owner = Constrained(layout, claims.owner.copy(), racks).build()
-            moving = claims.contested | (claims.owner != NOBODY) & (owner != claims.owner)
+        layout = GroupLayout(cluster, members, sorted_as_java(members))
+        claims = OwnershipClaims(layout, [self.claim(members[one].subscription) for one in layout.member_ids])
+        racks = RackTable.of(layout, members)
+        if layout.has_equal_subscriptions:
+            owner = ConstrainedAssignmentBuilder(layout, claims.owner.copy(), racks).build()
+            moving = claims.contested | (claims.owner != UNASSIGNED) & (owner != claims.owner)
         else:
             former = claims.latest_of_older_generations(layout.member_ids)
-            owner = General(layout, claims.owner.copy(), former, racks).build()
+            owner = GeneralAssignmentBuilder(layout, claims.owner.copy(), former, racks).build()
             by_anybody, by_owner = claims.claimed(owner)
             moving = by_anybody & ~by_owner
         return layout.assignments(self.adjust(owner, moving))
@@ -76,19 +76,19 @@ class StickyAssignor(_Sticky):
             return None
         return encode_partitions(PartitionsByTopic.of(owned)) + _GENERATION.pack(generation_id)
 
-    def claim(self, subscription: Subscription) -> Claim:
+    def claim(self, subscription: Subscription) -> OwnershipClaim:
         """Read v1 of the user data, or v0."""
         if not subscription.user_data:
-            return Claim(NO_PARTITIONS)
-        reader = Reader(subscription.user_data)
+            return OwnershipClaim(NO_PARTITIONS)
+        reader = ConsumerProtocolReader(subscription.user_data)
         try:
             owned = reader.partitions()
         except MalformedMetadata:
-            return Claim(NO_PARTITIONS)
+            return OwnershipClaim(NO_PARTITIONS)
         try:
-            return Claim(owned, reader.int32())
+            return OwnershipClaim(owned, reader.int32())
         except MalformedMetadata:
-            return Claim(owned)
+            return OwnershipClaim(owned)
 
 
 class CooperativeStickyAssignor(_Sticky):
@@ -101,16 +101,16 @@ class CooperativeStickyAssignor(_Sticky):
         """The generation of the last assignment."""
         return _GENERATION.pack(generation_id)
 
-    def claim(self, subscription: Subscription) -> Claim:
+    def claim(self, subscription: Subscription) -> OwnershipClaim:
         """Read the subscription's fields, and the generation from the user data where there is no field."""
         generation_id = subscription.generation_id
         if generation_id < 0 and subscription.user_data is not None:
             try:
-                generation_id = Reader(subscription.user_data).int32()
+                generation_id = ConsumerProtocolReader(subscription.user_data).int32()
             except MalformedMetadata:
                 generation_id = NO_GENERATION
-        return Claim(subscription.owned, generation_id)
+        return OwnershipClaim(subscription.owned, generation_id)
 
     def adjust(self, owner: IntArray, moving: BoolArray) -> IntArray:
         """Withhold what moves (CS-01)."""
-        return np.where(moving, NOBODY, owner)
+        return np.where(moving, UNASSIGNED, owner)

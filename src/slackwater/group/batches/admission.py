@@ -14,7 +14,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What was asked for; None is no limit."""
 
     max_offsets: int | None = None
@@ -34,13 +34,13 @@ def shared(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[Top
     return taken
 
 
-class Admission:
+class BatchAdmission:
     """Whether a batch may begin."""
 
     def __init__(self) -> None:
         self._last_ms: int | None = None
 
-    def admits(self, total: int, limits: Limits, now_ms: int) -> bool:
+    def admits(self, total: int, limits: BatchLimits, now_ms: int) -> bool:
         """Whether so many offsets are enough; the first batch always is."""
         waited = self._last_ms is None or now_ms - self._last_ms >= limits.max_delay_ms
         if limits.min_offsets is not None and total < limits.min_offsets and not waited:

@@ -10,27 +10,27 @@ Rules kept here
 from dataclasses import dataclass
 from typing import Final, Self
 
-from slackwater.group.member.effects import OffsetAndMetadata
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 
 _PREFIX: Final = "slackwater"
 _HANDOFF: Final = "handoff"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CommitMarker:
     """Who committed an offset, as of which of its batches."""
 
     token: str
     seq: int
-    handoff: bool = False
+    is_handoff: bool = False
 
     @classmethod
-    def of(cls, committed: OffsetAndMetadata) -> Self | None:
+    def parse(cls, committed: OffsetAndMetadata) -> Self | None:
         """The mark beside a committed offset; None where there is none."""
         words = committed.metadata.split(":")
         if len(words) not in (3, 4) or words[0] != _PREFIX or not words[2].isdecimal():
             return None
-        return cls(words[1], int(words[2]), handoff=words[3:] == [_HANDOFF])
+        return cls(words[1], int(words[2]), is_handoff=words[3:] == [_HANDOFF])
 
     def __str__(self) -> str:
-        return f"{_PREFIX}:{self.token}:{self.seq}" + (f":{_HANDOFF}" if self.handoff else "")
+        return f"{_PREFIX}:{self.token}:{self.seq}" + (f":{_HANDOFF}" if self.is_handoff else "")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from slackwater.group.batches.commit_marker import Mark
-from slackwater.group.batches.effects import Commit
-from slackwater.group.member.effects import OffsetAndMetadata
+from slackwater.group.batches.commit_marker import CommitMarker
+from slackwater.group.batches.effects import CommitBatchOffsets
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 RETRY_MS: Final = 100
 
 
-class Why(Enum):
+class CommitReason(Enum):
     """Why an offset is to be committed."""
 
     FINISHED = "the batch is finished"
@@ -28,32 +28,32 @@ class Why(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Owed:
+class PendingCommit:
     """One offset; a claim also says where the partition is read from when it is committed."""
 
     offset: int
-    mark: Mark
-    why: Why
+    marker: CommitMarker
+    reason: CommitReason
     position: int | None = None
 
 
-class OwedCommits:
+class PendingCommits:
     """All that is owed."""
 
     def __init__(self) -> None:
-        self.owed: dict[TopicPartition, Owed] = {}
-        self._sent: tuple[int, dict[TopicPartition, Owed]] | None = None
+        self.owed: dict[TopicPartition, PendingCommit] = {}
+        self._sent: tuple[int, dict[TopicPartition, PendingCommit]] | None = None
         self._retry_due_ms: int | None = None
 
     @property
     def claims(self) -> bool:
         """Whether some partition is not yet known to be ours."""
-        return any(one.why is Why.CLAIM for one in self.owed.values())
+        return any(one.reason is CommitReason.CLAIM for one in self.owed.values())
 
     @property
     def work(self) -> frozenset[TopicPartition]:
         """The partitions with something done that the group does not know of."""
-        return frozenset(partition for partition, one in self.owed.items() if one.why is not Why.CLAIM)
+        return frozenset(partition for partition, one in self.owed.items() if one.reason is not CommitReason.CLAIM)
 
     def due_ms(self) -> int | None:
         """When to try again."""
@@ -69,17 +69,17 @@ class OwedCommits:
         for partition in partitions:
             self.owed.pop(partition, None)
 
-    def next(self, commit_id: int) -> Commit | None:
+    def next(self, commit_id: int) -> CommitBatchOffsets | None:
         """The next commit, if one is owed and none is under way."""
         if not self.owed or self._sent is not None or self._retry_due_ms is not None:
             return None
         self._sent = commit_id, dict(self.owed)
-        return Commit(
+        return CommitBatchOffsets(
             commit_id,
-            {at: OffsetAndMetadata(one.offset, metadata=str(one.mark)) for at, one in sorted(self.owed.items())},
+            {at: OffsetAndMetadata(one.offset, metadata=str(one.marker)) for at, one in sorted(self.owed.items())},
         )
 
-    def done(self, commit_id: int, now_ms: int, *, failed: bool) -> dict[TopicPartition, Owed]:
+    def done(self, commit_id: int, now_ms: int, *, failed: bool) -> dict[TopicPartition, PendingCommit]:
         """A commit ended; the answer is what it has settled."""
         if self._sent is None or self._sent[0] != commit_id:
             return {}

@@ -15,10 +15,10 @@ class Handover(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchesConfig:
+class BatchConfig:
     """What a user may set; without a group (`grouped`) most of it means nothing."""
 
-    grouped: bool = True
+    in_group: bool = True
     handover: Handover = Handover.WAIT
     handover_timeout_ms: int = 600_000
     refuse_resets: bool = False
@@ -26,7 +26,7 @@ class BatchesConfig:
 
 
 @dataclass(slots=True)
-class Counts:
+class BatchCounters:
     """What the progress tells."""
 
     rebalances: int = 0
@@ -42,5 +42,5 @@ class OffsetResetRefused(UsageError):
     """An operator has moved the group's offset, and the query is not to follow."""
 
 
-class DataLost(SlackwaterError):
+class DataLossError(SlackwaterError):
     """Records are gone that were not read yet."""

@@ -1,20 +1,21 @@
 """What the batches of a query want done, in order.
 
 Rules kept here
-- `Hold` and `Release` go to the member of the same name; `Commit` and `Fetch` too, and each is answered, sooner or
-  later, by one call of `commit_done` or `fetched` with its id.
-- `Happened` is for people: a line in the log, a figure in the progress.
+- `HoldPartitions` and `ReleasePartitions` are forwarded to the group member.
+- Every `CommitBatchOffsets` is followed by one call of `on_commit_done`, and every `FetchCommitted` by one call of
+  `on_committed_fetched`, with the same id.
+- `BatchEvent` is for people: a line in the log, a figure in the progress.
 """
 
 from collections.abc import Mapping
 from enum import Enum
 
-from slackwater.group.member.effects import OffsetAndMetadata
 from slackwater.group.message import message
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 
-class What(Enum):
+class BatchEventKind(Enum):
     """What is worth telling."""
 
     STARTED = "starts"
@@ -26,21 +27,21 @@ class What(Enum):
 
 
 @message
-class Hold:
+class HoldPartitions:
     """Work on these partitions is in progress."""
 
     partitions: frozenset[TopicPartition]
 
 
 @message
-class Release:
+class ReleasePartitions:
     """It is done."""
 
     partitions: frozenset[TopicPartition]
 
 
 @message
-class Commit:
+class CommitBatchOffsets:
     """Commit these offsets, and tell `commit_done`."""
 
     commit_id: int
@@ -48,7 +49,7 @@ class Commit:
 
 
 @message
-class Fetch:
+class FetchCommitted:
     """Look up what the group has committed, and tell `fetched`."""
 
     fetch_id: int
@@ -56,14 +57,14 @@ class Fetch:
 
 
 @message
-class Happened:
+class BatchEvent:
     """Something happened to a partition; `at` and `before` are offsets, `length_ms` how long it took."""
 
-    what: What
+    kind: BatchEventKind
     partition: TopicPartition
-    at: int = -1
-    before: int = -1
-    length_ms: int = 0
+    offset: int = -1
+    previous_offset: int = -1
+    duration_ms: int = 0
 
 
-BatchEffect = Hold | Release | Commit | Fetch | Happened
+BatchEffect = HoldPartitions | ReleasePartitions | CommitBatchOffsets | FetchCommitted | BatchEvent

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from slackwater.group.batches.offset import BatchOffset
-from slackwater.group.batches.start_positions import Start, replayed, undecided
-from slackwater.group.member.effects import OffsetAndMetadata
+from slackwater.group.batches.start_positions import StartPosition, replayed, undecided
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
@@ -22,7 +22,7 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 @dataclass(slots=True)
-class Replay:
+class UnfinishedBatch:
     """An unfinished batch, until it is decided."""
 
     offset: BatchOffset
@@ -38,24 +38,24 @@ class Replay:
 
 
 @dataclass(slots=True)
-class Replayed:
+class ReplayPlan:
     """What was decided: the pieces to read, where owned partitions start, and which of them are to be committed."""
 
     pieces: list[OffsetRange] = field(default_factory=list)
-    starts: dict[TopicPartition, Start] = field(default_factory=dict)
+    starts: dict[TopicPartition, StartPosition] = field(default_factory=dict)
     to_commit: list[TopicPartition] = field(default_factory=list)
 
 
 def decide(
-    replay: Replay, owned: Collection[TopicPartition], found: Committed, now_ms: int, *, handoff: bool
-) -> Replayed | None:
+    replay: UnfinishedBatch, owned: Collection[TopicPartition], found: Committed, now_ms: int, *, handoff: bool
+) -> ReplayPlan | None:
     """Decide, or wait for the group (None)."""
     token, seq = replay.offset.token, replay.offset.seq
     in_time = replay.deadline_ms is None or now_ms < replay.deadline_ms
     for partition, last in replay.reads.items():
         if partition not in owned and in_time and undecided(token, found.get(partition), last):
             return None
-    decided = Replayed()
+    decided = ReplayPlan()
     for partition, last in replay.reads.items():
         committed = found.get(partition)
         if partition in owned:
@@ -67,6 +67,6 @@ def decide(
         elif handoff and committed is not None and committed.offset >= last.until_offset:
             piece = last
         else:
-            piece = last.between(last.from_offset, last.from_offset)
+            piece = last.with_offsets(last.from_offset, last.from_offset)
         decided.pieces.append(piece)
     return decided

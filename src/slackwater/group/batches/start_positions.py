@@ -14,13 +14,13 @@ Rules kept here
 from dataclasses import dataclass
 from typing import Self
 
-from slackwater.group.batches.commit_marker import Mark
-from slackwater.group.member.effects import OffsetAndMetadata
+from slackwater.group.batches.commit_marker import CommitMarker
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.offset_range import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPosition:
     """What follows for a partition; `claim` is the offset to commit and the batch it holds for."""
 
     position: int
@@ -31,7 +31,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class LastRead:
     """What this run of the query has last read of a partition, or is reading, and from where on without a gap."""
 
     range: OffsetRange
@@ -48,68 +48,72 @@ class Read:
         )
 
 
-def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: Read) -> Start:
+def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: LastRead) -> StartPosition:
     """A partition comes back to a run that has read of it before."""
     first, end = read.range.from_offset, read.range.until_offset
     done = (end, read.seq) if read.finished else (first, read.seq - 1)
     if committed is None:
-        return Start(end, done)
+        return StartPosition(end, done)
     at = committed.offset
-    mark = Mark.of(committed)
+    mark = CommitMarker.parse(committed)
     ours = mark is not None and mark.token == token
     if at > end:
-        return Start(at, None if ours else (at, seq))
+        return StartPosition(at, None if ours else (at, seq))
     if ours or at >= read.since:  # it is in this query's checkpoint: to begin at the group's offset is to read it again
         keeps = ours and at >= done[0]
-        return Start(end, None if keeps else max(done, (at, done[1])))
-    return Start(at, (at, seq), reset_from=end if mark is None else None)
+        return StartPosition(end, None if keeps else max(done, (at, done[1])))
+    return StartPosition(at, (at, seq), reset_from=end if mark is None else None)
 
 
-def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange) -> Start:
+def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange) -> StartPosition:
     """A partition of the checkpoint's last batch, which is finished, comes to a new run."""
     end = last.until_offset
     if committed is None:
-        return Start(end, (end, seq))
+        return StartPosition(end, (end, seq))
     at = committed.offset
-    mark = Mark.of(committed)
+    mark = CommitMarker.parse(committed)
     if mark is not None and mark.token == token:
         if mark.seq >= seq or at >= end:
-            return Start(at)
-        return Start(end, (end, seq))
-    return Start(at, (at, seq), reset_from=end if mark is None and at < end else None)
+            return StartPosition(at)
+        return StartPosition(end, (end, seq))
+    return StartPosition(at, (at, seq), reset_from=end if mark is None and at < end else None)
 
 
-def after_nothing(token: str, seq: int, committed: OffsetAndMetadata | None, start: int | None) -> Start | None:
+def after_nothing(token: str, seq: int, committed: OffsetAndMetadata | None, start: int | None) -> StartPosition | None:
     """A partition that the checkpoint does not know; None when the group does not know it either, nor `start`."""
     if committed is not None:
-        mark = Mark.of(committed)
+        mark = CommitMarker.parse(committed)
         ours = mark is not None and mark.token == token
-        return Start(committed.offset, None if ours else (committed.offset, seq))
-    return None if start is None else Start(start, (start, seq))
+        return StartPosition(committed.offset, None if ours else (committed.offset, seq))
+    return None if start is None else StartPosition(start, (start, seq))
 
 
-def replayed(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool) -> Start:
+def replayed(
+    token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool
+) -> StartPosition:
     """A partition of the checkpoint's last batch, which is not finished, and which this run owns again."""
     first, end = last.from_offset, last.until_offset
     if committed is None:
-        return Start(end, (first, seq - 1), replay=last)
+        return StartPosition(end, (first, seq - 1), replay=last)
     at = committed.offset
-    mark = Mark.of(committed)
+    mark = CommitMarker.parse(committed)
     ours = mark is not None and mark.token == token
     if handoff and at >= end:
-        return Start(at, None if ours else (at, seq), replay=last)
+        return StartPosition(at, None if ours else (at, seq), replay=last)
     if ours:
-        return Start(max(at, end), replay=last.between(min(max(at, first), end), end))
+        return StartPosition(max(at, end), replay=last.with_offsets(min(max(at, first), end), end))
     if at < first:
-        return Start(at, (at, seq), reset_from=first if mark is None else None, replay=last.between(first, first))
+        return StartPosition(
+            at, (at, seq), reset_from=first if mark is None else None, replay=last.with_offsets(first, first)
+        )
     # What is claimed is what is finished; the batch itself is behind that as long as it runs.
     seq_claimed = seq - 1 if at < end else seq
-    return Start(max(at, end), (at, seq_claimed), replay=last.between(min(at, end), end))
+    return StartPosition(max(at, end), (at, seq_claimed), replay=last.with_offsets(min(at, end), end))
 
 
 def undecided(token: str, committed: OffsetAndMetadata | None, last: OffsetRange) -> bool:
     """Whether nobody has yet taken a partition of the unfinished batch that this run does not own."""
     if committed is None:
         return True
-    mark = Mark.of(committed)
+    mark = CommitMarker.parse(committed)
     return mark is not None and mark.token == token and committed.offset < last.until_offset

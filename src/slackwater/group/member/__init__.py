@@ -5,16 +5,15 @@ Rules kept here
   (`states.py`); what it wants done comes out as effects (`effects.py`).
 """
 
-from slackwater.group.member.config import Driver, MemberConfig
+from slackwater.group.member.config import MemberConfig, RebalanceDriver
 from slackwater.group.member.effects import (
+    BrokerNode,
     Callback,
     CommitDone,
     Disconnect,
-    Effect,
-    Emit,
-    Node,
-    Notify,
-    OffsetAndMetadata,
+    EmitEvent,
+    MemberEffect,
+    NotifyListener,
     OffsetsFetched,
     Raise,
     RefreshMetadata,
@@ -33,34 +32,35 @@ from slackwater.group.member.errors import (
 )
 from slackwater.group.member.machine import GroupMember
 from slackwater.group.member.metrics import METRIC_GROUPS
-from slackwater.group.member.states import TABLE, Action, Input, MemberState, Outcome
+from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState, MemberTransition
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 
 __all__ = [
+    "MEMBER_TRANSITIONS",
     "METRIC_GROUPS",
-    "TABLE",
-    "Action",
     "AssignorFailed",
+    "BrokerNode",
     "Callback",
     "CommitDone",
     "CommitFailed",
     "Disconnect",
-    "Driver",
-    "Effect",
-    "Emit",
+    "EmitEvent",
     "FencedInstanceId",
     "GroupMaxSizeReached",
     "GroupMember",
-    "Input",
     "ListenerFailed",
+    "MemberAction",
     "MemberConfig",
+    "MemberEffect",
+    "MemberInput",
     "MemberState",
-    "Node",
-    "Notify",
+    "MemberTransition",
+    "NotifyListener",
     "OffsetAndMetadata",
     "OffsetsFetched",
     "OperationTimedOut",
-    "Outcome",
     "Raise",
+    "RebalanceDriver",
     "RebalanceInProgress",
     "RefreshMetadata",
     "RetriableCommitFailed",

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import EventKind, RequestRejected
-from slackwater.group.member.core import Core, Pending
-from slackwater.group.member.effects import CommitDone, OffsetAndMetadata
+from slackwater.group.member.core import MemberContext, PendingRequest
+from slackwater.group.member.effects import CommitDone
 from slackwater.group.member.errors import (
     COMMIT_GROUP_REBALANCING,
     COMMIT_LOST,
@@ -30,7 +30,7 @@ from slackwater.group.member.errors import (
     RebalanceInProgress,
     RetriableCommitFailed,
 )
-from slackwater.group.member.states import Action, Input
+from slackwater.group.member.states import MemberAction, MemberInput
 from slackwater.group.messages import (
     NO_GENERATION,
     NO_MEMBER,
@@ -39,12 +39,13 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetToCommit,
 )
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-class Commit:
+class OffsetCommitOperation:
     """One commit on its way."""
 
     __slots__ = (
@@ -85,12 +86,12 @@ class Commit:
         return isinstance(self.error, RetriableCommitFailed)
 
 
-class Commits:
+class CommitManager:
     """All commits of a member."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: MemberContext) -> None:
         self._core = core
-        self._open: list[Commit] = []  # in the order of the calls
+        self._open: list[OffsetCommitOperation] = []  # in the order of the calls
         self._auto_due_ms: int | None = None
 
     # --- inputs -----------------------------------------------------------------------------------------------
@@ -101,18 +102,25 @@ class Commits:
             if at.offset < 0:
                 raise UsageError(f"offset {at.offset} of {partition} cannot be committed; offsets are 0 or higher.")
         deadline_ms = now_ms + self._core.config.default_api_timeout_ms
-        self._begin(Commit(dict(offsets), now_ms, commit_id=commit_id, deadline_ms=deadline_ms, sync=sync), now_ms)
+        self._begin(
+            OffsetCommitOperation(dict(offsets), now_ms, commit_id=commit_id, deadline_ms=deadline_ms, sync=sync),
+            now_ms,
+        )
 
-    def auto_commit(self, now_ms: int) -> Commit:
+    def auto_commit(self, now_ms: int) -> OffsetCommitOperation:
         """Commit everything consumed, without waiting for it."""
         consumed = self._core.subscription.all_consumed()
         deadline_ms = now_ms + self._core.config.default_api_timeout_ms
-        return self._begin(Commit(consumed, now_ms, commit_id=None, deadline_ms=deadline_ms, sync=False), now_ms)
+        return self._begin(
+            OffsetCommitOperation(consumed, now_ms, commit_id=None, deadline_ms=deadline_ms, sync=False), now_ms
+        )
 
-    def last_commit(self, now_ms: int, deadline_ms: int) -> Commit:
+    def last_commit(self, now_ms: int, deadline_ms: int) -> OffsetCommitOperation:
         """Commit everything consumed before closing, and try again until the deadline (CL-37)."""
         consumed = self._core.subscription.all_consumed()
-        return self._begin(Commit(consumed, now_ms, commit_id=None, deadline_ms=deadline_ms, sync=True), now_ms)
+        return self._begin(
+            OffsetCommitOperation(consumed, now_ms, commit_id=None, deadline_ms=deadline_ms, sync=True), now_ms
+        )
 
     def auto_commit_if_due(self, now_ms: int) -> None:
         """The interval of auto.commit.interval.ms, checked inside poll (CL-37)."""
@@ -177,7 +185,7 @@ class Commits:
 
     # --- one commit -------------------------------------------------------------------------------------------
 
-    def _begin(self, commit: Commit, now_ms: int) -> Commit:
+    def _begin(self, commit: OffsetCommitOperation, now_ms: int) -> OffsetCommitOperation:
         self._open.append(commit)
         commit.stints = {partition: self._core.subscription.stint(partition) for partition in commit.offsets}
         if commit.offsets:
@@ -186,7 +194,7 @@ class Commits:
             self._finish(commit, None, now_ms)
         return commit
 
-    def _try(self, commit: Commit, now_ms: int) -> None:
+    def _try(self, commit: OffsetCommitOperation, now_ms: int) -> None:
         core = self._core
         generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
         if core.subscription.managed:
@@ -195,10 +203,10 @@ class Commits:
             lost = [at for at, stint in commit.stints.items() if stint != core.subscription.stint(at)]
             if lost:
                 return self._finish(commit, CommitFailed(COMMIT_LOST.format(", ".join(map(str, lost)))), now_ms)
-            match core.step(Input.COMMIT):
-                case Action.COMMIT_FAILED:
+            match core.step(MemberInput.COMMIT):
+                case MemberAction.COMMIT_FAILED:
                     return self._finish(commit, CommitFailed(), now_ms)
-                case Action.COMMIT_REBALANCING:
+                case MemberAction.COMMIT_REBALANCING:
                     return self._finish(commit, RebalanceInProgress(COMMIT_MID_REBALANCE), now_ms)
                 case _:
                     generation_id, member_id, _ = core.generation
@@ -213,7 +221,7 @@ class Commits:
         commit.request_id = core.send(request, now_ms)
         return None
 
-    def answered(self, pending: Pending, response: OffsetCommitResponse, now_ms: int) -> None:
+    def answered(self, pending: PendingRequest, response: OffsetCommitResponse, now_ms: int) -> None:
         """OffsetCommit was answered: the first error decides, except that unauthorised topics are gathered."""
         self._core.metrics.commit.record(now_ms - pending.sent_ms, now_ms)
         commit = self._of(pending)
@@ -232,16 +240,18 @@ class Commits:
             return self._finish(commit, BrokerError(error, message), now_ms)
         return self._finish(commit, None, now_ms)
 
-    def unanswered(self, pending: Pending, now_ms: int) -> None:
+    def unanswered(self, pending: PendingRequest, now_ms: int) -> None:
         """OffsetCommit got no answer: the connection is gone."""
         commit = self._of(pending)
         self._again(commit, Error.NETWORK_EXCEPTION, now_ms)
         self._core.lose_coordinator("null", now_ms, disconnected=True)
 
-    def _of(self, pending: Pending) -> Commit | None:
+    def _of(self, pending: PendingRequest) -> OffsetCommitOperation | None:
         return next((commit for commit in self._open if commit.request_id == pending.request_id), None)
 
-    def _refused(self, commit: Commit | None, at: CommittedPartition, pending: Pending, now_ms: int) -> None:
+    def _refused(
+        self, commit: OffsetCommitOperation | None, at: CommittedPartition, pending: PendingRequest, now_ms: int
+    ) -> None:
         core = self._core
         error = at.error
         match error:
@@ -258,18 +268,18 @@ class Commits:
         reset = f"encountered {error.name} from OFFSET_COMMIT response"
         outcome: SlackwaterError
         match core.step(cause):
-            case Action.COMMIT_REBALANCING_REJOIN:
+            case MemberAction.COMMIT_REBALANCING_REJOIN:
                 core.request_rejoin("offset commit failed since group is already rebalancing", now_ms)
                 outcome = RebalanceInProgress(COMMIT_GROUP_REBALANCING)
-            case Action.COMMIT_REBALANCING:
+            case MemberAction.COMMIT_REBALANCING:
                 outcome = RebalanceInProgress(COMMIT_STALE)
-            case Action.COMMIT_FAILED_RESET_ID:
+            case MemberAction.COMMIT_FAILED_RESET_ID:
                 core.reset(reset, now_ms, member_id=True)
                 outcome = CommitFailed()
-            case Action.COMMIT_FAILED_RESET_GENERATION:
+            case MemberAction.COMMIT_FAILED_RESET_GENERATION:
                 core.reset(reset, now_ms, member_id=False)
                 outcome = CommitFailed()
-            case Action.COMMIT_FENCED:
+            case MemberAction.COMMIT_FENCED:
                 outcome = FencedInstanceId(core.config.group_instance_id, pending.generation.member_id)
                 if commit is None or not commit.sync:
                     core.fail(outcome)
@@ -277,7 +287,7 @@ class Commits:
                 outcome = CommitFailed()
         return self._finish(commit, outcome, now_ms)
 
-    def _again(self, commit: Commit | None, error: Error, now_ms: int) -> None:
+    def _again(self, commit: OffsetCommitOperation | None, error: Error, now_ms: int) -> None:
         if commit is None or commit.done:
             return
         if not commit.sync:
@@ -287,7 +297,7 @@ class Commits:
         commit.retry_due_ms = now_ms + self._core.backoff_ms(commit.tries)
         commit.tries += 1
 
-    def _finish(self, commit: Commit | None, error: SlackwaterError | None, now_ms: int) -> None:
+    def _finish(self, commit: OffsetCommitOperation | None, error: SlackwaterError | None, now_ms: int) -> None:
         if commit is None or commit.done:
             return
         commit.done = True
@@ -314,15 +324,15 @@ def _passing(error: Error) -> RetriableCommitFailed:
     return RetriableCommitFailed(f"Offset commit failed with a retriable error ({error.name}); commit again later.")
 
 
-def _cause(error: Error, *, stale: bool) -> Input | None:
+def _cause(error: Error, *, stale: bool) -> MemberInput | None:
     match error:
         case Error.REBALANCE_IN_PROGRESS:
-            return Input.COMMIT_REBALANCING
+            return MemberInput.COMMIT_REBALANCING
         case Error.UNKNOWN_MEMBER_ID:
-            return Input.COMMIT_UNKNOWN_MEMBER_STALE if stale else Input.COMMIT_UNKNOWN_MEMBER
+            return MemberInput.COMMIT_UNKNOWN_MEMBER_STALE if stale else MemberInput.COMMIT_UNKNOWN_MEMBER
         case Error.ILLEGAL_GENERATION:
-            return Input.COMMIT_ILLEGAL_GENERATION_STALE if stale else Input.COMMIT_ILLEGAL_GENERATION
+            return MemberInput.COMMIT_ILLEGAL_GENERATION_STALE if stale else MemberInput.COMMIT_ILLEGAL_GENERATION
         case Error.FENCED_INSTANCE_ID:
-            return Input.COMMIT_FENCED_STALE if stale else Input.COMMIT_FENCED
+            return MemberInput.COMMIT_FENCED_STALE if stale else MemberInput.COMMIT_FENCED
         case _:
             return None

@@ -9,10 +9,11 @@ Rules kept here
 from collections.abc import Iterable
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
-from slackwater.group.member.core import Core, Pending
-from slackwater.group.member.effects import OffsetAndMetadata, OffsetsFetched
+from slackwater.group.member.core import MemberContext, PendingRequest
+from slackwater.group.member.effects import OffsetsFetched
 from slackwater.group.member.errors import OperationTimedOut
 from slackwater.group.messages import FetchedGroup, GroupToFetch, OffsetFetch, OffsetFetchResponse
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 Found = dict[TopicPartition, OffsetAndMetadata | None]
@@ -31,10 +32,10 @@ class _Fetch:
         self.request_id: int | None = None
 
 
-class CommittedOffsets:
+class CommittedOffsetFetcher:
     """All look-ups of a member that are not done."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: MemberContext) -> None:
         self._core = core
         self._open: list[_Fetch] = []
 
@@ -75,7 +76,7 @@ class CommittedOffsets:
         for fetch in list(self._open):
             self._finish(fetch, {}, OperationTimedOut("the consumer was closed before the offsets came."), now_ms)
 
-    def answered(self, pending: Pending, response: OffsetFetchResponse, now_ms: int) -> None:
+    def answered(self, pending: PendingRequest, response: OffsetFetchResponse, now_ms: int) -> None:
         """OffsetFetch was answered."""
         fetch = self._of(pending)
         group = next((one for one in response.groups if one.group_id == self._core.config.group_id), None)
@@ -95,12 +96,12 @@ class CommittedOffsets:
                 message = f"Unexpected error in fetch offset response: {group.error.name}"
         return self._finish(fetch, {}, BrokerError(group.error, message), now_ms)
 
-    def unanswered(self, pending: Pending, now_ms: int) -> None:
+    def unanswered(self, pending: PendingRequest, now_ms: int) -> None:
         """OffsetFetch got no answer: the connection is gone."""
         self._again(self._of(pending), now_ms)
         self._core.lose_coordinator("null", now_ms, disconnected=True)
 
-    def _of(self, pending: Pending) -> _Fetch | None:
+    def _of(self, pending: PendingRequest) -> _Fetch | None:
         return next((fetch for fetch in self._open if fetch.request_id == pending.request_id), None)
 
     def _try(self, fetch: _Fetch, now_ms: int) -> None:

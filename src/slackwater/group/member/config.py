@@ -20,7 +20,7 @@ JOIN_GROUP_TIMEOUT_LAPSE_MS: Final = 5_000
 _INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-class Driver(Enum):
+class RebalanceDriver(Enum):
     """Who moves a rebalance on.
 
     POLL is the Java consumer (KIP-62): joins and listeners only inside the application's `poll`, and whoever does not
@@ -57,7 +57,7 @@ class MemberConfig:
     client_rack: str | None = None
     exclude_internal_topics: bool = True
     leave_group_on_close: bool = True
-    driver: Driver = Driver.POLL
+    driver: RebalanceDriver = RebalanceDriver.POLL
     cluster: str | None = None
 
     def __post_init__(self) -> None:
@@ -115,16 +115,16 @@ class MemberConfig:
         return self.group_instance_id is not None
 
     @property
-    def in_background(self) -> bool:
+    def is_background(self) -> bool:
         """Whether rebalances move on without the application."""
-        return self.driver is Driver.BACKGROUND
+        return self.driver is RebalanceDriver.BACKGROUND
 
     @property
     def join_rebalance_timeout_ms(self) -> int:
         """How long the group may wait for this member to rejoin."""
         if self.rebalance_timeout_ms is not None:
             return self.rebalance_timeout_ms
-        return BACKGROUND_REBALANCE_TIMEOUT_MS if self.in_background else self.max_poll_interval_ms
+        return BACKGROUND_REBALANCE_TIMEOUT_MS if self.is_background else self.max_poll_interval_ms
 
     @property
     def join_request_timeout_ms(self) -> int:

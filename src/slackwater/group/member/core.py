@@ -24,11 +24,20 @@ from slackwater.group.events import (
     Trigger,
 )
 from slackwater.group.member.config import MemberConfig
-from slackwater.group.member.effects import Disconnect, Effect, Emit, MemberRequest, Node, Raise, RefreshMetadata, Send
+from slackwater.group.member.effects import (
+    BrokerNode,
+    Disconnect,
+    EmitEvent,
+    MemberEffect,
+    MemberRequest,
+    Raise,
+    RefreshMetadata,
+    Send,
+)
 from slackwater.group.member.heartbeat import HeartbeatTimers, backoff_ms
 from slackwater.group.member.metrics import MemberMetrics
-from slackwater.group.member.states import TABLE, Action, Input, MemberState
-from slackwater.group.member.subscription import Mode, SubscriptionState
+from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
+from slackwater.group.member.subscription import SubscriptionState, SubscriptionType
 from slackwater.group.message import message
 from slackwater.group.messages import (
     NO_GENERATION,
@@ -44,7 +53,7 @@ LEAVING: Final = "consumer pro-actively leaving the group"
 UNAVAILABLE: Final = "coordinator unavailable"
 
 
-class Generation(NamedTuple):
+class MemberGeneration(NamedTuple):
     """Which incarnation of the group this member belongs to, and as whom."""
 
     generation_id: int = NO_GENERATION
@@ -67,28 +76,28 @@ class Generation(NamedTuple):
         return f"Generation{{generationId={self.generation_id}, memberId='{self.member_id}', protocol={protocol}}}"
 
 
-NO_GENERATION_AT_ALL: Final = Generation()
+NO_MEMBERSHIP: Final = MemberGeneration()
 
 
 @message
-class Pending:
+class PendingRequest:
     """A request under way."""
 
     request_id: int
     request: MemberRequest
     sent_ms: int
-    generation: Generation
+    generation: MemberGeneration
     to_coordinator: bool
 
 
-class Core:
+class MemberContext:
     """The shared ground. `on_failure` is set by the machine: what to do when a request gets no answer."""
 
     def __init__(self, config: MemberConfig) -> None:
         self.config = config
         self.state = MemberState.UNJOINED
-        self.generation = NO_GENERATION_AT_ALL
-        self.coordinator: Node | None = None
+        self.generation = NO_MEMBERSHIP
+        self.coordinator: BrokerNode | None = None
         self.subscription = SubscriptionState(exclude_internal_topics=config.exclude_internal_topics)
         self.timers = HeartbeatTimers(
             session_ms=config.session_timeout_ms,
@@ -98,9 +107,9 @@ class Core:
             backoff_max_ms=config.retry_backoff_max_ms,
         )
         self.metrics = MemberMetrics()
-        self.effects: list[Effect] = []
-        self.requests: dict[int, Pending] = {}
-        self.on_failure: Callable[[Pending, int], None] = lambda pending, now_ms: None
+        self.effects: list[MemberEffect] = []
+        self.requests: dict[int, PendingRequest] = {}
+        self.on_failure: Callable[[PendingRequest, int], None] = lambda pending, now_ms: None
         self.failure: SlackwaterError | None = None
         self.halted = False
         self.rejoin_needed = True
@@ -122,7 +131,7 @@ class Core:
         """Send a request and remember the generation it was sent in."""
         request_id = self._next_request_id
         self._next_request_id += 1
-        self.requests[request_id] = Pending(request_id, request, now_ms, self.generation, to_coordinator)
+        self.requests[request_id] = PendingRequest(request_id, request, now_ms, self.generation, to_coordinator)
         self.effects.append(Send(request_id, request, timeout_ms or self.config.request_timeout_ms, to_coordinator))
         return request_id
 
@@ -143,7 +152,7 @@ class Core:
             detail=detail,
             source=EventSource.MEMBER,
         )
-        self.effects.append(Emit(event))
+        self.effects.append(EmitEvent(event))
 
     def fail(self, error: SlackwaterError) -> None:
         """Something the application must know; the first is raised at its next poll (CL-10)."""
@@ -155,17 +164,17 @@ class Core:
             return False
         self.effects.append(Raise(self.failure))
         self.failure = None
-        self.halted = self.config.in_background
+        self.halted = self.config.is_background
         return True
 
     # --- state and generation ---------------------------------------------------------------------------------
 
-    def step(self, cause: Input) -> Action:
+    def step(self, cause: MemberInput) -> MemberAction:
         """Look the input up, move to the state the table names, and say what is to be done."""
-        action, self.state = TABLE[self.state][cause]
+        action, self.state = MEMBER_TRANSITIONS[self.state][cause]
         return action
 
-    def stale(self, pending: Pending) -> bool:
+    def stale(self, pending: PendingRequest) -> bool:
         """Whether the generation moved on since this request was sent."""
         return pending.generation != self.generation
 
@@ -181,18 +190,18 @@ class Core:
 
     def reset(self, reason: str, now_ms: int, *, member_id: bool) -> None:
         """Forget the generation (CL-09), and the member id with it if that is gone too; then rejoin."""
-        self.generation = NO_GENERATION_AT_ALL if member_id else Generation(member_id=self.generation.member_id)
+        self.generation = NO_MEMBERSHIP if member_id else MemberGeneration(member_id=self.generation.member_id)
         self.needs_join_prepare = True
         self.request_rejoin(reason, now_ms)
 
-    def leave(self, cause: Input, reason: str, now_ms: int, *, for_good: bool = False) -> int | None:
+    def leave(self, cause: MemberInput, reason: str, now_ms: int, *, for_good: bool = False) -> int | None:
         """Leave the group with one LeaveGroup and no second try; a static member only forgets (CL-07, CL-32).
 
         One that leaves `for_good` says so, static or not (KIP-1092). Gives the request's id, None when there was
         nothing to send.
         """
         was = self.state
-        if self.step(cause) is not Action.LEAVE:
+        if self.step(cause) is not MemberAction.LEAVE:
             return None
         request_id = None
         member_id = self.generation.member_id
@@ -228,7 +237,7 @@ class Core:
             return False
         self._lookup_failures = 0
         self._lookup_due_ms = now_ms
-        self.coordinator = Node(response.node_id, response.host, response.port)
+        self.coordinator = BrokerNode(response.node_id, response.host, response.port)
         self.timers.coordinator_found(now_ms)
         self.emit(EventKind.COORDINATOR_FOUND, now_ms, CoordinatorChanged(str(self.coordinator)))
         return True
@@ -263,7 +272,7 @@ class Core:
     @property
     def metadata_topics(self) -> frozenset[str] | None:
         """The topics whose metadata this member needs; None means all, because a pattern may match any."""
-        if self.subscription.mode is Mode.PATTERN:
+        if self.subscription.mode is SubscriptionType.PATTERN:
             return None
         manual = {partition.topic for partition in self.subscription.owned}
         return self.subscription.topics | self.subscription.group_topics | manual

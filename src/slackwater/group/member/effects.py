@@ -4,8 +4,8 @@ Rules kept here
 - The shell carries effects out in the order given.
 - Every `Send` is followed, sooner or later, by one call of `answered` or `failed` with its request id; what comes
   for an id the member no longer knows is ignored.
-- After a `Notify` the member goes on with its rebalance only when `listener_done` was called. Requests, heartbeats
-  and commits go on meanwhile.
+- After a `NotifyListener` the rebalance continues only after `on_listener_done`. Requests, heartbeats and commits
+  continue meanwhile.
 - `RefreshMetadata` is answered by `metadata`; a metadata request that failed needs no answer, it is asked for again.
 """
 
@@ -32,6 +32,7 @@ from slackwater.group.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 MAX_INT = 2**31 - 1
@@ -48,15 +49,7 @@ MemberResponse = (
 )
 
 
-class OffsetAndMetadata(NamedTuple):
-    """A position that was, or is to be, committed."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
-
-class Node(NamedTuple):
+class BrokerNode(NamedTuple):
     """The broker that coordinates the group."""
 
     node_id: int
@@ -94,11 +87,11 @@ class Send:
 class Disconnect:
     """Close the connection to this node: it is not, or no longer, the coordinator."""
 
-    node: Node
+    node: BrokerNode
 
 
 @message
-class Notify:
+class NotifyListener:
     """Tell the rebalance listener; then call `listener_done`."""
 
     callback: Callback
@@ -113,7 +106,7 @@ class RefreshMetadata:
 
 
 @message
-class Emit:
+class EmitEvent:
     """Tell a group event."""
 
     event: GroupEvent
@@ -143,4 +136,4 @@ class OffsetsFetched:
     error: SlackwaterError | None = None
 
 
-Effect = Send | Disconnect | Notify | RefreshMetadata | Emit | Raise | CommitDone | OffsetsFetched
+MemberEffect = Send | Disconnect | NotifyListener | RefreshMetadata | EmitEvent | Raise | CommitDone | OffsetsFetched

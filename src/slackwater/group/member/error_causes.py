@@ -7,45 +7,45 @@ Rules kept here
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.member.config import MemberConfig
 from slackwater.group.member.errors import FencedInstanceId, GroupMaxSizeReached, java_message
-from slackwater.group.member.states import Input
+from slackwater.group.member.states import MemberInput
 
 
-def join_cause(error: Error, *, stale: bool) -> Input:
+def join_cause(error: Error, *, stale: bool) -> MemberInput:
     """JoinGroup's answer as an input."""
     match error:
         case Error.NONE:
-            return Input.JOIN_OK
+            return MemberInput.JOIN_OK
         case Error.MEMBER_ID_REQUIRED:
-            return Input.JOIN_ID_GIVEN
+            return MemberInput.JOIN_ID_GIVEN
         case Error.REBALANCE_IN_PROGRESS:
-            return Input.JOIN_REBALANCING
+            return MemberInput.JOIN_REBALANCING
         case Error.UNKNOWN_MEMBER_ID:
-            return Input.JOIN_UNKNOWN_MEMBER_STALE if stale else Input.JOIN_UNKNOWN_MEMBER
+            return MemberInput.JOIN_UNKNOWN_MEMBER_STALE if stale else MemberInput.JOIN_UNKNOWN_MEMBER
         case Error.COORDINATOR_LOAD_IN_PROGRESS:
-            return Input.JOIN_LOADING
+            return MemberInput.JOIN_LOADING
         case Error.NOT_COORDINATOR | Error.COORDINATOR_NOT_AVAILABLE:
-            return Input.JOIN_WRONG_NODE
+            return MemberInput.JOIN_WRONG_NODE
         case _:
-            return Input.JOIN_REFUSED
+            return MemberInput.JOIN_REFUSED
 
 
-def sync_cause(error: Error, *, stale: bool) -> Input:
+def sync_cause(error: Error, *, stale: bool) -> MemberInput:
     """SyncGroup's answer as an input."""
     match error:
         case Error.NONE:
-            return Input.SYNC_OK
+            return MemberInput.SYNC_OK
         case Error.REBALANCE_IN_PROGRESS:
-            return Input.SYNC_REBALANCING
+            return MemberInput.SYNC_REBALANCING
         case Error.UNKNOWN_MEMBER_ID | Error.ILLEGAL_GENERATION if stale:
-            return Input.SYNC_STALE
+            return MemberInput.SYNC_STALE
         case Error.UNKNOWN_MEMBER_ID:
-            return Input.SYNC_UNKNOWN_MEMBER
+            return MemberInput.SYNC_UNKNOWN_MEMBER
         case Error.ILLEGAL_GENERATION:
-            return Input.SYNC_ILLEGAL_GENERATION
+            return MemberInput.SYNC_ILLEGAL_GENERATION
         case Error.NOT_COORDINATOR | Error.COORDINATOR_NOT_AVAILABLE:
-            return Input.SYNC_WRONG_NODE
+            return MemberInput.SYNC_WRONG_NODE
         case _:
-            return Input.SYNC_REFUSED
+            return MemberInput.SYNC_REFUSED
 
 
 def refusal(request: str, error: Error, config: MemberConfig, member_id: str) -> BrokerError:

@@ -15,11 +15,11 @@ from enum import Enum
 
 from slackwater.group.assignors import RebalanceProtocol
 from slackwater.group.errors import SlackwaterError
-from slackwater.group.member.commits import Commit, Commits
-from slackwater.group.member.core import Core
+from slackwater.group.member.commits import CommitManager, OffsetCommitOperation
+from slackwater.group.member.core import MemberContext
 from slackwater.group.member.effects import Callback
 from slackwater.group.member.errors import ListenerFailed, Wakeup
-from slackwater.group.member.listener import Listener
+from slackwater.group.member.listener import ListenerNotifier
 from slackwater.group.topic_partition import TopicPartition
 
 
@@ -29,10 +29,10 @@ class _Stage(Enum):
     REVOKE = "give up what must go"
 
 
-class Preparation:
+class JoinPreparation:
     """One preparation after the other."""
 
-    def __init__(self, core: Core, commits: Commits, listener: Listener) -> None:
+    def __init__(self, core: MemberContext, commits: CommitManager, listener: ListenerNotifier) -> None:
         self._core = core
         self._commits = commits
         self._listener = listener
@@ -41,7 +41,7 @@ class Preparation:
         self._commit_by_ms = 0
         self._release_by_ms = 0
         self._retry_due_ms = 0
-        self._commit: Commit | None = None
+        self._commit: OffsetCommitOperation | None = None
 
     @property
     def running(self) -> bool:
@@ -113,7 +113,7 @@ class Preparation:
         return frozenset(partition for partition in subscription.owned if partition.topic not in subscription.topics)
 
     def _in_use(self, partitions: frozenset[TopicPartition]) -> bool:
-        waits = self._core.config.in_background and not self._core.generation.is_lost
+        waits = self._core.config.is_background and not self._core.generation.is_lost
         return waits and not partitions.isdisjoint(self._core.subscription.held)
 
     def _told(self, partitions: frozenset[TopicPartition], error: BaseException | None, now_ms: int) -> None:
@@ -128,7 +128,7 @@ class Preparation:
         subscription.group_topics = frozenset()
 
 
-def raise_listener(core: Core, error: BaseException | None) -> None:
+def raise_listener(core: MemberContext, error: BaseException | None) -> None:
     """What a listener threw is raised to the application (CL-31), unless that interrupted it itself."""
     if error is not None and not isinstance(error, Wakeup):
         core.fail(error if isinstance(error, SlackwaterError) else ListenerFailed(error))

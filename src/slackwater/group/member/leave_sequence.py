@@ -11,14 +11,14 @@ Rules kept here
 
 from enum import Enum
 
-from slackwater.group.member.commits import Commit, Commits
-from slackwater.group.member.committed import CommittedOffsets
-from slackwater.group.member.core import Core
+from slackwater.group.member.commits import CommitManager, OffsetCommitOperation
+from slackwater.group.member.committed import CommittedOffsetFetcher
+from slackwater.group.member.core import MemberContext
 from slackwater.group.member.effects import Callback
 from slackwater.group.member.join_preparation import raise_listener
-from slackwater.group.member.listener import Listener
-from slackwater.group.member.rebalance import Rebalance
-from slackwater.group.member.states import Input
+from slackwater.group.member.listener import ListenerNotifier
+from slackwater.group.member.rebalance import RebalanceSequence
+from slackwater.group.member.states import MemberInput
 from slackwater.group.topic_partition import TopicPartition
 
 UNSUBSCRIBED = "the consumer unsubscribed from all topics"
@@ -33,11 +33,16 @@ class _Stage(Enum):
     GONE = "closed"
 
 
-class Departure:
+class LeaveSequence:
     """The way out of the group."""
 
     def __init__(
-        self, core: Core, commits: Commits, committed: CommittedOffsets, rebalance: Rebalance, listener: Listener
+        self,
+        core: MemberContext,
+        commits: CommitManager,
+        committed: CommittedOffsetFetcher,
+        rebalance: RebalanceSequence,
+        listener: ListenerNotifier,
     ) -> None:
         self._core = core
         self._commits = commits
@@ -49,7 +54,7 @@ class Departure:
         self._reason = UNSUBSCRIBED
         self._leave_group: bool | None = None
         self._deadline_ms = 0
-        self._last_commit: Commit | None = None
+        self._last_commit: OffsetCommitOperation | None = None
         self._leave_id: int | None = None
 
     @property
@@ -113,7 +118,7 @@ class Departure:
         core = self._core
         owned = core.subscription.owned
         if core.subscription.managed and owned and not self._listener.busy:
-            lost = core.generation.is_lost or core.state.rebalancing
+            lost = core.generation.is_lost or core.state.is_rebalancing
             self._listener.tell(Callback.LOST if lost else Callback.REVOKED, owned, now_ms, self._told)
         else:
             self._leave(now_ms)
@@ -131,7 +136,7 @@ class Departure:
         )
         if core.subscription.managed and not stays:
             reason = CLOSED if self._closing else self._reason
-            self._leave_id = core.leave(Input.LEAVE, reason, now_ms, for_good=bool(self._leave_group))
+            self._leave_id = core.leave(MemberInput.LEAVE, reason, now_ms, for_good=bool(self._leave_group))
         core.subscription.clear()
         core.failure = None  # whatever it was, it concerned the membership that ends here
         self._stage = _Stage.LEAVING if self._closing else _Stage.STAYING

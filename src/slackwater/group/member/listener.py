@@ -1,7 +1,7 @@
 """The rebalance listener, told one thing at a time.
 
 Rules kept here
-- One `Notify` is out at most; what is to happen afterwards is kept here until `done`.
+- One `NotifyListener` is out at most; what is to happen afterwards is kept here until `done`.
 - The event and the latency metric tell how long the listener took, and are told when it has returned.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from slackwater.group.events import EventKind, PartitionsChanged
-from slackwater.group.member.core import Core
-from slackwater.group.member.effects import Callback, Notify
+from slackwater.group.member.core import MemberContext
+from slackwater.group.member.effects import Callback, NotifyListener
 from slackwater.group.topic_partition import TopicPartition
 
 Then = Callable[[frozenset[TopicPartition], BaseException | None, int], None]
@@ -22,23 +22,23 @@ _KINDS: Final = {
 }
 
 
-class Listener:
+class ListenerNotifier:
     """What the listener is busy with, if anything."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: MemberContext) -> None:
         self._core = core
-        self._told: Notify | None = None
+        self._told: NotifyListener | None = None
         self._told_ms = 0
         self._then: Then | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a `Notify` is out."""
+        """Whether a `NotifyListener` is out."""
         return self._told is not None
 
     def tell(self, callback: Callback, partitions: frozenset[TopicPartition], now_ms: int, then: Then) -> None:
         """Notify, and go on with `then(partitions, error, now_ms)` when the listener has returned."""
-        self._told = Notify(callback, tuple(sorted(partitions)))
+        self._told = NotifyListener(callback, tuple(sorted(partitions)))
         self._told_ms = now_ms
         self._then = then
         self._core.effects.append(self._told)

@@ -29,18 +29,18 @@ from typing import Final, assert_never
 from slackwater.group.assignors.assignor import RebalanceProtocol, TopicInfo
 from slackwater.group.errors import UsageError
 from slackwater.group.events import EventKind, PollOverrun, Trigger
-from slackwater.group.member.commits import Commits
-from slackwater.group.member.committed import CommittedOffsets
+from slackwater.group.member.commits import CommitManager
+from slackwater.group.member.committed import CommittedOffsetFetcher
 from slackwater.group.member.config import MemberConfig
-from slackwater.group.member.core import UNAVAILABLE, Core, Pending
-from slackwater.group.member.effects import Effect, MemberResponse, Node, OffsetAndMetadata
+from slackwater.group.member.core import UNAVAILABLE, MemberContext, PendingRequest
+from slackwater.group.member.effects import BrokerNode, MemberEffect, MemberResponse
 from slackwater.group.member.heartbeat import NEVER_SENT
-from slackwater.group.member.leave_sequence import Departure
-from slackwater.group.member.listener import Listener
-from slackwater.group.member.liveness import POLL_OVER, Liveness
-from slackwater.group.member.rebalance import Rebalance
+from slackwater.group.member.leave_sequence import LeaveSequence
+from slackwater.group.member.listener import ListenerNotifier
+from slackwater.group.member.liveness import POLL_OVER, HeartbeatLoop
+from slackwater.group.member.rebalance import RebalanceSequence
 from slackwater.group.member.states import MemberState
-from slackwater.group.member.subscription import Mode
+from slackwater.group.member.subscription import SubscriptionType
 from slackwater.group.messages import (
     FindCoordinator,
     FindCoordinatorResponse,
@@ -57,6 +57,7 @@ from slackwater.group.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 CLOSE_TIMEOUT_MS: Final = 30_000
@@ -73,14 +74,14 @@ class GroupMember:
     """One member. See the module's text for who calls what when."""
 
     def __init__(self, config: MemberConfig) -> None:
-        self._core = Core(config)
+        self._core = MemberContext(config)
         self._core.on_failure = self._unanswered
-        self._listener = Listener(self._core)
-        self._liveness = Liveness(self._core)
-        self._commits = Commits(self._core)
-        self._committed = CommittedOffsets(self._core)
-        self._rebalance = Rebalance(self._core, self._commits, self._listener)
-        self._departure = Departure(self._core, self._commits, self._committed, self._rebalance, self._listener)
+        self._listener = ListenerNotifier(self._core)
+        self._liveness = HeartbeatLoop(self._core)
+        self._commits = CommitManager(self._core)
+        self._committed = CommittedOffsetFetcher(self._core)
+        self._rebalance = RebalanceSequence(self._core, self._commits, self._listener)
+        self._departure = LeaveSequence(self._core, self._commits, self._committed, self._rebalance, self._listener)
 
     # --- reads ------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class GroupMember:
         return self._core.generation.protocol_name
 
     @property
-    def coordinator(self) -> Node | None:
+    def coordinator(self) -> BrokerNode | None:
         """The group's coordinator, as far as known; its `connection_id` names a connection of its own (CL-40)."""
         return self._core.coordinator
 
@@ -145,12 +146,12 @@ class GroupMember:
         return self._rebalance.needed
 
     @property
-    def listening(self) -> bool:
+    def is_notifying_listener(self) -> bool:
         """Whether a `Notify` waits for its `listener_done`."""
         return self._listener.busy
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether `close` has run to its end: no further effect will come."""
         return self._departure.closed
 
@@ -160,22 +161,22 @@ class GroupMember:
         return self._core.metadata_topics
 
     @property
-    def notice(self) -> str | None:
+    def eager_background_warning(self) -> str | None:
         """One sentence to log once: what a background member costs an eager group; None when it costs nothing."""
         config = self._core.config
-        if config.in_background and config.protocol is RebalanceProtocol.EAGER:
+        if config.is_background and config.protocol is RebalanceProtocol.EAGER:
             names = ", ".join(assignor.name for assignor in config.assignors)
             return EAGER_IN_BACKGROUND.format(names=names, seconds=config.release_wait_ms / 1_000)
         return None
 
     def next_due_ms(self) -> int | None:
         """When to call `tick` next: 0 means at once, None that nothing is due by time alone."""
-        if self.closed:
+        if self.is_closed:
             return None
         dues = [self._departure.due_ms(), self._commits.due_ms(), self._committed.due_ms(), self._metadata_due_ms()]
         if not self._core.halted:
             dues.append(self._liveness.due_ms())
-            if self._core.config.in_background and not self._departure.begun:
+            if self._core.config.is_background and not self._departure.begun:
                 dues += [self._rebalance.due_ms(), self._auto_commit_due_ms()]
         return min((due for due in dues if due is not None), default=None)
 
@@ -199,7 +200,7 @@ class GroupMember:
 
     # --- what the application wants ---------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str], now_ms: int) -> list[Effect]:
+    def subscribe(self, topics: Iterable[str], now_ms: int) -> list[MemberEffect]:
         """Want these topics instead of the earlier ones; none at all unsubscribes."""
         self._must_stay()
         wanted = frozenset(topics)
@@ -210,7 +211,7 @@ class GroupMember:
         self._core.refresh_metadata(now_ms)
         return self._after(now_ms)
 
-    def subscribe_pattern(self, pattern: str, now_ms: int) -> list[Effect]:
+    def subscribe_pattern(self, pattern: str, now_ms: int) -> list[MemberEffect]:
         """Want every topic whose whole name matches the regular expression."""
         self._must_stay()
         self._core.subscription.subscribe_pattern(pattern, self._core.cluster)
@@ -218,13 +219,13 @@ class GroupMember:
         self._core.refresh_metadata(now_ms)
         return self._after(now_ms)
 
-    def unsubscribe(self, now_ms: int) -> list[Effect]:
+    def unsubscribe(self, now_ms: int) -> list[MemberEffect]:
         """Leave the group; the listener is told what is given up."""
         self._must_stay()
         self._departure.unsubscribe(now_ms)
         return self._after(now_ms)
 
-    def leave_overrun(self, over_ms: int, now_ms: int) -> list[Effect]:
+    def leave_on_poll_timeout(self, over_ms: int, now_ms: int) -> list[MemberEffect]:
         """Leave as one whose poll timer ran out does, until `subscribe`: for a shell that keeps that timer itself."""
         self._must_stay()
         overrun = PollOverrun(self._core.config.max_poll_interval_ms, over_ms)
@@ -232,19 +233,19 @@ class GroupMember:
         self._departure.unsubscribe(now_ms, POLL_OVER)
         return self._after(now_ms)
 
-    def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Effect]:
+    def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[MemberEffect]:
         """Take these partitions without being a member; none at all unsubscribes."""
         self._must_stay()
         wanted = frozenset(partitions)
         if not wanted:
             return self.unsubscribe(now_ms)
-        if self._core.subscription.mode is Mode.MANUAL:
+        if self._core.subscription.mode is SubscriptionType.MANUAL:
             self._commits.auto_commit_if_due(now_ms)  # what is dropped here meets no rebalance that would commit it
         self._core.subscription.assign(wanted)
         self._core.refresh_metadata(now_ms)
         return self._after(now_ms)
 
-    def enforce_rebalance(self, reason: str, now_ms: int) -> list[Effect]:
+    def enforce_rebalance(self, reason: str, now_ms: int) -> list[MemberEffect]:
         """Ask for a rebalance although nothing changed."""
         self._must_be_open()
         self._core.request_rejoin(reason or ENFORCED, now_ms, trigger=Trigger.USER_ENFORCED)
@@ -252,7 +253,7 @@ class GroupMember:
 
     def close(
         self, now_ms: int, *, timeout_ms: int = CLOSE_TIMEOUT_MS, leave_group: bool | None = None
-    ) -> list[Effect]:
+    ) -> list[MemberEffect]:
         """Commit, tell the listener, leave; carry effects out and feed answers until `closed`.
 
         `leave_group` True leaves also where a static member would not, False leaves the group to its session timeout.
@@ -265,23 +266,23 @@ class GroupMember:
         subscription = self._core.subscription
         subscription.held |= frozenset(partitions) & subscription.owned
 
-    def release(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[Effect]:
+    def release(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[MemberEffect]:
         """BACKGROUND: the work is done; what was taken away meanwhile is revoked now."""
         self._core.subscription.held -= frozenset(partitions)
         return self._after(now_ms)
 
     # --- polling and time -------------------------------------------------------------------------------------
 
-    def poll(self, now_ms: int, *, again: bool = False) -> list[Effect]:
+    def poll(self, now_ms: int, *, again: bool = False) -> list[MemberEffect]:
         """The application polls; `again` marks further rounds of the shell's loop inside the same poll."""
-        if self.closed:
+        if self.is_closed:
             return []
         if not again:
             self._core.metrics.poll_started(now_ms)
         if self._departure.begun or self._core.raise_failure():
             return self._after(now_ms)
         self._core.timers.polled(now_ms)
-        if not self._core.config.in_background:
+        if not self._core.config.is_background:
             self._move_on(now_ms)
         return self._after(now_ms)
 
@@ -289,9 +290,9 @@ class GroupMember:
         """The shell's poll returns to the application; only the metrics need to know."""
         self._core.metrics.poll_returned(now_ms)
 
-    def tick(self, now_ms: int) -> list[Effect]:
+    def tick(self, now_ms: int) -> list[MemberEffect]:
         """Do whatever is due: heartbeats, timers, retries."""
-        if self.closed:
+        if self.is_closed:
             return []
         if not self._core.halted:
             self._liveness.tick(now_ms)
@@ -305,42 +306,42 @@ class GroupMember:
 
     # --- answers ----------------------------------------------------------------------------------------------
 
-    def answered(self, request_id: int, response: MemberResponse, now_ms: int) -> list[Effect]:
+    def on_response(self, request_id: int, response: MemberResponse, now_ms: int) -> list[MemberEffect]:
         """A request was answered."""
         pending = self._core.requests.pop(request_id, None)
         if pending is not None:
             self._take(pending, response, now_ms)
         return self._after(now_ms)
 
-    def failed(self, request_id: int, now_ms: int) -> list[Effect]:
+    def on_request_failed(self, request_id: int, now_ms: int) -> list[MemberEffect]:
         """A request got no answer: disconnected, or its timeout passed."""
         pending = self._core.requests.pop(request_id, None)
         if pending is not None:
             self._unanswered(pending, now_ms)
         return self._after(now_ms)
 
-    def disconnected(self, node: Node, now_ms: int) -> list[Effect]:
+    def on_disconnected(self, node: BrokerNode, now_ms: int) -> list[MemberEffect]:
         """The connection to this coordinator is gone, whether or not anything was asked: look for it anew, as in Java.
 
         It may have moved, or be away for long; whoever takes its place is known to the other brokers first.
         """
-        if not self.closed and self._core.coordinator == node:
+        if not self.is_closed and self._core.coordinator == node:
             self._core.lose_coordinator(UNAVAILABLE, now_ms, disconnected=True)
         return self._after(now_ms)
 
-    def metadata(self, topics: Mapping[str, TopicInfo], now_ms: int) -> list[Effect]:
+    def on_metadata(self, topics: Mapping[str, TopicInfo], now_ms: int) -> list[MemberEffect]:
         """Fresh metadata of the cluster: of all topics, or of those asked for."""
-        if self.closed:
+        if self.is_closed:
             return []
         self._core.metadata_came(dict(topics))
         self._rebalance.metadata_came(now_ms)
         return self._after(now_ms)
 
-    def listener_done(self, now_ms: int, error: BaseException | None = None) -> list[Effect]:
+    def on_listener_done(self, now_ms: int, error: BaseException | None = None) -> list[MemberEffect]:
         """The listener has returned from the last `Notify`, or thrown."""
-        if self.closed:
+        if self.is_closed:
             return []
-        if self._listener.done(now_ms, error) and error is None and not self._core.config.in_background:
+        if self._listener.done(now_ms, error) and error is None and not self._core.config.is_background:
             self._move_on(now_ms)  # still inside the application's poll
         elif not self._departure.begun:
             self._core.raise_failure()
@@ -348,7 +349,7 @@ class GroupMember:
 
     # --- offsets ----------------------------------------------------------------------------------------------
 
-    def consumed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def set_consumed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """How far the application has come; auto-commit would commit this."""
         self._core.subscription.consumed(positions)
 
@@ -359,13 +360,15 @@ class GroupMember:
         *,
         commit_id: int = 0,
         sync: bool = False,
-    ) -> list[Effect]:
+    ) -> list[MemberEffect]:
         """Commit these offsets; a `sync` one is tried again until default.api.timeout.ms (CL-33 … CL-38)."""
         self._must_be_open()
         self._commits.commit(offsets, now_ms, commit_id=commit_id, sync=sync)
         return self._after(now_ms)
 
-    def fetch_committed(self, partitions: Iterable[TopicPartition], now_ms: int, *, fetch_id: int = 0) -> list[Effect]:
+    def fetch_committed(
+        self, partitions: Iterable[TopicPartition], now_ms: int, *, fetch_id: int = 0
+    ) -> list[MemberEffect]:
         """Look up what the group has committed (CL-39)."""
         self._must_be_open()
         self._committed.fetch(partitions, now_ms, fetch_id=fetch_id)
@@ -373,11 +376,11 @@ class GroupMember:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    def _after(self, now_ms: int) -> list[Effect]:
+    def _after(self, now_ms: int) -> list[MemberEffect]:
         """What every input ends with."""
         if self._departure.begun:
             self._departure.advance(now_ms)
-        if self._core.config.in_background and not self._departure.begun:
+        if self._core.config.is_background and not self._departure.begun:
             self._move_on(now_ms)
         effects, self._core.effects = self._core.effects, []
         return effects
@@ -390,14 +393,14 @@ class GroupMember:
                 self._commits.auto_commit_if_due(now_ms)
 
     def _auto_commit_due_ms(self) -> int | None:
-        idle = self._core.subscription.mode is Mode.NONE or self._listener.busy or self._rebalance.needed
+        idle = self._core.subscription.mode is SubscriptionType.NONE or self._listener.busy or self._rebalance.needed
         return None if idle else self._commits.auto_due_ms
 
     def _metadata_due_ms(self) -> int | None:
         asked_ms = self._core.metadata_asked_ms
         return None if asked_ms is None else asked_ms + self._core.config.request_timeout_ms
 
-    def _take(self, pending: Pending, response: MemberResponse, now_ms: int) -> None:
+    def _take(self, pending: PendingRequest, response: MemberResponse, now_ms: int) -> None:
         match pending.request, response:
             case FindCoordinator(), FindCoordinatorResponse():
                 if self._core.coordinator_answered(response, now_ms):
@@ -422,7 +425,7 @@ class GroupMember:
                 # connection can be trusted.
                 self._unanswered(pending, now_ms)
 
-    def _unanswered(self, pending: Pending, now_ms: int) -> None:
+    def _unanswered(self, pending: PendingRequest, now_ms: int) -> None:
         match pending.request:
             case FindCoordinator():
                 self._core.lookup_failed(now_ms)

@@ -29,7 +29,7 @@ class _Window:
         self.most = nan
 
 
-class Sampled:
+class SampledStat:
     """Values with their times; totals for ever, the rest for the last windows."""
 
     __slots__ = ("_windows", "count", "total")
@@ -82,19 +82,19 @@ class MemberMetrics:
     """Everything that is counted and timed; `read` gives it its names."""
 
     def __init__(self) -> None:
-        self.heartbeat = Sampled()
-        self.join = Sampled()
-        self.sync = Sampled()
-        self.rebalance = Sampled()
-        self.failed_rebalance = Sampled()
-        self.commit = Sampled()
-        self.revoked = Sampled()
-        self.assigned = Sampled()
-        self.lost = Sampled()
+        self.heartbeat = SampledStat()
+        self.join = SampledStat()
+        self.sync = SampledStat()
+        self.rebalance = SampledStat()
+        self.failed_rebalance = SampledStat()
+        self.commit = SampledStat()
+        self.revoked = SampledStat()
+        self.assigned = SampledStat()
+        self.lost = SampledStat()
         self.commit_sync_ms = 0
         self.committed_ms = 0
-        self._between_polls = Sampled()
-        self._idle_ratio = Sampled()
+        self._between_polls = SampledStat()
+        self._idle_ratio = SampledStat()
         self._last_poll_ms: int | None = None
         self._last_polling_ms = 0
         self._rebalance_started_ms: int | None = None

@@ -24,16 +24,16 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.errors import Error, PeerError, SlackwaterError
 from slackwater.group.events import Trigger
-from slackwater.group.member.commits import Commits
-from slackwater.group.member.core import MAX_REASON_CHARS, Core, Generation, Pending
+from slackwater.group.member.commits import CommitManager
+from slackwater.group.member.core import MAX_REASON_CHARS, MemberContext, MemberGeneration, PendingRequest
 from slackwater.group.member.effects import Callback
 from slackwater.group.member.error_causes import join_cause, refusal, sync_cause
 from slackwater.group.member.errors import Wakeup, java_message, java_name
-from slackwater.group.member.join_preparation import Preparation, raise_listener
+from slackwater.group.member.join_preparation import JoinPreparation, raise_listener
 from slackwater.group.member.leader import MetadataSnapshot, assign, read_members, snapshot
-from slackwater.group.member.listener import Listener
-from slackwater.group.member.states import Action, Input, MemberState
-from slackwater.group.member.subscription import Mode
+from slackwater.group.member.listener import ListenerNotifier
+from slackwater.group.member.states import MemberAction, MemberInput, MemberState
+from slackwater.group.member.subscription import SubscriptionType
 from slackwater.group.messages import (
     NO_GENERATION,
     JoinGroup,
@@ -50,14 +50,14 @@ _UNJOINED = ("UnjoinedGroupException", "null")
 Taken = frozenset[TopicPartition]
 
 
-class Rebalance:
+class RebalanceSequence:
     """The member's side of rebalances."""
 
-    def __init__(self, core: Core, commits: Commits, listener: Listener) -> None:
+    def __init__(self, core: MemberContext, commits: CommitManager, listener: ListenerNotifier) -> None:
         self._core = core
         self._commits = commits
         self._listener = listener
-        self._preparation = Preparation(core, commits, listener)
+        self._preparation = JoinPreparation(core, commits, listener)
         self._cooperative = core.config.protocol is RebalanceProtocol.COOPERATIVE
         self._joining = False  # from JoinGroup until its assignment is completed, or it failed
         self._assignment: bytes | None = None  # SyncGroup's answer, to be completed
@@ -122,7 +122,7 @@ class Rebalance:
 
     def _why_topics_changed(self, before: frozenset[str]) -> Trigger:
         """A pattern's topics change because topics come and go, others because the application wants others."""
-        if self._core.subscription.mode is not Mode.PATTERN:
+        if self._core.subscription.mode is not SubscriptionType.PATTERN:
             return Trigger.SUBSCRIPTION_CHANGE
         return Trigger.PATTERN_MATCHED if self._core.subscription.topics - before else Trigger.TOPIC_DELETED
 
@@ -182,7 +182,7 @@ class Rebalance:
     def _must_match(self) -> bool:
         """CL-28: a pattern is matched against fresh metadata before every rebalance, so that a new topic seen by all
         members at different times does not cost as many rebalances."""
-        return self._core.subscription.mode is Mode.PATTERN and not self._matched and not self._joining
+        return self._core.subscription.mode is SubscriptionType.PATTERN and not self._matched and not self._joining
 
     def metadata_came(self, now_ms: int) -> None:
         """Compare what an assignment was made from with what there is now; assign, if that is all that was missing."""
@@ -209,7 +209,7 @@ class Rebalance:
     def _join(self, now_ms: int) -> None:
         core = self._core
         config = core.config
-        core.step(Input.JOIN_DUE)
+        core.step(MemberInput.JOIN_DUE)
         core.metrics.rebalance_started(now_ms)
         self._joining = True
         self._joined_topics = core.subscription.topics
@@ -238,7 +238,7 @@ class Rebalance:
             )
         )
 
-    def join_answered(self, pending: Pending, response: JoinGroupResponse, now_ms: int) -> None:
+    def join_answered(self, pending: PendingRequest, response: JoinGroupResponse, now_ms: int) -> None:
         """JoinGroup was answered (CL-12, CL-13)."""
         core = self._core
         error = response.error
@@ -247,30 +247,30 @@ class Rebalance:
         if error is Error.NONE:
             core.metrics.join.record(now_ms - pending.sent_ms, now_ms)
         match core.step(join_cause(error, stale=core.stale(pending))):
-            case Action.SEND_SYNC:
+            case MemberAction.SEND_SYNC:
                 # A static member may miss a whole generation and stay a member (JG-29); what it owned may have been
                 # somebody else's in it, because its old subscription, which is all the leader had, claimed less.
                 before = core.generation.generation_id
                 self._missed |= before != NO_GENERATION and response.generation_id > before + 1
-                core.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
+                core.generation = MemberGeneration(response.generation_id, response.member_id, response.protocol_name)
                 core.timers.reset(now_ms)
                 if response.leader == response.member_id:
                     self._lead(response, now_ms)
                 else:
                     self._sync((), now_ms)
-            case Action.TAKE_ID:
-                core.generation = Generation(member_id=response.member_id)
+            case MemberAction.TAKE_ID:
+                core.generation = MemberGeneration(member_id=response.member_id)
                 self._failed(None, now_ms)
                 core.request_rejoin(f"need to re-join with the given member-id: {response.member_id}", now_ms)
-            case Action.RESET_ID:
+            case MemberAction.RESET_ID:
                 core.reset(f"encountered {error.name} from JOIN_GROUP response", now_ms, member_id=True)
                 self._failed(error, now_ms)
-            case Action.REDISCOVER:
+            case MemberAction.REDISCOVER:
                 core.lose_coordinator(f"error response {error.name}", now_ms)
                 self._failed(error, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
-            case Action.REJOIN_LATER:
+            case MemberAction.REJOIN_LATER:
                 self._failed(_UNJOINED if error is Error.NONE else error, now_ms, later=True)
-            case Action.FAIL:
+            case MemberAction.FAIL:
                 self._failed(error, now_ms)
                 core.fail(refusal("JoinGroup", error, core.config, core.generation.member_id))
             case _:
@@ -278,7 +278,7 @@ class Rebalance:
 
     def join_unanswered(self, now_ms: int) -> None:
         """JoinGroup got no answer; the member id is kept (CL-18)."""
-        self._unanswered(Input.JOIN_DISCONNECTED, now_ms)
+        self._unanswered(MemberInput.JOIN_DISCONNECTED, now_ms)
 
     # --- lead -------------------------------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class Rebalance:
         )
         core.send(request, now_ms)
 
-    def sync_answered(self, pending: Pending, response: SyncGroupResponse, now_ms: int) -> None:
+    def sync_answered(self, pending: PendingRequest, response: SyncGroupResponse, now_ms: int) -> None:
         """SyncGroup was answered (CL-14, CL-15)."""
         core = self._core
         error = response.error
@@ -353,22 +353,22 @@ class Rebalance:
             if response.protocol_type not in (None, PROTOCOL_TYPE) or other_name:
                 error = Error.INCONSISTENT_GROUP_PROTOCOL
         match core.step(sync_cause(error, stale=core.stale(pending))):
-            case Action.ACCEPT:
+            case MemberAction.ACCEPT:
                 core.rejoin_needed = False
                 core.rejoin_reason = ""
                 core.metrics.rebalance_succeeded(now_ms)
                 self._failures = 0
                 self._assignment = response.assignment
-            case Action.RESET_ID:
+            case MemberAction.RESET_ID:
                 core.reset(f"encountered {error.name} from SYNC_GROUP response", now_ms, member_id=True)
                 self._failed(error, now_ms)
-            case Action.RESET_GENERATION:
+            case MemberAction.RESET_GENERATION:
                 core.reset(f"encountered {error.name} from SYNC_GROUP response", now_ms, member_id=False)
                 self._failed(error, now_ms)
-            case Action.REDISCOVER:
+            case MemberAction.REDISCOVER:
                 core.lose_coordinator(f"error response {error.name}", now_ms)
                 self._failed(error, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
-            case Action.FAIL:
+            case MemberAction.FAIL:
                 self._failed(error, now_ms)
                 core.fail(refusal("SyncGroup", error, core.config, core.generation.member_id))
             case _:
@@ -377,9 +377,9 @@ class Rebalance:
 
     def sync_unanswered(self, now_ms: int) -> None:
         """SyncGroup got no answer; the member id is kept (CL-18)."""
-        self._unanswered(Input.SYNC_DISCONNECTED, now_ms)
+        self._unanswered(MemberInput.SYNC_DISCONNECTED, now_ms)
 
-    def _unanswered(self, cause: Input, now_ms: int) -> None:
+    def _unanswered(self, cause: MemberInput, now_ms: int) -> None:
         self._core.step(cause)
         self._core.lose_coordinator("null", now_ms, disconnected=True)
         self._failed(Error.NETWORK_EXCEPTION, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
@@ -417,7 +417,7 @@ class Rebalance:
         core = self._core
         if core.generation.is_reset or core.state is not MemberState.STABLE:
             generation, state = core.generation, core.state
-            core.step(Input.GENERATION_MODIFIED)
+            core.step(MemberInput.GENERATION_MODIFIED)
             reason = (
                 "rebalance failed since the generation/state was modified by heartbeat thread to "
                 f"{generation.describe()}/{state.name} before the rebalance callback triggered"
@@ -453,7 +453,7 @@ class Rebalance:
             self._listener.tell(Callback.LOST, subscription.owned, now_ms, partial(self._after_missed, assigned))
             return
         taken = subscription.owned - assigned if self._cooperative else frozenset()
-        kept = taken & subscription.held if core.config.in_background else frozenset()
+        kept = taken & subscription.held if core.config.is_background else frozenset()
         self._first_error = None
         if revoked := taken - kept:  # CL-23
             self._listener.tell(Callback.REVOKED, revoked, now_ms, partial(self._after_revoke, assigned, kept))
@@ -486,7 +486,7 @@ class Rebalance:
     def _assign(self, assigned: Taken, kept: Taken, now_ms: int) -> None:
         subscription = self._core.subscription
         joined = self._joined_topics or frozenset()
-        if subscription.mode is Mode.PATTERN and (seen := {tp.topic for tp in assigned} - joined):  # CL-28
+        if subscription.mode is SubscriptionType.PATTERN and (seen := {tp.topic for tp in assigned} - joined):  # CL-28
             subscription.adopt(seen)
             self._joined_topics = joined | seen
         self._last_assigned = tuple(sorted(assigned))

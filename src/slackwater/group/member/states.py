@@ -26,17 +26,17 @@ class MemberState(Enum):
     STABLE = "STABLE"
 
     @property
-    def beats(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """Whether heartbeats are sent (CL-02)."""
         return self is MemberState.COMPLETING_REBALANCE or self is MemberState.STABLE
 
     @property
-    def rebalancing(self) -> bool:
+    def is_rebalancing(self) -> bool:
         """Whether the member is between its JoinGroup and its assignment."""
         return self is MemberState.PREPARING_REBALANCE or self is MemberState.COMPLETING_REBALANCE
 
 
-class Input(Enum):
+class MemberInput(Enum):
     """What can happen to a member."""
 
     JOIN_DUE = "rejoin needed, and everything prepared"
@@ -81,7 +81,7 @@ class Input(Enum):
     GENERATION_MODIFIED = "assignment at hand, generation gone"
 
 
-class Action(Enum):
+class MemberAction(Enum):
     """What a member does about it."""
 
     IGNORE = "nothing"
@@ -111,116 +111,116 @@ class Action(Enum):
     COMMIT_FENCED = "FencedInstanceId, raised to the application"
 
 
-class Outcome(NamedTuple):
+class MemberTransition(NamedTuple):
     """What is done, and where the member stands then."""
 
-    action: Action
+    action: MemberAction
     next_state: MemberState
 
 
 _UNJOINED, _PREPARING, _COMPLETING, _STABLE = MemberState
-_Row = tuple[Outcome, Outcome, Outcome, Outcome]
+_Row = tuple[MemberTransition, MemberTransition, MemberTransition, MemberTransition]
 
 
-def _stay(*actions: Action) -> _Row:
+def _stay(*actions: MemberAction) -> _Row:
     """One action for all states, or one per state; the state stays."""
     each = actions * 4 if len(actions) == 1 else actions
-    unjoined, preparing, completing, stable = map(Outcome, each, MemberState)
+    unjoined, preparing, completing, stable = map(MemberTransition, each, MemberState)
     return unjoined, preparing, completing, stable
 
 
-def _all(action: Action, next_state: MemberState) -> _Row:
+def _all(action: MemberAction, next_state: MemberState) -> _Row:
     """One outcome for all states."""
-    outcome = Outcome(action, next_state)
+    outcome = MemberTransition(action, next_state)
     return outcome, outcome, outcome, outcome
 
 
-_A = Action
+_A = MemberAction
 
 # One row per input; the columns are UNJOINED, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE.
-_ROWS: Final[dict[Input, _Row]] = {
+_ROWS: Final[dict[MemberInput, _Row]] = {
     # CL-01. A join that failed leaves the state as it was, so the next one can start anywhere.
-    Input.JOIN_DUE: _all(_A.SEND_JOIN, _PREPARING),
+    MemberInput.JOIN_DUE: _all(_A.SEND_JOIN, _PREPARING),
     # Only a member that still waits takes the answer: it may have left meanwhile.
-    Input.JOIN_OK: (
-        Outcome(_A.REJOIN_LATER, _UNJOINED),
-        Outcome(_A.SEND_SYNC, _COMPLETING),
-        Outcome(_A.REJOIN_LATER, _COMPLETING),
-        Outcome(_A.REJOIN_LATER, _STABLE),
+    MemberInput.JOIN_OK: (
+        MemberTransition(_A.REJOIN_LATER, _UNJOINED),
+        MemberTransition(_A.SEND_SYNC, _COMPLETING),
+        MemberTransition(_A.REJOIN_LATER, _COMPLETING),
+        MemberTransition(_A.REJOIN_LATER, _STABLE),
     ),
     # CL-12
-    Input.JOIN_ID_GIVEN: _stay(_A.TAKE_ID),
-    Input.JOIN_REBALANCING: _stay(_A.REJOIN),
-    Input.JOIN_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
-    Input.JOIN_UNKNOWN_MEMBER_STALE: _stay(_A.REJOIN),
-    Input.JOIN_LOADING: _stay(_A.REJOIN_LATER),
-    Input.JOIN_WRONG_NODE: _stay(_A.REDISCOVER),
-    Input.JOIN_DISCONNECTED: _stay(_A.REDISCOVER),  # CL-18: the member id is kept
-    Input.JOIN_REFUSED: _stay(_A.FAIL),  # CL-13
+    MemberInput.JOIN_ID_GIVEN: _stay(_A.TAKE_ID),
+    MemberInput.JOIN_REBALANCING: _stay(_A.REJOIN),
+    MemberInput.JOIN_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
+    MemberInput.JOIN_UNKNOWN_MEMBER_STALE: _stay(_A.REJOIN),
+    MemberInput.JOIN_LOADING: _stay(_A.REJOIN_LATER),
+    MemberInput.JOIN_WRONG_NODE: _stay(_A.REDISCOVER),
+    MemberInput.JOIN_DISCONNECTED: _stay(_A.REDISCOVER),  # CL-18: the member id is kept
+    MemberInput.JOIN_REFUSED: _stay(_A.FAIL),  # CL-13
     # CL-15: an assignment for a generation that is gone is a failed rebalance.
-    Input.SYNC_OK: (
-        Outcome(_A.REJOIN, _UNJOINED),
-        Outcome(_A.REJOIN, _PREPARING),
-        Outcome(_A.ACCEPT, _STABLE),
-        Outcome(_A.REJOIN, _STABLE),
+    MemberInput.SYNC_OK: (
+        MemberTransition(_A.REJOIN, _UNJOINED),
+        MemberTransition(_A.REJOIN, _PREPARING),
+        MemberTransition(_A.ACCEPT, _STABLE),
+        MemberTransition(_A.REJOIN, _STABLE),
     ),
     # CL-14
-    Input.SYNC_REBALANCING: _stay(_A.REJOIN),
-    Input.SYNC_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
-    Input.SYNC_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
-    Input.SYNC_STALE: _stay(_A.REJOIN),
-    Input.SYNC_WRONG_NODE: _stay(_A.REDISCOVER),
-    Input.SYNC_DISCONNECTED: _stay(_A.REDISCOVER),
-    Input.SYNC_REFUSED: _stay(_A.FAIL),
+    MemberInput.SYNC_REBALANCING: _stay(_A.REJOIN),
+    MemberInput.SYNC_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
+    MemberInput.SYNC_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
+    MemberInput.SYNC_STALE: _stay(_A.REJOIN),
+    MemberInput.SYNC_WRONG_NODE: _stay(_A.REDISCOVER),
+    MemberInput.SYNC_DISCONNECTED: _stay(_A.REDISCOVER),
+    MemberInput.SYNC_REFUSED: _stay(_A.FAIL),
     # CL-02: none before the join answer.
-    Input.BEAT_DUE: _stay(_A.IGNORE, _A.IGNORE, _A.SEND_BEAT, _A.SEND_BEAT),
-    Input.BEAT_OK: _stay(_A.EXTEND),
+    MemberInput.BEAT_DUE: _stay(_A.IGNORE, _A.IGNORE, _A.SEND_BEAT, _A.SEND_BEAT),
+    MemberInput.BEAT_OK: _stay(_A.EXTEND),
     # CL-08, CL-05
-    Input.BEAT_REBALANCING: _stay(_A.EXTEND, _A.EXTEND, _A.EXTEND, _A.ASK_REJOIN),
+    MemberInput.BEAT_REBALANCING: _stay(_A.EXTEND, _A.EXTEND, _A.EXTEND, _A.ASK_REJOIN),
     # CL-09, CL-10
-    Input.BEAT_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
-    Input.BEAT_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
-    Input.BEAT_FENCED: _all(_A.FENCED, _UNJOINED),
-    Input.BEAT_STALE: _stay(_A.EXTEND),
-    Input.BEAT_WRONG_NODE: _stay(_A.FIND),  # CL-11
-    Input.BEAT_DISCONNECTED: _stay(_A.FIND),
-    Input.BEAT_REFUSED: _stay(_A.RETRY_BEAT),  # CL-05
+    MemberInput.BEAT_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
+    MemberInput.BEAT_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
+    MemberInput.BEAT_FENCED: _all(_A.FENCED, _UNJOINED),
+    MemberInput.BEAT_STALE: _stay(_A.EXTEND),
+    MemberInput.BEAT_WRONG_NODE: _stay(_A.FIND),  # CL-11
+    MemberInput.BEAT_DISCONNECTED: _stay(_A.FIND),
+    MemberInput.BEAT_REFUSED: _stay(_A.RETRY_BEAT),  # CL-05
     # CL-04: the generation is kept; a coordinator found in time knows this member still.
-    Input.SESSION_OVER: _stay(_A.IGNORE, _A.IGNORE, _A.FIND, _A.FIND),
+    MemberInput.SESSION_OVER: _stay(_A.IGNORE, _A.IGNORE, _A.FIND, _A.FIND),
     # CL-06: also between JoinGroup's answer and SyncGroup's. While JoinGroup is out nothing beats and nothing is
     # checked: its answer starts the poll timer anew (CL-02).
-    Input.POLL_OVER: (
-        Outcome(_A.IGNORE, _UNJOINED),
-        Outcome(_A.IGNORE, _PREPARING),
-        Outcome(_A.LEAVE, _UNJOINED),
-        Outcome(_A.LEAVE, _UNJOINED),
+    MemberInput.POLL_OVER: (
+        MemberTransition(_A.IGNORE, _UNJOINED),
+        MemberTransition(_A.IGNORE, _PREPARING),
+        MemberTransition(_A.LEAVE, _UNJOINED),
+        MemberTransition(_A.LEAVE, _UNJOINED),
     ),
     # CL-33
-    Input.COMMIT: _stay(_A.COMMIT_FAILED, _A.COMMIT_REBALANCING, _A.COMMIT_REBALANCING, _A.SEND_COMMIT),
+    MemberInput.COMMIT: _stay(_A.COMMIT_FAILED, _A.COMMIT_REBALANCING, _A.COMMIT_REBALANCING, _A.SEND_COMMIT),
     # CL-35
-    Input.COMMIT_REBALANCING: _stay(_A.COMMIT_REBALANCING_REJOIN),
-    Input.COMMIT_UNKNOWN_MEMBER: _all(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
-    Input.COMMIT_ILLEGAL_GENERATION: _all(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
-    Input.COMMIT_UNKNOWN_MEMBER_STALE: (
-        Outcome(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
-        Outcome(_A.COMMIT_REBALANCING, _PREPARING),
-        Outcome(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
-        Outcome(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+    MemberInput.COMMIT_REBALANCING: _stay(_A.COMMIT_REBALANCING_REJOIN),
+    MemberInput.COMMIT_UNKNOWN_MEMBER: _all(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+    MemberInput.COMMIT_ILLEGAL_GENERATION: _all(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
+    MemberInput.COMMIT_UNKNOWN_MEMBER_STALE: (
+        MemberTransition(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+        MemberTransition(_A.COMMIT_REBALANCING, _PREPARING),
+        MemberTransition(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+        MemberTransition(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
     ),
-    Input.COMMIT_ILLEGAL_GENERATION_STALE: (
-        Outcome(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
-        Outcome(_A.COMMIT_REBALANCING, _PREPARING),
-        Outcome(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
-        Outcome(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
+    MemberInput.COMMIT_ILLEGAL_GENERATION_STALE: (
+        MemberTransition(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
+        MemberTransition(_A.COMMIT_REBALANCING, _PREPARING),
+        MemberTransition(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
+        MemberTransition(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
     ),
-    Input.COMMIT_FENCED: _stay(_A.COMMIT_FENCED),
-    Input.COMMIT_FENCED_STALE: _stay(_A.COMMIT_FAILED, _A.COMMIT_REBALANCING, _A.COMMIT_FAILED, _A.COMMIT_FAILED),
+    MemberInput.COMMIT_FENCED: _stay(_A.COMMIT_FENCED),
+    MemberInput.COMMIT_FENCED_STALE: _stay(_A.COMMIT_FAILED, _A.COMMIT_REBALANCING, _A.COMMIT_FAILED, _A.COMMIT_FAILED),
     # CL-32
-    Input.LEAVE: _all(_A.LEAVE, _UNJOINED),
+    MemberInput.LEAVE: _all(_A.LEAVE, _UNJOINED),
     # A heartbeat's refusal arrived between SyncGroup's answer and the application's next poll.
-    Input.GENERATION_MODIFIED: _all(_A.RESET_ID, _UNJOINED),
+    MemberInput.GENERATION_MODIFIED: _all(_A.RESET_ID, _UNJOINED),
 }
 
-TABLE: Final[Mapping[MemberState, Mapping[Input, Outcome]]] = {
+MEMBER_TRANSITIONS: Final[Mapping[MemberState, Mapping[MemberInput, MemberTransition]]] = {
     state: {cause: row[column] for cause, row in _ROWS.items()} for column, state in enumerate(MemberState)
 }

@@ -15,13 +15,13 @@ from typing import Final
 
 from slackwater.group.assignors.assignor import TopicInfo
 from slackwater.group.errors import UsageError
-from slackwater.group.member.effects import OffsetAndMetadata
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-class Mode(Enum):
+class SubscriptionType(Enum):
     """How partitions come to this member."""
 
     NONE = "none"
@@ -36,7 +36,7 @@ class SubscriptionState:
     def __init__(self, *, exclude_internal_topics: bool) -> None:
         self._exclude_internal_topics = exclude_internal_topics
         self._pattern: re.Pattern[str] | None = None
-        self.mode = Mode.NONE
+        self.mode = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
         self.group_topics: frozenset[str] = frozenset()  # what the whole group wants; the leader watches it (CL-26)
         self.owned: frozenset[TopicPartition] = frozenset()
@@ -52,11 +52,11 @@ class SubscriptionState:
     @property
     def managed(self) -> bool:
         """Whether the group assigns partitions to this member."""
-        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+        return self.mode in (SubscriptionType.TOPICS, SubscriptionType.PATTERN)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Want these topics."""
-        self._only(Mode.TOPICS)
+        self._only(SubscriptionType.TOPICS)
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str, cluster: Mapping[str, TopicInfo]) -> None:
@@ -65,18 +65,18 @@ class SubscriptionState:
             compiled = re.compile(pattern)
         except re.error as error:
             raise UsageError(f"the pattern {pattern!r} is no regular expression: {error}.") from error
-        self._only(Mode.PATTERN)
+        self._only(SubscriptionType.PATTERN)
         self._pattern = compiled
         self.match(cluster)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Take these partitions without being a member."""
-        self._only(Mode.MANUAL)
+        self._only(SubscriptionType.MANUAL)
         self.owned = frozenset(partitions)
         self._consumed = {partition: at for partition, at in self._consumed.items() if partition in self.owned}
 
-    def _only(self, mode: Mode) -> None:
-        if self.mode not in (Mode.NONE, mode):
+    def _only(self, mode: SubscriptionType) -> None:
+        if self.mode not in (SubscriptionType.NONE, mode):
             raise UsageError(
                 f"subscriptions to topics, to a pattern, and manual assignment exclude each other; this consumer uses "
                 f"{self.mode.value}, so unsubscribe before using {mode.value}."
@@ -85,7 +85,7 @@ class SubscriptionState:
 
     def clear(self) -> None:
         """Want and have nothing."""
-        self.mode = Mode.NONE
+        self.mode = SubscriptionType.NONE
         self.topics = self.group_topics = frozenset()
         self._pattern = None
         self.owned = self.leaving = self.held = frozenset()
@@ -94,7 +94,7 @@ class SubscriptionState:
 
     def match(self, cluster: Mapping[str, TopicInfo]) -> None:
         """Find the topics that the pattern wants now."""
-        if self.mode is Mode.PATTERN:
+        if self.mode is SubscriptionType.PATTERN:
             self.topics = frozenset(filter(self._matches, cluster))
 
     def adopt(self, topics: Iterable[str]) -> None:
@@ -104,7 +104,7 @@ class SubscriptionState:
     def wants(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether an assignment fits what is subscribed to now (CL-24)."""
         topics = {partition.topic for partition in partitions}
-        if self.mode is Mode.PATTERN:
+        if self.mode is SubscriptionType.PATTERN:
             return all(map(self._matches, topics))
         return topics <= self.topics
 

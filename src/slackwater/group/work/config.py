@@ -11,7 +11,7 @@ from enum import StrEnum
 from slackwater.group.errors import UsageError
 
 
-class Order(StrEnum):
+class ProcessingOrder(StrEnum):
     """Which records may not overtake each other."""
 
     PARTITION = "partition"
@@ -19,7 +19,7 @@ class Order(StrEnum):
     NONE = "none"
 
 
-class WhenExhausted(StrEnum):
+class ExhaustedAction(StrEnum):
     """What becomes of a record whose last attempt has failed."""
 
     DEAD_LETTER = "dead_letter"
@@ -46,7 +46,7 @@ class WorkConfig:
     """
 
     workers: int = 1
-    order: Order = Order.PARTITION
+    order: ProcessingOrder = ProcessingOrder.PARTITION
     high_water_records: int = 1_000
     low_water_records: int = 500
     total_high_water_records: int = 50_000
@@ -55,7 +55,7 @@ class WorkConfig:
     total_low_water_bytes: int = 32 * 1024 * 1024
     replay_bound_records: int = 10_000
     max_attempts: int | None = 5  # None: again and again, for as long as the partition is owned
-    when_exhausted: WhenExhausted = WhenExhausted.DEAD_LETTER
+    when_exhausted: ExhaustedAction = ExhaustedAction.DEAD_LETTER
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     retry_backoff_jitter: float = 0.2

@@ -2,9 +2,10 @@
 
 Rules kept here
 - The shell carries effects out in the order given.
-- Every `Start` is answered, once, by `finished` or `failed`, even after an `Abandon`: a worker is free only then.
-- Every `DeadLetter` is answered, once, by `dead_letter_written` or `dead_letter_failed`.
-- Every `revoke` is answered by exactly one `Drained`, at its deadline at the latest.
+- Every `StartTask` is followed by one `on_finished` or `on_failed`, even after an `AbandonTasks`: only that frees the
+  worker.
+- Every `WriteDeadLetter` is answered, once, by `dead_letter_written` or `dead_letter_failed`.
+- Every `revoke` is answered by exactly one `PartitionsDrained`, at its deadline at the latest.
 - A task id names one attempt and is never used again, so a late answer can never be taken for a new one.
 """
 
@@ -34,7 +35,7 @@ R = TypeVar("R", bound=WorkRecord)
 
 
 @message
-class Start(Generic[R]):
+class StartTask(Generic[R]):
     """Give this record to a free worker; `attempt` counts from 1."""
 
     task_id: int
@@ -43,7 +44,7 @@ class Start(Generic[R]):
 
 
 @message
-class DeadLetter(Generic[R]):
+class WriteDeadLetter(Generic[R]):
     """Write this record to the dead-letter topic: its attempts are used up."""
 
     task_id: int
@@ -53,7 +54,7 @@ class DeadLetter(Generic[R]):
 
 
 @message
-class Fail(Generic[R]):
+class StopProcessing(Generic[R]):
     """Stop: this record's attempts are used up, and nothing further is handed out."""
 
     record: R
@@ -62,39 +63,48 @@ class Fail(Generic[R]):
 
 
 @message
-class Abandon:
+class AbandonTasks:
     """These tasks' results no longer count; stop them if you can, and answer them all the same."""
 
     task_ids: tuple[int, ...]
 
 
 @message
-class Pause:
+class PausePartitions:
     """Fetch nothing more of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @message
-class Resume:
+class ResumePartitions:
     """Fetch these partitions again."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @message
-class Commit:
+class CommitFinished:
     """Commit these offsets; tell `commit_failed` if that did not work."""
 
     offsets: tuple[OffsetToCommit, ...]
 
 
 @message
-class Drained:
+class PartitionsDrained:
     """These partitions can go: commit their final offsets first. Nothing of them is owned any more."""
 
     partitions: tuple[TopicPartition, ...]
     offsets: tuple[OffsetToCommit, ...]
 
 
-WorkEffect: TypeAlias = Start[R] | DeadLetter[R] | Fail[R] | Abandon | Pause | Resume | Commit | Drained
+WorkEffect: TypeAlias = (
+    StartTask[R]
+    | WriteDeadLetter[R]
+    | StopProcessing[R]
+    | AbandonTasks
+    | PausePartitions
+    | ResumePartitions
+    | CommitFinished
+    | PartitionsDrained
+)

@@ -2,7 +2,7 @@
 
 from typing import Generic
 
-from slackwater.group.work.effects import Drained, R
+from slackwater.group.work.effects import PartitionsDrained, R
 from slackwater.group.work.partition import PartitionWork
 
 
@@ -19,9 +19,9 @@ class Revocation(Generic[R]):
         """Whether nothing is left to wait for."""
         return not any(partition.out for partition in self.partitions)
 
-    def drained(self) -> Drained:
+    def drained(self) -> PartitionsDrained:
         """The final offsets of those partitions in which anything was finished."""
-        return Drained(
+        return PartitionsDrained(
             tuple(partition.topic_partition for partition in self.partitions),
             tuple(offset for partition in self.partitions for offset in partition.to_commit(partition.start)),
         )

@@ -25,17 +25,17 @@ from typing import Generic
 
 from slackwater.group.messages import OffsetToCommit
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.group.work.config import Order, RevokeMode, WhenExhausted, WorkConfig
+from slackwater.group.work.config import ExhaustedAction, ProcessingOrder, RevokeMode, WorkConfig
 from slackwater.group.work.effects import (
-    Abandon,
-    Commit,
-    DeadLetter,
-    Fail,
-    Pause,
+    AbandonTasks,
+    CommitFinished,
+    PausePartitions,
     R,
-    Resume,
-    Start,
+    ResumePartitions,
+    StartTask,
+    StopProcessing,
     WorkEffect,
+    WriteDeadLetter,
 )
 from slackwater.group.work.partition import PARTITION_LANE, UNKNOWN, PartitionWork
 from slackwater.group.work.revocation import Revocation
@@ -107,7 +107,7 @@ class WorkScheduler(Generic[R]):
 
     # --- partitions come and go ----------------------------------------------------------------------------------
 
-    def assigned(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[WorkEffect[R]]:
+    def on_assigned(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[WorkEffect[R]]:
         """Own these partitions from now on; one that is owned already keeps its work."""
         effects: list[WorkEffect[R]] = []
         added: list[PartitionWork[R]] = []
@@ -150,7 +150,7 @@ class WorkScheduler(Generic[R]):
             self._wake_at(deadline_ms)
         return self._settled(effects, now_ms)
 
-    def lost(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[WorkEffect[R]]:
+    def on_lost(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[WorkEffect[R]]:
         """These partitions are somebody else's already: drop their work, commit nothing."""
         effects: list[WorkEffect[R]] = []
         self._forget(self._owned(partitions), effects)
@@ -159,7 +159,7 @@ class WorkScheduler(Generic[R]):
 
     # --- records in, results in ----------------------------------------------------------------------------------
 
-    def received(
+    def on_records(
         self, records: Iterable[R], now_ms: int, next_offsets: Mapping[TopicPartition, int] | None = None
     ) -> list[WorkEffect[R]]:
         """Take what a poll brought.
@@ -189,10 +189,10 @@ class WorkScheduler(Generic[R]):
             if work.next_offset == UNKNOWN:
                 work.start = work.reported = offset
             work.next_offset = offset + 1
-            if order is Order.PARTITION:
+            if order is ProcessingOrder.PARTITION:
                 lane: bytes | None = PARTITION_LANE
             else:
-                lane = record.key if order is Order.KEY else None
+                lane = record.key if order is ProcessingOrder.KEY else None
             task = Task(record, offset, work, lane, work.received)
             work.received += 1
             work.enqueue(task)
@@ -209,7 +209,7 @@ class WorkScheduler(Generic[R]):
         self._press(touched.values(), effects)
         return self._settled(effects, now_ms)
 
-    def finished(self, task_id: int, now_ms: int) -> list[WorkEffect[R]]:
+    def on_finished(self, task_id: int, now_ms: int) -> list[WorkEffect[R]]:
         """A worker has handled its record."""
         effects: list[WorkEffect[R]] = []
         task = self._out.get(task_id)
@@ -223,7 +223,7 @@ class WorkScheduler(Generic[R]):
             self._orphan_ended(task)
         return self._settled(effects, now_ms)
 
-    def failed(
+    def on_failed(
         self, task_id: int, error: BaseException, now_ms: int, *, retriable: bool = True, random: float = 0.5
     ) -> list[WorkEffect[R]]:
         """A worker could not handle its record; `random`, from [0, 1), spreads the retries."""
@@ -247,7 +247,7 @@ class WorkScheduler(Generic[R]):
             case TaskState.FAILED:
                 task.partition.out -= 1
                 self._halted = True
-                effects.append(Fail(task.record, error, task.attempts))
+                effects.append(StopProcessing(task.record, error, task.attempts))
                 self._end_revocations(effects, now_ms)
             case _ if abandoned:
                 self._orphan_ended(task)
@@ -255,7 +255,7 @@ class WorkScheduler(Generic[R]):
                 self._hand_back(task, effects, now_ms)
         return self._settled(effects, now_ms)
 
-    def dead_letter_written(self, task_id: int, now_ms: int) -> list[WorkEffect[R]]:
+    def on_dead_letter_written(self, task_id: int, now_ms: int) -> list[WorkEffect[R]]:
         """A dead letter is safe: its record counts as finished."""
         effects: list[WorkEffect[R]] = []
         task = self._out.get(task_id)
@@ -265,7 +265,7 @@ class WorkScheduler(Generic[R]):
         self._done(task, effects, now_ms)
         return self._settled(effects, now_ms)
 
-    def dead_letter_failed(self, task_id: int, now_ms: int, *, random: float = 0.5) -> list[WorkEffect[R]]:
+    def on_dead_letter_failed(self, task_id: int, now_ms: int, *, random: float = 0.5) -> list[WorkEffect[R]]:
         """A dead letter could not be written: try again, for as long as the partition is owned."""
         effects: list[WorkEffect[R]] = []
         task = self._out.get(task_id)
@@ -286,16 +286,16 @@ class WorkScheduler(Generic[R]):
     # --- commits and time ----------------------------------------------------------------------------------------
 
     def commit(self) -> list[WorkEffect[R]]:
-        """Commit now what has finished since the last `Commit`."""
+        """Commit now what has finished since the last `CommitFinished`."""
         offsets: list[OffsetToCommit] = []
         for work in self._partitions.values():
             new = work.to_commit(work.reported)
             if new:
                 work.reported = new[0].offset
                 offsets += new
-        return [Commit(tuple(offsets))] if offsets else []
+        return [CommitFinished(tuple(offsets))] if offsets else []
 
-    def commit_failed(self, partitions: Iterable[TopicPartition]) -> None:
+    def on_commit_failed(self, partitions: Iterable[TopicPartition]) -> None:
         """The last commit of these partitions did not reach the coordinator: the next one brings them again."""
         for work in self._owned(partitions):
             work.reported = work.start
@@ -314,7 +314,7 @@ class WorkScheduler(Generic[R]):
         """Which way a failed attempt goes."""
         most = self.config.max_attempts
         if not retriable or (most is not None and task.attempts >= most):
-            dead_letter = self.config.when_exhausted is WhenExhausted.DEAD_LETTER
+            dead_letter = self.config.when_exhausted is ExhaustedAction.DEAD_LETTER
             return TaskInput.SET_ASIDE if dead_letter else TaskInput.GIVE_UP
         return TaskInput.HAND_BACK if task.partition.revocation is not None else TaskInput.RETRY
 
@@ -353,11 +353,11 @@ class WorkScheduler(Generic[R]):
             work.release(task.lane)
             self._rotate(work)
 
-    def _dead_letter(self, task: Task[R], error: BaseException) -> DeadLetter[R]:
+    def _dead_letter(self, task: Task[R], error: BaseException) -> WriteDeadLetter[R]:
         self._last_id += 1
         self._out[self._last_id] = task
         task.writes += 1
-        return DeadLetter(self._last_id, task.record, error, task.attempts)
+        return WriteDeadLetter(self._last_id, task.record, error, task.attempts)
 
     def _wait(self, task: Task[R], due_ms: int) -> None:
         self._last_id += 1  # breaks ties, so that tasks are never compared
@@ -404,7 +404,7 @@ class WorkScheduler(Generic[R]):
         for work in leaving:
             work.stop()
         if abandoned:
-            effects.append(Abandon(tuple(abandoned)))
+            effects.append(AbandonTasks(tuple(abandoned)))
         if not self._partitions:
             self._commit_due_ms = None
         self._press((), effects)
@@ -438,9 +438,9 @@ class WorkScheduler(Generic[R]):
                 work.paused = paused
                 (pause if paused else resume).append(work.topic_partition)
         if pause:
-            effects.append(Pause(tuple(pause)))
+            effects.append(PausePartitions(tuple(pause)))
         if resume:
-            effects.append(Resume(tuple(resume)))
+            effects.append(ResumePartitions(tuple(resume)))
 
     def _settled(self, effects: list[WorkEffect[R]], now_ms: int) -> list[WorkEffect[R]]:
         """What every input ends with: carry out what is due, and keep the workers busy."""
@@ -491,4 +491,4 @@ class WorkScheduler(Generic[R]):
             self._out[self._last_id] = task
             self._running += 1
             free -= 1
-            effects.append(Start(self._last_id, task.record, task.attempts))
+            effects.append(StartTask(self._last_id, task.record, task.attempts))

@@ -31,18 +31,26 @@ from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.maintenance import run_maintenance
 from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import Clock
-from slackwater.group.batches.effects import BatchEffect, Commit, Fetch, Happened, Hold, Release, What
-from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.effects import (
+    BatchEffect,
+    BatchEvent,
+    BatchEventKind,
+    CommitBatchOffsets,
+    FetchCommitted,
+    HoldPartitions,
+    ReleasePartitions,
+)
+from slackwater.group.batches.machine import BatchPlanner
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import (
     Callback,
-    Driver,
     FencedInstanceId,
     MemberConfig,
-    Notify,
+    NotifyListener,
     OffsetAndMetadata,
     Raise,
+    RebalanceDriver,
 )
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
@@ -77,7 +85,7 @@ class QueryClient:
     def member_config(self) -> MemberConfig:
         """What the group member takes."""
         config = member_config(self.values, self.client_id, parse_assignors(self.strategy))
-        return replace(config, driver=Driver.BACKGROUND, enable_auto_commit=False)
+        return replace(config, driver=RebalanceDriver.BACKGROUND, enable_auto_commit=False)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -92,7 +100,7 @@ class QueryMember:
         self,
         home: QueryClient,
         options: SourceOptions,
-        batches: Batches,
+        batches: BatchPlanner,
         changed: threading.Condition,
         clock: Clock,
         control: ControlAddress | None,
@@ -123,7 +131,7 @@ class QueryMember:
         self._control = control
         self._last_word = threading.Event()
         warn_about_settings(config)
-        if (notice := self._membership.member.notice) is not None:
+        if (notice := self._membership.member.eager_background_warning) is not None:
             log.warning("%s%s", home.prefix, notice)
 
     @property
@@ -172,7 +180,7 @@ class QueryMember:
         with self.changed:
             self._alive_ms = self._clock.now_ms()
             member = self._membership.member
-            if self._is_out and not member.listening and not member.owned:
+            if self._is_out and not member.is_notifying_listener and not member.owned:
                 self._is_out = False
                 log.info("%sThe query goes on; joining again.", self._home.prefix)
                 self._subscribe()
@@ -180,7 +188,7 @@ class QueryMember:
     def finished(self, seq: int) -> None:
         """Everything up to this batch is done."""
         with self.changed:
-            self.carry(self.batches.finished(seq, self._clock.now_ms()))
+            self.carry(self.batches.on_finished(seq, self._clock.now_ms()))
 
     def stop(self) -> None:
         """Commit what is finished, and leave; a static member stays for its next run."""
@@ -189,9 +197,9 @@ class QueryMember:
             self._last_word.wait(LAST_WORD_S)
         with self.changed:
             self.carry(self.batches.stop(self._clock.now_ms()))
-            self.changed.wait_for(lambda: not self.batches.owes_commits or self.failure is not None, CLOSE_S)
+            self.changed.wait_for(lambda: not self.batches.has_pending_commits or self.failure is not None, CLOSE_S)
             self._membership.do(lambda member, now_ms: member.close(now_ms, timeout_ms=int(CLOSE_S * 1000)))
-            self.changed.wait_for(lambda: self._membership.member.closed, CLOSE_S)
+            self.changed.wait_for(lambda: self._membership.member.is_closed, CLOSE_S)
             self._over = True
             self.changed.notify_all()
         if self._line is not None:
@@ -216,35 +224,35 @@ class QueryMember:
 
     def _carry_one(self, effect: BatchEffect) -> None:
         match effect:
-            case Hold():
+            case HoldPartitions():
                 self._membership.member.hold(effect.partitions)
-            case Release():
+            case ReleasePartitions():
                 released = effect.partitions
                 self._membership.do(lambda member, now_ms: member.release(released, now_ms))
-            case Commit():
+            case CommitBatchOffsets():
                 self._commit(effect)
-            case Fetch():
+            case FetchCommitted():
                 self._fetch(effect)
-            case Happened():
+            case BatchEvent():
                 _say(effect, self._home.prefix)
 
-    def _commit(self, commit: Commit) -> None:
+    def _commit(self, commit: CommitBatchOffsets) -> None:
         def heard(error: SlackwaterError | None) -> None:
             if error is not None:
                 log.debug("%sA commit was refused: %s", self._home.prefix, error)
-            self.carry(self.batches.commit_done(commit.commit_id, error, self._clock.now_ms()))
+            self.carry(self.batches.on_commit_done(commit.commit_id, error, self._clock.now_ms()))
 
         try:
             self._membership.commit(commit.offsets, heard, sync=True)
         except UsageError as error:  # on its way out
             heard(error)
 
-    def _fetch(self, fetch: Fetch) -> None:
+    def _fetch(self, fetch: FetchCommitted) -> None:
         def heard(offsets: Mapping[TopicPartition, OffsetAndMetadata | None], error: SlackwaterError | None) -> None:
             if isinstance(error, BrokerError) and not error.retriable:
                 self._fail(error)
             failed = error is not None
-            self.carry(self.batches.fetched(fetch.fetch_id, offsets, self._clock.now_ms(), failed=failed))
+            self.carry(self.batches.on_committed_fetched(fetch.fetch_id, offsets, self._clock.now_ms(), failed=failed))
 
         try:
             self._membership.fetch_committed(fetch.partitions, heard)
@@ -266,7 +274,7 @@ class QueryMember:
                 now_ms = self._clock.now_ms()
                 leaving = self._membership.member.leaving
                 if leaving != self.batches.leaving:
-                    self.carry(self.batches.must_leave(leaving, now_ms))
+                    self.carry(self.batches.set_leaving(leaving, now_ms))
                 due_ms = self.batches.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms:
                     self.carry(self.batches.tick(now_ms))
@@ -276,20 +284,20 @@ class QueryMember:
                     wait_s = 1.0 if due_ms is None else min(max((due_ms - now_ms) / 1000, 0.001), 1.0)
                     self.changed.wait(wait_s)
 
-    def _notify(self, notify: Notify) -> None:
+    def _notify(self, notify: NotifyListener) -> None:
         now_ms = self._clock.now_ms()
         partitions = notify.partitions
         match notify.callback:
             case Callback.ASSIGNED:
                 self.joined = True
-                self.carry(self.batches.assigned(partitions, now_ms))
+                self.carry(self.batches.on_assigned(partitions, now_ms))
                 self._tell_bareness()
                 self._tell_stateful()
             case Callback.REVOKED:
-                self.carry(self.batches.revoked(partitions, now_ms))
+                self.carry(self.batches.on_revoked(partitions, now_ms))
             case Callback.LOST:
-                self.carry(self.batches.lost(partitions, now_ms))
-        self._membership.do(lambda member, now_ms: member.listener_done(now_ms))
+                self.carry(self.batches.on_lost(partitions, now_ms))
+        self._membership.do(lambda member, now_ms: member.on_listener_done(now_ms))
 
     def _tell_bareness(self) -> None:
         bare = not self.batches.owned
@@ -325,7 +333,7 @@ class QueryMember:
             limit_ms,
         )
         over_ms = now_ms - self._alive_ms - limit_ms
-        self._membership.do(lambda member, now_ms: member.leave_overrun(over_ms, now_ms))
+        self._membership.do(lambda member, now_ms: member.leave_on_poll_timeout(over_ms, now_ms))
 
     # --- the user's process -------------------------------------------------------------------------------------------
 
@@ -406,32 +414,36 @@ def _explained(error: SlackwaterError, config: MemberConfig) -> SlackwaterError:
     return error
 
 
-def _say(happened: Happened, prefix: str) -> None:
-    partition, at = happened.partition, happened.at
-    match happened.what:
-        case What.STARTED:
+def _say(happened: BatchEvent, prefix: str) -> None:
+    partition, at = happened.partition, happened.offset
+    match happened.kind:
+        case BatchEventKind.STARTED:
             log.info("%s%s is read from offset %d on.", prefix, partition, at)
-        case What.HANDED_OVER:
-            log.info("%s%s was handed over, after %d ms.", prefix, partition, happened.length_ms)
-        case What.HANDOVER_TIMED_OUT:
+        case BatchEventKind.HANDED_OVER:
+            log.info("%s%s was handed over, after %d ms.", prefix, partition, happened.duration_ms)
+        case BatchEventKind.HANDOVER_TIMED_OUT:
             log.warning(
                 "%s%s had to leave %d ms ago, and its batch still runs: it is released, and others will read the batch "
                 "again.",
                 prefix,
                 partition,
-                happened.length_ms,
+                happened.duration_ms,
             )
-        case What.RESET_OBEYED:
+        case BatchEventKind.RESET_OBEYED:
             log.warning(
                 "%s%s starts at offset %d, where the group's offset was put; this query stood at %d.",
                 prefix,
                 partition,
                 at,
-                happened.before,
+                happened.previous_offset,
             )
-        case What.REPLAYED:
+        case BatchEventKind.REPLAYED:
             log.info(
-                "%s%s of the unfinished batch is read again from %d to %d.", prefix, partition, at, happened.before
+                "%s%s of the unfinished batch is read again from %d to %d.",
+                prefix,
+                partition,
+                at,
+                happened.previous_offset,
             )
-        case What.LEFT_OUT:
+        case BatchEventKind.LEFT_OUT:
             log.info("%s%s of the unfinished batch is left out: others have it.", prefix, partition)

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from slackwater.client.errors import ClientTimeoutError
 from slackwater.clock import AnchoredClock
-from slackwater.group.batches.admission import Limits
-from slackwater.group.batches.config import BatchesConfig, DataLost, Handover
+from slackwater.group.batches.admission import BatchLimits
+from slackwater.group.batches.config import BatchConfig, DataLossError, Handover
 from slackwater.group.batches.effects import BatchEffect
-from slackwater.group.batches.machine import Batches
+from slackwater.group.batches.machine import BatchPlanner
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.offset_range import OffsetRange
@@ -57,7 +57,7 @@ class QueryRun:
         self._watch = OffsetReader(self._home.network, self._home.cluster, options)
         self._clock = AnchoredClock()
         self._changed = threading.Condition(threading.RLock())
-        self._batches: Batches | None = None
+        self._batches: BatchPlanner | None = None
         self._member: QueryMember | None = None
         self._locks: list[HostLock] = []
         self._initial: BatchOffset | None = None
@@ -76,7 +76,7 @@ class QueryRun:
             self._initial = BatchOffset(self.token, 0, self._options.group_id, starts=starts)
         return self._initial
 
-    def latest(self, start: BatchOffset, limits: Limits) -> BatchOffset | None:
+    def latest(self, start: BatchOffset, limits: BatchLimits) -> BatchOffset | None:
         """The next batch; None if there is nothing new. Everything up to `start` is finished."""
         self._begin(start)
         self.finished(start.seq)
@@ -108,7 +108,7 @@ class QueryRun:
         self._touch()
         with self._changed:
             if batches.ranges(end.seq) is None:
-                self._carry(batches.logged(end.seq, self._clock.now_ms()))
+                self._carry(batches.on_logged(end.seq, self._clock.now_ms()))
             known = batches.ranges(end.seq)
         if known is None:
             self._await(lambda: batches.ranges(end.seq) is not None, LONGEST_REBALANCE_S, "take part in its group")
@@ -122,7 +122,7 @@ class QueryRun:
         if self._member is not None:
             self._member.finished(seq)
         elif self._batches is not None:
-            self._batches.finished(seq, self._clock.now_ms())
+            self._batches.on_finished(seq, self._clock.now_ms())
 
     def fix_ends(self) -> None:
         """Read what is there now, and nothing that comes later."""
@@ -152,12 +152,12 @@ class QueryRun:
         with self._changed:
             now_ms = self._clock.now_ms()
             # Spark shows this when the batch is finished: what counts is what is left then.
-            reached = batches.reached
+            reached = batches.planned_positions
             lag = {one: max(end - reached[one], 0) for one, end in self._ends.items() if one in reached}
             shown: dict[str, Any] = {"lag": _by_topic(lag), "totalLag": sum(lag.values())}
             if member is None:
                 return shown
-            counts = batches.counts
+            counts = batches.counters
             return shown | {
                 "group": member.config.group_id,
                 "member": member.member_id,
@@ -188,18 +188,18 @@ class QueryRun:
             last = BatchOffset(last.token, last.seq, options.group_id, ranges=ranges, starts=starts)
         self._lock(last.token)
         self._watch.partitions()  # unknown topics and unreachable brokers are told here
-        config = BatchesConfig(
-            grouped=options.group_id is not None,
+        config = BatchConfig(
+            in_group=options.group_id is not None,
             handover=Handover(options.handover),
             handover_timeout_ms=options.handover_timeout_ms,
             refuse_resets=options.on_offset_reset == "refuse",
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        batches = Batches(config, last)
+        batches = BatchPlanner(config, last)
         if unfinished:
             batches.replay(last, self._clock.now_ms(), wait_ms=REPLAY_WAIT_MS)
         self._batches = batches
-        if config.grouped:
+        if config.in_group:
             self._member = QueryMember(self._home, options, batches, self._changed, self._clock, self._control)
             self._member.begin()
 
@@ -252,8 +252,8 @@ class QueryRun:
         Not for long: a group that rebalances, or cannot be reached, does not stop the query.
         """
         batches = self._batches
-        if batches is not None and batches.owes_commits:
-            self._await(lambda: not batches.owes_commits, COMMIT_S, None)
+        if batches is not None and batches.has_pending_commits:
+            self._await(lambda: not batches.has_pending_commits, COMMIT_S, None)
 
     def _await(self, condition: Callable[[], bool], timeout_s: float, what: str | None) -> None:
         """Wait for a condition; `what` could not be done is an error then, or nothing at all."""
@@ -275,7 +275,7 @@ class QueryRun:
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def _plan(self, limits: Limits) -> BatchOffset | None:
+    def _plan(self, limits: BatchLimits) -> BatchOffset | None:
         batches, member = self._batches, self._member
         assert batches is not None
         self._resolve()
@@ -302,13 +302,13 @@ class QueryRun:
         if gone := batches.owned - there:
             names = ", ".join(map(str, sorted(gone)[:5]))
             if self._options.fail_on_data_loss:
-                raise DataLost(
+                raise DataLossError(
                     f"{names} is gone, and with it what was not read yet. Set failOnDataLoss to false to go on without."
                 )
             log.warning("%s is gone; going on without.", names)
-            batches.lost(gone, self._clock.now_ms())
+            batches.on_lost(gone, self._clock.now_ms())
         if new := there - batches.owned:
-            batches.assigned(new, self._clock.now_ms())
+            batches.on_assigned(new, self._clock.now_ms())
 
     def _resolve(self) -> None:
         """Find the beginnings of partitions that nobody knows."""
@@ -316,11 +316,11 @@ class QueryRun:
         if batches is None:
             return
         with self._changed:
-            unknown = sorted(batches.unresolved)
+            unknown = sorted(batches.without_start)
         if unknown:
             found = self._watch.earliest(unknown)
             with self._changed:
-                self._carry(batches.resolved(found, self._clock.now_ms()))
+                self._carry(batches.on_starts_resolved(found, self._clock.now_ms()))
 
     def _carry(self, effects: list[BatchEffect]) -> None:
         if self._member is not None:

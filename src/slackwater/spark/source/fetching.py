@@ -22,7 +22,8 @@ from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
 from slackwater.client.network.thread import NetworkThread
-from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.batches.config import DataLossError
+from slackwater.group.errors import BrokerError, Error
 from slackwater.group.offset_range import OffsetRange
 from slackwater.wire.apis import FETCH
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -37,10 +38,6 @@ MAX_BYTES: Final = 2**31 - 1
 PIECE_BYTES: Final = 8 << 20  # some ten thousand rows, below which a batch costs Spark more than it carries
 _EMPTY_ANSWERS_BELIEVED: Final = 2
 _GRACE_S: Final = 30.0
-
-
-class DataLossError(SlackwaterError):
-    """Records that a batch was to read are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +70,7 @@ class RangeFetcher:
         self._cluster = cluster
         self._settings = settings
         self._wanted = wanted
-        self._of = wanted.of
+        self._of = wanted.topic_partition
         self._max_bytes = settings.piece_bytes
         self._preferred_replica: int | None = None
         self._why = "nothing came"

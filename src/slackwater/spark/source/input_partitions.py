@@ -49,7 +49,7 @@ def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     for waiting in range(parts, 0, -1):
         size = left // waiting
         if size:
-            pieces.append(whole.between(start, start + size))
+            pieces.append(whole.with_offsets(start, start + size))
         start, left = start + size, left - size
     return pieces
 

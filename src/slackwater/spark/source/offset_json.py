@@ -29,7 +29,9 @@ def to_json(offset: BatchOffset) -> dict[str, Any]:
         "seq": offset.seq,
         "group": offset.group_id,
         "generation": offset.generation_id,
-        "ranges": _by_topic({one.of: [one.from_offset, one.until_offset] for one in offset.ranges.values()}),
+        "ranges": _by_topic(
+            {one.topic_partition: [one.from_offset, one.until_offset] for one in offset.ranges.values()}
+        ),
         "starts": _by_topic(offset.starts),
     }
 

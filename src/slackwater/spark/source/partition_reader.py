@@ -65,7 +65,9 @@ def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatc
             try:
                 yield from _batches(piece, wanted, settings, constants)
             except WireError as error:
-                raise PeerError(f"{wanted.of} cannot be read from offset {piece.from_offset} on: {error}") from error
+                raise PeerError(
+                    f"{wanted.topic_partition} cannot be read from offset {piece.from_offset} on: {error}"
+                ) from error
 
 
 def _batches(

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from slackwater.group.batches.admission import Limits
+from slackwater.group.batches.admission import BatchLimits
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.member.query_run import QueryRun
@@ -124,13 +124,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _read(self, found: Mapping[str, Any]) -> BatchOffset:
         return from_json(found, token=self._running.token)
 
-    def _limits(self, limit: ReadLimit) -> Limits:
+    def _limits(self, limit: ReadLimit) -> BatchLimits:
         if isinstance(limit, ReadAllAvailable):
-            return Limits()
+            return BatchLimits()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         # With a fixed end there may never be more: waiting for it would be for ever.
         least = None if self._available_now else self.options.min_offsets_per_trigger
-        return Limits(most, least, self.options.max_trigger_delay_ms)
+        return BatchLimits(most, least, self.options.max_trigger_delay_ms)
 
 
 def _configure_logging() -> None:
