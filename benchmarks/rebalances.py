@@ -79,8 +79,7 @@ class Pair:
 
 
 def _machine(member: Consumer) -> GroupMember:
-    assert member._membership is not None
-    return member._membership.member
+    return member.engine.require_group("rebalances").member
 
 
 def resident_bytes(pid: int | str) -> int:

@@ -84,8 +84,7 @@ class Side:
 
     def evict(self, group: str, one: Consumer) -> None:
         """Take a member its place without a word to it: its next heartbeat is answered UNKNOWN_MEMBER_ID."""
-        assert one._membership is not None
-        (gone,) = self.admin.remove_members(group, members=[one._membership.member.member_id])
+        (gone,) = self.admin.remove_members(group, members=[one.group_metadata().member_id])
         assert gone.error is Error.NONE
 
     def parts(self, topic: str, *numbers: int) -> list[TopicPartition]:

@@ -89,8 +89,7 @@ class ConsumerPool:
     @staticmethod
     def generation(consumer: Consumer) -> int:
         """The generation a consumer lives in."""
-        assert consumer._membership is not None
-        return consumer._membership.member.generation_id
+        return consumer.group_metadata().generation_id
 
     def _run(self) -> None:
         while not self._done.wait(0.005):

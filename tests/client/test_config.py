@@ -52,8 +52,8 @@ def test_a_misspelt_name_is_refused_with_the_nearest_known() -> None:
 
 
 def test_names_may_be_given_as_keywords() -> None:
-    with Consumer(bootstrap_servers="127.0.0.1:1", client_id="merge_settings") as one:
-        assert one.client_id == "merge_settings"
+    with Consumer(bootstrap_servers="127.0.0.1:1", client_id="named") as one:
+        assert one.client_id == "named"
 
 
 def test_the_environment_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,9 @@ def test_the_environment_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRATEGY", "roundrobin")
     settings = {"group.id": "g", "group.instance.id": "${POD_NAME}", "partition.assignment.strategy": "${STRATEGY}"}
     with Consumer(SERVERS | settings) as one:
-        assert one._membership is not None
-        assert one._membership.member.config.group_instance_id == "pod-7"
-        assert [each.name for each in one._membership.member.config.assignors] == ["roundrobin"]
+        assert one.group_metadata().group_instance_id == "pod-7"
+        config = one.engine.require_group("test").member.config
+        assert [assignor.name for assignor in config.assignors] == ["roundrobin"]
 
 
 def test_a_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,6 @@ def test_a_value_that_cannot_be_is_refused(name: str, value: object, said: str) 
 
 def test_the_rebalance_timeout_is_the_poll_interval_unless_given() -> None:
     with Consumer(SERVERS | {"group.id": "g", "max.poll.interval.ms": 60_000}) as one:
-        assert one._membership is not None
-        assert one._membership.member.config.join_rebalance_timeout_ms == 60_000
+        assert one.engine.require_group("test").member.config.join_rebalance_timeout_ms == 60_000
     with Consumer(SERVERS | {"group.id": "g", "rebalance.timeout.ms": 7_000}) as one:
-        assert one._membership is not None
-        assert one._membership.member.config.join_rebalance_timeout_ms == 7_000
+        assert one.engine.require_group("test").member.config.join_rebalance_timeout_ms == 7_000

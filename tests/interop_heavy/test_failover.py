@@ -121,9 +121,8 @@ class Reader:
     @property
     def place(self) -> tuple[int, str]:
         """Generation and member id."""
-        membership = self.consumer._membership
-        assert membership is not None
-        return membership.member.generation_id, membership.member.member_id
+        metadata = self.consumer.group_metadata()
+        return metadata.generation_id, metadata.member_id
 
 
 class Watch:

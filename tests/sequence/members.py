@@ -62,14 +62,7 @@ class Member(RebalanceListener):
         """End as `kill -9` does."""
         self._killed = True
         self._wake.set()
-        consumer = self._consumer
-        with consumer._changed:
-            consumer._closed = True
-            consumer._fetcher.close()
-            consumer._changed.notify_all()
-        consumer._house.cancel()
-        consumer._network.run(consumer._cluster.close())
-        consumer._network.close()
+        self._consumer.abort()
 
     def end(self) -> None:
         """Wait until its thread is over, and raise what ended it."""

@@ -1,1 +1,1 @@
-"""Clients of any Kafka cluster: consumer, producer, admin, on one connection layer."""
+"""Clients of any Kafka cluster: consumer, producer and admin client on one network layer."""

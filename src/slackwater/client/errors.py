@@ -1,23 +1,22 @@
-"""What goes wrong between a client and its cluster.
+"""Errors between a client and its cluster.
 
-Rules kept here
-- One sentence each: what was wrong, what was seen, what to do.
-- What a broker answers is a `BrokerError`; what is raised here never reached a broker, or never came back.
+A broker's error code is raised as `BrokerError`. The errors below occur before a request reaches a broker, or when no
+response arrives.
 """
 
 from slackwater.group.errors import SlackwaterError
 
 
 class NetworkError(SlackwaterError):
-    """No connection could be made, or it was lost before the answer came; asking again may succeed."""
+    """A connection could not be opened, or was lost before the response arrived. A retry may succeed."""
 
 
 class ClientTimeoutError(SlackwaterError):
-    """The time given to an operation is over."""
+    """An operation did not complete within its timeout."""
 
 
 class UnsupportedVersionError(SlackwaterError):
-    """The broker speaks no version of a request that we can write."""
+    """The broker supports no version of a request that this client can send."""
 
 
 class ClientClosedError(SlackwaterError):

@@ -60,8 +60,8 @@ def test_a_cluster_that_refuses_them_costs_events_and_nothing_else(
     ):
         one.subscribe(["t"])
         assert len(read(one, 3)) == 3
-        poll_until(one, lambda: f"not written to {events} any more" in caplog.text)
-    assert caplog.text.count(f"not written to {events} any more") == 1
+        poll_until(one, lambda: f"No more events of this member are written to {events}" in caplog.text)
+    assert caplog.text.count(f"No more events of this member are written to {events}") == 1
 
 
 def test_a_passing_fault_is_lived_through(kafka: Kafka, events: str) -> None:
@@ -77,6 +77,6 @@ def test_a_passing_fault_is_lived_through(kafka: Kafka, events: str) -> None:
 
 def test_what_waits_is_bounded(side: Side, events: str) -> None:
     with consumer(side, side.name("g"), group_events_publish=True) as one:
-        publisher = one._publisher
+        publisher = one.engine.publisher
         assert publisher is not None
-        assert publisher._waiting.maxlen == publishing.MAX_WAITING
+        assert publisher.max_pending == publishing.MAX_PENDING

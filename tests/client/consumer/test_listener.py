@@ -208,4 +208,4 @@ def test_what_cannot_be_done_inside_a_listener_is_refused(side: Side, call: str)
         one.subscribe([topic], listener=Listener(assigned=lambda _partitions: getattr(one, call)()))
         with pytest.raises(UsageError, match=rf"{call}\(\) cannot be called inside a rebalance listener"):
             poll_until(one, lambda: False)
-        one._listener = None
+        one.engine.listener = None

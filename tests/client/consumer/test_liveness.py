@@ -19,8 +19,7 @@ Membership = tuple[int, str]
 
 def membership(one: Consumer) -> Membership:
     """The generation and the member id: whoever was expired meanwhile has others."""
-    assert one._membership is not None
-    return one._membership.member.generation_id, one._membership.member.member_id
+    return one.group_metadata().generation_id, one.group_metadata().member_id
 
 
 def events_of(one: Consumer) -> list[GroupEvent]:

@@ -74,7 +74,7 @@ def test_an_overrun_is_a_warning_and_the_next_line_says_by_how_much(
         found,
         [
             r".*\] consumer poll timeout has expired\. This means .*",
-            r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, where .+ allows 1000; .+",
+            r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, max.poll.interval.ms is 1000; .+",
             r".*\] Member .+ due to consumer poll timeout has expired\.",
             rf".*\] Lost previously assigned partitions {topic}-0",
         ],

@@ -1,5 +1,6 @@
 """poll and poll_arrow: the same records, the same positions, in either form."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -152,22 +153,21 @@ def test_a_damaged_batch_is_an_error_each_time_and_can_be_sought_past(side: Side
     with consumer(side) as one:
         (where,) = side.parts(topic, 0)
         one.assign([where])
-        state = one._positions.of(where)
+        state = one.engine.positions.require(where)
         poll_until(one, lambda: True)
         one.seek(where, 0)
 
         def fetched() -> bool:
-            with one._changed:
-                one._fetcher.kick()
-                return bool(state.chunks)
+            with one.engine.lock:
+                one.engine.fetcher.schedule()
+                return bool(state.fetched)
 
         for _ in range(2):
             wait_for(fetched)
-            with one._changed:
-                chunk = state.chunks[0]
-                data = bytearray(chunk.data)
+            with one.engine.lock:
+                data = bytearray(state.fetched[0].data)
                 data[70] ^= 0xFF
-                chunk.data = bytes(data)
+                state.fetched[0] = replace(state.fetched[0], data=bytes(data))
             with pytest.raises(PeerError, match=r"damaged-\w+-0 from offset 0 .* seek past"):
                 one.poll(PATIENCE_S)
             assert one.position(where) == 0

@@ -115,8 +115,7 @@ def crew(kafka: Kafka) -> Iterator[Crew]:
 
 
 def id_of(one: Consumer) -> str:
-    assert one._membership is not None
-    return one._membership.member.member_id
+    return one.group_metadata().member_id
 
 
 def stable(broker: Broker, members: int) -> bool:

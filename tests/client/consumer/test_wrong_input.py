@@ -10,6 +10,7 @@ import pytest
 
 from slackwater import Consumer, Producer
 from slackwater.client.consumer.fetcher import NoOffsetForPartitionError, OffsetOutOfRangeError
+from slackwater.client.consumer.rebalance_listener import RebalanceListener
 from slackwater.client.errors import ClientClosedError, ClientTimeoutError
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
@@ -194,10 +195,10 @@ def test_a_position_outside_the_log_is_an_error_without_a_reset_and_not_repeated
     with consumer(side, auto_offset_reset="none") as one:
         one.assign([three])
         one.seek(three, 1_000)
-        with pytest.raises(OffsetOutOfRangeError, match=r"position 1000 of t-\w+-0 is not in its log"):
+        with pytest.raises(OffsetOutOfRangeError, match=r"log of t-\w+-0 does not contain the position 1000"):
             poll_until(one, lambda: False)
-        wait_for(lambda: one._fetcher.failed)
-        assert len(one._fetcher._errors) == 1
+        wait_for(lambda: one.engine.fetcher.pending_errors)
+        assert one.engine.fetcher.pending_errors == 1
         one.seek(three, 0)
 
 
@@ -227,36 +228,36 @@ def test_a_bad_pattern_is_refused(side: Side) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda one: one.subscribe(5), "The topics are 5; give a list of their names"),
+        (lambda one: one.subscribe(5), "The topics are 5; pass a list of topic names"),
         (lambda one: one.subscribe([5]), r"The topics are \[5\]"),
         (lambda one: one.subscribe([""]), r"The topics are \[''\]"),
         (lambda one: one.subscribe(pattern=5), "The pattern is int"),
         (lambda one: one.subscribe(re.compile(b"t")), "The pattern is of bytes"),
         (lambda one: one.subscribe(["t"], pattern="t"), "takes topics or a pattern, one of them"),
         (lambda one: one.subscribe(), "takes topics or a pattern, one of them"),
-        (lambda one: one.assign(["t"]), r"The partitions are \['t'\]; give a list like"),
+        (lambda one: one.assign(["t"]), r"The partitions are \['t'\]; pass a list like"),
         (lambda one: one.assign([("t", -1)]), "The partitions are"),
         (lambda one: one.assign(5), "The partitions are 5"),
         (lambda one: one.assign("t"), "The partitions are 't'"),
         (lambda one: one.assign([("t", True)]), "The partitions are"),
         (
             lambda one: one.subscribe(["t"], listener=print),
-            "The listener is builtin_function_or_method; give an object",
+            "The listener is builtin_function_or_method; pass an object",
         ),
-        (lambda one: one.seek("t", 0), "The partition is 't'; give one like"),
-        (lambda one: one.seek(("t", 0), "1"), "The offset is '1'; give a whole number"),
+        (lambda one: one.seek("t", 0), "The partition is 't'; pass one like"),
+        (lambda one: one.seek(("t", 0), "1"), "The offset is '1'; pass an int"),
         (lambda one: one.seek_to_end("t"), "The partitions are 't'"),
-        (lambda one: one.seek_to_timestamp("now"), "seek: the time 'now' cannot be"),
-        (lambda one: one.offsets_for_times({("t", 0): 1.5}), "the time 1.5 cannot be"),
+        (lambda one: one.seek_to_timestamp("now"), "seek: .now. is no timestamp"),
+        (lambda one: one.offsets_for_times({("t", 0): 1.5}), "1.5 is no timestamp"),
         (lambda one: one.position("t"), "The partition is 't'"),
         (lambda one: one.pause("t"), "The partitions are 't'"),
         (lambda one: one.resume(5), "The partitions are 5"),
         (lambda one: one.committed("t"), "The partitions are 't'"),
         (lambda one: one.end_offsets("t"), "The partitions are 't'"),
-        (lambda one: one.commit([("t", 0)]), "The offsets are list; give a dict like"),
+        (lambda one: one.commit([("t", 0)]), "The offsets are list; pass a dict like"),
         (lambda one: one.commit({("t", 0): "x"}), "The offset is 'x'"),
         (lambda one: one.commit_async({"t": 1}), "The partition is 't'"),
-        (lambda one: one.poll("1"), "The timeout is '1'; give seconds"),
+        (lambda one: one.poll("1"), "The timeout is '1'; pass seconds"),
         (lambda one: one.poll(float("nan")), "The timeout is nan"),
         (lambda one: one.poll_arrow(None), "The timeout is None"),
         (lambda one: one.run(None), "The handler is NoneType"),
@@ -281,13 +282,20 @@ def test_use_after_close_is_refused(side: Side, call: str) -> None:
 
 def test_use_from_two_threads_is_refused(side: Side, three: TopicPartition) -> None:
     with consumer(side, side.name("g")) as one:
-        one.subscribe([three.topic])
-        polling = threading.Thread(target=lambda: one.poll(1.0))
-        one.poll(0)
+        called, release = threading.Event(), threading.Event()
+
+        class WaitInPoll(RebalanceListener):
+            def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+                called.set()
+                release.wait(PATIENCE_S)
+
+        one.subscribe([three.topic], listener=WaitInPoll())
+        polling = threading.Thread(target=lambda: poll_until(one, called.is_set))
         polling.start()
-        wait_for(lambda: one._user is not None)
+        assert called.wait(PATIENCE_S)
         with pytest.raises(UsageError, match="in use by another thread"):
             one.poll(0)
+        release.set()
         polling.join()
 
 

@@ -52,13 +52,13 @@ def test_the_coordinator_has_a_connection_of_its_own(side: Side) -> None:
     with consumer(side, group) as one:
         one.subscribe([topic])
         read(one, 1)
-        connections = {purpose: each for (_, _, purpose), each in one._cluster._connections.items()}
+        connections = {purpose: each for (_, _, purpose), each in one.engine.cluster.connections.items()}
         assert connections.keys() == {DATA, COORDINATOR}
         # What may wait behind a parked JoinGroup is asked elsewhere, even if that takes a new connection.
-        assert one._network.run(one._cluster.any_connection()) is connections[DATA]
-        one._network.call_soon(connections[DATA].close)
+        assert one.engine.network.run(one.engine.cluster.any_connection()) is connections[DATA]
+        one.engine.network.call_soon(connections[DATA].close)
         wait_for(lambda: not connections[DATA].is_open)
-        assert one._network.run(one._cluster.any_connection()) is not connections[COORDINATOR]
+        assert one.engine.network.run(one.engine.cluster.any_connection()) is not connections[COORDINATOR]
 
 
 def test_a_restarted_broker_is_found_again_and_nothing_is_lost_or_doubled(kafka: Kafka) -> None:
@@ -67,15 +67,14 @@ def test_a_restarted_broker_is_found_again_and_nothing_is_lost_or_doubled(kafka:
     with consumer(kafka, "g") as one:
         one.subscribe(["t"])
         found = read(one, 5)
-        generation = one._membership.member.generation_id if one._membership is not None else -1
+        generation = one.group_metadata().generation_id
         for turn in range(2):
             kafka.restart(clean=turn == 0)
             fill(kafka, "t", numbers(5, 5 + 5 * turn))
             found += read(one, 5)
         assert [record.value for record in found] == numbers(15)
         one.commit()
-        assert one._membership is not None
-        assert one._membership.member.generation_id == generation  # a restart is no rebalance
+        assert one.group_metadata().generation_id == generation  # a restart is no rebalance
 
 
 def test_a_broker_that_was_away_from_the_start_is_found_when_it_comes() -> None:
@@ -130,9 +129,9 @@ def test_a_request_that_is_not_answered_in_time_ends_its_connection(kafka: Kafka
     with consumer(kafka, request_timeout_ms=300) as one:
         one.assign([TopicPartition("t", 0)])
         read(one, 2)
-        before = set(map(id, one._cluster._connections.values()))
+        before = set(map(id, one.engine.cluster.connections.values()))
         fault = kafka.delay("Fetch", 30.0)
-        poll_until(one, lambda: not before & set(map(id, one._cluster._connections.values())))
+        poll_until(one, lambda: not before & set(map(id, one.engine.cluster.connections.values())))
         assert fault
         fill(kafka, "t", numbers(1, 2))
         assert [record.value for record in read(one, 1)] == [b"2"]
@@ -189,7 +188,7 @@ def test_idle_connections_are_closed_and_made_again_when_needed(side: Side) -> N
         one.assign([TopicPartition(topic, 0)])
         read(one, 1)
         one.pause(one.assignment)
-        wait_for(lambda: not one._cluster._connections)
+        wait_for(lambda: not one.engine.cluster.connections)
         one.resume(one.assignment)
         fill(side, topic, numbers(1, 1))
         assert [record.value for record in read(one, 1)] == [b"1"]
@@ -243,14 +242,12 @@ def test_rebalances_leave_no_memory_behind(side: Side) -> None:
 
         def rebalance(times: int) -> None:
             for _ in range(times):
-                assert one._membership is not None
-                before = one._membership.member.generation_id
+                before = one.group_metadata().generation_id
                 one.enforce_rebalance()
                 poll_until(one, lambda: generation() > before and one.assignment)  # noqa: B023
 
         def generation() -> int:
-            assert one._membership is not None
-            return one._membership.member.generation_id
+            return one.group_metadata().generation_id
 
         def growth() -> int:
             before = snapshot()

@@ -16,7 +16,9 @@ LOST, FOUND = EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND
 def coordinators(one: Consumer) -> list[BrokerConnection]:
     """The connections to it that are open."""
     return [
-        each for (_, _, purpose), each in one._cluster._connections.items() if purpose == COORDINATOR and each.is_open
+        each
+        for (_, _, purpose), each in one.engine.cluster.connections.items()
+        if purpose == COORDINATOR and each.is_open
     ]
 
 
@@ -31,15 +33,13 @@ def test_a_connection_lost_while_nothing_was_asked_makes_the_member_look_for_its
     with consumer(side, side.name("g"), heartbeat_interval_ms=14_000, enable_auto_commit=False) as one:
         one.subscribe([topic])
         poll_until(one, lambda: one.assignment and one.position(TopicPartition(topic, 0)) == 0)
-        assert one._membership is not None
-        member = one._membership.member
-        before = member.generation_id, member.member_id
+        before = one.group_metadata()
         (connection,) = coordinators(one)
         poll_until(one, lambda: not connection.in_flight)
         one.on_event(lambda event: told.append(event.kind))
-        one._network.call_soon(connection.abort, "it was cut")
+        one.engine.network.call_soon(connection.abort, "it was cut")
         poll_until(one, lambda: FOUND in told)
         one.commit({TopicPartition(topic, 0): 0})
         assert [kind for kind in told if kind in (LOST, FOUND)] == [LOST, FOUND]
-        assert (member.generation_id, member.member_id) == before
+        assert one.group_metadata() == before
     assert "due to cause: coordinator unavailable. isDisconnected: true. Rediscovery will be attempted." in caplog.text

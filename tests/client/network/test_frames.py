@@ -19,7 +19,7 @@ def given(receiver: FrameReceiver, data: bytes, random: Random | None = None) ->
     """Write as a socket does: as much as there is room for, or less."""
     found: list[bytes] = []
     while data:
-        room = receiver.next_room()
+        room = receiver.next_buffer()
         assert len(room) > 0
         count = min(len(room), len(data))
         if random is not None:
@@ -27,7 +27,7 @@ def given(receiver: FrameReceiver, data: bytes, random: Random | None = None) ->
         room[:count] = data[:count]
         del room
         data = data[count:]
-        found += map(bytes, receiver.written(count))
+        found += map(bytes, receiver.on_written(count))
     return found
 
 
@@ -49,7 +49,7 @@ def test_a_frame_larger_than_what_is_kept_grows_with_what_comes() -> None:
 def test_what_is_only_announced_takes_no_memory() -> None:
     receiver = FrameReceiver(2**31 - 1)
     assert given(receiver, b"HTTP/1.1 400 Bad Request\r\n\r\n") == []  # reads as a frame of 1.2 GB
-    assert len(receiver.next_room()) < 20_000_000
+    assert len(receiver.next_buffer()) < 20_000_000
 
 
 def test_a_frame_that_somebody_looks_into_is_left_alone() -> None:
@@ -57,17 +57,17 @@ def test_a_frame_that_somebody_looks_into_is_left_alone() -> None:
     held: list[memoryview] = []
     bodies = [bytes([number]) * (100_000 + number) for number in range(10)]
     for number, body in enumerate(bodies):
-        room_before = receiver.next_room()
+        room_before = receiver.next_buffer()
         assert len(room_before) > 0
         del room_before
         data = framed(body)
         while data:
-            room = receiver.next_room()
+            room = receiver.next_buffer()
             count = min(len(room), len(data))
             room[:count] = data[:count]
             del room
             data = data[count:]
-            for frame in receiver.written(count):
+            for frame in receiver.on_written(count):
                 if number % 3:
                     held.append(memoryview(frame))
     assert [bytes(view) for view in held] == [body for number, body in enumerate(bodies) if number % 3]
@@ -79,12 +79,12 @@ def test_a_frame_that_nobody_looks_into_is_used_again() -> None:
     for number in range(10):
         data = framed(bytes(500_000 + 100 * (number % 3)))
         while data:
-            room = receiver.next_room()
+            room = receiver.next_buffer()
             count = min(len(room), len(data))
             room[:count] = data[:count]
             del room
             data = data[count:]
-            places |= {id(frame) for frame in receiver.written(count)}
+            places |= {id(frame) for frame in receiver.on_written(count)}
     assert len(places) == 1
 
 
@@ -92,5 +92,5 @@ def test_a_frame_that_nobody_looks_into_is_used_again() -> None:
 def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(size: int) -> None:
     receiver = FrameReceiver(MOST)
     assert given(receiver, framed(b"a") + framed(b"b") + struct.pack(">i", size)) == [b"a", b"b"]
-    with pytest.raises(WireError, match=f"announces {size} bytes"):
+    with pytest.raises(WireError, match=f"frame size is {size}"):
         given(receiver, b"x")

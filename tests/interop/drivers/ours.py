@@ -59,8 +59,7 @@ class OurMember(Member):
         return map(str, self._consumer.assignment)
 
     def generation(self) -> int:
-        assert self._consumer._membership is not None
-        return self._consumer._membership.member.generation_id
+        return self._consumer.group_metadata().generation_id
 
     def shut(self) -> None:
         self._consumer.close()

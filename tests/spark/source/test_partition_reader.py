@@ -12,6 +12,8 @@ from pyspark.sql.types import StructType
 
 from slackwater import Admin, Producer
 from slackwater.client.errors import ClientTimeoutError
+from slackwater.client.network import fetch, range_reader
+from slackwater.client.network.fetch import FetchedData
 from slackwater.group.batches.config import DataLossError
 from slackwater.group.errors import BrokerError, PeerError, UsageError
 from slackwater.group.offset_range import OffsetRange
@@ -20,7 +22,7 @@ from slackwater.spark.source import connections
 from slackwater.spark.source.batch_reader import BatchReader, plan_ranges
 from slackwater.spark.source.columns import arrow_schema, ddl
 from slackwater.spark.source.connections import close_connections, get_connection
-from slackwater.spark.source.fetching import FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.input_partitions import RangeInputPartition
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
@@ -32,7 +34,7 @@ from slackwater.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from slackwater.wire.messages.fetch import PartitionData
+from slackwater.wire.messages.fetch import FetchResponse, PartitionData
 from tests.client.helpers import fill, numbers
 
 QUICK = {"kafka.retry.backoff.ms": "10", "kafka.reconnect.backoff.ms": "10", "kafka.fetch.max.wait.ms": "20"}
@@ -134,7 +136,7 @@ def test_a_range_is_read_to_the_record_across_many_pieces(kafka: Kafka) -> None:
     wanted = OffsetRange("t", 0, 7, 2_901)
     pieces = list(RangeFetcher(home.network, home.cluster, wanted, FetchSettings(piece_bytes=2_000)))
     assert len(pieces) > 5
-    assert [piece.from_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
+    assert [piece.start_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
     assert values(kafka, wanted) == numbers(2_894, 7)
 
 
@@ -164,7 +166,7 @@ def test_a_lost_connection_is_made_again(kafka: Kafka, processed: bool) -> None:
 def test_an_error_that_stays_is_told_with_its_reason_when_the_time_is_over(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
-    with pytest.raises(ClientTimeoutError, match=r"No records of t-0 from offset 0 on .* NOT_LEADER_OR_FOLLOWER"):
+    with pytest.raises(ClientTimeoutError, match=r"No records of t-0 from offset 0 arrived .* NOT_LEADER_OR_FOLLOWER"):
         values(kafka, OffsetRange("t", 0, 0, 10), kafkaConsumer_pollTimeoutMs="200")
 
 
@@ -178,7 +180,7 @@ def test_an_error_that_no_second_try_mends_is_told_at_once(kafka: Kafka) -> None
 def test_records_that_are_gone_end_the_task(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(20))
     cut_off(kafka, "t", 12)
-    with pytest.raises(DataLossError, match="Data loss: t-0 from 3 until 12 is gone: its log has the offsets from 12"):
+    with pytest.raises(DataLossError, match="t-0 from 3 until 12 is gone: the log contains the offsets from 12"):
         values(kafka, OffsetRange("t", 0, 3, 20))
 
 
@@ -205,24 +207,30 @@ def test_what_compaction_has_left_out_is_not_missed(kafka: Kafka, monkeypatch: p
     assert list(RangeFetcher(home.network, home.cluster, wanted._replace(until_offset=4), FetchSettings())) == []
     # The broker says that its log reaches past the range, and has nothing in it: all of it was compacted away.
     fetcher = RangeFetcher(home.network, home.cluster, wanted, FetchSettings(fetch_max_wait_ms=1))
-    monkeypatch.setattr(fetcher, "_reach", lambda _data: 6)
+
+    async def send_fetch(*arguments: Any) -> FetchResponse:
+        response = await fetch.send_fetch(*arguments)
+        partitions = response.responses[0].partitions
+        partitions[0] = replace(partitions[0], high_watermark=6)
+        return response
+
+    monkeypatch.setattr(range_reader, "send_fetch", send_fetch)
     assert list(fetcher) == []
 
 
 def test_damaged_bytes_are_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(kafka, "t", numbers(10))
-    taken = RangeFetcher._taken
 
-    def damaged(self: RangeFetcher, data: PartitionData, position: int) -> Piece | None:
-        piece = taken(self, data, position)
-        if piece is None:
+    def damage(data: PartitionData, offset: int, *, read_committed: bool) -> FetchedData | None:
+        fetched = fetch.fetched_data(data, offset, read_committed=read_committed)
+        if fetched is None:
             return None
-        changed = bytearray(piece.data)
-        changed[-2] ^= 1  # the last value's last letter
-        return replace(piece, data=changed)
+        changed = bytearray(fetched.data)
+        changed[-2] ^= 1  # the last byte of the last value
+        return replace(fetched, data=changed)
 
-    monkeypatch.setattr(RangeFetcher, "_taken", damaged)
-    with pytest.raises(PeerError, match=r"t-0 cannot be read from offset 0 on: .*CRC-32C"):
+    monkeypatch.setattr(range_reader, "fetched_data", damage)
+    with pytest.raises(PeerError, match=r"t-0 cannot be read from offset 0 on: .*CRC mismatch"):
         values(kafka, OffsetRange("t", 0, 0, 10))
     assert values(kafka, OffsetRange("t", 0, 0, 10), kafka_check_crcs="false") == [*numbers(9), b"8"]
 

@@ -1,1 +1,1 @@
-"""The consumer: Kafka's thick client for one application thread."""
+"""The consumer: Kafka's consumer API for one application thread."""

@@ -1,4 +1,4 @@
-"""A consumer's settings made into what its parts take, and what is worth a warning about them."""
+"""Turns consumer settings into the configuration of the consumer's parts."""
 
 import itertools
 import logging
@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, int_value
 from slackwater.client.config.parsing import expand_variables
-from slackwater.client.consumer.fetcher import FetchConfig
+from slackwater.client.consumer.fetcher import FetcherConfig
+from slackwater.client.network.fetch import FetchOptions
 from slackwater.client.network.offsets import EARLIEST, LATEST
 from slackwater.group.assignors import Assignor, assignor
 from slackwater.group.errors import UsageError
@@ -17,28 +18,29 @@ from slackwater.settings import Value
 
 log = logging.getLogger("slackwater.client.consumer.consumer")
 STRATEGY: Final = "partition.assignment.strategy"
-_numbers = itertools.count(1)
+_client_numbers = itertools.count(1)
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
 def default_client_id(group_id: str) -> str:
-    """The name of a consumer that was given none, as in Java."""
-    return f"consumer-{group_id}-{next(_numbers)}" if group_id else f"consumer-{next(_numbers)}"
+    """Return the client.id of a consumer without one, as in Java."""
+    number = next(_client_numbers)
+    return f"consumer-{group_id}-{number}" if group_id else f"consumer-{number}"
 
 
-def parse_assignors(wanted: Any) -> tuple[Assignor, ...]:
-    """The assignors that a user named, or brought along."""
-    if wanted is None:
-        wanted = CONSUMER_SETTINGS[STRATEGY].default
-    if isinstance(wanted, str):
-        words: Any = expand_variables(STRATEGY, wanted).split(",")
+def parse_assignors(strategy: Any) -> tuple[Assignor, ...]:
+    """Return the assignors of partition.assignment.strategy: names or `Assignor` objects."""
+    if strategy is None:
+        strategy = CONSUMER_SETTINGS[STRATEGY].default
+    if isinstance(strategy, str):
+        items: Any = expand_variables(STRATEGY, strategy).split(",")
     else:
-        words = [wanted] if isinstance(wanted, Assignor) else wanted
-    return tuple(assignor(word.strip() if isinstance(word, str) else word) for word in words)
+        items = [strategy] if isinstance(strategy, Assignor) else strategy
+    return tuple(assignor(item.strip() if isinstance(item, str) else item) for item in items)
 
 
 def member_config(values: Mapping[str, Value], client_id: str, assignors: tuple[Assignor, ...]) -> MemberConfig:
-    """What the group member takes."""
+    """Return the configuration of the group member."""
     rebalance_timeout_ms = int_value(values, "rebalance.timeout.ms")
     return MemberConfig(
         group_id=str(values["group.id"]),
@@ -60,38 +62,41 @@ def member_config(values: Mapping[str, Value], client_id: str, assignors: tuple[
     )
 
 
-def fetch_config(values: Mapping[str, Value], now_ms: Callable[[], int]) -> FetchConfig:
-    """What the fetcher takes."""
+def fetcher_config(values: Mapping[str, Value], now_ms: Callable[[], int]) -> FetcherConfig:
+    """Return the configuration of the fetcher; an invalid auto.offset.reset raises `UsageError`."""
     policy = str(values["auto.offset.reset"])
-    reset_time(policy, 0)  # a wrong one is refused at once
-    return FetchConfig(
-        fetch_min_bytes=int_value(values, "fetch.min.bytes"),
-        fetch_max_bytes=int_value(values, "fetch.max.bytes"),
-        fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
-        max_partition_fetch_bytes=int_value(values, "max.partition.fetch.bytes"),
+    reset_timestamp(policy, 0)
+    options = FetchOptions(
+        min_bytes=int_value(values, "fetch.min.bytes"),
+        max_bytes=int_value(values, "fetch.max.bytes"),
+        max_wait_ms=int_value(values, "fetch.max.wait.ms"),
+        max_partition_bytes=int_value(values, "max.partition.fetch.bytes"),
         read_committed=values["isolation.level"] == "read_committed",
         client_rack=str(values["client.rack"]),
+    )
+    return FetcherConfig(
+        options=options,
         create_topics=bool(values["allow.auto.create.topics"]),
-        reset_to=lambda: reset_time(policy, now_ms()),
+        reset_timestamp=lambda: reset_timestamp(policy, now_ms()),
     )
 
 
-def reset_time(policy: str, now_ms: int) -> int | None:
-    """What auto.offset.reset means as a timestamp of ListOffsets; None is none."""
+def reset_timestamp(policy: str, now_ms: int) -> int | None:
+    """Return the ListOffsets timestamp of an auto.offset.reset policy; None for `none`."""
     if policy in ("earliest", "latest", "none"):
         return {"earliest": EARLIEST, "latest": LATEST, "none": None}[policy]
-    found = _DURATION.fullmatch(policy.removeprefix("by_duration:"))
-    if not policy.startswith("by_duration:") or found is None or not any(found.groups()):
+    duration = _DURATION.fullmatch(policy.removeprefix("by_duration:"))
+    if not policy.startswith("by_duration:") or duration is None or not any(duration.groups()):
         raise UsageError(
             f"auto.offset.reset = {policy} is unknown; use earliest, latest, none, or by_duration: with a duration "
             "such as PT1H."
         )
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
     return max(now_ms - int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000), 0)
 
 
 def warn_about_settings(member: MemberConfig) -> None:
-    """Settings that work, and will be regretted."""
+    """Log a warning for timeouts that are valid but risky."""
     if member.heartbeat_interval_ms * 3 > member.session_timeout_ms:
         log.warning(
             "heartbeat.interval.ms = %d is more than a third of session.timeout.ms = %d: one lost heartbeat may cost "
@@ -102,7 +107,7 @@ def warn_about_settings(member: MemberConfig) -> None:
     if member.max_poll_interval_ms < member.session_timeout_ms:
         log.warning(
             "max.poll.interval.ms = %d is below session.timeout.ms = %d: KIP-62 separates the two so that slow "
-            "processing does not look like a crash; a member that stalls leaves before its session could end.",
+            "processing does not look like a crash; a slow member leaves before its session could expire.",
             member.max_poll_interval_ms,
             member.session_timeout_ms,
         )

@@ -1,48 +1,51 @@
-"""The consumer: Kafka's thick client, for one application thread.
+"""The public consumer API, for one application thread.
 
-Rules kept here
-- KIP-62: heartbeats go out on the network's thread; joins, listeners and errors belong to the thread that polls.
-- One thread at a time may call; `wakeup` alone may come from any thread.
-- What a poll gave out counts as consumed from the next poll on: that is what auto-commit commits, in polls, before
-  partitions go, and at the end.
-- Listeners, and the callbacks of asynchronous commits, run on the thread that polls and without the lock, so that
-  heartbeats and answers go on. Listeners may commit, seek, pause, and ask.
-- A cluster that cannot be reached is tried again without end, and the log says so; a call that must have an answer
-  ends with `ClientTimeoutError`, which names the servers.
-- With `assign` there is no membership, and no heartbeat.
+Invariants:
+- KIP-62: heartbeats run on the network thread; joins, listeners and errors belong to the thread that polls.
+- One thread at a time may call a consumer. `wakeup`, `stop` and `metrics` may be called from any thread.
+- Records that a poll returned count as consumed from the next poll on. Auto-commit commits them in polls, before
+  partitions are revoked, and in `close`.
+- Listeners and commit callbacks run on the thread that polls, without the lock. Listeners may commit, seek and pause.
+- An unreachable cluster is retried forever and logged. A call that needs a response raises `ClientTimeoutError`, which
+  names the bootstrap servers.
+- With `assign` there is no group membership and no heartbeat.
 """
 
 import asyncio
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from slackwater.client.config import merge_settings
 from slackwater.client.consumer.arguments import (
     Offsets,
-    offsets_to_commit,
-    position,
-    rebalance_listener,
-    seconds,
-    timestamp,
-    topic_names,
-    topic_partition,
-    topic_partitions,
-    topic_pattern,
+    check_listener,
+    check_offset,
+    check_offsets,
+    check_partition,
+    check_partitions,
+    check_pattern,
+    check_timeout,
+    check_timestamp,
+    check_topics,
 )
-from slackwater.client.consumer.base import ConsumerBase, RebalanceListener
-from slackwater.client.consumer.metrics import FETCH_GROUP, MetricName
+from slackwater.client.consumer.engine import ConsumerEngine
+from slackwater.client.consumer.metrics import MetricName
+from slackwater.client.consumer.rebalance_listener import RebalanceListener
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.client.errors import ClientTimeoutError, NetworkError
+from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
-from slackwater.group.member import METRIC_GROUPS, OffsetAndMetadata
+from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,17 +55,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("slackwater.client.consumer.consumer")
 CLOSE_TIMEOUT_S: Final = 30.0
-EVENTS_TIMEOUT_S: Final = 1.0
-NO_LIMIT: Final = 2**31 - 1
+_NO_LIMIT: Final = 2**31 - 1
 
-__all__ = ["Consumer", "ConsumerRecord", "OffsetAndMetadata", "RebalanceListener"]
-Heard = Callable[[Mapping[TopicPartition, OffsetAndMetadata], SlackwaterError | None], None]
+__all__ = ["Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "OffsetAndMetadata", "RebalanceListener"]
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], SlackwaterError | None], None]
 
 
-class Consumer(ConsumerBase):
-    """A consumer; `Consumer({"bootstrap.servers": "localhost:9092", "group.id": "billing"})`."""
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer's place in its group, as in Java's `groupMetadata()`; generation_id is -1 before the first join."""
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class Consumer:
+    """A Kafka consumer: `Consumer({"bootstrap.servers": "localhost:9092", "group.id": "billing"})`."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
+        self.engine = ConsumerEngine(merge_settings(config, more))  # for tools and tests; not a stable interface
+        self.client_id = self.engine.client_id
+        self._lock = self.engine.lock
+        self._positions = self.engine.positions
+        self._calling_thread: int | None = None
+        self._call_depth = 0
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -77,53 +95,27 @@ class Consumer(ConsumerBase):
             yield from self.poll(1.0)
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave_group: bool | None = None) -> None:
-        """Commit what was consumed, leave the group, and let go of everything.
+        """Commit consumed offsets, leave the group, and close all connections.
 
-        A static member stays in its group until its session ends, so that it can come back. `leave_group=True` is for
-        one that will not; `leave_group=False` lets any member stay so.
+        A static member stays in its group until its session expires, so that it can return. Pass `leave_group=True` if
+        it will not return; pass `leave_group=False` to let any member stay.
         """
         if self._closed:
             return
-        with self._use():
-            self._not_in_listener("close()")
+        with self._call():
+            self.engine.not_in_listener("close()")
             try:
-                self._leave(timeout, leave_group)
+                self.engine.leave_group(timeout, leave_group)
             finally:
                 self._closed = True
-                with self._changed:
-                    self._fetcher.close()
-                self._house.cancel()
-                self._network.run(self._finish())
-                self._network.close()
-                self._call_back()
+                self.engine.close()
 
-    async def _finish(self) -> None:
-        if self._publisher is not None:
-            await self._publisher.finish(EVENTS_TIMEOUT_S)
-        await self._cluster.close()
+    def abort(self) -> None:
+        """Close all connections like a crash: no commit, no LeaveGroup. May be called from any thread."""
+        self._closed = True
+        self.engine.close_connections()
 
-    def _leave(self, timeout: float, leave_group: bool | None) -> None:
-        membership = self._membership
-        if membership is None:
-            return
-        self._note_consumed()
-        member, deadline = membership.member, time.monotonic() + timeout
-        timeout_ms = int(timeout * 1000)
-        membership.do(lambda machine, now_ms: machine.close(now_ms, timeout_ms=timeout_ms, leave_group=leave_group))
-        error: BaseException | None = None
-        while not member.is_closed:
-            try:
-                self._do_due()
-            except SlackwaterError as raised:
-                error = error or raised
-            with self._changed:
-                if not membership.due and not member.is_closed:
-                    self._changed.wait(max(min(deadline - time.monotonic(), 0.1), 0.001))
-        self._call_back()
-        if error is not None:
-            raise error
-
-    # --- what to read -------------------------------------------------------------------------------------------------
+    # --- subscription -------------------------------------------------------------------------------------------------
 
     def subscribe(
         self,
@@ -132,87 +124,96 @@ class Consumer(ConsumerBase):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Be a member of the group for these topics, or for all whose whole name matches `pattern`."""
+        """Join the group for these topics, or for all topics whose whole name matches `pattern`."""
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe() takes topics or a pattern, one of them.")
-        wish = topics if pattern is None else pattern
-        text = topic_pattern(wish) if pattern is not None or isinstance(wish, re.Pattern) else None
-        names = topic_names(topics) if text is None else []
-        listener = rebalance_listener(listener)
-        with self._use():
-            membership = self._needs_group("subscribe()")
-            self._listener = listener
-            if text is not None:
-                membership.do(lambda member, now_ms: member.subscribe_pattern(text, now_ms))
+        subject = topics if pattern is None else pattern
+        regex = check_pattern(subject) if pattern is not None or isinstance(subject, re.Pattern) else None
+        names = check_topics(topics) if regex is None else []
+        listener = check_listener(listener)
+        with self._call():
+            membership = self.engine.require_group("subscribe()")
+            self.engine.listener = listener
+            if regex is not None:
+                membership.do(lambda member, now_ms: member.subscribe_pattern(regex, now_ms))
             elif names:
                 membership.do(lambda member, now_ms: member.subscribe(names, now_ms))
             else:
                 self._unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without the group's help."""
-        wanted = topic_partitions(partitions)
-        with self._use():
-            if not wanted:
+        """Read exactly these partitions, without group management."""
+        assigned = check_partitions(partitions)
+        with self._call():
+            if not assigned:
                 self._unsubscribe()
                 return
-            with self._changed:
-                if self._membership is not None:
-                    self._membership.do(lambda member, now_ms: member.assign(wanted, now_ms))
-                self._positions.assign(wanted)
-                self._fetcher.kick()
+            with self._lock:
+                if self.engine.membership is not None:
+                    self.engine.membership.do(lambda member, now_ms: member.assign(assigned, now_ms))
+                self._positions.assign(assigned)
+                self.engine.fetcher.schedule()
 
     def unsubscribe(self) -> None:
-        """Leave the group, and read nothing."""
-        with self._use():
+        """Leave the group and read no partitions."""
+        with self._call():
             self._unsubscribe()
 
     def _unsubscribe(self) -> None:
-        membership = self._membership
+        membership = self.engine.membership
         try:
             if membership is not None:
-                self._note_consumed()
+                self.engine.mark_returned_as_consumed()
                 membership.do(lambda member, now_ms: member.unsubscribe(now_ms))
-                self._do_due()
+                self.engine.handle_due()
         finally:
-            with self._changed:
+            with self._lock:
                 self._positions.assign(())
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that were subscribed to, or that the pattern has found."""
-        return self._membership.member.subscription if self._membership is not None else frozenset()
+        """The subscribed topics, including those that match the pattern."""
+        membership = self.engine.membership
+        return membership.member.subscription if membership is not None else frozenset()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
-        with self._changed:
-            return frozenset(state.partition for state in self._positions)
+        """The assigned partitions."""
+        with self._lock:
+            return self._positions.partitions
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return this consumer's group, generation, member id and instance id."""
+        with self._lock:
+            member = self.engine.require_group("group_metadata()").member
+            config = member.config
+            return ConsumerGroupMetadata(
+                config.group_id, member.generation_id, member.member_id, config.group_instance_id
+            )
 
     # --- polling ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = 0.0) -> list[ConsumerRecord]:
-        """Records that are there, or that come within `timeout` seconds; at most max.poll.records."""
-        timeout = seconds(timeout)
-        with self._use():
-            return self._poll(timeout, self._take_records) or []
+        """Return available records, or wait up to `timeout` seconds for some; at most max.poll.records."""
+        timeout = check_timeout(timeout)
+        with self._call():
+            return self.engine.poll_records(timeout) or []
 
     def poll_arrow(
         self, timeout: float = 0.0, *, max_records: int | None = None, headers: bool = False
     ) -> "pa.Table | None":
-        """What `poll` would give, as a table: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
+        """Poll for a table with the columns topic, partition, offset, timestamp, timestamp_type, key, value, headers.
 
-        No Python object is made per record. All that was fetched is given out, or `max_records` of it; None if
-        nothing came within `timeout` seconds.
+        No Python object is created per record. The table holds all fetched records, or `max_records` of them. Returns
+        None if no record arrives within `timeout` seconds.
         """
         if max_records is not None and max_records < 1:
-            raise UsageError(f"max_records = {max_records}: use 1 or more, or None for all that was fetched.")
+            raise UsageError(f"max_records = {max_records}: use 1 or more, or None for all fetched records.")
         if not _has_pyarrow():
             raise UsageError("poll_arrow() needs pyarrow, which is not installed: pip install 'slackwater[arrow]'.")
-        timeout = seconds(timeout)
-        with self._use():
-            room = NO_LIMIT if max_records is None else max_records
-            return self._poll(timeout, partial(self._take_table, room, headers))
+        timeout = check_timeout(timeout)
+        with self._call():
+            return self.engine.poll_table(timeout, _NO_LIMIT if max_records is None else max_records, headers)
 
     def run(
         self,
@@ -229,16 +230,17 @@ class Consumer(ConsumerBase):
         stop_timeout_s: float = 30.0,
         **limits: int,
     ) -> None:
-        """Hand every record to `handler` in worker threads, and commit what was handled, until `stop`.
+        """Pass every record to `handler` in worker threads, and commit handled records, until `stop`.
 
-        `order` is partition, key or none: which records may not overtake each other. A record that failed
+        `order` is partition, key or none: records of one partition or key are handled in order. A record that failed
         `max_attempts` times, or once with an error of `no_retry`, goes to the dead-letter topic; without one, this
-        raises `HandlerFailedError`. `limits` are the marks of `WorkConfig` (high_water_records and the like).
+        raises `HandlerFailedError`. `limits` are fields of `WorkConfig`, for example `high_water_records`.
         """
+        from slackwater.client.consumer.run_context import RunContext
         from slackwater.client.consumer.runner import Runner, RunOptions
 
         if not callable(handler):
-            raise UsageError(f"The handler is {type(handler).__name__}; give a function of one record.")
+            raise UsageError(f"The handler is {type(handler).__name__}; pass a function of one record.")
         options = RunOptions(
             workers=workers,
             order=order,
@@ -251,209 +253,232 @@ class Consumer(ConsumerBase):
             stop_timeout_s=stop_timeout_s,
             limits=limits,
         )
-        with self._use():
-            self._not_in_listener("run()")
-            Runner(self, handler, options).run()
+        with self._call():
+            self.engine.not_in_listener("run()")
+            Runner(RunContext(self.engine), handler, options).run()
 
     def stop(self) -> None:
-        """End `run` cleanly; from any thread, and from a signal's handler."""
+        """End `run` cleanly. May be called from any thread and from a signal handler."""
         self.wakeup()
 
     def wakeup(self) -> None:
-        """End the poll that is under way, or the next one, with `Wakeup`; from any thread."""
-        with self._changed:
-            self._woken = True
-            self._changed.notify_all()
+        """Raise `Wakeup` in the current poll, or in the next one. May be called from any thread."""
+        self.engine.wakeup()
 
     # --- positions ----------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on from this offset."""
-        where, at = topic_partition(partition), position(offset)
-        if at.offset < 0:
-            raise UsageError(f"seek to {at.offset}: offsets begin at 0; use seek_to_beginning or seek_to_end.")
-        with self._use(), self._changed:
-            state = self._positions.of(where)
-            self._positions.seek(state, at.offset, at.leader_epoch)
-            self._consumed_to(state)
-            self._fetcher.kick()
+        """Continue from this offset."""
+        checked, position = check_partition(partition), check_offset(offset)
+        if position.offset < 0:
+            raise UsageError(f"seek to {position.offset}: offsets begin at 0; use seek_to_beginning or seek_to_end.")
+        with self._call(), self._lock:
+            state = self._positions.require(checked)
+            self._positions.seek(state, position.offset, position.leader_epoch)
+            self.engine.set_returned(state)
+            self.engine.fetcher.schedule()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on from the first record there is."""
+        """Continue from the first available record."""
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on from the next record that comes."""
+        """Continue from the next record that is written."""
         self._seek_to(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on from the first record of this time or later; from the end where there is none."""
-        self._seek_to(partitions, timestamp(timestamp_ms, "seek"))
+        """Continue from the first record of this time or later, or from the end if there is none."""
+        self._seek_to(partitions, check_timestamp(timestamp_ms, "seek"))
 
-    def _seek_to(self, partitions: Iterable[TopicPartition] | None, when: int) -> None:
-        named = None if partitions is None else topic_partitions(partitions)
-        with self._use(), self._changed:
-            for state in list(self._positions) if named is None else [self._positions.of(one) for one in named]:
-                self._positions.reset(state, when)
-                self._polled.pop(state.partition, None)
-            self._fetcher.kick()
+    def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
+        checked = None if partitions is None else check_partitions(partitions)
+        with self._call(), self._lock:
+            states = list(self._positions)
+            if checked is not None:
+                states = [self._positions.require(partition) for partition in checked]
+            for state in states:
+                self._positions.reset(state, timestamp)
+                self.engine.forget_returned(state.partition)
+            self.engine.fetcher.schedule()
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that will be given out."""
-        where, deadline = topic_partition(partition), time.monotonic() + self._timeout_s(timeout)
-        with self._use():
+        """Return the offset of the next record that poll() returns."""
+        checked, deadline = check_partition(partition), time.monotonic() + self.engine.timeout_s(timeout)
+        with self._call():
             while True:
-                with self._changed:
-                    state = self._positions.of(where)
+                with self._lock:
+                    state = self._positions.require(checked)
                     if state.position is not None:
                         return state.position
-                    self._raise_pending()
-                    self._find_starts()
-                    self._fetcher.kick()
+                    self.engine.raise_pending()
+                    self.engine.find_start_positions()
+                    self.engine.fetcher.schedule()
                     left = deadline - time.monotonic()
                     if left <= 0:
-                        raise self._late(f"The position of {where} could not be found in time")
-                    self._changed.wait(left)
+                        raise self.engine.timeout_error(f"Finding the position of {checked} timed out")
+                    self._lock.wait(left)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give out nothing of these until `resume`."""
-        wanted = topic_partitions(partitions)
-        with self._use(), self._changed:
-            for state in [self._positions.of(one) for one in wanted]:
-                state.paused = True
+        """Return no records of these partitions until `resume`."""
+        self._set_paused(partitions, paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give out these again."""
-        wanted = topic_partitions(partitions)
-        with self._use(), self._changed:
-            for state in [self._positions.of(one) for one in wanted]:
-                state.paused = False
-            self._fetcher.kick()
+        """Return records of these partitions again."""
+        self._set_paused(partitions, paused=False)
+
+    def _set_paused(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        checked = check_partitions(partitions)
+        with self._call(), self._lock:
+            for state in [self._positions.require(partition) for partition in checked]:
+                state.paused = paused
+            if not paused:
+                self.engine.fetcher.schedule()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
-        with self._changed:
+        """The paused partitions."""
+        with self._lock:
             return frozenset(state.partition for state in self._positions if state.paused)
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Commit these offsets, or all positions; returns when the group has them."""
-        with self._use():
-            wanted = self._to_commit(offsets)
-            membership = self._needs_group("commit()")
+        """Commit these offsets, or all positions, and wait for the response."""
+        with self._call():
+            checked = self._offsets_to_commit(offsets)
+            membership = self.engine.require_group("commit()")
             outcome: list[SlackwaterError | None] = []
-            if wanted:
-                membership.commit(wanted, outcome.append, sync=True)
-                self._wait_for(outcome, "The commit was not answered in time, and may have been done", timeout)
-            self._call_back()
+            if checked:
+                membership.commit(checked, outcome.append, sync=True)
+                self.engine.wait_for(outcome, "The commit timed out, and may have succeeded", timeout)
+            self.engine.run_callbacks()
         if outcome and outcome[0] is not None:
-            raise self._explained(outcome[0])
+            raise self.engine.explain(outcome[0])
 
-    def commit_async(self, offsets: Offsets | None = None, callback: Heard | None = None) -> None:
-        """Commit without waiting; `callback` hears the outcome, inside a later call of this consumer."""
-        with self._use():
-            wanted = self._to_commit(offsets)
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Commit without waiting; a later call of this consumer runs `callback` with the outcome."""
+        with self._call():
+            checked = self._offsets_to_commit(offsets)
 
-            def heard(error: SlackwaterError | None) -> None:
+            def on_commit(error: SlackwaterError | None) -> None:
                 if callback is not None:
-                    self._callbacks.append(partial(_called, callback, wanted, error))
+                    self.engine.callbacks.append(partial(_run_callback, callback, checked, error))
                 elif error is not None:
                     log.warning("An asynchronous commit failed: %s", error)
 
-            self._needs_group("commit_async()").commit(wanted, heard)
+            self.engine.require_group("commit_async()").commit(checked, on_commit)
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where it has nothing."""
-        wanted = topic_partitions(partitions)
+        """Return the committed offsets of the group; None where it has none."""
+        checked = check_partitions(partitions)
         outcome: list[tuple[Mapping[TopicPartition, OffsetAndMetadata | None], SlackwaterError | None]] = []
-        with self._use():
-            membership = self._needs_group("committed()")
-            membership.fetch_committed(wanted, lambda offsets, error: outcome.append((offsets, error)))
-            self._wait_for(outcome, "The committed offsets could not be had in time", timeout)
+        with self._call():
+            membership = self.engine.require_group("committed()")
+            membership.fetch_committed(checked, lambda offsets, error: outcome.append((offsets, error)))
+            self.engine.wait_for(outcome, "Fetching the committed offsets timed out", timeout)
         offsets, error = outcome[0]
         if error is not None:
-            raise self._explained(error)
-        return {partition: offsets.get(partition) for partition in wanted}
+            raise self.engine.explain(error)
+        return {partition: offsets.get(partition) for partition in checked}
 
-    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if offsets is None:
-            with self._changed:
-                return {
-                    state.partition: OffsetAndMetadata(state.position, state.leader_epoch)
-                    for state in self._positions
-                    if state.position is not None
-                }
-        return offsets_to_commit(offsets)
+    def _offsets_to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is not None:
+            return check_offsets(offsets)
+        with self._lock:
+            return {
+                state.partition: OffsetAndMetadata(state.position, state.leader_epoch)
+                for state in self._positions
+                if state.position is not None
+            }
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Ask for a rebalance at the next poll."""
-        with self._use():
-            membership = self._needs_group("enforce_rebalance()")
+        """Rejoin the group at the next poll."""
+        with self._call():
+            membership = self.engine.require_group("enforce_rebalance()")
             membership.do(lambda member, now_ms: member.enforce_rebalance(reason, now_ms))
 
-    # --- the cluster --------------------------------------------------------------------------------------------------
+    # --- cluster ------------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each."""
+        """Return the first offset of each partition."""
         return self._bounds(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each."""
+        """Return the offset after the last record of each partition."""
         return self._bounds(partitions, LATEST)
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each time or later; None where there is none."""
-        wanted = {topic_partition(partition): timestamp(when, partition) for partition, when in times.items()}
-        with self._use():
-            return self._list_offsets(wanted)
+        """Return the first record of each time or later; None where there is none."""
+        checked = {
+            check_partition(partition): check_timestamp(time_ms, partition) for partition, time_ms in times.items()
+        }
+        with self._call():
+            return self._list_offsets(checked)
 
-    def _bounds(self, partitions: Iterable[TopicPartition], when: int) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(topic_partitions(partitions), when)
-        with self._use():
-            found = self._list_offsets(wanted)
-        return {partition: one.offset for partition, one in found.items() if one is not None}
+    def _bounds(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        timestamps = dict.fromkeys(check_partitions(partitions), timestamp)
+        with self._call():
+            offsets = self._list_offsets(timestamps)
+        return {partition: offset.offset for partition, offset in offsets.items() if offset is not None}
 
-    def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        read_committed = self._settings["isolation.level"] == "read_committed"
-        timeout_s = self._timeout_s(None)
-        work = list_offsets(self._cluster, wanted, read_committed=read_committed, timeout_s=timeout_s)
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        engine = self.engine
+        read_committed = engine.settings["isolation.level"] == "read_committed"
+        timeout_s = engine.timeout_s(None)
+        work = list_offsets(engine.cluster, timestamps, read_committed=read_committed, timeout_s=timeout_s)
         try:
-            return self._network.run(work, timeout_s + 1.0)
+            return engine.network.run(work, timeout_s + 1.0)
         except ClientTimeoutError as error:
-            raise self._late(str(error)) from None
+            raise engine.timeout_error(str(error)) from None
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic; none if there is no such topic."""
-        with self._use():
-            timeout_s = self._timeout_s(timeout)
+        """Return the partitions of a topic; an empty list if it does not exist."""
+        with self._call():
+            timeout_s = self.engine.timeout_s(timeout)
             try:
-                return self._network.run(_find_partitions(self._cluster, topic), timeout_s)
+                return self.engine.network.run(_find_partitions(self.engine.cluster, topic), timeout_s)
             except ClientTimeoutError:
-                raise self._late(f"The partitions of {topic} could not be had within {timeout_s:g} s") from None
+                what = f"Finding the partitions of {topic} timed out after {timeout_s:g} s"
+                raise self.engine.timeout_error(what) from None
 
-    # --- what is going on ---------------------------------------------------------------------------------------------
+    # --- observation --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> dict[MetricName, float]:
-        """Every metric under the Java client's name; from any thread."""
-        now_ms = self._clock.now_ms()
-        with self._changed:
-            lags = [lag for state in self._positions if (lag := state.lag) is not None]
-            values = {
-                MetricName(name, FETCH_GROUP, self.client_id): value
-                for name, value in self._fetcher.metrics.read(now_ms, lags).items()
-            }
-            if self._membership is not None:
-                for name, value in self._membership.member.metrics(now_ms).items():
-                    values[MetricName(name, METRIC_GROUPS[name], self.client_id)] = value
-        return values
+        """Return every metric under the Java client's name. May be called from any thread."""
+        return self.engine.metrics()
 
-    def on_event(self, hear: Callable[[GroupEvent], None]) -> None:
-        """Hear this member's group events, in order, on the network's thread: be quick, heartbeats wait."""
-        self._events.append(hear)
+    def on_event(self, handler: Callable[[GroupEvent], None]) -> None:
+        """Call `handler` for every group event of this member, in order.
+
+        The handler runs on the network thread and must return quickly: heartbeats wait for it.
+        """
+        self.engine.event_handlers.append(handler)
+
+    # --- one thread at a time -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        if self._closed:
+            raise ClientClosedError("This consumer was closed; make a new one.")
+        this_thread = threading.get_ident()
+        with self._lock:
+            if self._calling_thread not in (None, this_thread):
+                raise UsageError(
+                    "This consumer is in use by another thread. Give each thread its own, or use wakeup() to interrupt."
+                )
+            self._calling_thread = this_thread
+            self._call_depth += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._call_depth -= 1
+                if not self._call_depth:
+                    self._calling_thread = None
 
 
 @cache
@@ -462,24 +487,24 @@ def _has_pyarrow() -> bool:
 
 
 async def _find_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
-    """Ask until somebody answers; the caller bounds the time."""
+    """Request metadata until a broker responds; the caller sets the timeout."""
     while True:
         try:
-            found = (await cluster.refresh([topic])).get(topic)
+            metadata = (await cluster.refresh([topic])).get(topic)
         except NetworkError:
             await asyncio.sleep(cluster.config.retry_backoff_ms / 1000)
             continue
-        if found is None or found.error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):
+        if metadata is None or metadata.error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):
             return []
-        if not found.partitions:
-            raise BrokerError(found.error, f"The partitions of {topic} could not be had: {found.error.name}.")
-        return [TopicPartition(topic, one.index) for one in found.partitions]
+        if not metadata.partitions:
+            raise BrokerError(metadata.error, f"The metadata of {topic} is not available: {metadata.error.name}.")
+        return [TopicPartition(topic, partition.index) for partition in metadata.partitions]
 
 
-def _called(
-    callback: Heard, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: SlackwaterError | None
+def _run_callback(
+    callback: CommitCallback, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: SlackwaterError | None
 ) -> None:
     try:
         callback(offsets, error)
     except Exception:
-        log.exception("The commit's callback failed.")
+        log.exception("A commit callback failed.")

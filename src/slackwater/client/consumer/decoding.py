@@ -1,11 +1,10 @@
-"""Fetched bytes made into records or into Arrow, as much of them as a poll gives out.
+"""Decodes fetched batches into records or Arrow tables, and returns them in parts.
 
-Rules kept here
-- A chunk is unpacked when its first record is wanted, once, in bulk; what is left of it waits unpacked. Records become
-  objects when they are given out. Whoever wants the other form unpacks the rest of the chunk again.
-- A partition's position moves past what was given out, and past what nobody is given: control batches, aborted
-  transactions, records that compaction took away.
-- A chunk that cannot be read is fetched again, and the reader is told where it stands: nothing is passed over.
+Invariants:
+- The batches of one response are decoded once, all together. `ConsumerRecord` objects are created when they are
+  returned.
+- The position after the last record skips what a reader never sees: control batches, aborted transactions and records
+  removed by compaction.
 """
 
 from collections import deque
@@ -13,152 +12,118 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from slackwater.client.consumer.positions import Chunk, PartitionState, Positions
 from slackwater.client.consumer.records import ConsumerRecord
-from slackwater.group.errors import PeerError
+from slackwater.client.network.fetch import FetchedData
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch, TimestampType
 from slackwater.wire.records.decoding import DecodedResponse, decode_response
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-_KINDS: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
-_make: Final = partial(tuple.__new__, ConsumerRecord)  # a quarter faster than ConsumerRecord._make, and as strict
+    from slackwater.wire.records.arrow import ArrowRecords
+
+_TIMESTAMP_TYPES: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_new_record: Final = partial(tuple.__new__, ConsumerRecord)  # a quarter faster than ConsumerRecord._make
 
 
-class OpenRecords:
-    """A chunk whose records were found, and how many of them were given out."""
+class DecodedRecords:
+    """The records of one fetch response; `position` is the offset of the next record to return."""
 
-    __slots__ = ("at", "blocks", "chunk", "leader_epoch", "next_offset")
+    __slots__ = ("_blocks", "_index", "_partition", "batches", "leader_epoch", "next_offset")
 
-    def __init__(self, chunk: Chunk, found: DecodedResponse, leader_epoch: int) -> None:
-        self.chunk = chunk
-        self.blocks = deque(found.blocks)
-        self.at = 0  # in the first block
-        self.next_offset = found.next_offset
-        self.leader_epoch = leader_epoch
+    def __init__(self, partition: TopicPartition, batches: FetchedData, decoded: DecodedResponse) -> None:
+        self.batches = batches
+        self.leader_epoch = leader_epoch(batches)
+        self.next_offset = decoded.next_offset
+        self._partition = partition
+        self._blocks = deque(decoded.blocks)
+        self._index = 0  # in the first block
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all records were returned."""
+        return not self._blocks
 
-class OpenTable:
-    """A chunk unpacked into a table, and how many of its rows were given out."""
+    @property
+    def position(self) -> int:
+        """The offset of the next record; the end of the batches when all were returned."""
+        return self._blocks[0].offset(self._index) if self._blocks else self.next_offset
 
-    __slots__ = ("at", "chunk", "headers", "leader_epoch", "next_offset", "table")
-
-    def __init__(self, chunk: Chunk, table: "pa.Table", next_offset: int, leader_epoch: int, headers: bool) -> None:
-        self.chunk = chunk
-        self.table = table
-        self.at = 0
-        self.next_offset = next_offset
-        self.leader_epoch = leader_epoch
-        self.headers = headers
-
-
-class RecordDecoder:
-    """Gives out what was fetched of one consumer's partitions."""
-
-    def __init__(self, positions: Positions, *, check_crcs: bool) -> None:
-        self._positions = positions
-        self._check_crcs = check_crcs
-
-    def take(self, state: PartitionState, room: int) -> list[ConsumerRecord]:
-        """The next records of a partition, at most `room`; its position moves with them."""
-        while True:
-            opened = state.opened
-            if not isinstance(opened, OpenRecords):
-                _close(state)
-                if not state.chunks or state.position is None:
-                    return []
-                opened = state.opened = self._open_records(state)
-            state.leader_epoch = opened.leader_epoch
-            if opened.blocks:
-                taken = self._make(state.partition, opened, room)
-            else:
-                taken = []
-            if opened.blocks:
-                state.position = opened.blocks[0].offset(opened.at)
-                return taken
-            state.opened = None
-            state.position = opened.next_offset
-            if taken:
-                return taken
-
-    @staticmethod
-    def _make(where: TopicPartition, opened: OpenRecords, room: int) -> list[ConsumerRecord]:
-        """Up to `room` records of the first block."""
-        block = opened.blocks[0]
-        start = opened.at
-        stop = min(start + room, len(block))
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """Return up to `max_records` of the next records, in the order of their offsets."""
+        if not self._blocks:
+            return []
+        block = self._blocks[0]
+        start = self._index
+        stop = min(start + max_records, len(block))
         offsets, timestamps, types, keys, values, headers = block.fields(start, stop)
-        kinds = map(_KINDS.__getitem__, types)
-        topics = repeat(where.topic, stop - start)  # asked first, it ends the endless ones
+        timestamp_types = map(_TIMESTAMP_TYPES.__getitem__, types)
+        topics = repeat(self._partition.topic, stop - start)  # the shortest iterator, it ends the endless ones
         fields = zip(
-            topics, repeat(where.partition), offsets, timestamps, kinds, keys, values, headers,
-            repeat(opened.leader_epoch), strict=False,
+            topics, repeat(self._partition.partition), offsets, timestamps, timestamp_types, keys, values, headers,
+            repeat(self.leader_epoch), strict=False,
         )  # fmt: skip
-        records: list[ConsumerRecord] = list(map(_make, fields))
-        opened.at = stop
+        records: list[ConsumerRecord] = list(map(_new_record, fields))
+        self._index = stop
         if stop == len(block):
-            opened.blocks.popleft()
-            opened.at = 0
+            self._blocks.popleft()
+            self._index = 0
         return records
 
-    def take_table(self, state: PartitionState, room: int, *, headers: bool) -> "pa.Table | None":
-        """The next rows of a partition, at most `room`, without topic and partition; its position moves with them."""
-        while True:
-            opened = state.opened
-            if not isinstance(opened, OpenTable) or opened.headers is not headers:
-                _close(state)
-                if not state.chunks or state.position is None:
-                    return None
-                opened = state.opened = self._open_table(state, headers)
-            table = opened.table
-            taken = table if not opened.at and len(table) <= room else table.slice(opened.at, room)
-            opened.at += len(taken)
-            state.leader_epoch = opened.leader_epoch
-            if opened.at < len(table):
-                state.position = table.column("offset")[opened.at].as_py()
-                return taken
-            state.opened = None
-            state.position = opened.next_offset
-            if len(taken):
-                return taken
 
-    def _open_records(self, state: PartitionState) -> OpenRecords:
-        chunk, start, epoch = self._next(state)
-        try:
-            found = decode_response(chunk.data, start, aborted=chunk.aborted, check_crcs=self._check_crcs)
-        except WireError as error:
-            raise self._unreadable(state, error) from error
-        return OpenRecords(chunk, found, epoch)
+class DecodedTable:
+    """The rows of one fetch response, without the columns topic and partition."""
 
-    def _open_table(self, state: PartitionState, headers: bool) -> OpenTable:
-        from slackwater.wire.records.arrow import read_arrow
+    __slots__ = ("_index", "_table", "batches", "has_headers", "leader_epoch", "next_offset")
 
-        chunk, start, epoch = self._next(state)
-        try:
-            found = read_arrow(chunk.data, start, headers=headers, aborted=chunk.aborted, check_crcs=self._check_crcs)
-        except WireError as error:
-            raise self._unreadable(state, error) from error
-        return OpenTable(chunk, found.table, found.next_offset, epoch, headers)
+    def __init__(self, batches: FetchedData, decoded: "ArrowRecords", has_headers: bool) -> None:
+        self.batches = batches
+        self.leader_epoch = leader_epoch(batches)
+        self.next_offset = decoded.next_offset
+        self.has_headers = has_headers
+        self._table = decoded.table
+        self._index = 0
 
-    @staticmethod
-    def _next(state: PartitionState) -> tuple[Chunk, int, int]:
-        chunk = state.chunks.popleft()
-        return chunk, max(chunk.start, state.position or 0), RecordBatch(chunk.data).partition_leader_epoch
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all rows were returned."""
+        return self._index >= len(self._table)
 
-    def _unreadable(self, state: PartitionState, error: WireError) -> PeerError:
-        position = state.position or 0
-        self._positions.seek(state, position, state.leader_epoch)
-        return PeerError(
-            f"The records of {state.partition} from offset {position} on cannot be read: {error} They are fetched "
-            "again at the next poll; to leave them out, seek past them."
-        )
+    @property
+    def position(self) -> int:
+        """The offset of the next row; the end of the batches when all were returned."""
+        if self.is_exhausted:
+            return self.next_offset
+        offset: int = self._table.column("offset")[self._index].as_py()
+        return offset
+
+    def take(self, max_rows: int) -> "pa.Table":
+        """Return up to `max_rows` of the next rows."""
+        table = self._table
+        rows = table if not self._index and len(table) <= max_rows else table.slice(self._index, max_rows)
+        self._index += len(rows)
+        return rows
 
 
-def _close(state: PartitionState) -> None:
-    """Put a chunk back that was unpacked in the other form; it is read from the position on."""
-    if state.opened is not None:
-        state.chunks.appendleft(state.opened.chunk)
-        state.opened = None
+def decode_records(
+    partition: TopicPartition, batches: FetchedData, from_offset: int, *, check_crcs: bool
+) -> DecodedRecords:
+    """Decode batches for poll()."""
+    decoded = decode_response(batches.data, from_offset, aborted=batches.aborted, check_crcs=check_crcs)
+    return DecodedRecords(partition, batches, decoded)
+
+
+def decode_table(batches: FetchedData, from_offset: int, *, headers: bool, check_crcs: bool) -> DecodedTable:
+    """Decode batches for poll_arrow()."""
+    from slackwater.wire.records import arrow  # pyarrow is optional
+
+    decoded = arrow.read_arrow(
+        batches.data, from_offset, headers=headers, aborted=batches.aborted, check_crcs=check_crcs
+    )
+    return DecodedTable(batches, decoded, headers)
+
+
+def leader_epoch(batches: FetchedData) -> int:
+    """Return the leader epoch of the first batch."""
+    return RecordBatch(batches.data).partition_leader_epoch

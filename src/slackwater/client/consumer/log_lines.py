@@ -1,9 +1,6 @@
-"""The consumer's log: the Java client's own lines, rendered from what its member says, hears and tells.
+"""The consumer's log lines: the lines of the Java client (3.2 and newer), so that runbooks and queries work unchanged.
 
-Rules kept here
-- Every runbook, grep and dashboard query that people have for the Java consumer (3.2 and newer) works on these lines.
-- One more line for every event, in plain words: who did what, and why.
-- A line stands in the log in the order in which it happened.
+One more line describes every event. Lines are logged in the order of the events.
 """
 
 import logging
@@ -44,33 +41,33 @@ Line = tuple[int, str]
 
 
 def consumer_prefix(client_id: str, group_id: str, instance_id: str | None = None) -> str:
-    """What every line of a consumer begins with."""
+    """Return the prefix of every line of a consumer."""
     instance = f"instanceId={instance_id}, " if instance_id else ""
     return f"[Consumer {instance}clientId={client_id}, groupId={group_id or 'null'}] "
 
 
 class LogLines:
-    """Renders the lines of one member."""
+    """Logs the lines of one member."""
 
     def __init__(self, client_id: str, group_id: str, instance_id: str | None) -> None:
         self._prefix = consumer_prefix(client_id, group_id, instance_id)
         self._coordinator = ""
 
-    def event(self, event: GroupEvent) -> None:
-        """Log an event."""
+    def log_event(self, event: GroupEvent) -> None:
+        """Log the Java lines of an event, and one line that describes it."""
         if not log.isEnabledFor(logging.WARNING):
             return
-        for level, line in self._lines(event):
+        for level, line in self._event_lines(event):
             log.log(level, "%s%s", self._prefix, line)
-        log.info("%s%s", self._prefix, self._who(event))
+        log.info("%s%s", self._prefix, _describe(event))
 
-    def said(self, request: MemberRequest, response: MemberResponse | None) -> None:
-        """Log a request when it is sent, and again when it is answered."""
+    def log_request(self, request: MemberRequest, response: MemberResponse | None) -> None:
+        """Log a request when it is sent, and its response when it arrives."""
         if log.isEnabledFor(logging.INFO):
-            for level, line in self._said(request, response):
+            for level, line in self._request_lines(request, response):
                 log.log(level, "%s%s", self._prefix, line)
 
-    def _said(self, request: MemberRequest, response: MemberResponse | None) -> Iterator[Line]:
+    def _request_lines(self, request: MemberRequest, response: MemberResponse | None) -> Iterator[Line]:
         match request, response:
             case JoinGroup(), None:
                 yield logging.INFO, "(Re-)joining group"
@@ -81,14 +78,14 @@ class LogLines:
                 yield _join_failed(request, joined.error)
             case SyncGroup(), None if request.assignments:
                 finished = f"Finished assignment for group at generation {request.generation_id}"
-                yield logging.INFO, f"{finished}: {_members(request)}"
+                yield logging.INFO, f"{finished}: {_assignments(request)}"
             case SyncGroup(), SyncGroupResponse() as synced:
                 sent = _generation(request.generation_id, request.member_id, request.protocol_name)
                 if synced.error is Error.NONE:
                     yield logging.INFO, f"Successfully synced group in generation {sent}"
                 else:
-                    said = java_message(synced.error)
-                    failed = f"SyncGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+                    reason = java_message(synced.error)
+                    failed = f"SyncGroup failed: {reason} Need to re-join the group. Sent generation was {sent}"
                     yield logging.INFO, failed
             case LeaveGroup(), None:
                 for leaver in request.members:
@@ -97,7 +94,7 @@ class LogLines:
             case _:
                 pass
 
-    def _lines(self, event: GroupEvent) -> Iterator[Line]:
+    def _event_lines(self, event: GroupEvent) -> Iterator[Line]:
         match event.kind, event.detail:
             case EventKind.COORDINATOR_FOUND, CoordinatorChanged() as found:
                 self._coordinator = found.node or ""
@@ -109,60 +106,60 @@ class LogLines:
                     f"isDisconnected: {disconnected}. Rediscovery will be attempted."
                 )
                 yield logging.INFO, line
-            case EventKind.JOIN_REQUESTED, JoinRequested() as asked:
-                if asked.reason.startswith(("encountered ", "consumer pro-actively")):
-                    what = "generation" if "ILLEGAL_GENERATION" in asked.reason else "generation and member id"
-                    yield logging.INFO, f"Resetting {what} due to: {asked.reason}"
-                yield logging.INFO, f"Request joining group due to: {asked.reason}"
-            case EventKind.PARTITIONS_ASSIGNED, PartitionsChanged() as given:
-                yield logging.INFO, f"Adding newly assigned partitions: {_listed(given.partitions)}"
-            case EventKind.PARTITIONS_REVOKED, PartitionsChanged() as taken:
-                yield logging.INFO, f"Revoke previously assigned partitions {_listed(taken.partitions)}"
-            case EventKind.PARTITIONS_LOST, PartitionsChanged() as gone:
-                yield logging.INFO, f"Lost previously assigned partitions {_listed(gone.partitions)}"
+            case EventKind.JOIN_REQUESTED, JoinRequested() as request:
+                if request.reason.startswith(("encountered ", "consumer pro-actively")):
+                    what = "generation" if "ILLEGAL_GENERATION" in request.reason else "generation and member id"
+                    yield logging.INFO, f"Resetting {what} due to: {request.reason}"
+                yield logging.INFO, f"Request joining group due to: {request.reason}"
+            case EventKind.PARTITIONS_ASSIGNED, PartitionsChanged() as assigned:
+                yield logging.INFO, f"Adding newly assigned partitions: {_join(assigned.partitions)}"
+            case EventKind.PARTITIONS_REVOKED, PartitionsChanged() as revoked:
+                yield logging.INFO, f"Revoke previously assigned partitions {_join(revoked.partitions)}"
+            case EventKind.PARTITIONS_LOST, PartitionsChanged() as lost_partitions:
+                yield logging.INFO, f"Lost previously assigned partitions {_join(lost_partitions.partitions)}"
             case EventKind.POLL_OVERRUN, _:
                 yield logging.WARNING, POLL_TIMEOUT
-            case EventKind.HEARTBEAT_REFUSED, RequestRejected() as refused:
-                generation = _generation(refused.generation or -1, event.member or "", event.assignor)
+            case EventKind.HEARTBEAT_REFUSED, RequestRejected() as rejected:
+                generation = _generation(rejected.generation or -1, event.member or "", event.assignor)
                 instance = f"Optional[{event.instance}]" if event.instance else "Optional.empty"
                 line = (
                     f"Attempt to heartbeat with {generation} and group instance id {instance} failed due to "
-                    f"{refused.error}, resetting generation"
+                    f"{rejected.error}, resetting generation"
                 )
                 yield logging.INFO, line
             case _:
                 pass
 
-    def _who(self, event: GroupEvent) -> str:
-        """Who did what, and why."""
-        who = event.instance or event.member or event.client or "this member"
-        where = f" in generation {event.generation}" if event.generation is not None else ""
-        trigger = f" (trigger: {event.trigger.value})" if event.trigger is not None else ""
-        return f"{event.kind.value}: {who} of group {event.group}{where}: {_what(event)}{trigger}"
+
+def _describe(event: GroupEvent) -> str:
+    member = event.instance or event.member or event.client or "this member"
+    generation = f" in generation {event.generation}" if event.generation is not None else ""
+    trigger = f" (trigger: {event.trigger.value})" if event.trigger is not None else ""
+    return f"{event.kind.value}: {member} of group {event.group}{generation}: {_describe_detail(event)}{trigger}"
 
 
-def _what(event: GroupEvent) -> str:
+def _describe_detail(event: GroupEvent) -> str:
     match event.detail:
-        case PartitionsChanged() as moved:
-            took = f", the listener took {moved.callback_ms} ms" if moved.callback_ms is not None else ""
-            count = len(moved.partitions)
-            return f"{count} partition{'s' if count != 1 else ''} [{_listed(moved.partitions)}]{took}"
-        case JoinRequested() as asked:
-            return f"wants a rebalance because {asked.reason}"
+        case PartitionsChanged() as changed:
+            duration = f", the listener took {changed.callback_ms} ms" if changed.callback_ms is not None else ""
+            count = len(changed.partitions)
+            return f"{count} partition{'s' if count != 1 else ''} [{_join(changed.partitions)}]{duration}"
+        case JoinRequested() as request:
+            return f"rejoins the group because {request.reason}"
         case PollOverrun() as overrun:
             return (
-                f"no poll for {overrun.limit_ms + overrun.over_ms} ms, where max.poll.interval.ms allows "
-                f"{overrun.limit_ms}; it leaves the group, and rejoins at its next poll"
+                f"no poll for {overrun.limit_ms + overrun.over_ms} ms, max.poll.interval.ms is {overrun.limit_ms}; the "
+                "member leaves the group and rejoins at its next poll"
             )
-        case RequestRejected() as refused:
-            return f"the coordinator, or the lack of it, said {refused.error}"
+        case RequestRejected() as rejected:
+            return f"the request failed with {rejected.error}"
         case CoordinatorChanged() as node:
             return f"{node.node}" + (f", because of {node.why}" if node.why and node.why != "null" else "")
         case _:
-            return "no more is known"
+            return "no details"
 
 
-def _listed(partitions: tuple[TopicPartition, ...]) -> str:
+def _join(partitions: tuple[TopicPartition, ...]) -> str:
     return ", ".join(map(str, partitions))
 
 
@@ -173,8 +170,8 @@ def _join_failed(request: JoinGroup, error: Error) -> Line:
     if error is Error.FENCED_INSTANCE_ID:
         fenced = f"The group instance id Optional[{request.group_instance_id}] has been fenced by another instance."
         return logging.ERROR, f"JoinGroup failed: {fenced} Sent generation was {sent}"
-    said = java_message(error)
-    return logging.INFO, f"JoinGroup failed: {said} Need to re-join the group. Sent generation was {sent}"
+    reason = java_message(error)
+    return logging.INFO, f"JoinGroup failed: {reason} Need to re-join the group. Sent generation was {sent}"
 
 
 def _generation(generation_id: int, member_id: str, protocol: str | None) -> str:
@@ -182,14 +179,14 @@ def _generation(generation_id: int, member_id: str, protocol: str | None) -> str
     return f"Generation{{generationId={generation_id}, memberId='{member_id}', protocol={name}}}"
 
 
-def _members(request: SyncGroup) -> str:
+def _assignments(request: SyncGroup) -> str:
     from slackwater.group.assignors.consumer_protocol import MalformedMetadata, decode_assignment
 
-    words = []
+    assignments = []
     for member_id, data in request.assignments:
         try:
-            partitions = _listed(tuple(decode_assignment(data).partitions))
+            partitions = _join(tuple(decode_assignment(data).partitions))
         except MalformedMetadata:
             partitions = "?"
-        words.append(f"{member_id}=Assignment(partitions=[{partitions}])")
-    return "{" + ", ".join(words) + "}"
+        assignments.append(f"{member_id}=Assignment(partitions=[{partitions}])")
+    return "{" + ", ".join(assignments) + "}"

@@ -1,15 +1,14 @@
-"""A group member at work: the core's machine, its requests on the network, its timers, its events.
+"""Runs a group member: sends its requests, sets its timers, publishes its events.
 
-Rules kept here
-- The machine is called under one lock, by the application's thread and by the network's: whoever calls carries the
-  effects out, in order, before letting go of the lock.
-- What belongs to the application's thread (listeners, errors) is kept in `due` until that thread takes it.
-- Whoever waits is woken after every change (`changed`).
-- A request that could not be sent or was not answered is `failed`; the machine decides what becomes of it. It hears of
-  a lost connection to the coordinator also while nothing was asked.
-- Metadata is asked for until it comes. A topic that cannot be had is an error to raise; one that does not exist, or
-  not yet, is a warning, once.
-- Events are told on the network's thread, in order and without the lock.
+Invariants:
+- The state machine (group.member) is called with one lock held, by the application thread and by the network thread.
+  The caller carries out the effects, in order, before it releases the lock.
+- Listener calls and errors belong to the application thread. They wait in `due`.
+- `lock` is notified after every change.
+- A request that was not sent or got no response is reported as failed; the state machine decides what to do. It also
+  learns of a lost coordinator connection while no request is in flight.
+- Metadata requests are retried until they succeed. A missing topic is logged once; another topic error is raised.
+- Events are published on the network thread, in order and without the lock.
 """
 
 import asyncio
@@ -48,66 +47,68 @@ from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.topic_partition import TopicPartition
 
 log = logging.getLogger("slackwater.client.consumer.membership")
-Heard = Callable[[SlackwaterError | None], None]
+OnCommit = Callable[[SlackwaterError | None], None]
 _JITTER: Final = 0.2
-_ABSENT: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.LEADER_NOT_AVAILABLE})
-Said = Callable[[MemberRequest, MemberResponse | None], None]
-Fetched = Callable[[Mapping[TopicPartition, OffsetAndMetadata | None], SlackwaterError | None], None]
+_MISSING: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.LEADER_NOT_AVAILABLE})
+OnRequest = Callable[[MemberRequest, MemberResponse | None], None]
+OnCommitted = Callable[[Mapping[TopicPartition, OffsetAndMetadata | None], SlackwaterError | None], None]
 
 
 class Membership:
-    """One member of one group."""
+    """The group member of one consumer or Spark query."""
 
     def __init__(
         self,
         config: MemberConfig,
         cluster: Cluster,
         network: NetworkThread,
-        changed: threading.Condition,
+        lock: threading.Condition,
         *,
         clock: Clock,
-        tell: Callable[[GroupEvent], None],
-        said: Said | None = None,
+        on_event: Callable[[GroupEvent], None],
+        on_request: OnRequest | None = None,
         create_topics: bool = False,
     ) -> None:
         self.member = GroupMember(config)
-        self.changed = changed
+        self.lock = lock
         self.due: deque[NotifyListener | Raise] = deque()
         self._cluster = cluster
         self._network = network
         self._clock = clock
-        self._tell = tell
-        self._said = said
+        self._on_event = on_event
+        self._on_request = on_request
         self._create_topics = create_topics
-        self._absent: frozenset[str] = frozenset()
-        self._wishes = 0  # refreshes that were asked for: the last one counts
-        self._ids = 0
-        self._commits: dict[int, Heard] = {}
-        self._fetches: dict[int, Fetched] = {}
-        self._watched: BrokerConnection | None = None  # the coordinator's
+        self._missing_topics: frozenset[str] = frozenset()
+        self._last_refresh = 0  # only the last requested refresh is retried
+        self._last_id = 0
+        self._commits: dict[int, OnCommit] = {}
+        self._fetches: dict[int, OnCommitted] = {}
+        self._coordinator_connection: BrokerConnection | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._armed_ms: int | None = None
+        self._timer_due_ms: int | None = None
 
-    # --- called by the application's thread ---------------------------------------------------------------------------
+    # --- called by the application thread ---------------------------------------------------------------------------
 
     def do(self, call: Callable[[GroupMember, int], list[MemberEffect]]) -> None:
-        """Call the machine, and carry out what it wants."""
-        with self.changed:
+        """Call the state machine and carry out its effects."""
+        with self.lock:
             self._carry_out(call(self.member, self._clock.now_ms()))
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], heard: Heard, *, sync: bool = False) -> None:
-        """Commit; `heard` is told the outcome, on the network's thread or this one."""
-        with self.changed:
-            self._ids += 1
-            self._commits[self._ids] = heard
-            self._carry_out(self.member.commit(offsets, self._clock.now_ms(), commit_id=self._ids, sync=sync))
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit, *, sync: bool = False
+    ) -> None:
+        """Commit offsets; `on_commit` receives the outcome, on the network thread or on this one."""
+        with self.lock:
+            self._last_id += 1
+            self._commits[self._last_id] = on_commit
+            self._carry_out(self.member.commit(offsets, self._clock.now_ms(), commit_id=self._last_id, sync=sync))
 
-    def fetch_committed(self, partitions: Iterable[TopicPartition], heard: Fetched) -> None:
-        """Ask for committed offsets."""
-        with self.changed:
-            self._ids += 1
-            self._fetches[self._ids] = heard
-            self._carry_out(self.member.fetch_committed(partitions, self._clock.now_ms(), fetch_id=self._ids))
+    def fetch_committed(self, partitions: Iterable[TopicPartition], on_committed: OnCommitted) -> None:
+        """Fetch committed offsets; `on_committed` receives the outcome."""
+        with self.lock:
+            self._last_id += 1
+            self._fetches[self._last_id] = on_committed
+            self._carry_out(self.member.fetch_committed(partitions, self._clock.now_ms(), fetch_id=self._last_id))
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -119,150 +120,149 @@ class Membership:
                 case NotifyListener() | Raise():
                     self.due.append(effect)
                 case EmitEvent():
-                    self._network.call_soon(self._tell, effect.event)
+                    self._network.call_soon(self._on_event, effect.event)
                 case RefreshMetadata():
-                    self._wishes += 1
-                    self._network.call_soon(self._refresh_now, effect.topics, self._wishes)
+                    self._last_refresh += 1
+                    self._network.call_soon(self._start_refresh, effect.topics, self._last_refresh)
                 case Disconnect():
                     self._network.call_soon(self._cluster.disconnect, effect.node.host, effect.node.port, COORDINATOR)
                 case CommitDone():
-                    if (heard := self._commits.pop(effect.commit_id, None)) is not None:
-                        heard(effect.error)
+                    if (on_commit := self._commits.pop(effect.commit_id, None)) is not None:
+                        on_commit(effect.error)
                 case OffsetsFetched():
-                    if (fetched := self._fetches.pop(effect.fetch_id, None)) is not None:
-                        fetched(effect.offsets, effect.error)
+                    if (on_committed := self._fetches.pop(effect.fetch_id, None)) is not None:
+                        on_committed(effect.offsets, effect.error)
         due_ms = self.member.next_due_ms()
-        if due_ms is not None and (self._armed_ms is None or due_ms < self._armed_ms):
-            self._armed_ms = due_ms
-            self._network.call_soon(self._arm, due_ms)
-        self.changed.notify_all()
+        if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
+            self._timer_due_ms = due_ms
+            self._network.call_soon(self._set_timer, due_ms)
+        self.lock.notify_all()
 
-    # --- on the network's thread --------------------------------------------------------------------------------------
+    # --- on the network thread --------------------------------------------------------------------------------------
 
     def _send(self, send: Send, coordinator: BrokerNode | None) -> None:
-        self._say(send.request, None)
-        self._network.create_task(self._ask(send, coordinator))
+        self._notify_request(send.request, None)
+        self._network.create_task(self._request(send, coordinator))
 
-    def _say(self, request: MemberRequest, answer: MemberResponse | None) -> None:
-        if self._said is not None:
+    def _notify_request(self, request: MemberRequest, response: MemberResponse | None) -> None:
+        if self._on_request is not None:
             try:
-                self._said(request, answer)
-            except Exception:  # what is said about a request must never keep it from being sent
-                log.exception("%s could not be told.", type(request).__name__)
+                self._on_request(request, response)
+            except Exception:  # a failed callback must not prevent the request
+                log.exception("The callback for %s failed.", type(request).__name__)
 
-    async def _ask(self, send: Send, coordinator: BrokerNode | None) -> None:
+    async def _request(self, send: Send, coordinator: BrokerNode | None) -> None:
         request = send.request
         try:
             if not send.to_coordinator:
                 connection = await self._cluster.any_connection()
             elif coordinator is None:
-                raise NetworkError("The coordinator is not known.")
+                raise NetworkError("The coordinator is unknown.")
             else:
                 connection = await self._cluster.connection_at(coordinator.host, coordinator.port, COORDINATOR)
-                self._watch(connection, coordinator)
+                self._watch_coordinator(connection, coordinator)
             version = version_of(request, connection.version_of(api_of(request)))
-            response = await connection.send(
+            wire_response = await connection.send(
                 to_wire(request, version), timeout_s=send.timeout_ms / 1000, version=version
             )
-            answer = from_wire(response, request, version)
+            response = from_wire(wire_response, request, version)
         except Exception as error:
             if isinstance(error, SlackwaterError):
-                log.debug("%s got no answer: %s", type(request).__name__, error)
-            else:  # a fault of ours must not leave the machine waiting for ever
-                log.exception("%s could not be asked.", type(request).__name__)
+                log.debug("%s failed: %s", type(request).__name__, error)
+            else:  # after a bug, the state machine must not wait forever
+                log.exception("%s failed.", type(request).__name__)
             if isinstance(error, UnsupportedVersionError):
                 self._raise(error)
             self.do(lambda member, now_ms: member.on_request_failed(send.request_id, now_ms))
         else:
-            self._say(request, answer)
-            self.do(lambda member, now_ms: member.on_response(send.request_id, answer, now_ms))
+            self._notify_request(request, response)
+            self.do(lambda member, now_ms: member.on_response(send.request_id, response, now_ms))
 
-    def _watch(self, connection: BrokerConnection, coordinator: BrokerNode) -> None:
-        """Hear when the coordinator's connection is lost, also while nothing is asked on it."""
-        if connection is not self._watched:
-            self._watched = connection
+    def _watch_coordinator(self, connection: BrokerConnection, coordinator: BrokerNode) -> None:
+        """Report a lost connection to the coordinator, also while no request is in flight."""
+        if connection is not self._coordinator_connection:
+            self._coordinator_connection = connection
             connection.lost.add_done_callback(
                 lambda _: self.do(lambda member, now_ms: member.on_disconnected(coordinator, now_ms))
             )
 
     def _raise(self, error: SlackwaterError) -> None:
-        with self.changed:
+        with self.lock:
             if not any(isinstance(due, Raise) and str(due.error) == str(error) for due in self.due):
                 self.due.append(Raise(error))
-            self.changed.notify_all()
+            self.lock.notify_all()
 
     # Metadata
 
-    def _refresh_now(self, topics: tuple[str, ...] | None, wish: int) -> None:
-        self._network.create_task(self._refresh(topics, wish))
+    def _start_refresh(self, topics: tuple[str, ...] | None, number: int) -> None:
+        self._network.create_task(self._refresh(topics, number))
 
-    async def _refresh(self, topics: Iterable[str] | None, wish: int) -> None:
-        """Ask until the answer comes, or something else is wanted."""
+    async def _refresh(self, topics: Iterable[str] | None, number: int) -> None:
+        """Request metadata until it arrives, or until a newer refresh replaces this one."""
         config = self._cluster.config
-        pause_ms = config.retry_backoff_ms
-        while wish == self._wishes and not self.member.is_closed:
+        backoff_ms = config.retry_backoff_ms
+        while number == self._last_refresh and not self.member.is_closed:
             try:
-                await self._came(topics)
+                await self._update_metadata(topics)
                 return
             except SlackwaterError as error:
-                log.debug("Metadata could not be had: %s", error)
-            await asyncio.sleep(pause_ms / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER))
-            pause_ms = min(pause_ms * 2, config.retry_backoff_max_ms)
+                log.debug("A metadata request failed: %s", error)
+            await asyncio.sleep(backoff_ms / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER))
+            backoff_ms = min(backoff_ms * 2, config.retry_backoff_max_ms)
 
     async def refresh(self, also: Iterable[str] = ()) -> None:
-        """Ask once for what the member wants to know, and for these topics."""
-        with self.changed:
+        """Request the metadata of the member's topics and of these topics once."""
+        with self.lock:
             topics = self.member.metadata_topics
         if topics is None or topics:
-            await self._came(None if topics is None else topics | set(also))
+            await self._update_metadata(None if topics is None else topics | set(also))
         elif also := set(also):
             await self._cluster.refresh(also, create=self._create_topics)
 
-    async def _came(self, topics: Iterable[str] | None) -> None:
-        wanted = None if topics is None else frozenset(topics)
-        found = await self._cluster.refresh(wanted, create=self._create_topics and wanted is not None)
-        self._complain(found, wanted)
+    async def _update_metadata(self, topics: Iterable[str] | None) -> None:
+        requested = None if topics is None else frozenset(topics)
+        received = await self._cluster.refresh(requested, create=self._create_topics and requested is not None)
+        if requested is not None:
+            self._report_topic_errors(received)
         racks = {broker.node_id: broker.rack for broker in self._cluster.brokers.values()}
-        with self.changed:
+        with self.lock:
             needed = self.member.metadata_topics
-            if wanted is not None and (needed is None or not needed <= wanted):
-                return  # more is wanted by now, and was asked for
+            if requested is not None and (needed is None or not needed <= requested):
+                return  # a newer request covers the topics needed now
             infos = {
-                name: _info(topic, racks)
-                for name, topic in found.items()
+                name: _topic_info(topic, racks)
+                for name, topic in received.items()
                 if topic.partitions and (needed is None or name in needed)
             }
             self.do(lambda member, now_ms: member.on_metadata(infos, now_ms))
 
-    def _complain(self, found: Mapping[str, TopicMetadata], wanted: frozenset[str] | None) -> None:
-        """Say which topics cannot be had."""
-        if wanted is None:
-            return
-        absent = frozenset(name for name, topic in found.items() if topic.error in _ABSENT)
-        if new := absent - self._absent:
-            words = ", ".join(f"{name}={found[name].error.name}" for name in sorted(new))
+    def _report_topic_errors(self, topics: Mapping[str, TopicMetadata]) -> None:
+        """Warn once about a topic that does not exist, and raise an error that no retry resolves."""
+        missing = frozenset(name for name, topic in topics.items() if topic.error in _MISSING)
+        if new := missing - self._missing_topics:
+            errors = ", ".join(f"{name}={topics[name].error.name}" for name in sorted(new))
             prefix = self._cluster.config.log_prefix
-            log.warning("%sThe metadata response from the cluster reported a recoverable issue: {%s}", prefix, words)
-        self._absent = absent
-        for name, topic in found.items():
-            if topic.error is not Error.NONE and topic.error not in _ABSENT and not topic.error.retriable:
+            log.warning("%sThe metadata response from the cluster reported a recoverable issue: {%s}", prefix, errors)
+        self._missing_topics = missing
+        for name, topic in topics.items():
+            if topic.error is not Error.NONE and topic.error not in _MISSING and not topic.error.retriable:
                 error = topic.error
                 self._raise(BrokerError(error, f"The topic {name} cannot be read: {error.name}."))
 
-    def _arm(self, due_ms: int) -> None:
+    def _set_timer(self, due_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         delay_s = max(due_ms - self._clock.now_ms(), 0) / 1000
-        self._timer = self._network.loop.call_later(delay_s, self._tick)
+        self._timer = self._network.loop.call_later(delay_s, self._on_timer)
 
-    def _tick(self) -> None:
-        with self.changed:
-            self._timer = self._armed_ms = None
+    def _on_timer(self) -> None:
+        with self.lock:
+            self._timer = self._timer_due_ms = None
             self._carry_out(self.member.tick(self._clock.now_ms()))
 
 
-def _info(topic: TopicMetadata, racks: Mapping[int, str | None]) -> TopicInfo:
-    """What an assignor is told of a topic."""
+def _topic_info(topic: TopicMetadata, racks: Mapping[int, str | None]) -> TopicInfo:
+    """Return the part of a topic's metadata that assignors use."""
     if not any(racks.values()):
         return TopicInfo(len(topic.partitions), None)
     by_partition = tuple(

@@ -1,11 +1,11 @@
-"""A consumer's metrics, under the names that the Java client's have.
+"""The consumer's metrics, under the Java client's names.
 
-Rules kept here
-- A metric is named by its name, its group and the tag `client-id`, as in Java.
-- What the group member measures comes from the core; what concerns fetching is measured here.
-- For Prometheus the names are those that the JMX exporter makes of Java's when it is given no rules:
-  `kafka_consumer_<group>_<name>{client_id="..."}`, with underscores for whatever Prometheus does not allow. Release 0
-  of the exporter keeps the `_total` at the end of a name, release 1 cuts it off: `cut_total` does the same.
+Invariants:
+- A metric is identified by its name, its group and the tag `client-id`, as in Java.
+- The group member measures itself (group.member); fetch metrics are measured here.
+- Prometheus names are those of the JMX exporter without rules: `kafka_consumer_<group>_<name>{client_id="..."}`.
+  Characters that Prometheus does not allow become underscores. Release 0 of the exporter keeps the suffix `_total`,
+  release 1 drops it: `cut_total` does the same.
 """
 
 import re
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 FETCH_GROUP: Final = "consumer-fetch-manager-metrics"
 DOMAIN: Final = "kafka.consumer"
 TOTAL: Final = "_total"
-_NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]+")
+_DISALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 class MetricName(NamedTuple):
-    """What a metric is called."""
+    """The identity of a metric."""
 
     name: str
     group: str
@@ -34,17 +34,17 @@ class MetricName(NamedTuple):
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """The tags that Java's has."""
+        """The tags of the Java metric."""
         return {"client-id": self.client_id}
 
     @property
     def prometheus(self) -> str:
-        """The name that the JMX exporter, release 0, makes of it."""
-        return _NOT_ALLOWED.sub("_", f"{DOMAIN}_{self.group}_{self.name}")
+        """The name in the JMX exporter, release 0."""
+        return _DISALLOWED.sub("_", f"{DOMAIN}_{self.group}_{self.name}")
 
 
 class FetchMetrics:
-    """What was fetched and given out; everything is called under the consumer's lock."""
+    """Fetch metrics. All methods are called with the consumer's lock held."""
 
     def __init__(self) -> None:
         self.latency = SampledStat()
@@ -52,18 +52,18 @@ class FetchMetrics:
         self.records = SampledStat()
         self.bytes_total = 0
 
-    def fetched(self, took_ms: int, size: int, now_ms: int) -> None:
-        """A fetch was answered."""
-        self.latency.record(took_ms, now_ms)
+    def on_fetch(self, latency_ms: int, size: int, now_ms: int) -> None:
+        """Record a fetch response."""
+        self.latency.record(latency_ms, now_ms)
         self.size.record(size, now_ms)
         self.bytes_total += size
 
-    def given_out(self, records: int, now_ms: int) -> None:
-        """The application has got these."""
-        self.records.record(records, now_ms)
+    def on_records(self, count: int, now_ms: int) -> None:
+        """Record records returned to the application."""
+        self.records.record(count, now_ms)
 
     def read(self, now_ms: int, lags: Iterable[int]) -> dict[str, float]:
-        """Every metric by its name."""
+        """Return every metric by name."""
         return {
             "fetch-latency-avg": self.latency.avg(now_ms),
             "fetch-latency-max": self.latency.max(now_ms),
@@ -77,28 +77,28 @@ class FetchMetrics:
         }
 
 
-Read = Callable[[], Mapping[MetricName, float]]
+ReadMetrics = Callable[[], Mapping[MetricName, float]]
 
 
 class PrometheusCollector:
-    """Shows one or more consumers to prometheus_client; register it, or use `export`."""
+    """Exposes the metrics of consumers to prometheus_client; register it, or use `export`."""
 
-    def __init__(self, *consumers: Read, cut_total: bool = False) -> None:
+    def __init__(self, *consumers: ReadMetrics, cut_total: bool = False) -> None:
         self._consumers = consumers
-        self._cut = TOTAL if cut_total else ""
+        self._suffix = TOTAL if cut_total else ""
 
     def describe(self) -> Iterator["Metric"]:
-        """Nothing: names are not asked for before there is a consumer to ask."""
+        """Describe no metrics: the names are known only when the metrics are read."""
         return iter(())
 
     def collect(self) -> Iterator["Metric"]:
-        """Every metric, one sample for each consumer."""
+        """Yield every metric with one sample per consumer."""
         from prometheus_client.metrics_core import Metric
 
         families: dict[str, Metric] = {}
         for read in self._consumers:
             for name, value in read().items():
-                text = name.prometheus.removesuffix(self._cut)
+                text = name.prometheus.removesuffix(self._suffix)
                 family = families.get(text)
                 if family is None:
                     family = families[text] = Metric(text, f"{name.name} ({name.group})", "unknown")
@@ -107,11 +107,11 @@ class PrometheusCollector:
 
 
 def export(
-    *consumers: Read, registry: "CollectorRegistry | None" = None, cut_total: bool = False
+    *consumers: ReadMetrics, registry: "CollectorRegistry | None" = None, cut_total: bool = False
 ) -> PrometheusCollector:
     """Register consumers' `metrics` with prometheus_client: `export(consumer.metrics)`.
 
-    With `cut_total` the names are those of the JMX exporter's release 1, which have no `_total` at the end.
+    With `cut_total` the names are those of the JMX exporter's release 1, without the suffix `_total`.
     """
     from prometheus_client import REGISTRY
 

@@ -1,4 +1,4 @@
-"""What a consumer gives out: one record, as Kafka's clients know it."""
+"""The records that a consumer returns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from slackwater.wire.records.record import Header
 
 
 class ConsumerRecord(NamedTuple):
-    """One record; a timestamp of -1 is none."""
+    """One record; a timestamp of -1 means no timestamp."""
 
     topic: str
     partition: int
@@ -31,5 +31,5 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it comes from."""
+        """The partition of the record."""
         return TopicPartition(self.topic, self.partition)

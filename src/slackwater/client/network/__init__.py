@@ -1,1 +1,1 @@
-"""Connections to a cluster, its metadata, and the network thread."""
+"""Connections to a cluster, its metadata, fetching, and the network thread."""

@@ -1,24 +1,25 @@
-"""The client's half of a fetch session (KIP-227): only what has changed is asked for.
+"""The client's side of a fetch session (KIP-227): after the first request, only changes are sent.
 
-Rules kept here
-- A session begins with a full request. From then on a request holds the partitions that are new or whose wishes have
-  changed, and names those that are not wanted any more; the broker remembers the rest.
-- Any doubt ends it: an error of the session, an answer that was lost. The next request is full again.
+Invariants:
+- A session starts with a full request. Later requests hold the partitions that are new or changed and the partitions
+  that are no longer read; the broker remembers the rest.
+- A session error or a lost response ends the session. The next request is full again.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.wire.schema import NO_UUID
 
 NO_SESSION: Final = 0
-FULL: Final = 0
-FINAL: Final = -1
+FULL_EPOCH: Final = 0
+SESSIONLESS_EPOCH: Final = -1
 _MAX_EPOCH: Final = 2**31 - 1
 
 
-class Wanted(NamedTuple):
-    """What is asked of one partition."""
+class FetchPosition(NamedTuple):
+    """Where to fetch one partition from, and how much."""
 
     topic_id: bytes
     offset: int
@@ -26,45 +27,53 @@ class Wanted(NamedTuple):
     max_bytes: int
 
 
-class Ask(NamedTuple):
-    """One request's part of a session."""
+class SessionRequest(NamedTuple):
+    """The partitions of one Fetch request and the session it belongs to."""
 
     session_id: int
-    epoch: int
-    wanted: Mapping[TopicPartition, Wanted]
-    forgotten: tuple[TopicPartition, ...]
+    session_epoch: int
+    positions: Mapping[TopicPartition, FetchPosition]
+    forgotten: tuple[TopicPartition, ...] = ()
+    by_name: bool = False  # at least one topic of the session has no id
+
+
+def sessionless_request(partition: TopicPartition, position: FetchPosition) -> SessionRequest:
+    """Return a request for one partition that opens no session."""
+    by_name = position.topic_id == NO_UUID
+    return SessionRequest(NO_SESSION, SESSIONLESS_EPOCH, {partition: position}, by_name=by_name)
 
 
 class FetchSession:
-    """The session with one broker."""
+    """The session with one broker. At most one request is in flight."""
 
-    __slots__ = ("_epoch", "_known", "_session_id")
+    __slots__ = ("_epoch", "_positions", "_session_id")
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
-        self._epoch = FULL
-        self._known: dict[TopicPartition, Wanted] = {}
+        self._epoch = FULL_EPOCH
+        self._positions: dict[TopicPartition, FetchPosition] = {}
 
-    def ask(self, wanted: Mapping[TopicPartition, Wanted]) -> Ask:
-        """The request for what is wanted now; one at a time."""
-        known, self._known = self._known, dict(wanted)
-        if self._epoch == FULL:
-            return Ask(self._session_id, FULL, wanted, ())
-        changed = {partition: wish for partition, wish in wanted.items() if known.get(partition) != wish}
-        return Ask(self._session_id, self._epoch, changed, tuple(one for one in known if one not in wanted))
+    def next_request(self, positions: Mapping[TopicPartition, FetchPosition]) -> SessionRequest:
+        """Return the request that makes the session cover exactly `positions`."""
+        previous, self._positions = self._positions, dict(positions)
+        by_name = any(position.topic_id == NO_UUID for position in positions.values())
+        if self._epoch == FULL_EPOCH:
+            return SessionRequest(self._session_id, FULL_EPOCH, positions, by_name=by_name)
+        changed = {
+            partition: position for partition, position in positions.items() if previous.get(partition) != position
+        }
+        forgotten = tuple(partition for partition in previous if partition not in positions)
+        return SessionRequest(self._session_id, self._epoch, changed, forgotten, by_name)
 
-    def answered(self, session_id: int) -> None:
-        """The broker has answered."""
-        if session_id == NO_SESSION:
-            self.failed()
-            return
-        if self._epoch != FULL and session_id != self._session_id:
-            self.failed()
+    def on_response(self, session_id: int) -> None:
+        """Continue the session, or reset it if the broker closed it."""
+        if session_id == NO_SESSION or (self._epoch != FULL_EPOCH and session_id != self._session_id):
+            self.reset()
             return
         self._session_id = session_id
         self._epoch = self._epoch + 1 if self._epoch < _MAX_EPOCH else 1
 
-    def failed(self) -> None:
-        """The session is in doubt: begin anew."""
-        self._session_id, self._epoch = NO_SESSION, FULL
-        self._known.clear()
+    def reset(self) -> None:
+        """Start a new session with the next request."""
+        self._session_id, self._epoch = NO_SESSION, FULL_EPOCH
+        self._positions.clear()

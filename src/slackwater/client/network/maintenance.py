@@ -1,10 +1,10 @@
-"""What a client does from time to time without being asked.
+"""Periodic work of a client: metadata refresh and idle connections.
 
-Rules kept here
-- Metadata older than `metadata.max.age.ms` is asked for again, so that new topics, partitions and leaders are seen.
-- Metadata that somebody misses is asked for at once: one request at a time, and a pause after each.
-- Connections that nobody uses are closed after `connections.max.idle.ms`.
-- Nothing that goes wrong here ends it.
+Invariants:
+- Metadata older than `metadata.max.age.ms` is requested again.
+- Missing metadata is requested at once: one request at a time, with a backoff after each.
+- Connections without requests are closed after `connections.max.idle.ms`.
+- Errors are logged and do not end the maintenance.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ IDLE_CHECK_S: Final = 10.0
 
 
 async def run_maintenance(cluster: Cluster, refresh: Callable[[], Awaitable[object]]) -> None:
-    """Runs on the network's loop until it is cancelled; `refresh` asks for the metadata that this client wants."""
+    """Run until cancelled; `refresh` requests the metadata of the client's topics."""
     loop = asyncio.get_running_loop()
     config = cluster.config
     max_age_s = max(config.metadata_max_age_ms / 1000, 0.001)
@@ -35,40 +35,40 @@ async def run_maintenance(cluster: Cluster, refresh: Callable[[], Awaitable[obje
         try:
             await refresh()
         except SlackwaterError as error:
-            log.debug("Metadata could not be had: %s", error)
+            log.debug("A metadata request failed: %s", error)
             refresh_at = loop.time() + min(max_age_s, config.retry_backoff_max_ms / 1000)
         else:
             refresh_at = loop.time() + max_age_s
 
 
 class MetadataRefresher:
-    """Asks for the metadata of topics whose leader is not known, or is not the one it was; on the network's loop."""
+    """Requests the metadata of topics whose leader is unknown or has moved. Runs on the loop of the network thread."""
 
     def __init__(
         self,
         cluster: Cluster,
         network: NetworkThread,
-        ask: Callable[[set[str]], Awaitable[object]],
-        then: Callable[[], None],
+        refresh: Callable[[set[str]], Awaitable[object]],
+        on_done: Callable[[], None],
     ) -> None:
-        """`then` is called after the pause, whether or not the answer came: who still misses something asks again."""
+        """`on_done` is called after the backoff, whether the request succeeded or not."""
         self._cluster = cluster
         self._network = network
-        self._ask = ask
-        self._then = then
-        self._asking = False
+        self._refresh = refresh
+        self._on_done = on_done
+        self._is_refreshing = False
 
     def __call__(self, topics: set[str]) -> None:
-        """These are missed; while an answer is waited for, nothing more is asked."""
-        if topics and not self._asking:
-            self._asking = True
-            self._network.create_task(self._fulfil(topics))
+        """Request the metadata of these topics, unless a request is in flight."""
+        if topics and not self._is_refreshing:
+            self._is_refreshing = True
+            self._network.create_task(self._run(topics))
 
-    async def _fulfil(self, topics: set[str]) -> None:
+    async def _run(self, topics: set[str]) -> None:
         try:
-            await self._ask(topics)
+            await self._refresh(topics)
         except SlackwaterError as error:
-            log.debug("Metadata could not be had: %s", error)
+            log.debug("A metadata request failed: %s", error)
         finally:
-            self._asking = False
-            self._network.loop.call_later(self._cluster.config.retry_backoff_ms / 1000, self._then)
+            self._is_refreshing = False
+            self._network.loop.call_later(self._cluster.config.retry_backoff_ms / 1000, self._on_done)

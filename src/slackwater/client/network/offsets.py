@@ -1,9 +1,9 @@
-"""Offsets by time: the beginning and the end of partitions, and the first record from a time on.
+"""ListOffsets: the first and last offset of partitions, and the first offset from a timestamp on.
 
-Rules kept here
-- Every partition's leader is asked, all leaders at the same time. Who is not the leader any more is asked again, after
-  a refresh of the metadata and a pause, until the time is over.
-- An error that no retry mends is raised with the partition it belongs to.
+Invariants:
+- The leaders of all partitions are queried in parallel. A partition whose leader has moved is retried after a metadata
+  refresh and a backoff, until the timeout.
+- An error that no retry resolves is raised with the name of its partition.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from slackwater.wire.messages.list_offsets import (
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-CONSUMER: Final = -1  # who asks: no replica
+_NO_REPLICA: Final = -1
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record's offset and time; for the beginning and the end of a partition the time is -1."""
+    """The offset and timestamp of a record; the timestamp is -1 for `EARLIEST` and `LATEST`."""
 
     offset: int
     timestamp: int
@@ -37,68 +37,68 @@ class OffsetAndTimestamp(NamedTuple):
 
 async def list_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     *,
     read_committed: bool = False,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """The offset for each timestamp (`LATEST` and `EARLIEST` are such); None where no record is as new."""
+    """Return the offset for each timestamp, `LATEST` or `EARLIEST`; None where no record is as new."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (cluster.config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s)
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-    pause_s = cluster.config.retry_backoff_ms / 1000
-    last: Exception | None = None
-    while left := {partition: time for partition, time in wanted.items() if partition not in found}:
-        now_found, error = await ask_leaders(cluster, left, read_committed=read_committed)
-        found |= now_found
-        last = error or last
-        if len(found) == len(wanted):
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    backoff_s = cluster.config.retry_backoff_ms / 1000
+    last_error: Exception | None = None
+    while missing := {partition: time for partition, time in timestamps.items() if partition not in offsets}:
+        received, error = await list_offsets_once(cluster, missing, read_committed=read_committed)
+        offsets |= received
+        last_error = error or last_error
+        if len(offsets) == len(timestamps):
             break
-        if loop.time() + pause_s > deadline:
-            names = ", ".join(str(partition) for partition in sorted(set(wanted) - set(found))[:5])
-            why = f" {last}" if last is not None else " They have no leader, or do not exist."
-            raise ClientTimeoutError(f"The offsets of {names} could not be had in time.{why}")
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        if loop.time() + backoff_s > deadline:
+            names = ", ".join(str(partition) for partition in sorted(set(timestamps) - set(offsets))[:5])
+            reason = f" {last_error}" if last_error is not None else " They have no leader, or do not exist."
+            raise ClientTimeoutError(f"Listing the offsets of {names} timed out.{reason}")
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
         try:
-            await cluster.refresh({partition.topic for partition in left})
+            await cluster.refresh({partition.topic for partition in missing})
         except NetworkError as failed:
-            last = failed
-    return found
+            last_error = failed
+    return offsets
 
 
-async def ask_leaders(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+async def list_offsets_once(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], NetworkError | None]:
-    """One round: what the leaders that can be reached know, and why one could not be."""
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-    failed: NetworkError | None = None
-    if any(cluster.leader(*partition) is None for partition in wanted):
+    """Query every reachable leader once; also return the error of a leader that was not reachable."""
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    failure: NetworkError | None = None
+    if any(cluster.leader(*partition) is None for partition in timestamps):
         try:
-            await cluster.refresh({partition.topic for partition in wanted})
+            await cluster.refresh({partition.topic for partition in timestamps})
         except NetworkError as error:
-            failed = error
+            failure = error
     by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
-    for partition, time in wanted.items():
+    for partition, time in timestamps.items():
         if (leader := cluster.leader(*partition)) is not None:
             by_leader[leader.leader][partition] = time
-    rounds = [_ask(cluster, node, asked, read_committed) for node, asked in by_leader.items()]
-    for outcome in await asyncio.gather(*rounds, return_exceptions=True):
+    requests = [_query_leader(cluster, node_id, times, read_committed) for node_id, times in by_leader.items()]
+    for outcome in await asyncio.gather(*requests, return_exceptions=True):
         if isinstance(outcome, dict):
-            found |= outcome
+            offsets |= outcome
         elif isinstance(outcome, NetworkError):
-            failed = outcome
+            failure = outcome
         else:
             raise outcome
-    return found, failed
+    return offsets, failure
 
 
-async def _ask(
-    cluster: Cluster, node_id: int, asked: Mapping[TopicPartition, int], read_committed: bool
+async def _query_leader(
+    cluster: Cluster, node_id: int, timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """What one leader knows; partitions with an error that passes are left out."""
+    """Return the offsets that one leader knows, without the partitions that have a retriable error."""
     topics: dict[str, ListOffsetsTopic] = {}
-    for partition, time in sorted(asked.items()):
+    for partition, time in sorted(timestamps.items()):
         topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
         leader = cluster.leader(*partition)
         epoch = leader.leader_epoch if leader is not None else -1
@@ -106,9 +106,9 @@ async def _ask(
             ListOffsetsPartition(partition_index=partition.partition, current_leader_epoch=epoch, timestamp=time)
         )
     connection = await cluster.connection_to(node_id)
-    answer = await connection.request(
+    response = await connection.request(
         ListOffsetsRequest(
-            replica_id=CONSUMER,
+            replica_id=_NO_REPLICA,
             isolation_level=int(read_committed),
             topics=list(topics.values()),
             timeout_ms=cluster.config.request_timeout_ms,
@@ -116,14 +116,14 @@ async def _ask(
         ListOffsetsResponse,
         timeout_s=cluster.config.request_timeout_ms / 1000,
     )
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-    for row in answer.topics:
-        for one in row.partitions:
-            partition = TopicPartition(row.name, one.partition_index)
-            error = Error(one.error_code)
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    for row in response.topics:
+        for data in row.partitions:
+            partition = TopicPartition(row.name, data.partition_index)
+            error = Error(data.error_code)
             if error is Error.NONE:
-                known = OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch)
-                found[partition] = known if one.offset >= 0 else None
+                offset = OffsetAndTimestamp(data.offset, data.timestamp, data.leader_epoch)
+                offsets[partition] = offset if data.offset >= 0 else None
             elif not error.retriable:
-                raise BrokerError(error, f"The offset of {partition} could not be had: {error.name}.")
-    return found
+                raise BrokerError(error, f"The offset of {partition} cannot be listed: {error.name}.")
+    return offsets

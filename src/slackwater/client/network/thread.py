@@ -1,8 +1,8 @@
-"""The thread on which all input and output of one client runs.
+"""The network thread of a client: one event loop for all input and output.
 
-Rules kept here
-- One event loop in one daemon thread. The application's threads hand work over and may wait for its outcome.
-- An application thread that waits can be interrupted (Ctrl-C), and its work is cancelled then.
+Invariants:
+- Application threads hand over work and may wait for its result.
+- Ctrl-C interrupts a waiting application thread and cancels its work.
 - The thread ends with `close`, or with the process.
 """
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class NetworkThread:
-    """A loop in a thread."""
+    """An event loop in a daemon thread."""
 
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -33,7 +33,7 @@ class NetworkThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        while tasks := asyncio.all_tasks(self.loop):  # one that ends may have begun another
+        while tasks := asyncio.all_tasks(self.loop):  # a cancelled task may have started another
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
@@ -42,29 +42,29 @@ class NetworkThread:
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether this is the network's own thread."""
+        """Whether the caller runs on this thread."""
         return threading.current_thread() is self._thread
 
     def call_soon(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Do something on the loop; nothing is heard of it."""
+        """Call a function on the loop and ignore its result."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(work, *arguments)
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin something, from the loop itself; nothing is heard of it."""
+        """Start a coroutine from the loop itself and ignore its result."""
         task = self.loop.create_task(work)
-        self._tasks.add(task)  # the loop itself keeps no hold of it
+        self._tasks.add(task)  # the loop holds only a weak reference
         task.add_done_callback(self._tasks.discard)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Begin something on the loop."""
+        """Start a coroutine on the loop."""
         if self._closed:
             work.close()
             raise ClientClosedError("This client was closed; make a new one.")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Do something on the loop and wait for it."""
+        """Run a coroutine on the loop and return its result."""
         future = self.submit(work)
         try:
             return future.result(timeout_s)
@@ -72,7 +72,7 @@ class NetworkThread:
             if future.done():
                 raise
             future.cancel()
-            raise ClientTimeoutError(f"It took longer than {timeout_s:g} s.") from None
+            raise ClientTimeoutError(f"The operation took longer than {timeout_s:g} s.") from None
         except BaseException:
             future.cancel()
             raise

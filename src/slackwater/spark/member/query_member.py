@@ -117,7 +117,13 @@ class QueryMember:
         publish = bool(home.values["group.events.publish"])
         self._publisher = EventPublisher(home.cluster, home.network) if publish else None
         self._membership = Membership(
-            config, home.cluster, home.network, changed, clock=clock, tell=self._tell, said=self._lines.said
+            config,
+            home.cluster,
+            home.network,
+            changed,
+            clock=clock,
+            on_event=self._tell,
+            on_request=self._lines.log_request,
         )
         self._waiting: deque[BatchEffect] = deque()
         self._carrying = False
@@ -308,7 +314,7 @@ class QueryMember:
         self._bare_told = bare
 
     def _tell(self, event: GroupEvent) -> None:
-        self._lines.event(event)
+        self._lines.log_event(event)
         if self._publisher is not None:
             self._publisher.publish(event)
 

@@ -14,11 +14,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
 from slackwater.client.config import CONSUMER_SETTINGS, int_value, parse_settings
+from slackwater.client.network.fetch import FetchedData
 from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.spark.source.columns import ConstantColumns, arrow_schema, nullable_headers
 from slackwater.spark.source.connections import get_connection
-from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, Piece, RangeFetcher
+from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.user_errors import as_user_error
 from slackwater.wire.errors import WireError
@@ -66,18 +67,18 @@ def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatc
                 yield from _batches(piece, wanted, settings, constants)
             except WireError as error:
                 raise PeerError(
-                    f"{wanted.topic_partition} cannot be read from offset {piece.from_offset} on: {error}"
+                    f"{wanted.topic_partition} cannot be read from offset {piece.start_offset} on: {error}"
                 ) from error
 
 
 def _batches(
-    piece: Piece, wanted: OffsetRange, settings: ReadSettings, constants: ConstantColumns
+    piece: FetchedData, wanted: OffsetRange, settings: ReadSettings, constants: ConstantColumns
 ) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
     schema = arrow_schema(headers=settings.include_headers)
     fetched = FetchedBatches(
-        piece.data, piece.from_offset, wanted.until_offset, aborted=piece.aborted, check_crcs=settings.check_crcs
+        piece.data, piece.start_offset, wanted.until_offset, aborted=piece.aborted, check_crcs=settings.check_crcs
     )
     for batch in arrow_batches(fetched, headers=settings.include_headers):
         offset, timestamp, timestamp_type, key, value, *more = batch.columns
