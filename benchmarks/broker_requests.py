@@ -1,6 +1,6 @@
 """Heartbeats and offset commits: requests per second and broker CPU per request, Apache Kafka and Slackwater.
 
-    python benchmarks/broker_requests.py [--rounds N] [--seconds N] [--pipelined] [--one-group] [--only kafka|slackwater]
+    python benchmarks/broker_requests.py [--rounds N] [--seconds N] [--pipelined] [--one-group] [--only NAME]
 
 The headline is one request in flight on each of 200 and 1,000 connections, which is what stock clients send. With
 `--pipelined`, 16 and 200 connections keep 64 requests in flight.
@@ -65,7 +65,16 @@ PIPELINED: Final = (Load(16, 4, PIPELINED_REQUESTS), Load(200, 20, PIPELINED_REQ
 class Stream:
     """One connection: a cycle of encoded requests and the bytes of their responses."""
 
-    __slots__ = ("in_flight", "received_bytes", "request_bytes", "requests", "response_bytes", "responses", "sent", "socket")
+    __slots__ = (
+        "in_flight",
+        "received_bytes",
+        "request_bytes",
+        "requests",
+        "response_bytes",
+        "responses",
+        "sent",
+        "socket",
+    )
 
     def __init__(
         self, connection: socket.socket, requests: Sequence[bytes], responses: Sequence[bytes], in_flight: int

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.broker_load import KINDS, PARTITIONS, burst, members_of, streams_of
 from benchmarks.broker_members import TOPIC
+from benchmarks.broker_requests import KINDS, PARTITIONS, PIPELINED_REQUESTS, members_of, run_load, streams_of
 from benchmarks.brokers import BROKERS, Server, arguments, heading, report, run
 
 REST_SECONDS = 2
@@ -43,7 +43,7 @@ def load(server: Server) -> None:
         connections = [stack.enter_context(server.connect()) for _ in range(MEMBERS)]
         members = members_of(server, connections, GROUP_SIZE)
         for kind in KINDS:
-            burst(server, streams_of(kind, members), LOAD_SECONDS)
+            run_load(server, streams_of(kind, members, PIPELINED_REQUESTS), LOAD_SECONDS)
 
 
 def start(name: str) -> Start:

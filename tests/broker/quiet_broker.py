@@ -1,9 +1,7 @@
-"""A whole broker without sockets, in virtual time: frames in, frames out, and nothing happens unless a test lets it.
+"""A complete broker without sockets, in virtual time.
 
-Rules kept here
-- Everything between the bytes of a request and the bytes of its answer is the broker's own: connections, envelope,
-  handlers, coordinator, logs on disk. Only the transport under a connection is this file's.
-- Group timers fire when `pass_ms` says so.
+Everything between the bytes of a request and the bytes of its response is production code: connections, envelope,
+handlers, coordinator, logs on disk. Only the transport is a fake. Group timers fire in `pass_ms`.
 """
 
 import asyncio
@@ -26,18 +24,19 @@ from slackwater.wire.schema import Request, Response
 
 LISTENER = ("127.0.0.1", 9092)
 PEER = ("127.0.0.1", 50_000)
-TURNS = 4  # what one request leads to takes this many turns of the loop at most
+ITERATIONS = 4  # of the loop, at most, until a request is processed
 R = TypeVar("R", bound=Response)
 Fields = dict[str, Any]
 
 
-class Wire(asyncio.Transport):
-    """The socket's place: keeps what is written."""
+class FakeTransport(asyncio.Transport):
+    """Stores the bytes that the broker writes."""
 
     def __init__(self) -> None:
         super().__init__({"peername": PEER, "sockname": LISTENER})
         self.written: list[bytes] = []
         self.closed = False
+        self.is_reading_enabled = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
@@ -52,10 +51,10 @@ class Wire(asyncio.Transport):
         self.closed = True
 
     def pause_reading(self) -> None:
-        pass
+        self.is_reading_enabled = False
 
     def resume_reading(self) -> None:
-        pass
+        self.is_reading_enabled = True
 
 
 class QuietClient:
@@ -66,69 +65,79 @@ class QuietClient:
         self._client_id = client_id
         self._frames = FrameReader()
         self._ids = itertools.count(1)
-        self._wire = Wire()
+        self._transport = FakeTransport()
         self._connection = Connection(broker.server)
-        self._connection.connection_made(self._wire)
+        self._connection.connection_made(self._transport)
 
     @property
     def is_closed(self) -> bool:
         """Whether the broker has closed the connection."""
-        return self._wire.closed
+        return self._transport.closed
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the broker reads from the connection."""
+        return self._transport.is_reading_enabled
+
+    @property
+    def pending_requests(self) -> int:
+        """The number of requests without a sent response."""
+        return self._connection.pending_requests
 
     def send_bytes(self, data: bytes) -> None:
-        """Send whole frames, or parts of them, and let the broker do what it can do at once."""
+        """Send bytes and let the broker process them."""
         self._connection.data_received(data)
-        self._broker.turn()
+        self._broker.run_pending()
 
     def frames(self) -> list[bytes]:
-        """The answers that came since the last call, without their sizes."""
-        data, self._wire.written = b"".join(self._wire.written), []
+        """The responses since the last call, without their sizes."""
+        data, self._transport.written = b"".join(self._transport.written), []
         return self._frames.feed(data) if data else []
 
     def send_fields(self, api: str, version: int, **fields: Any) -> Callable[[], Fields | None]:
-        """Ask in the words of `scripts/kafka_wire.py`, an independent codec; an answer has its version's fields."""
+        """Send a request encoded by `scripts/kafka_wire.py`, an independent codec."""
         number = next(self._ids)
         self.send_bytes(kafka_wire.encode_request(api, version, number, self._client_id, fields))
 
-        def answer() -> Fields | None:
+        def response() -> Fields | None:
             for frame in self.frames():
-                found, read = kafka_wire.decode_answer(api, version, frame)
-                assert found == number
-                return read
+                correlation_id, fields_read = kafka_wire.decode_answer(api, version, frame)
+                assert correlation_id == number
+                return fields_read
             return None
 
-        return answer
+        return response
 
     def ask_fields(self, api: str, version: int, **fields: Any) -> Fields:
-        """Ask in those words and be answered."""
-        answer = self.send_fields(api, version, **fields)()
-        assert answer is not None
-        return answer
+        """Send such a request and return its response."""
+        response = self.send_fields(api, version, **fields)()
+        assert response is not None
+        return response
 
     def send(self, request: Request, kind: type[R], version: int | None = None) -> Callable[[], R | None]:
-        """Ask, in the newest version unless told otherwise; what is given back gives the answer when it is there."""
-        asked = request.API.latest_stable if version is None else version
+        """Send a request, by default in the latest version; the returned function returns the response or None."""
+        sent_version = request.API.latest_stable if version is None else version
         number = next(self._ids)
-        self.send_bytes(encode_request(request, asked, number, self._client_id))
+        self.send_bytes(encode_request(request, sent_version, number, self._client_id))
 
-        def answer() -> R | None:
+        def response() -> R | None:
             for frame in self.frames():
-                found, response = decode_response(kind, asked, frame)
-                assert found == number
-                return response
+                correlation_id, decoded = decode_response(kind, sent_version, frame)
+                assert correlation_id == number
+                return decoded
             return None
 
-        return answer
+        return response
 
     def ask(self, request: Request, kind: type[R], version: int | None = None) -> R:
-        """Ask and be answered."""
+        """Send a request and return its response."""
         response = self.send(request, kind, version)()
         assert response is not None
         return response
 
 
 class HeldFlushes:
-    """Work for the disk that waits until it is released."""
+    """Blocking work that waits until it is released."""
 
     def __init__(self, broker: "QuietBroker") -> None:
         self._broker = broker
@@ -138,28 +147,28 @@ class HeldFlushes:
         self._work.append((work, done))
 
     def release(self) -> None:
-        """Do it all, and what comes of it."""
+        """Do the work and process its results."""
         while self._work:
             work, done = self._work.pop(0)
             work()
             done()
-            self._broker.turn()
+            self._broker.run_pending()
 
 
 class QuietBroker:
-    """A broker that nobody can connect to but through `connect`."""
+    """A broker without a listening socket; tests use `connect`."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, **topics: int) -> None:
-        given: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-        given |= settings or {}
+        values: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+        values |= settings or {}
         self.clock = ManualClock()
         self._runner = asyncio.Runner()
-        self.server = self._runner.run(self._start(directory, {name: str(value) for name, value in given.items()}))
+        self.server = self._runner.run(self._start(directory, {name: str(value) for name, value in values.items()}))
         for name, partitions in topics.items():
             self.broker.topics.create(name, partitions)
 
-    async def _start(self, directory: Path, given: dict[str, str]) -> Server:
-        return Server(directory, Settings(given), clock=self.clock, group_clock=self.clock)
+    async def _start(self, directory: Path, values: dict[str, str]) -> Server:
+        return Server(directory, Settings(values), clock=self.clock, group_clock=self.clock)
 
     @property
     def broker(self) -> Broker:
@@ -176,28 +185,28 @@ class QuietBroker:
         self._runner.close()
 
     def connect(self, client_id: str = "client") -> QuietClient:
-        """Another connection."""
+        """Open another connection."""
         return QuietClient(self, client_id)
 
     def hold_flushes(self) -> HeldFlushes:
-        """With `flush=always`: let no write come to the disk until it is released."""
+        """Hold back every fsync (`flush=always`) until it is released."""
         held = HeldFlushes(self)
         self.broker.durability._in_thread = held
         return held
 
-    def turn(self) -> None:
-        """Let the loop go round, without time passing; a timer of no length fires."""
-        self._runner.run(self._turn(0))
+    def run_pending(self) -> None:
+        """Run the loop without advancing the clock; timers that are due fire."""
+        self._runner.run(self._advance(0))
 
     def pass_ms(self, ms: int) -> None:
-        """Let time pass, every timer firing at its own."""
-        self._runner.run(self._turn(ms))
+        """Advance the clock; every timer fires at its own time."""
+        self._runner.run(self._advance(ms))
 
-    async def _turn(self, ms: int) -> None:
+    async def _advance(self, ms: int) -> None:
         await self._settle()
         self.server.pass_group_time(ms)
         await self._settle()
 
     async def _settle(self) -> None:
-        for _ in range(TURNS):
+        for _ in range(ITERATIONS):
             await asyncio.sleep(0)

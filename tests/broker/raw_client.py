@@ -49,7 +49,7 @@ from slackwater.wire.records.batch import iter_batches
 from slackwater.wire.records.record import Record, decode_records, encode_batch
 from slackwater.wire.schema import Response
 
-from .server_room import Client
+from .server_client import Client
 
 # The last versions that name topics; later ones have their ids.
 PRODUCE_V = 12

@@ -20,7 +20,7 @@ from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupReque
 
 from .broker_process import BrokerProcess, many_files
 from .raw_client import FETCH_V, RawClient, closing
-from .server_room import DEADLINE_S, with_server
+from .server_client import DEADLINE_S, with_server
 
 MB = 1024 * 1024
 

@@ -26,7 +26,7 @@ from .kill_load import (
     Worker,
 )
 from .raw_client import RawClient, closing
-from .server_room import DEADLINE_S
+from .server_client import DEADLINE_S
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

@@ -24,7 +24,7 @@ from slackwater.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 
-from .server_room import DEADLINE_S, Client, with_server
+from .server_client import DEADLINE_S, Client, with_server
 
 Samples = dict[str, float]
 

@@ -19,7 +19,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from tests.broker.broker_process import BrokerProcess
 from tests.broker.raw_client import RawClient, closing
-from tests.broker.server_room import with_server
+from tests.broker.server_client import with_server
 from tests.interop.clients import (
     AIOKAFKA,
     CONFLUENT,

@@ -13,7 +13,7 @@ from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.wire.messages.fetch import FetchResponse
 from tests.broker.handlers.data_requests import fetch_request, records_of, rows, send
-from tests.broker.server_room import Client, with_server
+from tests.broker.server_client import Client, with_server
 
 PARTITIONS = 3
 LONG_MS = 60_000

@@ -82,7 +82,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
         )
-        self.fetch_waits = FetchWaits(loop, self.metrics.answered_together)
+        self.fetch_waits = FetchWaits(loop)
         self.fetch_max_bytes = settings.number("fetch.max.bytes")
         self.events = GroupEventStream(
             self.topics,
@@ -100,7 +100,7 @@ class Broker:
             schedule_flush=schedule_flush,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
-        self.events.subscribe(self.metrics.hear)
+        self.events.subscribe(self.metrics.count_event)
 
     def load(self) -> None:
         """Open what the last run left."""
@@ -153,10 +153,9 @@ class Broker:
         own = {"retention.ms": str(EVENTS_RETENTION_MS)} if name == EVENTS_TOPIC else {}
         return self.topics.create(name, 1 if own else self.settings.number("num.partitions"), own)
 
-    def closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Connection) -> None:
         """A client has gone."""
         self.fetch_waits.drop(connection)
-        connection.forget_idle()
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; `clean=False` leaves what a kill leaves."""

@@ -79,8 +79,8 @@ class Maintenance:
     def close_idle(self) -> None:
         """Cut connections that have been silent for too long and wait for nothing, or do not take what they get."""
         limit = monotonic() - self._broker.settings.number("connections.max.idle.ms") / 1000
-        for connection in [one for one in self._connections if one.last_heard < limit]:
-            if connection.is_stuck or not connection.waiting:
+        for connection in [one for one in self._connections if one.last_received_at < limit]:
+            if connection.is_write_blocked or not connection.pending_requests:
                 connection.abort()
 
     def _clean(self, partition_log: PartitionLog, plan: cleaner.CleaningPlan) -> None:

@@ -1,8 +1,8 @@
-"""What the broker counts: requests and their times by API, group events by kind.
+"""The broker's counters: requests and their times by API, group events by kind.
 
-Rules kept here
-- Counting is a few additions per request: no locks, no label look-ups. Names and labels are made when somebody reads.
-- A request's time runs from its last byte to the moment its answer leaves, waiting included.
+Invariants:
+- Counting a response takes a few additions: no locks and no label lookups. The metrics page creates names and labels.
+- A request's time runs from its last byte to the write of its response, including the time that it waits.
 """
 
 from bisect import bisect_left
@@ -11,15 +11,14 @@ from time import monotonic
 from typing import Final
 
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.repeats import Run
 from slackwater.group.events import GroupEvent, RebalanceCompleted
 
-# Upper bounds of request times, in seconds; what is slower stands in one more.
+# Upper bounds of the request times in seconds; one more bucket holds slower requests.
 TIME_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
-class Tally:
-    """How often an API was answered, and how fast."""
+class RequestTimes:
+    """The number of responses of one API and a histogram of their times."""
 
     __slots__ = ("buckets", "count", "seconds")
 
@@ -30,48 +29,30 @@ class Tally:
 
 
 class Metrics:
-    """All counts of a broker."""
+    """All counters of one broker."""
 
     def __init__(self) -> None:
-        self.requests: dict[int, Tally] = {}
-        self.events: dict[tuple[str, str], int] = {}  # kind and trigger, "" where there is none
-        self.rebalance_seconds = 0.0  # of all rebalances that came to their end
+        self.requests: dict[int, RequestTimes] = {}  # by API key
+        self.events: dict[tuple[str, str], int] = {}  # by kind and trigger; "" if there is no trigger
+        self.rebalance_seconds = 0.0  # of all completed rebalances
         self.malformed = 0
         self.connections = 0
         self.connections_refused = 0
 
-    def answered(self, calls: Sequence[RequestContext | Run]) -> None:
-        """These answers leave now."""
+    def count_responses(self, requests: Sequence[RequestContext]) -> None:
+        """Count responses that leave now."""
         now = monotonic()
-        for context in calls:
-            seconds, times = now - context.since, context.count
-            tally = self.requests.get(context.api_key) or self._tally(context.api_key)
-            tally.count += times
-            tally.seconds += seconds * times
-            tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
+        for context in requests:
+            times = self.requests.get(context.api_key)
+            if times is None:
+                times = self.requests[context.api_key] = RequestTimes()
+            seconds = now - context.received_at
+            times.count += 1
+            times.seconds += seconds
+            times.buckets[bisect_left(TIME_BOUNDS, seconds)] += 1
 
-    def answered_together(self, calls: Sequence[RequestContext]) -> None:
-        """These answers left now, each on its own connection; all of one API, in the order in which they were asked."""
-        now, longest, shortest = monotonic(), calls[0], calls[-1]
-        times = now - longest.since, now - shortest.since
-        if bisect_left(TIME_BOUNDS, times[0]) == bisect_left(TIME_BOUNDS, times[1]):
-            self._count(longest.api_key, (times[0] + times[1]) / 2, len(calls))  # they came about evenly in between
-        else:
-            for context in calls:
-                self._count(context.api_key, now - context.since, 1)
-
-    def _count(self, api_key: int, seconds: float, times: int) -> None:
-        tally = self.requests.get(api_key) or self._tally(api_key)
-        tally.count += times
-        tally.seconds += seconds * times
-        tally.buckets[bisect_left(TIME_BOUNDS, seconds)] += times
-
-    def _tally(self, api_key: int) -> Tally:
-        self.requests[api_key] = tally = Tally()
-        return tally
-
-    def hear(self, event: GroupEvent) -> None:
-        """Something happened to a group."""
+    def count_event(self, event: GroupEvent) -> None:
+        """Count a group event."""
         key = (event.kind, event.trigger or "")
         self.events[key] = self.events.get(key, 0) + 1
         if isinstance(event.detail, RebalanceCompleted):

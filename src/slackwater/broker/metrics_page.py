@@ -26,7 +26,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
-from slackwater.broker.server import Server, cannot_listen
+from slackwater.broker.server import Server, listen_error
 from slackwater.group.events import EventKind, GroupState, Trigger
 from slackwater.version import __version__
 from slackwater.wire.apis import APIS, HEARTBEAT, OFFSET_COMMIT
@@ -167,7 +167,7 @@ class MetricsPage:
         try:
             self._server = await loop.create_server(lambda: _Visit(self._visits, self._page), host, port)
         except OSError as error:
-            raise cannot_listen(host, port, error) from error
+            raise listen_error(host, port, error) from error
 
     def stop(self) -> None:
         """Stop listening, and cut who is being served."""

@@ -144,7 +144,7 @@ class _Held(RequestContext):
 
     def __init__(self, context: RequestContext, hold: Callable[[Callable[[], None]], object]) -> None:
         header = RequestHeader(context.api_key, context.version, context.correlation_id, context.client_id)
-        super().__init__(context.connection, header, context.since)
+        super().__init__(context.connection, header, context.received_at)
         self._context = context
         self._hold = hold
 
@@ -162,10 +162,10 @@ class _Held(RequestContext):
         self._keep(b"")
 
     def _keep(self, frame: bytes) -> None:
-        self.frame = frame
+        self.response = frame
 
         def deliver() -> None:
-            self._context.frame = frame
-            self._context.connection.ready(len(frame))
+            self._context.response = frame
+            self._context.connection.response_ready(len(frame))
 
         self._hold(deliver)

@@ -20,7 +20,7 @@ from slackwater.wire.messages.produce import (
     TopicProduceData,
 )
 
-from ..server_room import Client
+from ..server_client import Client
 from ..storage.log.batches import Read, Sent, batch, read_records
 
 LAST_BY_NAME = 12  # the newest version of both requests that names topics

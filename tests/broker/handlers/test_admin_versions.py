@@ -37,7 +37,7 @@ from slackwater.wire.messages.list_transactions import ListTransactionsRequest
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from slackwater.wire.schema import Request
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 TOPIC = 2
 

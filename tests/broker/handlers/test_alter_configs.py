@@ -11,7 +11,7 @@ from slackwater.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 

@@ -14,7 +14,7 @@ from slackwater.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 def to(count: int, *brokers: list[int], name: str = "t") -> CreatePartitionsTopic:

@@ -16,7 +16,7 @@ from slackwater.wire.messages.create_topics import (
 )
 from slackwater.wire.schema import NO_UUID
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 def placed(*partitions: tuple[int, list[int]]) -> CreatableTopic:

@@ -15,7 +15,7 @@ from slackwater.wire.messages.delete_records import (
 )
 from slackwater.wire.messages.fetch import FetchResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 from .data_requests import fetch_request, rows, send
 
 

@@ -16,7 +16,7 @@ from slackwater.group.messages import (
 from slackwater.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 async def delete(server: Server, *asked: DeleteTopicState, version: int = 6) -> list[tuple[str | None, int]]:

@@ -6,7 +6,7 @@ from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 def test_the_broker_is_told_with_the_address_it_advertises(tmp_path: Path) -> None:

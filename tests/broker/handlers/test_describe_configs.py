@@ -15,7 +15,7 @@ from slackwater.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -11,7 +11,7 @@ from slackwater.wire.messages.describe_log_dirs import (
 )
 from slackwater.wire.records.record import Record, encode_batch
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:

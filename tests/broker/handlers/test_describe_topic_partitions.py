@@ -11,7 +11,7 @@ from slackwater.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 Page = list[tuple[str | None, int, list[int]]]
 

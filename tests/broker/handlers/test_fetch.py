@@ -10,7 +10,7 @@ from slackwater.wire.apis import FETCH
 from slackwater.wire.messages.fetch import FetchResponse
 from slackwater.wire.schema import NO_UUID
 
-from ..server_room import DEADLINE_S, Client, with_server
+from ..server_client import DEADLINE_S, Client, with_server
 from ..storage.log.batches import batch
 from .data_requests import LAST_BY_NAME, fetch_request, produce_request, records_of, rows, send, values
 

@@ -14,7 +14,7 @@ from slackwater.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -10,7 +10,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.apis import INIT_PRODUCER_ID
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 async def ask(client: Client, version: int = 5, **fields: object) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ from slackwater.wire.messages.list_offsets import (
 )
 from slackwater.wire.messages.produce import ProduceResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 from ..storage.log.batches import NOW_MS, Sent, batch
 from .data_requests import LAST_BY_NAME, produce_request
 

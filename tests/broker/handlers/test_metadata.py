@@ -8,7 +8,7 @@ from slackwater.broker.storage.topics import EVENTS_TOPIC, OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 def named(*names: str, **more: bool) -> MetadataRequest:

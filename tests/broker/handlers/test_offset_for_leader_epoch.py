@@ -13,7 +13,7 @@ from slackwater.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 from .data_requests import send
 
 

@@ -32,7 +32,7 @@ from slackwater.wire.messages.list_partition_reassignments import (
 )
 from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 
 
 def test_no_election_is_needed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from slackwater.wire.messages.produce import (
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
-from ..server_room import Client, with_server
+from ..server_client import Client, with_server
 from ..storage.log.batches import NOW_MS, Sent, batch, contents
 from .data_requests import LAST_BY_NAME, produce_request, produced, send
 

@@ -86,7 +86,7 @@ class ThreadBackend:
             self._clean = clean
             if self._paused and not clean:
                 # What came in during the pause must not be done now: a killed broker has never read it.
-                self._running.server.cut_connections()
+                self._running.server.abort_connections()
             self._paused = False
             self._ended.set()
 

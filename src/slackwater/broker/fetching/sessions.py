@@ -1,16 +1,15 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and from then on what has changed.
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once, then only the changes.
 
-Rules kept here, as in Kafka 4.x
-- A request with epoch 0 asks for everything it names, and for a session; with epoch -1 for everything and none. Both
-  end the session they name. Any other epoch must be the next of a session that is known.
-- A session's answer holds the partitions with records, with an error, or with another high watermark or log start
-  offset than the client was last told. What it holds is noted as told when the answer is made.
-- Whoever got records moves to the end of its session, so that the next request reads the others first: a partition
-  that always fills the answer starves nobody.
-- The sessions are bounded (`max.incremental.fetch.session.cache.slots`). For a new one, another goes that was not used
-  for two minutes; or else the smallest that was made more than two minutes ago, if it is smaller than the new one. If
-  there is none, the client gets no session, and asks for everything every time.
-- A session speaks of topics by id, or by name, from its beginning to its end.
+Invariants, as in Kafka 4.x:
+- A request with epoch 0 names all its partitions and creates a session. Epoch -1 names all partitions without creating
+  one. Both close the session that they name. Any other epoch must be the next epoch of a cached session.
+- The response of a session contains the partitions with records, with an error, or with a high watermark or log start
+  offset that differs from the last response.
+- A partition that returned records moves to the end of its session, so that the next request reads the others first.
+- The cache is bounded (`max.incremental.fetch.session.cache.slots`). A new session evicts one that was not used for two
+  minutes; otherwise the smallest session older than two minutes, if it is smaller than the new one. If there is none,
+  the client gets no session and names all partitions in every request.
+- A session refers to topics either by id or by name for its whole life.
 """
 
 import random
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import PreencodedResponse
 from slackwater.wire.messages.fetch import PartitionData
 
 NO_SESSION: Final = 0
@@ -28,12 +26,11 @@ EVICTABLE_AFTER_MS: Final = 120_000
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_ID: Final = 2**31 - 1
 
-# A topic's id or its name, and a partition.
-Key = tuple[bytes | str, int]
+PartitionKey = tuple[bytes | str, int]  # a topic's id or name, and the partition index
 
 
-class Wanted:
-    """One partition as a client asks for it, and what it was last told of it."""
+class CachedPartition:
+    """One partition of a fetch request and the state that the last response reported."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -57,8 +54,8 @@ class Wanted:
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
     ) -> None:
-        self.topic = topic  # None: no topic has this id, as far as is known
-        self.topic_id = topic_id  # None: it was asked for by name
+        self.topic = topic  # None if no topic with this id has been seen
+        self.topic_id = topic_id  # None if the request names the topic
         self.index = index
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
@@ -68,94 +65,84 @@ class Wanted:
         self.log_start_offset = -1
 
     @property
-    def key(self) -> Key:
-        """What tells it from others of a session."""
+    def key(self) -> PartitionKey:
+        """The key within a session."""
         return (self.topic_id or self.topic or "", self.index)
 
-    def ask(self, other: "Wanted") -> None:
-        """The client goes on elsewhere in this partition."""
-        self.fetch_offset = other.fetch_offset
-        self.max_bytes = other.max_bytes
-        self.current_leader_epoch = other.current_leader_epoch
-        self.last_fetched_epoch = other.last_fetched_epoch
+    def update_request(self, requested: "CachedPartition") -> None:
+        """Take over the fetch position of a new request."""
+        self.fetch_offset = requested.fetch_offset
+        self.max_bytes = requested.max_bytes
+        self.current_leader_epoch = requested.current_leader_epoch
+        self.last_fetched_epoch = requested.last_fetched_epoch
 
-    def tell(self, data: PartitionData) -> bool:
-        """Note what the client is told now; False if that is nothing new."""
-        news = bool(data.records) or data.high_watermark != self.high_watermark
-        news |= data.log_start_offset != self.log_start_offset or data.diverging_epoch.epoch >= 0
+    def update_reported(self, data: PartitionData) -> bool:
+        """Store the state that is reported now; True if the response must contain the partition."""
+        is_changed = (
+            bool(data.records)
+            or data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+            or data.diverging_epoch.epoch >= 0
+        )
         self.high_watermark = data.high_watermark
         self.log_start_offset = data.log_start_offset
         if data.error_code:
-            self.high_watermark = -1  # whatever comes next is news
+            self.high_watermark = -1  # the next response reports the partition again
             return True
-        return news
+        return is_changed
 
 
-class Session:
+ReadPartition = tuple[CachedPartition, PartitionData]
+
+
+class FetchSession:
     """The partitions of one client, in the order in which they are read."""
 
-    __slots__ = (
-        "created_ms",
-        "epoch",
-        "is_over",
-        "kept_in_vain",
-        "nothing_new",
-        "partitions",
-        "session_id",
-        "used_ms",
-        "uses_topic_ids",
-    )
+    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, partitions: dict[Key, Wanted], now_ms: int, *, uses_topic_ids: bool) -> None:
+    def __init__(
+        self, session_id: int, partitions: dict[PartitionKey, CachedPartition], now_ms: int, *, uses_topic_ids: bool
+    ) -> None:
         self.session_id = session_id
         self.partitions = partitions
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.created_ms = self.used_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
-        self.is_over = False
-        self.kept_in_vain = 0  # how often in a row a request was expected again (`idle_fetches`) and did not come
-        self.nothing_new: tuple[int, PreencodedResponse] | None = None  # a version, and that answer in it
 
-    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
-        """Take what a request changes."""
-        for one in wanted:
-            known = self.partitions.get(one.key)
+    def update(self, requested: Iterable[CachedPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Apply the changes of a request."""
+        for partition in requested:
+            known = self.partitions.get(partition.key)
             if known is None:
-                self.partitions[one.key] = one
+                self.partitions[partition.key] = partition
             else:
-                known.ask(one)
+                known.update_request(partition)
         for key in forgotten:
             self.partitions.pop(key, None)
 
-    def told(self, found: Sequence[tuple[Wanted, PartitionData]]) -> list[tuple[Wanted, PartitionData]]:
-        """What of this the client must be told; who got records is read last from now on."""
-        news = [(one, data) for one, data in found if one.tell(data)]
+    def select_changed(self, read: Sequence[ReadPartition]) -> list[ReadPartition]:
+        """Return what the response must contain; partitions with records move to the end."""
+        changed = [(partition, data) for partition, data in read if partition.update_reported(data)]
         partitions = self.partitions
-        for one, data in news:
-            if data.records and partitions.get(key := one.key) is one:
+        for partition, data in changed:
+            if data.records and partitions.get(key := partition.key) is partition:
                 del partitions[key]
-                partitions[key] = one
-        return news
+                partitions[key] = partition
+        return changed
 
 
-class Fetch:
-    """One request: the partitions to read, in order, and the session it belongs to, if any."""
+class FetchContext:
+    """One request: the partitions to read, in order, and its session if it has one."""
 
     __slots__ = ("epoch", "partitions", "session", "wants_session")
 
     def __init__(
-        self,
-        partitions: list[Wanted],
-        session: Session | None = None,
-        *,
-        wants_session: bool = False,
-        epoch: int | None = None,
+        self, partitions: list[CachedPartition], session: FetchSession | None = None, *, wants_session: bool = False
     ) -> None:
         self.partitions = partitions
         self.session = session
         self.wants_session = wants_session
-        # Of the session when the request came.
-        self.epoch = epoch if epoch is not None else session.epoch if session is not None else 0
+        self.epoch = session.epoch if session is not None else 0  # of the session when the request arrived
 
 
 class FetchSessions:
@@ -165,20 +152,24 @@ class FetchSessions:
         self._slots = slots
         self._now_ms = now_ms
         self._new_id = new_id or (lambda: random.randint(1, _MAX_ID))
-        self._sessions: dict[int, Session] = {}
-        self._since = -1.0
-        self._since_ms = 0
+        self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(
-        self, session_id: int, epoch: int, wanted: list[Wanted], forgotten: Iterable[Key], *, uses_topic_ids: bool
-    ) -> Fetch | Error:
-        """What a request asks for, all in all; an error if its session is not the one it takes it for."""
+    def create_context(
+        self,
+        session_id: int,
+        epoch: int,
+        requested: list[CachedPartition],
+        forgotten: Iterable[PartitionKey],
+        *,
+        uses_topic_ids: bool,
+    ) -> FetchContext | Error:
+        """Determine the partitions that a request reads; an error if session and epoch do not match."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._end(session_id)
-            return Fetch(wanted, wants_session=epoch == INITIAL_EPOCH)
+            self._sessions.pop(session_id, None)
+            return FetchContext(requested, wants_session=epoch == INITIAL_EPOCH)
         session = self._sessions.get(session_id)
         if session is None:
             return Error.FETCH_SESSION_ID_NOT_FOUND
@@ -186,69 +177,55 @@ class FetchSessions:
             return Error.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids is not uses_topic_ids:
             return Error.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(wanted, forgotten)
+        session.update(requested, forgotten)
         if not session.partitions:
-            self._end(session_id)
-            return Fetch(wanted)
+            del self._sessions[session_id]
+            return FetchContext(requested)
         session.used_ms = self._now_ms()
         session.epoch = next_epoch(epoch)
-        return Fetch(list(session.partitions.values()), session)
+        return FetchContext(list(session.partitions.values()), session)
 
-    def again(self, session: Session, since: float) -> None:
-        """One more request of a session that is there, which changes nothing; those that come together say when."""
-        if since != self._since:
-            self._since, self._since_ms = since, self._now_ms()
-        session.used_ms = self._since_ms
-        epoch = session.epoch
-        session.epoch = epoch + 1 if epoch < _MAX_EPOCH else INITIAL_EPOCH + 1  # `next_epoch`, without the call
-        session.kept_in_vain = 0
-
-    def end(
-        self, fetch: Fetch, found: Sequence[tuple[Wanted, PartitionData]], *, uses_topic_ids: bool
-    ) -> tuple[int, Sequence[tuple[Wanted, PartitionData]]] | Error:
-        """The session that the answer names, and what it holds of what was found."""
-        session = fetch.session
+    def complete(
+        self, context: FetchContext, read: Sequence[ReadPartition], *, uses_topic_ids: bool
+    ) -> tuple[int, Sequence[ReadPartition]] | Error:
+        """Return the session id of the response and the partitions that it contains."""
+        session = context.session
         if session is not None:
-            # The client has asked again over another connection while this request waited: it gave this one up.
-            if session.epoch != fetch.epoch:
+            # The client has sent the next request over another connection while this one waited.
+            if session.epoch != context.epoch:
                 return Error.INVALID_FETCH_SESSION_EPOCH
-            return session.session_id, session.told(found) if found else found
-        if fetch.wants_session:
-            return self._create(fetch, found, uses_topic_ids=uses_topic_ids), found
-        return NO_SESSION, found
+            return session.session_id, session.select_changed(read) if read else read
+        if context.wants_session:
+            return self._create_session(context, read, uses_topic_ids=uses_topic_ids), read
+        return NO_SESSION, read
 
-    def _create(self, fetch: Fetch, found: Sequence[tuple[Wanted, PartitionData]], *, uses_topic_ids: bool) -> int:
+    def _create_session(self, context: FetchContext, read: Sequence[ReadPartition], *, uses_topic_ids: bool) -> int:
         now_ms = self._now_ms()
-        partitions = {one.key: one for one in fetch.partitions}
+        partitions = {partition.key: partition for partition in context.partitions}
         if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
             return NO_SESSION
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        self._sessions[session_id] = Session(session_id, partitions, now_ms, uses_topic_ids=uses_topic_ids)
-        for one, data in found:
-            one.tell(data)
+        self._sessions[session_id] = FetchSession(session_id, partitions, now_ms, uses_topic_ids=uses_topic_ids)
+        for partition, data in read:
+            partition.update_reported(data)
         return session_id
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make room for a session of so many partitions; False if nobody has to go for it."""
-        oldest = min(self._sessions.values(), key=lambda one: one.used_ms, default=None)
-        if oldest is None:
+        """Evict a session for a new one with `size` partitions; False if none may be evicted."""
+        evicted = min(self._sessions.values(), key=lambda session: session.used_ms, default=None)
+        if evicted is None:
             return False
-        if now_ms - oldest.used_ms <= EVICTABLE_AFTER_MS:
-            old = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTABLE_AFTER_MS]
-            oldest = min(old, key=lambda one: (len(one.partitions), one.session_id), default=None)
-            if oldest is None or size <= len(oldest.partitions):
+        if now_ms - evicted.used_ms <= EVICTABLE_AFTER_MS:
+            old = [session for session in self._sessions.values() if now_ms - session.created_ms > EVICTABLE_AFTER_MS]
+            evicted = min(old, key=lambda session: (len(session.partitions), session.session_id), default=None)
+            if evicted is None or size <= len(evicted.partitions):
                 return False
-        self._end(oldest.session_id)
+        del self._sessions[evicted.session_id]
         return True
-
-    def _end(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.is_over = True
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch that follows; 0 and -1 mean something else and are left out."""
+    """Return the epoch that follows; 0 and -1 are reserved."""
     return epoch + 1 if epoch < _MAX_EPOCH else 1

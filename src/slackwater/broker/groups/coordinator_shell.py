@@ -12,7 +12,7 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from slackwater.broker.groups.offsets_records import decode_record, encode_records
@@ -94,12 +94,6 @@ class CoordinatorShell:
             and coordinator.is_due(now_ms)
         ):
             self._execute(coordinator.tick(now_ms))  # an initial delay of 0 ends before the next member joins
-        if self._pending_records >= MAX_PENDING_RECORDS:
-            self._write()
-
-    def submit_all(self, requests: Sequence[tuple[Request, Callable[[_R], None]]]) -> None:
-        """Pass requests that arrived together to the coordinator, each with its callback."""
-        self._execute(self.coordinator.handle_all(requests, self._now_ms()))
         if self._pending_records >= MAX_PENDING_RECORDS:
             self._write()
 

@@ -1,6 +1,6 @@
-"""One file per API: what its versions differ in, settled on the way in and on the way out.
+"""The request handlers: one module per API, with the interface described in `handler`.
 
-`handler` says what such a file holds. A file is imported when its API is first asked for, which keeps the start short.
+A module is imported on the first request of its API, which keeps the start short.
 """
 
 import re
@@ -53,20 +53,14 @@ SUPPORTED_APIS: Final[tuple[Api, ...]] = (
     apis.LIST_CONFIG_RESOURCES,
     apis.DESCRIBE_TOPIC_PARTITIONS,
 )
-"""What the broker answers, and advertises."""
+"""The APIs that the broker supports and advertises."""
 
 
 def load(api: Api) -> Handler:
-    """The handler of an API."""
+    """Import the handler of an API."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
     module = import_module(f"{__name__}.{name}")
-    return Handler(
-        api,
-        module.handle,
-        module.error_response,
-        getattr(module, "repeats", None),
-        idles=getattr(module, "IDLES", False),
-    )
+    return Handler(api, module.handle, module.error_response)
 
 
 __all__ = ["SUPPORTED_APIS", "Handler", "load"]

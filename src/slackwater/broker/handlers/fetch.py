@@ -1,20 +1,18 @@
 """Fetch, v4 to v18.
 
 v5   log start offset
-v7   sessions (`fetch_sessions`)
+v7   sessions (`fetching.sessions`)
 v9   leader epoch (KIP-320)
-v12  flexible; the last fetched epoch, and where the logs part (KIP-595)
-v13  topic ids: UNKNOWN_TOPIC_ID, and INCONSISTENT_TOPIC_ID where a session's topic was made anew
+v12  flexible; last fetched epoch and diverging epoch (KIP-595)
+v13  topic ids: UNKNOWN_TOPIC_ID, and INCONSISTENT_TOPIC_ID if a session's topic was deleted and created again
 
-Partitions are read in their order, until `max_bytes` are full; the first that has records gives one batch at least,
-however large. If there are fewer than `min_bytes`, the fetch waits (`fetch_waits`), and then reads again. An error
-found in reading is answered at once. A topic that nobody knows is no such error, as in Kafka: it is told when the
-others have something to tell, or at once if there are no others.
+Partitions are read in order until `max_bytes` are used up. The first partition with records returns at least one batch,
+however large. With fewer than `min_bytes` the fetch waits (`fetching.waits`) and then reads again. An error is returned
+at once. As in Kafka, an unknown topic is not such an error: it is reported with the other partitions, or at once if
+there are no others.
 
-A fetch that ended without news is likely to come again, unchanged, for as long as nobody writes: `idle_fetches`.
-
-There are no followers: whoever says that it is a replica is answered like a consumer. There are no transactions: the
-last stable offset is the high watermark, and read_committed reads the same.
+This broker has no followers: a request with a replica id is processed like a consumer's. It has no transactions: the
+last stable offset equals the high watermark, and read_committed reads the same records.
 """
 
 from collections.abc import Sequence
@@ -22,14 +20,11 @@ from typing import Final, NamedTuple
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.fetching.idle_fetches import IdleFetch
-from slackwater.broker.fetching.sessions import Fetch, Key, Session, Wanted
-from slackwater.broker.repeats import MOST_WASTED
+from slackwater.broker.fetching.sessions import CachedPartition, FetchContext, PartitionKey, ReadPartition
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import PreencodedResponse
 from slackwater.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -42,25 +37,23 @@ from slackwater.wire.messages.fetch import (
 )
 from slackwater.wire.schema import NO_UUID
 
-IDLES: Final = True
-_IDS_SINCE: Final = 13
+_TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
-_NOTHING: Final = b""
-Found = list[tuple[Wanted, PartitionData]]
+_NO_RECORDS: Final = b""
 
 
-class _End(NamedTuple):
-    """Where a partition ended when it was read, to see what it has gained since."""
+class _EndPosition(NamedTuple):
+    """The end of a partition when it was read, to determine how much it has grown."""
 
     partition: Partition
     active: Segment
     active_size: int
-    size: int  # what was read of it
-    most: int  # what the client takes of it
+    read_bytes: int
+    max_bytes: int
 
 
-class _Reading:
-    """One request: what it asks for, and what has been found so far."""
+class _FetchRead:
+    """One request: its partitions and the data read so far."""
 
     __slots__ = (
         "_broker",
@@ -68,110 +61,108 @@ class _Reading:
         "_context",
         "_ends",
         "_fetch",
-        "_found",
-        "_is_wrong",
+        "_has_error",
+        "_is_changed",
         "_max_bytes",
         "_min_bytes",
-        "_request",
-        "_size",
-        "_was_woken",
+        "_read",
+        "_read_bytes",
         "partitions",
     )
 
-    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest, fetch: Fetch) -> None:
+    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> None:
         self._broker = broker
         self._context = context
-        self._request = request
         self._fetch = fetch
         self._committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._was_woken = False
+        self._is_changed = False
         self.read()
 
     @property
-    def is_done(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self._is_wrong or not self.partitions or self._size >= self._min_bytes
+    def is_complete(self) -> bool:
+        """Whether the response can be sent without waiting."""
+        return self._has_error or not self.partitions or self._read_bytes >= self._min_bytes
 
     def read(self) -> None:
-        """Read every partition."""
-        topics, left, in_session = self._broker.topics, self._max_bytes, self._fetch.session is not None
-        self._found: Found = []
-        self._size = 0
-        self._is_wrong = False
-        self._ends: list[_End] = []  # if it may matter how much they grow
-        self.partitions: list[Partition] = []  # which may grow
-        unknown: Found = []
-        for wanted in self._fetch.partitions:
-            partition = find(topics, wanted)
+        """Read all partitions."""
+        topics, bytes_left, in_session = self._broker.topics, self._max_bytes, self._fetch.session is not None
+        self._read: list[ReadPartition] = []
+        self._read_bytes = 0
+        self._has_error = False
+        self._ends: list[_EndPosition] = []  # empty unless min_bytes > 1
+        self.partitions: list[Partition] = []  # existing partitions, which may grow
+        unknown: list[ReadPartition] = []
+        for requested in self._fetch.partitions:
+            partition = find_partition(topics, requested)
             if isinstance(partition, Error):
                 if partition is Error.INCONSISTENT_TOPIC_ID:
-                    self._is_wrong = True
-                    self._found.append((wanted, _error(wanted, partition)))
+                    self._has_error = True
+                    self._read.append((requested, _error_data(requested, partition)))
                 else:
-                    unknown.append((wanted, _error(wanted, partition, aborted=[])))
+                    unknown.append((requested, _error_data(requested, partition, aborted=[])))
                 continue
             size = 0
-            # So it is with most partitions of a consumer that waits, and there may be many.
-            if not (in_session and _is_told(partition, wanted)):
-                data = self._read_one(partition, wanted, left)
+            # An idle consumer may have many partitions without any change.
+            if not (in_session and _is_unchanged(partition, requested)):
+                data = self._read_partition(partition, requested, bytes_left)
                 if data.error_code or data.diverging_epoch.epoch >= 0:
-                    self._is_wrong = True
-                size = len(data.records or _NOTHING)
-                self._size += size
-                left = max(left - size, 0)
-                self._found.append((wanted, data))
+                    self._has_error = True
+                size = len(data.records or _NO_RECORDS)
+                self._read_bytes += size
+                bytes_left = max(bytes_left - size, 0)
+                self._read.append((requested, data))
             self.partitions.append(partition)
             if self._min_bytes > 1:
                 active = partition.log.active
-                self._ends.append(_End(partition, active, active.size, size, wanted.max_bytes))
-        self._found += unknown
+                self._ends.append(_EndPosition(partition, active, active.size, size, requested.max_bytes))
+        self._read += unknown
 
-    def _read_one(self, partition: Partition, wanted: Wanted, left: int) -> PartitionData:
-        log, offset = partition.log, wanted.fetch_offset
-        if error := partition.leader_epoch_error(wanted.current_leader_epoch):
-            return _error(wanted, error)
+    def _read_partition(self, partition: Partition, requested: CachedPartition, bytes_left: int) -> PartitionData:
+        log, offset = partition.log, requested.fetch_offset
+        if error := partition.leader_epoch_error(requested.current_leader_epoch):
+            return _error_data(requested, error)
         end = log.log_end_offset
         data = PartitionData(
-            wanted.index,
+            requested.index,
             0,
             end,
             end,
             log.log_start_offset,
             aborted_transactions=[] if self._committed else None,
-            records=_NOTHING,
+            records=_NO_RECORDS,
         )
-        if wanted.last_fetched_epoch >= 0:
-            if wanted.last_fetched_epoch > log.leader_epoch:
-                return _error(wanted, Error.OFFSET_OUT_OF_RANGE)
+        if requested.last_fetched_epoch >= 0:
+            if requested.last_fetched_epoch > log.leader_epoch:
+                return _error_data(requested, Error.OFFSET_OUT_OF_RANGE)
             if offset > end:
                 data.diverging_epoch = EpochEndOffset(log.leader_epoch, end)
                 return data
         if offset == end:
             return data
-        if left or not self._size or not log.log_start_offset <= offset < end:
-            records = log.read(offset, min(left, wanted.max_bytes), min_one=not self._size)
+        if bytes_left or not self._read_bytes or not log.log_start_offset <= offset < end:
+            records = log.read(offset, min(bytes_left, requested.max_bytes), min_one=not self._read_bytes)
             if isinstance(records, Rejection):
-                return _error(wanted, records.error)
+                return _error_data(requested, records.error)
             data.records = records
         return data
 
     def has_enough(self) -> bool:
-        """Whether so much was appended that it is worth to read again; segments are looked at as in Kafka."""
-        self._was_woken = True
+        """Whether the partitions have grown by enough bytes to end the wait; segments count as in Kafka."""
+        self._is_changed = True
         size = 0
-        for partition, active, active_size, before, most in self._ends:
+        for partition, active, active_size, read_bytes, max_bytes in self._ends:
             topic = partition.topic
             if partition.log.active is not active or self._broker.topics.get(topic.name) is not topic:
                 return True
-            size += min(before + active.size - active_size, max(most, before))
+            size += min(read_bytes + active.size - active_size, max(max_bytes, read_bytes))
         return size >= self._min_bytes or self._min_bytes <= 1
 
-    def end(self) -> None:
-        """The wait is over: answer with what there is now."""
+    def end_wait(self) -> None:
+        """Send the response after the wait."""
         try:
-            if self._was_woken:
+            if self._is_changed:
                 self.read()
             self.respond()
         except Exception:
@@ -179,75 +170,42 @@ class _Reading:
             raise
 
     def respond(self) -> None:
-        """Answer with what was found."""
-        ids = self._context.version >= _IDS_SINCE
-        ended = self._broker.fetch_sessions.end(self._fetch, self._found, uses_topic_ids=ids)
-        if isinstance(ended, Error):
-            self._context.respond(FetchResponse(error_code=ended))
+        """Send the data that was read."""
+        context = self._context
+        by_id = context.version >= _TOPIC_IDS_SINCE
+        completed = self._broker.fetch_sessions.complete(self._fetch, self._read, uses_topic_ids=by_id)
+        if isinstance(completed, Error):
+            context.respond(FetchResponse(error_code=completed))
             return
-        session_id, told = ended
-        context, session = self._context, self._fetch.session
-        if session is not None and not told:
-            nothing_new = _nothing_new(session, context.version)
-            context.respond_encoded(nothing_new.frame(context.correlation_id))
-            if not self._found and _may_come_again(self._request) and session.kept_in_vain < MOST_WASTED:
-                self._keep_idle(session, nothing_new)
-        else:
-            context.respond_with_records(FetchResponse(session_id=session_id, responses=_by_topic(told)))
-
-    def _keep_idle(self, session: Session, nothing_new: PreencodedResponse) -> None:
-        """What will take this request when it comes again and there is still nothing."""
-        broker, request = self._broker, self._request
-        session.kept_in_vain += 1
-
-        def read(context: RequestContext, epoch: int) -> None:
-            try:
-                fetch = Fetch(list(session.partitions.values()), session, epoch=epoch)
-                _Reading(broker, context, request, fetch).respond()
-            except Exception:
-                if not context.has_response:
-                    context.respond(FetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
-                raise
-
-        idle = IdleFetch(
-            self._context,
-            request,
-            session,
-            nothing_new,
-            self.partitions,
-            sessions=broker.fetch_sessions,
-            waits=broker.fetch_waits,
-            read=read,
-        )
-        self._context.connection.keep_idle(idle)
+        session_id, partitions = completed
+        context.respond_with_records(FetchResponse(session_id=session_id, responses=_by_topic(partitions)))
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
-    """Answer with records, now or when there are some."""
+    """Return records now, or wait until there are enough."""
     broker.appends.flush_pending()
-    context.connection.forget_idle()
-    ids = context.version >= _IDS_SINCE
-    fetch = broker.fetch_sessions.begin(
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    fetch = broker.fetch_sessions.create_context(
         request.session_id,
         request.session_epoch,
-        [one for topic in request.topics for one in _wanted(topic, ids=ids)] if request.topics else [],
-        [key for topic in request.forgotten_topics_data for key in _keys(topic, ids=ids)],
-        uses_topic_ids=ids,
+        [partition for topic in request.topics for partition in _requested(topic, by_id=by_id)],
+        [key for topic in request.forgotten_topics_data for key in _keys(topic, by_id=by_id)],
+        uses_topic_ids=by_id,
     )
     if isinstance(fetch, Error):
         context.respond(FetchResponse(error_code=fetch))
         return
-    reading = _Reading(broker, context, request, fetch)
-    if request.max_wait_ms <= 0 or reading.is_done:
-        reading.respond()
+    read = _FetchRead(broker, context, request, fetch)
+    if request.max_wait_ms <= 0 or read.is_complete:
+        read.respond()
         return
-    broker.fetch_waits.park(
-        context.connection, reading.partitions, request.max_wait_ms, enough=reading.has_enough, end=reading.end
+    broker.fetch_waits.add(
+        context.connection, read.partitions, request.max_wait_ms, is_satisfied=read.has_enough, end=read.end_wait
     )
 
 
 def error_response(request: FetchRequest, version: int, error: Error) -> FetchResponse:
-    """An error: of the whole, and on every partition for versions that have none of the whole."""
+    """Report an error at the top level and on every partition, because old versions have no top-level error."""
     return FetchResponse(
         error_code=error,
         responses=[
@@ -255,8 +213,8 @@ def error_response(request: FetchRequest, version: int, error: Error) -> FetchRe
                 topic.topic,
                 topic.topic_id,
                 [
-                    PartitionData(one.partition, error, -1, aborted_transactions=None, records=_NOTHING)
-                    for one in topic.partitions
+                    PartitionData(partition.partition, error, -1, aborted_transactions=None, records=_NO_RECORDS)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -264,81 +222,69 @@ def error_response(request: FetchRequest, version: int, error: Error) -> FetchRe
     )
 
 
-def _may_come_again(request: FetchRequest) -> bool:
-    """Whether a consumer that hears of nothing new will ask for the same, and may be made to wait for any byte."""
-    return (
-        request.max_wait_ms > 0 and request.min_bytes <= 1 and not request.topics and not request.forgotten_topics_data
-    )
-
-
-def _nothing_new(session: Session, version: int) -> PreencodedResponse:
-    """What a consumer that waits in vain hears twice a second; encoded once in its session."""
-    if session.nothing_new is None or session.nothing_new[0] != version:
-        session.nothing_new = version, PreencodedResponse(FetchResponse(session_id=session.session_id), version)
-    return session.nothing_new[1]
-
-
-def find(topics: Topics, wanted: Wanted) -> Partition | Error:
-    """The partition that is asked for."""
+def find_partition(topics: Topics, requested: CachedPartition) -> Partition | Error:
+    """Find a requested partition."""
     topic: Topic | None
-    if wanted.topic_id is None:
-        topic = topics.get(wanted.topic or "")
+    if requested.topic_id is None:
+        topic = topics.get(requested.topic or "")
     else:
-        topic = topics.by_id(wanted.topic_id)
+        topic = topics.by_id(requested.topic_id)
         if topic is None:
-            if wanted.topic is None:
+            if requested.topic is None:
                 return Error.UNKNOWN_TOPIC_ID
-            # The session knew the topic. If there is another of that name now, the id is the one of its predecessor.
-            return Error.INCONSISTENT_TOPIC_ID if topics.get(wanted.topic) else Error.UNKNOWN_TOPIC_OR_PARTITION
-        wanted.topic = topic.name
-    if topic is None or not 0 <= wanted.index < len(topic.partitions):
+            # The session knows the topic's name. If a topic of that name exists, the id is from a deleted topic.
+            return Error.INCONSISTENT_TOPIC_ID if topics.get(requested.topic) else Error.UNKNOWN_TOPIC_OR_PARTITION
+        requested.topic = topic.name
+    if topic is None or not 0 <= requested.index < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    return topic.partitions[wanted.index]
+    return topic.partitions[requested.index]
 
 
-def _wanted(topic: FetchTopic, *, ids: bool) -> list[Wanted]:
-    name, topic_id = (None, topic.topic_id) if ids else (topic.topic, None)
+def _requested(topic: FetchTopic, *, by_id: bool) -> list[CachedPartition]:
+    name, topic_id = (None, topic.topic_id) if by_id else (topic.topic, None)
     return [
-        Wanted(
+        CachedPartition(
             name,
             topic_id,
-            one.partition,
-            one.fetch_offset,
-            one.partition_max_bytes,
-            one.current_leader_epoch,
-            one.last_fetched_epoch,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
         )
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 
-def _keys(topic: ForgottenTopic, *, ids: bool) -> list[Key]:
-    return [(topic.topic_id if ids else topic.topic, index) for index in topic.partitions]
+def _keys(topic: ForgottenTopic, *, by_id: bool) -> list[PartitionKey]:
+    return [(topic.topic_id if by_id else topic.topic, index) for index in topic.partitions]
 
 
-def _is_told(partition: Partition, wanted: Wanted) -> bool:
-    """Whether the client of a session has read all of this partition, and knows it."""
+def _is_unchanged(partition: Partition, requested: CachedPartition) -> bool:
+    """Whether a session's client has read the whole partition and has its current offsets."""
     log = partition.log
     return (
-        wanted.fetch_offset == wanted.high_watermark == log.log_end_offset
-        and wanted.log_start_offset == log.log_start_offset
-        and wanted.last_fetched_epoch < 0
-        and not partition.leader_epoch_error(wanted.current_leader_epoch)
+        requested.fetch_offset == requested.high_watermark == log.log_end_offset
+        and requested.log_start_offset == log.log_start_offset
+        and requested.last_fetched_epoch < 0
+        and not partition.leader_epoch_error(requested.current_leader_epoch)
     )
 
 
-def _error(wanted: Wanted, error: Error, aborted: list[AbortedTransaction] | None = None) -> PartitionData:
-    return PartitionData(wanted.index, error, -1, aborted_transactions=aborted, records=_NOTHING)
+def _error_data(
+    requested: CachedPartition, error: Error, aborted: list[AbortedTransaction] | None = None
+) -> PartitionData:
+    return PartitionData(requested.index, error, -1, aborted_transactions=aborted, records=_NO_RECORDS)
 
 
-def _by_topic(told: Sequence[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
-    """Neighbours of one topic stand together."""
+def _by_topic(partitions: Sequence[ReadPartition]) -> list[FetchableTopicResponse]:
+    """Group consecutive partitions of one topic."""
     topics: list[FetchableTopicResponse] = []
-    last: tuple[str | None, bytes | None] = (None, None)
-    for wanted, data in told:
-        this = (wanted.topic, wanted.topic_id)
-        if not topics or this != last:
-            topics.append(FetchableTopicResponse(wanted.topic or "", wanted.topic_id or NO_UUID))
-            last = this
+    previous: tuple[str | None, bytes | None] = (None, None)
+    for requested, data in partitions:
+        topic = (requested.topic, requested.topic_id)
+        if not topics or topic != previous:
+            topics.append(FetchableTopicResponse(requested.topic or "", requested.topic_id or NO_UUID))
+            previous = topic
         topics[-1].partitions.append(data)
     return topics

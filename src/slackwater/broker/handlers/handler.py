@@ -7,21 +7,17 @@ the broker. The core and the logs have no API versions: the handler converts on 
   have is not written, so a handler may set it for every version.
 - `error_response(request, version, error)` returns the response that reports only an error, in the form of this API:
   at the top level, or on every requested topic and partition.
-- `repeats(header, request, frame)` is optional: see `broker.repeats`.
-- `IDLES` is optional: see `broker.fetching.idle_fetches`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from slackwater.group.errors import Error
 from slackwater.wire.apis import Api
-from slackwater.wire.envelope import RequestHeader
 from slackwater.wire.schema import Response
 
 if TYPE_CHECKING:
     from slackwater.broker.broker import Broker
     from slackwater.broker.connection import RequestContext
-    from slackwater.broker.repeats import Repeats
 
 
 class Handle(Protocol):
@@ -36,17 +32,9 @@ class ErrorResponse(Protocol):
     def __call__(self, request: Any, version: int, error: Error, /) -> Response: ...
 
 
-class Remember(Protocol):
-    """What takes the requests that say what this one says."""
-
-    def __call__(self, header: RequestHeader, request: Any, frame: bytes, /) -> "Repeats | None": ...
-
-
 class Handler(NamedTuple):
     """One API."""
 
     api: Api
     handle: Handle
     error_response: ErrorResponse
-    repeats: Remember | None = None
-    idles: bool = False

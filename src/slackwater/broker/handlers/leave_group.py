@@ -1,40 +1,41 @@
 """LeaveGroup, v0 to v5.
 
-v0  one member, by its id; its error is the answer's (LG-01)
-v1  throttle time in the answer
-v3  a batch of members, each by its id or its instance id; one error each beside the answer's own
+v0  one member, by its id; its error is the top-level error (LG-01)
+v1  throttle time in the response
+v3  several members, each by member id or instance id; one error per member and a top-level error
 v4  flexible
-v5  a reason for each
+v5  a reason per member
 """
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.group import messages
 from slackwater.group.errors import Error
-from slackwater.group.messages import LeaveGroup, LeavingMember
-from slackwater.group.messages import LeaveGroupResponse as Left
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
-    """Members leave."""
+    """Remove members from a group."""
     if context.version >= 3:
-        leavers = [LeavingMember(one.member_id, one.group_instance_id, one.reason or None) for one in request.members]
+        leavers = [
+            messages.LeavingMember(member.member_id, member.group_instance_id, member.reason or None)
+            for member in request.members
+        ]
     else:
-        leavers = [LeavingMember(request.member_id)]
+        leavers = [messages.LeavingMember(request.member_id)]
 
-    def on_response(answer: Left) -> None:
+    def on_response(response: messages.LeaveGroupResponse) -> None:
         if context.version >= 3:
-            members = [MemberResponse(*member) for member in answer.members]
-            context.respond(LeaveGroupResponse(error_code=answer.error, members=members))
+            members = [MemberResponse(*member) for member in response.members]
+            context.respond(LeaveGroupResponse(error_code=response.error, members=members))
             return
-        errors = [answer.error, *(member.error for member in answer.members)]
-        context.respond(
-            LeaveGroupResponse(error_code=next((one for one in errors if one is not Error.NONE), Error.NONE))
-        )
+        errors = [response.error, *(member.error for member in response.members)]
+        first_error = next((error for error in errors if error is not Error.NONE), Error.NONE)
+        context.respond(LeaveGroupResponse(error_code=first_error))
 
-    broker.groups.submit(LeaveGroup(request.group_id, tuple(leavers)), on_response)
+    broker.groups.submit(messages.LeaveGroup(request.group_id, tuple(leavers)), on_response)
 
 
 def error_response(request: LeaveGroupRequest, version: int, error: Error) -> LeaveGroupResponse:
-    """Nothing but an error."""
+    """Report an error."""
     return LeaveGroupResponse(error_code=error)

@@ -14,7 +14,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.records.record import Record, encode_batch
 
 from .raw_client import RawClient, closing
-from .server_room import DEADLINE_S, with_server
+from .server_client import DEADLINE_S, with_server
 
 COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0", "segment_bytes": "1000"}
 

@@ -1,0 +1,1 @@
+"""Tests of fetch sessions and waiting fetches."""
