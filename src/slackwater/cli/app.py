@@ -10,7 +10,6 @@ from slackwater.cli.consume import consume
 from slackwater.cli.demo import demo
 from slackwater.cli.doctor import doctor
 from slackwater.cli.groups import groups
-from slackwater.cli.options import for_typer
 from slackwater.cli.produce import produce
 from slackwater.cli.soak import soak
 from slackwater.cli.topics import topics
@@ -41,7 +40,7 @@ def program(
     """Handle the options that belong to no command."""
 
 
-app.command()(for_typer(broker))
+app.command()(broker)
 app.add_typer(groups, name="groups")
 app.add_typer(topics, name="topics")
 app.command()(produce)

@@ -16,7 +16,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from slackwater.cli.options import option
+import typer
+
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,23 +31,23 @@ log = logging.getLogger("slackwater.broker")
 
 
 def broker(
-    listen: Annotated[str, option(help="The address to listen on, HOST:PORT; port 0 takes a free port.")] = (
+    listen: Annotated[str, typer.Option(help="The address to listen on, HOST:PORT; port 0 takes a free port.")] = (
         "127.0.0.1:9092"
     ),
-    data: Annotated[Path, option(help="The data directory; created if missing.")] = Path("slackwater-data"),
+    data: Annotated[Path, typer.Option(help="The data directory; created if missing.")] = Path("slackwater-data"),
     set_: Annotated[
-        list[str] | None, option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
     ] = None,
-    config: Annotated[Path | None, option(help="A server.properties file; --set takes precedence.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A server.properties file; --set takes precedence.")] = None,
     advertise: Annotated[
-        str | None, option(help="The advertised address, HOST:PORT [default: where clients connect]")
+        str | None, typer.Option(help="The advertised address, HOST:PORT [default: where clients connect]")
     ] = None,
-    metrics: Annotated[str | None, option(help="Serve Prometheus metrics on this address, HOST:PORT.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Serve Prometheus metrics on this address, HOST:PORT.")] = None,
     until_eof: Annotated[
-        bool, option("--until-eof", help="Stop when standard input closes; for programs that start it.")
+        bool, typer.Option("--until-eof", help="Stop when standard input closes; for programs that start it.")
     ] = False,
-    verbose: Annotated[bool, option("--verbose", "-v", help="Log at DEBUG level.")] = False,
-    quiet: Annotated[bool, option("--quiet", "-q", help="Log warnings only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at DEBUG level.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
     """Run a broker that any Kafka client can use.
 

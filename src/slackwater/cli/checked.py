@@ -1,33 +1,31 @@
-"""Commands whose exit code says how a cluster is: their 2 is "could not tell", and a wrong command line is 3.
+"""Commands whose exit code reports the state of a cluster: 1 is an alert, 2 is unknown, 3 is a wrong command line.
 
-Rules kept here
-- 1 is an alarm, and nothing else is 1. What they find and cannot print, because the disk is full, is one sentence and
-  3; when whoever reads has gone away, it is 2.
+Invariants:
+- Only an alert exits with 1. Output that cannot be written because the disk is full exits with 3; output whose reader
+  has closed exits with 2.
 """
 
-import errno
 from typing import Any, Final
 
 from typer import Context, Exit
 from typer.core import TyperCommand
 
-from slackwater.cli.printing import discard_output, warn
+from slackwater.cli.printing import OUTPUT_ERRORS, discard_output, flush_output, warn
 
 USAGE: Final = 2
-COULD_NOT_TELL: Final = 2
+UNKNOWN_STATE: Final = 2
 BAD_INPUT: Final = 3
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class CheckedCommand(TyperCommand):
-    """A command for scripts that look at its exit code."""
+    """A command for scripts that check its exit code."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Context:
-        """Read the command line."""
+        """Parse the command line."""
         try:
             return super().make_context(*arguments, **more)  # type: ignore[return-value]
         except Exception as error:
-            # Typer has carried its own copy of Click's errors, and Click's: what they share is their exit code.
+            # Typer bundles a copy of Click, so there are two families of errors: both have `exit_code`.
             if getattr(error, "exit_code", None) == USAGE:
                 error.exit_code = BAD_INPUT  # type: ignore[attr-defined]
             raise
@@ -35,12 +33,19 @@ class CheckedCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            discard_output()
-            raise Exit(COULD_NOT_TELL) from None
+            result = super().invoke(ctx)
         except OSError as error:
-            if error.errno not in _FULL:
+            if not isinstance(error, BrokenPipeError) and error.errno not in OUTPUT_ERRORS:
                 raise
-            warn(f"The output cannot be written: {error.strerror}.")
-            raise Exit(BAD_INPUT) from None
+            discard_output()
+            raise _exit_for(error) from None
+        if (failure := flush_output(quiet=True)) is not None:
+            raise _exit_for(failure)
+        return result
+
+
+def _exit_for(error: OSError) -> Exit:
+    if isinstance(error, BrokenPipeError):
+        return Exit(UNKNOWN_STATE)
+    warn(f"The output cannot be written: {error.strerror}.")
+    return Exit(BAD_INPUT)

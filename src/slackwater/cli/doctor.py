@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from slackwater.cli.checked import BAD_INPUT, COULD_NOT_TELL
+from slackwater.cli.checked import BAD_INPUT, UNKNOWN_STATE
 from slackwater.cli.printing import count, discard_output, warn
 from slackwater.cli.times import datetime_ms
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
@@ -99,7 +99,7 @@ def doctor(
         raise typer.Exit(BAD_INPUT) from None
     except SlackwaterError as error:  # the cluster does not answer, or not this user
         warn(str(error))
-        raise typer.Exit(COULD_NOT_TELL) from None
+        raise typer.Exit(UNKNOWN_STATE) from None
     if not found.verdicts:
         _tell_nothing(patient)
     elif absent := sorted(set(patient.groups) - {verdict.group for verdict in found.verdicts}):

@@ -6,10 +6,12 @@ Invariants:
 - Rich is imported when the first table is printed, because it takes long to import.
 """
 
+import errno
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 UNKNOWN: Final = "–"
 _UNWRAPPED: Final = 10_000
 _FOLDED: Final = ("MEMBER", "PARTITIONS", "NOTE", "TO")  # long values that must not be cut
+
+OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of writing to a full or broken device."""
 
 Cell = object
 
@@ -77,10 +82,34 @@ def warn(text: str) -> None:
 
 
 def discard_output() -> None:
-    """Let what is still to be printed go nowhere: nobody reads it any more."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Redirect standard output to the null device, including data that is still buffered.
+
+    Without this the interpreter flushes the buffer at exit, fails again, and exits with code 120.
+    """
+    if sys.stdout is None:
+        return
+    with suppress(OSError, ValueError):  # a replaced stream has no file descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, sys.stdout.fileno())
+        finally:
+            os.close(null)
+
+
+def flush_output(*, quiet: bool = False) -> OSError | None:
+    """Flush standard output; report and return the error if that fails, and discard the rest."""
+    if sys.stdout is None:
+        return None
+    try:
+        sys.stdout.flush()
+    except ValueError:  # closed
+        return None
+    except OSError as error:
+        discard_output()
+        if not quiet and not isinstance(error, BrokenPipeError):
+            warn(f"The output cannot be written: {error.strerror}.")
+        return error
+    return None
 
 
 def show(renderable: "RenderableType") -> None:

@@ -1,40 +1,55 @@
-"""`slackwater`: what holds for all its commands.
+"""The entry point of `slackwater`, and the rules for all its commands.
 
-Rules kept here
-- A mistake of the user is one sentence on standard error and exit code 2, never a traceback. What was asked for and
-  could not be done is one sentence and exit code 1.
-- Ctrl-C ends any command with exit code 130 and nothing half-written.
-- `slackwater broker` without a mistake in its options starts without Typer: see `options`.
+Invariants:
+- A usage error prints one sentence on standard error and exits with code 2. A failed operation prints one sentence and
+  exits with code 1. Neither prints a traceback.
+- Output that cannot be written (disk full, reader closed) exits with a code other than 0, also if the error appears
+  only when the buffer is flushed. Nothing is left for the interpreter to flush at exit, which would end with code 120.
+- Ctrl-C ends every command with exit code 130.
 """
 
 import sys
 
+from slackwater.cli.printing import OUTPUT_ERRORS, discard_output, flush_output, warn
 from slackwater.group.errors import SlackwaterError, UsageError
+
+FAILED = 1
+USAGE_ERROR = 2
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the program."""
+    """Run the command line and exit."""
     try:
-        _run(sys.argv[1:])
-    except UsageError as error:
-        print(f"slackwater: {error}", file=sys.stderr)
-        sys.exit(2)
-    except SlackwaterError as error:
-        print(f"slackwater: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        code = _run()
+    except BaseException:
+        flush_output()
+        raise
+    if flush_output() is not None and not code:
+        code = FAILED
+    sys.exit(code)
 
 
-def _run(words: list[str]) -> None:
-    if words[:1] == ["broker"]:
-        from slackwater.cli.broker import broker
-        from slackwater.cli.options import read
-
-        arguments = read(broker, words[1:])
-        if arguments is not None:
-            broker(**arguments)
-            return
+def _run() -> int | str | None:
+    """Run the command and return its exit code."""
     from slackwater.cli.app import app
 
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        return end.code
+    except UsageError as error:
+        warn(str(error))
+        return USAGE_ERROR
+    except SlackwaterError as error:
+        warn(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno not in OUTPUT_ERRORS:
+            raise
+        discard_output()
+        warn(f"The output cannot be written: {error.strerror}.")
+        return FAILED
+    return 0

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from slackwater.cli.checked import BAD_INPUT, COULD_NOT_TELL
+from slackwater.cli.checked import BAD_INPUT, UNKNOWN_STATE
 from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, client_settings, open_admin
 from slackwater.cli.groups.shown import member_name, total_lag
 from slackwater.cli.printing import count, emit, warn
@@ -345,11 +345,11 @@ class _Watcher:
         if self._watch.fired:
             return FIRED
         if not self._account.looks:
-            return COULD_NOT_TELL
+            return UNKNOWN_STATE
         unseen = set(self._plan.groups) - self._account.seen
         if unseen and self._plan.once and not unseen <= self._account.refused:
             return BAD_INPUT
-        return COULD_NOT_TELL if unseen or (self._account.refused and not self._account.seen) else CALM
+        return UNKNOWN_STATE if unseen or (self._account.refused and not self._account.seen) else CALM
 
     def _account_text(self, code: int) -> str:
         account = self._account
