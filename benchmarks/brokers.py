@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
 
-from scripts.apache_kafka import KafkaFailed, formatted, free_ports, jars
+from scripts.apache_kafka import KafkaFailed, formatted_nodes, free_ports, jars
 
 from slackwater.group.errors import Error
 from slackwater.wire.envelope import decode_response, encode_request
@@ -162,7 +162,7 @@ def kafka() -> Iterator[Server]:
         logging = home / "log4j2.xml"
         logging.write_text(LOGGING)
         jvm = (*JVM, f"-Dlog4j2.configurationFile={logging}")
-        with formatted(settings=SETTINGS, jvm=jvm) as (node,):
+        with formatted_nodes(settings=SETTINGS, jvm=jvm) as (node,):
             assert node.port is not None
             with _running("Kafka", node.command, node.port, home) as server:
                 yield server

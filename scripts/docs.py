@@ -1,7 +1,6 @@
-"""Write the generated parts of docs/: the state machines, drawn from their tables, the command line, the
-settings, the options of the Spark source.
+"""Write the generated pages of docs/: state machines, command line, settings, options of the Spark source.
 
-`--check` writes nothing and exits with 1 if a page is not what the code says.
+`--check` writes nothing and exits with 1 if a page is out of date.
 """
 
 import sys
@@ -20,7 +19,7 @@ from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
 from slackwater.spark.source.options import PREFIX, REFUSED
 
 DOCS = Path(__file__).parent.parent / "docs"
-MOST_LABELS = 6
+MAX_LABELS = 6
 GENERATED = "<!-- Written by `make docs` from the code; changes here are overwritten. -->"
 
 
@@ -32,9 +31,9 @@ def diagram(edges: Mapping[tuple[str, str], Iterable[str]], first: str) -> list[
 
 
 def _label(inputs: list[str]) -> str:
-    """What fits beside an arrow; the table below the diagram has them all."""
-    if len(inputs) > MOST_LABELS:
-        inputs = [*inputs[: MOST_LABELS - 1], f"and {len(inputs) - MOST_LABELS + 1} more"]
+    """A label that fits next to an arrow; the table below the diagram has all inputs."""
+    if len(inputs) > MAX_LABELS:
+        inputs = [*inputs[: MAX_LABELS - 1], f"and {len(inputs) - MAX_LABELS + 1} more"]
     return "<br/>".join(inputs)
 
 
@@ -133,24 +132,24 @@ def settings_page() -> str:
     """docs/settings.md."""
     synonyms = set(SYNONYMS.values())
     own = [setting for name, setting in BROKER_SETTINGS.items() if name not in synonyms]
-    columns = ["setting", "default", "values", "while it runs", "meaning"]
+    columns = ["setting", "default", "values", "at run time", "meaning"]
     lines = [
         GENERATED,
         "# Settings",
         "",
-        "Under Kafka's names, with Kafka's defaults and meanings; `flush` and `group.events.enable` are our own.",
-        "[broker.md](broker.md) says how they are given. Those marked *yes* can be changed while the broker runs.",
+        "Kafka's names, defaults and meanings. Only `flush` and `group.events.enable` are Slackwater's own.",
+        "[broker.md](broker.md) describes how to set them. Those marked *yes* can be changed at run time.",
         "",
-        "## Of the broker",
+        "## Broker settings",
         "",
         *table(columns, ([*_setting(one), "yes" if one.dynamic else "", one.doc] for one in own)),
         "",
-        "## Of a topic",
+        "## Topic settings",
         "",
-        "A topic has its own, or else the broker's, under the name beside it. Both can be changed while it runs.",
+        "A topic setting defaults to the broker setting named in its row. Both can be changed at run time.",
         "",
         *table(
-            ["setting", "default", "values", "of the broker", "meaning"],
+            ["setting", "default", "values", "broker setting", "meaning"],
             ([*_setting(one), _synonym(name), one.doc] for name, one in TOPIC_SETTINGS.items()),
         ),
         "",
@@ -164,18 +163,17 @@ def spark_page() -> str:
         GENERATED,
         "# Options of the Spark source",
         "",
-        "Names are read in any case. Those of Spark's own Kafka source have its meanings; [spark.md](spark.md) tells",
-        "how they are used. `kafka.` before a name makes it a setting of the client; `kafka.bootstrap.servers` must be",
-        "given.",
+        "Option names are case-insensitive. Options of Spark's own Kafka source have the same meaning; see",
+        "[spark.md](spark.md). Client settings have the prefix `kafka.`; `kafka.bootstrap.servers` is required.",
         "",
     ]
     for use, options in SPARK_OPTIONS.items():
         rows = ([*_setting(one), one.doc] for one in options)
         lines += [f"## {use.value}", "", *table(["option", "default", "values", "meaning"], rows), ""]
     lines += [
-        "## Settings of the client that are refused",
+        "## Client settings that are rejected",
         "",
-        *table(["setting", "why"], ([f"`{PREFIX}{name}`", why] for name, why in REFUSED.items())),
+        *table(["setting", "reason"], ([f"`{PREFIX}{name}`", why] for name, why in REFUSED.items())),
         "",
     ]
     return "\n".join(lines)
@@ -231,7 +229,7 @@ def main() -> int:
     stale = [name for name, page in PAGES.items() if not _is_current(DOCS / name, page())]
     if check:
         for name in stale:
-            print(f"docs/{name} is not what the code says; run `make docs`.")
+            print(f"docs/{name} is out of date; run: make docs")
         return 1 if stale else 0
     for name in stale:
         (DOCS / name).write_text(PAGES[name](), encoding="utf-8")

@@ -1,35 +1,35 @@
 #!/bin/sh
-# Make ready the guests of `make interop`: kcat, Sarama, KafkaJS, Kafka Streams and Connect. What is there already is left
-# as it is. Where a tool is missing: say what is left out and how to add it; under CI=true fail.
+# Install the clients of `make interop`: kcat, Sarama, KafkaJS, Kafka Streams and Connect, unless they are installed.
+# Where a tool is missing, print what is skipped and how to add it; under CI=true, fail.
 set -eu
 cd "$(dirname "$0")/.."
 PEERS=.cache/peers
 JARS=.jars/streams-connect-$KAFKA
 mkdir -p "$PEERS"
-left_out=no
+skipped=no
 
-leave_out() { # what, and how to add it
-  echo "slackwater: left out of \`make interop\`: $1. To add it: $2 && make peers"
-  left_out=yes
+skip() { # what, and how to add it
+  echo "slackwater: skipped in \`make interop\`: $1. To add it: $2 && make peers"
+  skipped=yes
 }
 
-is_newer() { # a mark, than all of these files
+is_newer() { # a file, than all of these files
   mark=$1; shift
   test -f "$mark" && test -z "$(find "$@" -newer "$mark" -print -quit)"
 }
 
 failed() {
-  echo "slackwater: $1 could not be made ready; the tool's own message stands above. Try again: make peers" >&2
+  echo "slackwater: $1 could not be installed; see the message above. Try again: make peers" >&2
   exit 1
 }
 
-make_kcat() { # Debian's package, laid out beside the project and not installed: only what the machine does not have yet
+make_kcat() { # Debian's package, extracted into .cache and not installed
   test -x "$PEERS/kcat/kcat" && return
   if ! command -v kcat >/dev/null 2>&1 && ! { command -v apt-get && command -v dpkg-deb; } >/dev/null 2>&1; then
-    leave_out kcat "install kcat"
+    skip kcat "install kcat"
     return
   fi
-  echo "== making kcat ready"
+  echo "== fetching kcat"
   rm -rf "$PEERS/kcat"; mkdir -p "$PEERS/kcat/packages"
   if path=$(command -v kcat); then
     ln -s "$path" "$PEERS/kcat/kcat"
@@ -53,7 +53,7 @@ make_kcat() { # Debian's package, laid out beside the project and not installed:
 
 make_sarama() {
   if ! command -v go >/dev/null 2>&1; then
-    leave_out Sarama "apt-get install golang"
+    skip Sarama "apt-get install golang"
     return
   fi
   is_newer "$PEERS/sarama" interop/go-sarama && return
@@ -63,7 +63,7 @@ make_sarama() {
 
 make_kafkajs() {
   if ! command -v npm >/dev/null 2>&1; then
-    leave_out KafkaJS "apt-get install nodejs npm"
+    skip KafkaJS "apt-get install nodejs npm"
     return
   fi
   is_newer "$PEERS/kafkajs/.ready" interop/kafkajs/package.json interop/kafkajs/package-lock.json && return
@@ -76,7 +76,7 @@ make_kafkajs() {
 
 make_streams_and_connect() {
   if ! { command -v javac && command -v mvn; } >/dev/null 2>&1; then
-    leave_out "Kafka Streams and Connect" "apt-get install openjdk-17-jdk-headless maven"
+    skip "Kafka Streams and Connect" "apt-get install openjdk-17-jdk-headless maven"
     return
   fi
   if ! is_newer "$JARS/.ready" interop/streams-connect/pom.xml; then
@@ -95,7 +95,7 @@ make_kcat
 make_sarama
 make_kafkajs
 make_streams_and_connect
-if [ "$left_out" = yes ] && [ "${CI:-}" = "true" ]; then
-  echo "            CI=true: nothing may be left out here." >&2
+if [ "$skipped" = yes ] && [ "${CI:-}" = "true" ]; then
+  echo "            CI=true: nothing may be skipped." >&2
   exit 1
 fi

@@ -1,9 +1,9 @@
-"""Write down the names under which the JMX exporter shows a Java consumer's metrics to Prometheus.
+"""Record the names under which the JMX exporter publishes a Java consumer's metrics.
 
     python scripts/record_jmx_names.py
 
-Starts Apache Kafka, and beside it Kafka's console consumer with the exporter as its agent, without rules, once for each
-release in RELEASES. Its names go into tests/data/jmx_exporter_names.json, which the client's tests compare with ours.
+Starts Apache Kafka, and for each release in RELEASES Kafka's console consumer with the exporter as its agent, without
+rules. Writes tests/data/jmx_exporter_names.json, which the client's tests compare with Slackwater's names.
 Needs Java, Maven and Kafka's jars (`make jars`).
 """
 
@@ -25,7 +25,7 @@ RELEASES: Final = ("0.20.0", "1.0.1")
 TARGET: Final = ROOT / "tests" / "data" / "jmx_exporter_names.json"
 SECONDS: Final = 60
 PREFIX: Final = "kafka_consumer_consumer_"
-LAST: Final = "kafka_consumer_consumer_node_metrics_"  # these are there once the consumer talks to a broker
+LAST: Final = "kafka_consumer_consumer_node_metrics_"  # published once the consumer is connected to a broker
 
 
 def fetch(release: str, home: Path) -> Path:
@@ -37,7 +37,7 @@ def fetch(release: str, home: Path) -> Path:
 
 
 def names(bootstrap_servers: str, agent: Path, home: Path) -> list[str]:
-    """What the exporter shows of a consumer."""
+    """The metric names of a consumer."""
     (port,) = free_ports(1)
     (home / "rules.yml").write_text("{}\n")
     command = ["java", "-Xmx256m", f"-javaagent:{agent}=127.0.0.1:{port}:{home / 'rules.yml'}", "-cp", f"{jars()}/*"]
@@ -45,12 +45,12 @@ def names(bootstrap_servers: str, agent: Path, home: Path) -> list[str]:
     command += ["--topic", "t", "--group", "g"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        give_up = time.monotonic() + SECONDS
+        deadline = time.monotonic() + SECONDS
         before: list[str] = []
-        while process.poll() is None and time.monotonic() < give_up:
+        while process.poll() is None and time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=SECONDS) as answer:
-                    lines = answer.read().decode().splitlines()
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=SECONDS) as response:
+                    lines = response.read().decode().splitlines()
             except OSError:
                 lines = []
             found = sorted({line.partition("{")[0] for line in lines if line.startswith(PREFIX)})
@@ -61,7 +61,7 @@ def names(bootstrap_servers: str, agent: Path, home: Path) -> list[str]:
     finally:
         process.kill()
         process.wait()
-    raise KafkaFailed(f"The exporter showed no consumer within {SECONDS} s.")
+    raise KafkaFailed(f"The exporter published no consumer metrics within {SECONDS} s.")
 
 
 def main() -> int:
@@ -74,7 +74,10 @@ def main() -> int:
         print(f"record_jmx_names: {error}", file=sys.stderr)
         return 2
     TARGET.write_text(json.dumps(found, indent=1) + "\n")
-    print(f"{TARGET.relative_to(ROOT)}: " + ", ".join(f"{len(each)} names of {one}" for one, each in found.items()))
+    print(
+        f"{TARGET.relative_to(ROOT)}: "
+        + ", ".join(f"{len(names)} names of {release}" for release, names in found.items())
+    )
     return 0
 
 

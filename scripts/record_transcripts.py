@@ -67,7 +67,7 @@ def _make_ready(node: Node) -> None:
         except OSError:
             pass
         time.sleep(0.1)
-    raise KafkaFailed(f"Kafka was not ready within {START_SECONDS} s\n{node.last_words()}")
+    raise KafkaFailed(f"Kafka was not ready within {START_SECONDS} s\n{node.log_tail()}")
 
 
 def _is_ready(port: int) -> bool:

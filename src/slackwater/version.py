@@ -1,3 +1,3 @@
-"""The version, where every part can read it without importing the whole."""
+"""The version, importable without the rest of the package."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
