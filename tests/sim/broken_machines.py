@@ -1,7 +1,6 @@
-"""Deliberately broken machines: each breaks one rule of the catalogue, as a plausible slip would.
+"""Deliberate faults in coordinator and member; each breaks one rule of docs/kafka-behaviours.md.
 
-`BROKEN` names each one, with a function that breaks the machine through pytest's monkeypatch. A campaign that does not
-notice has lost its eyes, whatever else it reports.
+`BROKEN` maps a name to a function that applies the fault with pytest's monkeypatch. A soak run must detect each one.
 """
 
 from collections.abc import Callable
@@ -31,7 +30,7 @@ BROKEN: dict[str, Break] = {}
 
 
 def broken(function: Break) -> Break:
-    """Enter a broken machine into the list."""
+    """Register a fault."""
     BROKEN[function.__name__] = function
     return function
 
@@ -42,25 +41,25 @@ def _table(patch: pytest.MonkeyPatch, happened: GroupInput, state: GroupState, o
 
 @broken
 def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
-    """HB-04: members of an old generation are told that all is well."""
-    whole = heartbeats.heartbeat
+    """HB-04: a heartbeat of an old generation succeeds."""
+    original = heartbeats.heartbeat
 
     def lax(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         group = state.groups.get(beat.group_id or "")
         if group is not None and beat.member_id in group.members:
             beat = replace(beat, generation_id=group.generation_id)
-        return whole(state, beat, caller, now_ms)
+        return original(state, beat, caller, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
 
 @broken
 def commit_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    """OC-06: whoever commits, it lands."""
-    whole = offsets.validate_commit
+    """OC-06: commits of old generations and unknown members are stored."""
+    original = offsets.validate_commit
 
     def lax(collector: EffectCollector, request: OffsetCommit, group: ClassicGroup | None) -> Error:
-        error = whole(collector, request, group)
+        error = original(collector, request, group)
         return Error.NONE if error in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID) else error
 
     patch.setattr(offsets, "validate_commit", lax)
@@ -68,27 +67,27 @@ def commit_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def cooperative_gives_too_early(patch: pytest.MonkeyPatch) -> None:
-    """CS-01: a partition is given while its owner still has it."""
+    """CS-01: a partition is assigned while another member still owns it."""
     patch.setattr(CooperativeStickyAssignor, "adjust", lambda self, owner, moving: owner)
 
 
 @broken
 def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
-    """JG-49: the id that a static member had before is as good as the new one."""
-    whole = heartbeats.heartbeat
+    """JG-49: the old id of a static member is accepted."""
+    original = heartbeats.heartbeat
 
     def lax(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         group = state.groups.get(beat.group_id or "")
         if group is not None and beat.group_instance_id in group.static_members:
             beat = replace(beat, member_id=group.static_members[beat.group_instance_id or ""])
-        return whole(state, beat, caller, now_ms)
+        return original(state, beat, caller, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
 
 @broken
 def static_swap_forgets_the_old_join(patch: pytest.MonkeyPatch) -> None:
-    """JG-48: whoever waits under the old id waits for ever."""
+    """JG-48: parked requests of the old id get no response."""
 
     def forget(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
         group.take_join(member)
@@ -99,26 +98,26 @@ def static_swap_forgets_the_old_join(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def initial_delay_has_no_cap(patch: pytest.MonkeyPatch) -> None:
-    """JG-35: every joiner extends the delay, for ever."""
-    whole = rebalance.initial_delay_expired
+    """JG-35: every new member extends the initial delay without limit."""
+    original = rebalance.initial_delay_expired
 
     def lax(collector: EffectCollector, round: RebalanceRound) -> None:
         round.remaining_ms = 1_000_000
-        whole(collector, round)
+        original(collector, round)
 
     patch.setattr(rebalance, "initial_delay_expired", lax)
 
 
 @broken
 def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
-    """OC-08: a member that only commits is taken for dead."""
-    whole = offsets.commit
+    """OC-08: a commit does not extend the session."""
+    original = offsets.commit
 
     def lax(collector: EffectCollector, request: OffsetCommit, caller: object) -> None:
         group = collector.state.groups.get(request.group_id or "")
         member = None if group is None else group.members.get(request.member_id)
         before_ms = None if member is None else member.session.deadline_ms
-        whole(collector, request, caller)
+        original(collector, request, caller)
         if member is not None and before_ms is not None:
             collector.state.timers.arm(member.session, before_ms)
 
@@ -127,54 +126,54 @@ def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def followers_rejoin_rebalances(patch: pytest.MonkeyPatch) -> None:
-    """JG-18: a follower that only asks again starts a rebalance."""
+    """JG-18: the unchanged rejoin of a follower starts a rebalance."""
     rebalances = states.TRANSITIONS[GroupInput.JOIN_CHANGED][states.STABLE]
     _table(patch, GroupInput.JOIN_FOLLOWER, states.STABLE, rebalances)
 
 
 @broken
-def assignment_is_handed_out_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
-    """SG-06: a crash takes back what members already work by."""
-    whole = sync.store_assignment
+def assignment_is_sent_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    """SG-06: members use an assignment that a crash can lose."""
+    original = sync.store_assignment
 
     def hasty(collector: EffectCollector, group: ClassicGroup, leader: ClassicGroupMember, request: Any) -> None:
-        whole(collector, group, leader, request)
+        original(collector, group, leader, request)
         rebalance.assignment_written(collector, group, group.generation_id, dict(request.assignments))
 
     patch.setattr(sync, "store_assignment", hasty)
 
 
 @broken
-def commit_is_answered_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+def commit_is_acknowledged_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     """OC-12: an acknowledged offset may be lost."""
-    whole = EffectCollector.append
+    original = EffectCollector.append
 
     def hasty(self: EffectCollector, offsets_partition: int, records: Any, then: Any) -> None:
         kept = tuple(records)
         if kept and all(hasattr(record, "topic") for record in kept):
             then(self, Error.NONE)
-            whole(self, offsets_partition, kept, lambda _collector, _error: None)
+            original(self, offsets_partition, kept, lambda _collector, _error: None)
         else:
-            whole(self, offsets_partition, kept, then)
+            original(self, offsets_partition, kept, then)
 
     patch.setattr(EffectCollector, "append", hasty)
 
 
 @broken
-def join_phase_waits_for_everybody(patch: pytest.MonkeyPatch) -> None:
-    """JG-29: a member that does not rejoin stops the whole group, for as long as it heartbeats."""
+def join_phase_waits_for_all_members(patch: pytest.MonkeyPatch) -> None:
+    """JG-29: a member that sends heartbeats but does not rejoin blocks the group."""
     _table(patch, GroupInput.JOIN_TIMER_EXPIRED, states.PREPARING, Transition(GroupAction.IGNORE))
 
 
 @broken
 def dead_members_never_expire(patch: pytest.MonkeyPatch) -> None:
-    """SE-02: what a dead member owned stays with it."""
+    """SE-02: dead members keep their partitions."""
     patch.setattr(rebalance, "session_expired", lambda collector, member: None)
 
 
 @broken
 def pending_ids_never_expire(patch: pytest.MonkeyPatch) -> None:
-    """JG-10: an id that nobody used keeps the join phase waiting."""
+    """JG-10: an unused member id blocks the join phase."""
     patch.setattr(joins, "pending_member_expired", lambda collector, pending: None)
     patch.setattr(
         rebalance,
@@ -185,11 +184,11 @@ def pending_ids_never_expire(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def generation_is_not_counted_up(patch: pytest.MonkeyPatch) -> None:
-    """ST-07: two assignments share a generation, and nobody is fenced."""
-    whole = ClassicGroup.begin_generation
+    """ST-07: two assignments share a generation, and no member is fenced."""
+    original = ClassicGroup.begin_generation
 
     def still(self: ClassicGroup) -> None:
-        whole(self)
+        original(self)
         if self.generation_id > 1:
             self.generation_id -= 1
 
@@ -198,7 +197,7 @@ def generation_is_not_counted_up(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def absent_leader_stays_leader(patch: pytest.MonkeyPatch) -> None:
-    """JG-31: the assignment is expected from somebody who is not there."""
+    """JG-31: a member that has not joined is the leader."""
     patch.setattr(
         rebalance, "elect_leader", lambda collector, group: any(m.parked_join for m in group.members.values())
     )
@@ -206,22 +205,22 @@ def absent_leader_stays_leader(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def superseded_join_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """JG-22: the older of two joins of one member is never answered."""
-    whole = ClassicGroup.park_join
+    """JG-22: the older of two joins of one member gets no response."""
+    original = ClassicGroup.park_join
 
     def forgetful(self: ClassicGroup, member: ClassicGroupMember, caller: object) -> None:
-        whole(self, member, caller)
+        original(self, member, caller)
 
     patch.setattr(ClassicGroup, "park_join", forgetful)
 
 
 @broken
 def reload_starts_a_new_generation(patch: pytest.MonkeyPatch) -> None:
-    """CO-06: members come back to a group they are no longer part of."""
-    whole = ClassicGroup.restore
+    """CO-06: a reload fences all members."""
+    original = ClassicGroup.restore
 
     def counting(self: ClassicGroup) -> None:
-        whole(self)
+        original(self)
         self.generation_id += 1
 
     patch.setattr(ClassicGroup, "restore", counting)
@@ -229,11 +228,11 @@ def reload_starts_a_new_generation(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def reload_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
-    """CO-06: everybody starts from the beginning."""
-    whole = ClassicGroup.restore
+    """CO-06: a reload loses the offsets."""
+    original = ClassicGroup.restore
 
     def forgetful(self: ClassicGroup) -> None:
-        whole(self)
+        original(self)
         self.offsets.clear()
 
     patch.setattr(ClassicGroup, "restore", forgetful)
@@ -246,16 +245,16 @@ def eager_member_keeps_its_partitions_while_joining(patch: pytest.MonkeyPatch) -
 
 
 @broken
-def member_never_hears_of_a_rebalance(patch: pytest.MonkeyPatch) -> None:
-    """CL-08: REBALANCE_IN_PROGRESS is taken for a good heartbeat."""
-    whole = heartbeats.heartbeat
+def member_ignores_rebalance_in_progress(patch: pytest.MonkeyPatch) -> None:
+    """CL-08: REBALANCE_IN_PROGRESS is ignored."""
+    original = heartbeats.heartbeat
 
     def deaf(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         return [
             SendResponse(caller, HeartbeatResponse(Error.NONE))
             if isinstance(effect, SendResponse) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
             else effect
-            for effect in whole(state, beat, caller, now_ms)
+            for effect in original(state, beat, caller, now_ms)
         ]
 
     patch.setattr(facade, "heartbeat", deaf)
@@ -264,11 +263,11 @@ def member_never_hears_of_a_rebalance(patch: pytest.MonkeyPatch) -> None:
 @broken
 def fenced_member_keeps_its_partitions(patch: pytest.MonkeyPatch) -> None:
     """CL-09: a member that was thrown out goes on as if nothing had happened, and commits under its old name."""
-    whole = MemberContext.reset
+    original = MemberContext.reset
 
     def stubborn(self: MemberContext, reason: str, now_ms: int, *, member_id: bool) -> None:
         kept = self.generation
-        whole(self, reason, now_ms, member_id=member_id)
+        original(self, reason, now_ms, member_id=member_id)
         self.generation = kept
 
     patch.setattr(MemberContext, "reset", stubborn)

@@ -1,38 +1,38 @@
-"""The virtual clock."""
+"""The event queue of the simulator."""
 
 import pytest
 
 from slackwater.sim.event_queue import EventQueue, NoProgressError
 
 
-def test_things_happen_in_order_of_time_and_at_the_same_time_in_the_order_planned() -> None:
-    agenda, seen = EventQueue(), list[str]()
-    agenda.at(20, lambda: seen.append("c"))
-    agenda.at(10, lambda: seen.append("a"))
-    agenda.at(10, lambda: seen.append("b"))
+def test_actions_run_by_time_then_by_insertion() -> None:
+    queue, calls = EventQueue(), list[str]()
+    queue.at(20, lambda: calls.append("c"))
+    queue.at(10, lambda: calls.append("a"))
+    queue.at(10, lambda: calls.append("b"))
 
-    agenda.run_until(20)
+    queue.run_until(20)
 
-    assert seen == ["a", "b", "c"]
-    assert agenda.now_ms == 20
-
-
-def test_what_is_planned_for_the_past_happens_now() -> None:
-    agenda, seen = EventQueue(now_ms=50), list[int]()
-    agenda.at(10, lambda: seen.append(agenda.now_ms))
-
-    agenda.run_until(60)
-
-    assert seen == [50]
+    assert calls == ["a", "b", "c"]
+    assert queue.now_ms == 20
 
 
-def test_a_standstill_is_an_error_and_not_an_endless_loop() -> None:
-    agenda = EventQueue()
+def test_action_in_the_past_runs_now() -> None:
+    queue, calls = EventQueue(now_ms=50), list[int]()
+    queue.at(10, lambda: calls.append(queue.now_ms))
+
+    queue.run_until(60)
+
+    assert calls == [50]
+
+
+def test_endless_actions_at_one_time_are_an_error() -> None:
+    queue = EventQueue()
 
     def again() -> None:
-        agenda.after(0, again)
+        queue.after(0, again)
 
-    agenda.after(0, again)
+    queue.after(0, again)
 
     with pytest.raises(NoProgressError, match="time does not move on"):
-        agenda.run_until(1)
+        queue.run_until(1)

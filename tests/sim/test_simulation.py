@@ -1,4 +1,4 @@
-"""A run depends on its seed alone."""
+"""A simulated run depends only on its seed."""
 
 import os
 import subprocess
@@ -16,32 +16,32 @@ for seed in {seeds}:
 """
 
 
-def _digests_in_a_new_process(hash_seed: str) -> list[str]:
+def _digests_in_new_process(hash_seed: str) -> list[str]:
     code = _PRINT_DIGESTS.format(seeds=SEEDS)
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
-def test_the_same_seed_gives_the_same_run_in_another_process_with_another_hash_seed() -> None:
+def test_same_seed_gives_same_run_in_another_process() -> None:
     here = [Simulation(scenario(seed)).run() for seed in SEEDS]
 
     assert here == [Simulation(scenario(seed)).run() for seed in SEEDS]
-    assert here == _digests_in_a_new_process("1")
-    assert here == _digests_in_a_new_process("2")
+    assert here == _digests_in_new_process("1")
+    assert here == _digests_in_new_process("2")
 
 
 def test_different_seeds_give_different_runs() -> None:
     assert len({Simulation(scenario(seed)).run() for seed in SEEDS}) == len(SEEDS)
 
 
-def test_the_scenarios_use_every_fault_every_protocol_and_both_drivers() -> None:
-    plans = [scenario(seed) for seed in range(400)]
+def test_scenarios_cover_faults_assignors_and_drivers() -> None:
+    scenarios = [scenario(seed) for seed in range(400)]
 
-    assert {mishap.fault for plan in plans for mishap in plan.mishaps} == set(FaultKind)
-    assert {plan.background for plan in plans} == {True, False}
-    assert {plan.static for plan in plans} == {True, False}
-    assert {name for plan in plans for name in plan.assignors} == {
+    assert {fault.kind for run in scenarios for fault in run.faults} == set(FaultKind)
+    assert {run.background for run in scenarios} == {True, False}
+    assert {run.static for run in scenarios} == {True, False}
+    assert {name for run in scenarios for name in run.assignors} == {
         "range",
         "roundrobin",
         "sticky",

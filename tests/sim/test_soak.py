@@ -1,4 +1,4 @@
-"""A few thousand random fault runs: nothing may break, and a failure says how to play it again."""
+"""Random fault runs pass all checks, and a failure reports how to replay it."""
 
 import os
 
@@ -7,17 +7,17 @@ import pytest
 from slackwater.sim.soak import Failure, replay_command, run_seeds
 
 RUNS = int(os.environ.get("SLACKWATER_SIM_RUNS", "2400"))
-SHARE = 100
+RUNS_PER_TEST = 100
 
 
-@pytest.mark.parametrize("first", range(0, RUNS, SHARE))
-def test_random_faults_break_no_promise(first: int) -> None:
-    account = run_seeds(range(first, min(first + SHARE, RUNS)))
+@pytest.mark.parametrize("first", range(0, RUNS, RUNS_PER_TEST))
+def test_random_faults_violate_no_check(first: int) -> None:
+    report = run_seeds(range(first, min(first + RUNS_PER_TEST, RUNS)))
 
-    assert not account.failures, account.failures[0].report()
+    assert not report.failures, report.failures[0].report()
 
 
-def test_a_failure_ends_with_the_one_command_that_replays_it() -> None:
+def test_failure_report_ends_with_replay_command() -> None:
     failure = Failure(7, "OneOwnerPerGeneration at 3 ms: two owners", ["       1 ms  p0 starts"])
 
     assert failure.report().splitlines() == [

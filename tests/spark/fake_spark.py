@@ -111,11 +111,11 @@ class FakeQuery:
         checkpoint.runs += 1
         self.name = f"{checkpoint.app}.{checkpoint.runs}"
         self.config = config
-        self.habits = habits
+        self.behavior = habits
         self.topic = topic
-        self.agenda, self.dice, self.broker = world
+        self.queue, self.random, self.broker = world
         self.watcher = watcher
-        self.link = NetworkLink(self.agenda, self.dice, self.broker, f"/{self.name}")
+        self.link = NetworkLink(self.queue, self.random, self.broker, f"/{self.name}")
         self.member = GroupMember(config)
         self.alive = True
         self.stopping = False
@@ -160,21 +160,21 @@ class FakeQuery:
         if self.batches.without_start:
             self._carry(self.batches.on_starts_resolved(dict.fromkeys(self.batches.without_start, 0), self.now_ms))
         ends = {one: self.broker.ends[one] for one in self.batches.positions}
-        limits = BatchLimits(self.habits.max_offsets)
+        limits = BatchLimits(self.behavior.max_offsets)
         offset, effects = self.batches.plan(ends, limits, self.now_ms, generation_id=self.member.generation_id)
         self._carry(effects)
         self.planned = offset
         if offset is None:
-            self._later(self.dice.between(100, 700), self._latest)
+            self._later(self.random.between(100, 700), self._latest)
         else:
-            self._later(self.dice.between(0, self.habits.log_ms), lambda: self._log(offset))
+            self._later(self.random.between(0, self.behavior.log_ms), lambda: self._log(offset))
 
     def _log(self, offset: BatchOffset) -> None:
         if self.stopping:
             return
         self.checkpoint.offsets.append(offset)
         self._carry(self.batches.on_finished(offset.seq - 1, self.now_ms))  # commit(N)
-        self._later(self.dice.between(0, 5), lambda: self._partitions(offset.seq))
+        self._later(self.random.between(0, 5), lambda: self._partitions(offset.seq))
 
     def _partitions(self, seq: int) -> None:
         if self.stopping:
@@ -200,7 +200,7 @@ class FakeQuery:
         self.planned = None
         self.reading, self.reading_seq = ranges, seq
         self.watcher.began(self, seq, ranges)
-        work_ms = self.dice.between(10, self.habits.work_ms) + self.extra_work_ms
+        work_ms = self.random.between(10, self.behavior.work_ms) + self.extra_work_ms
         self.extra_work_ms = 0
         self._later(work_ms, lambda: self._sink(seq, ranges))
 
@@ -208,15 +208,15 @@ class FakeQuery:
         if self.stopping:
             return
         self.watcher.sunk(self, seq, ranges)
-        self._later(self.dice.between(0, 10), lambda: self._finish(seq))
+        self._later(self.random.between(0, 10), lambda: self._finish(seq))
 
     def _finish(self, seq: int) -> None:
         if self.stopping:
             return
         self.checkpoint.finished = seq
-        if self.habits.listener:
-            self._later(self.dice.between(0, 20), lambda: self._carry(self.batches.on_finished(seq, self.now_ms)))
-        self._later(self.dice.between(0, self.habits.trigger_ms), self._latest)
+        if self.behavior.listener:
+            self._later(self.random.between(0, 20), lambda: self._carry(self.batches.on_finished(seq, self.now_ms)))
+        self._later(self.random.between(0, self.behavior.trigger_ms), self._latest)
 
     # --- what befalls it ----------------------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class FakeQuery:
     def stall(self, length_ms: int) -> None:
         """Stand still, heartbeats and all."""
         self._stalled_until_ms = max(self._stalled_until_ms, self.now_ms + length_ms)
-        self.agenda.at(self._stalled_until_ms, self._wake)
+        self.queue.at(self._stalled_until_ms, self._wake)
 
     def enforce_rebalance(self) -> None:
         """Ask the group for another round."""
@@ -260,13 +260,13 @@ class FakeQuery:
     @property
     def now_ms(self) -> int:
         """The time."""
-        return self.agenda.now_ms
+        return self.queue.now_ms
 
     def _soon(self, action: Callable[[], None]) -> None:
-        self._later(self.dice.between(0, 200), action)
+        self._later(self.random.between(0, 200), action)
 
     def _later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        self.agenda.after(delay_ms, lambda: self._run(action))
+        self.queue.after(delay_ms, lambda: self._run(action))
 
     def _run(self, action: Callable[[], None]) -> None:
         if not self.alive:
@@ -322,7 +322,7 @@ class FakeQuery:
         if due_ms is None or (self._batches_due_ms is not None and self._batches_due_ms <= due_ms):
             return
         self._batches_due_ms = due_ms = max(due_ms, self.now_ms + 1)
-        self.agenda.at(due_ms, lambda: self._run(lambda: self._batches_tick(due_ms)))
+        self.queue.at(due_ms, lambda: self._run(lambda: self._batches_tick(due_ms)))
 
     def _batches_tick(self, due_ms: int) -> None:
         if self._batches_due_ms == due_ms:
@@ -346,7 +346,7 @@ class FakeQuery:
                         self.batches.on_committed_fetched(effect.fetch_id, effect.offsets, self.now_ms, failed=failed)
                     )
                 case RefreshMetadata():
-                    self._later(self.dice.between(0, self.link.max_delay_ms), self._refresh)
+                    self._later(self.random.between(0, self.link.max_delay_ms), self._refresh)
                 case Raise():
                     self._fail(effect.error)
                 case _:
@@ -405,7 +405,7 @@ class FakeQuery:
         if due_ms is None or (self._due_ms is not None and self._due_ms <= due_ms):
             return
         self._due_ms = due_ms = max(due_ms, self.now_ms)
-        self.agenda.at(due_ms, lambda: self._tick(due_ms))
+        self.queue.at(due_ms, lambda: self._tick(due_ms))
 
     def _tick(self, due_ms: int) -> None:
         if self._due_ms == due_ms:

@@ -99,7 +99,7 @@ class Schedule:
     max_delay_ms: int
     chaos_ms: int
     habits: Habits
-    mishaps: tuple[Mishap, ...]
+    faults: tuple[Mishap, ...]
 
     @property
     def settle_ms(self) -> int:
@@ -109,41 +109,41 @@ class Schedule:
 
 def schedule(seed: int, handover: Handover) -> Schedule:
     """The schedule of a seed."""
-    dice = SeededRandom(f"schedule {seed}")
-    chaos_ms = dice.between(8_000, 25_000)
+    random = SeededRandom(f"schedule {seed}")
+    chaos_ms = random.between(8_000, 25_000)
     session_ms = 6_000
-    mishaps = sorted(
+    faults = sorted(
         (
             Mishap(
-                dice.between(500, chaos_ms),
-                dice.pick(_FAULTS),
-                dice.between(0, 99),
-                dice.pick((dice.between(10, 2_000), session_ms + dice.between(-1_500, 2_500), 2 * session_ms)),
+                random.between(500, chaos_ms),
+                random.pick(_FAULTS),
+                random.between(0, 99),
+                random.pick((random.between(10, 2_000), session_ms + random.between(-1_500, 2_500), 2 * session_ms)),
             )
-            for _ in range(dice.between(1, 6))
+            for _ in range(random.between(1, 6))
         ),
-        key=lambda mishap: mishap.at_ms,
+        key=lambda fault: fault.at_ms,
     )
     return Schedule(
         seed=seed,
         handover=handover,
-        assignor="range" if dice.chance(0.1) else "cooperative-sticky",
-        static=dice.chance(0.45),
-        apps=dice.between(1, 3),
-        partitions=dice.between(1, 4),
+        assignor="range" if random.chance(0.1) else "cooperative-sticky",
+        static=random.chance(0.45),
+        apps=random.between(1, 3),
+        partitions=random.between(1, 4),
         session_timeout_ms=session_ms,
-        rebalance_timeout_ms=dice.pick((6_000, 8_000)),
-        handover_timeout_ms=dice.pick((3_000, 600_000, 600_000)),
-        max_delay_ms=dice.pick((2, 20, 150)),
+        rebalance_timeout_ms=random.pick((6_000, 8_000)),
+        handover_timeout_ms=random.pick((3_000, 600_000, 600_000)),
+        max_delay_ms=random.pick((2, 20, 150)),
         chaos_ms=chaos_ms,
         habits=Habits(
-            trigger_ms=dice.pick((50, 500, 3_000)),
-            work_ms=dice.pick((300, 1_500, 5_000)),
-            log_ms=dice.pick((5, 60, 800)),
-            max_offsets=dice.pick((None, None, 20)),
-            listener=dice.chance(0.7),
+            trigger_ms=random.pick((50, 500, 3_000)),
+            work_ms=random.pick((300, 1_500, 5_000)),
+            log_ms=random.pick((5, 60, 800)),
+            max_offsets=random.pick((None, None, 20)),
+            listener=random.chance(0.7),
         ),
-        mishaps=tuple(mishaps),
+        faults=tuple(faults),
     )
 
 
@@ -288,12 +288,12 @@ class World:
 
     def __init__(self, plan: Schedule) -> None:
         self.plan = plan
-        self.agenda = EventQueue()
-        self.dice = SeededRandom(f"run {plan.seed}")
+        self.queue = EventQueue()
+        self.random = SeededRandom(f"run {plan.seed}")
         config = CoordinatorConfig(
             offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0, new_member_join_timeout_ms=60_000
         )
-        self.broker = SimBroker(self.agenda, self.dice, config, GROUP)
+        self.broker = SimBroker(self.queue, self.random, config, GROUP)
         self.story: list[str] = []
         self.oracle = Oracle(self)
         self.broker.checkers = [self.oracle]
@@ -305,7 +305,7 @@ class World:
     @property
     def now_ms(self) -> int:
         """The time."""
-        return self.agenda.now_ms
+        return self.queue.now_ms
 
     def note(self, what: str) -> None:
         """Add a line to the story."""
@@ -314,21 +314,21 @@ class World:
     def run(self) -> None:
         """Play the schedule to its end; a broken promise raises `Violation`."""
         for number in range(self.plan.partitions):
-            self.broker.ends[TopicPartition(TOPIC, number)] = self.dice.between(0, 4)
+            self.broker.ends[TopicPartition(TOPIC, number)] = self.random.between(0, 4)
         for _ in range(self.plan.apps):
-            self._add_app(self.dice.between(0, 1_000))
-        for mishap in self.plan.mishaps:
-            self.agenda.at(mishap.at_ms, lambda mishap=mishap: self._befall(mishap))  # type: ignore[misc]
-        self.agenda.after(300, self._produce)
-        self.agenda.run_until(self.plan.chaos_ms)
+            self._add_app(self.random.between(0, 1_000))
+        for fault in self.plan.faults:
+            self.queue.at(fault.at_ms, lambda fault=fault: self._inject_fault(fault))  # type: ignore[misc]
+        self.queue.after(300, self._produce)
+        self.queue.run_until(self.plan.chaos_ms)
         self._heal()
         deadline_ms = self.now_ms + self.plan.settle_ms
-        self.agenda.run_until(self.now_ms + self.plan.session_timeout_ms + 8_000)
+        self.queue.run_until(self.now_ms + self.plan.session_timeout_ms + 8_000)
         while self.now_ms < deadline_ms and not self._is_at_rest():
-            self.agenda.run_until(self.now_ms + 1_000)
+            self.queue.run_until(self.now_ms + 1_000)
         for run in self.runs.values():
             if run.fatal is not None and not run.is_fenced:
-                raise Violation("NobodyDiesForNothing", self.now_ms, f"{run.name} ended with {run.fatal!r}")
+                raise Violation("OnlyFencedMembersFail", self.now_ms, f"{run.name} ended with {run.fatal!r}")
         self.oracle.finish()
 
     def _is_at_rest(self) -> bool:
@@ -339,16 +339,16 @@ class World:
 
     def _produce(self) -> None:
         for partition in self.broker.ends:
-            self.broker.ends[partition] += self.dice.between(0, 2)
+            self.broker.ends[partition] += self.random.between(0, 2)
         if self.now_ms < self.plan.chaos_ms:
-            self.agenda.after(self.dice.between(200, 800), self._produce)
+            self.queue.after(self.random.between(200, 800), self._produce)
 
     # --- applications -------------------------------------------------------------------------------------------------
 
     def _add_app(self, delay_ms: int) -> None:
         checkpoint = Checkpoint(f"a{len(self.checkpoints)}")
         self.checkpoints.append(checkpoint)
-        self.agenda.after(delay_ms, lambda: self._start(checkpoint))
+        self.queue.after(delay_ms, lambda: self._start(checkpoint))
 
     def _start(self, checkpoint: Checkpoint) -> None:
         plan = self.plan
@@ -372,42 +372,42 @@ class World:
             driver=RebalanceDriver.BACKGROUND,
         )
         batches = BatchConfig(handover=plan.handover, handover_timeout_ms=plan.handover_timeout_ms)
-        world = self.agenda, self.dice, self.broker
+        world = self.queue, self.random, self.broker
         run = FakeQuery(checkpoint, config, batches, plan.habits, TOPIC, world, self.oracle)
         run.link.max_delay_ms = plan.max_delay_ms
         self.runs[checkpoint.app] = run
         self.note(f"{run.name} starts")
 
-    # --- mishaps ------------------------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------------------
 
-    def _befall(self, mishap: Mishap) -> None:
+    def _inject_fault(self, fault: Mishap) -> None:
         live = [run for run in self.runs.values() if run.alive and not run.stopping]
         if not live or self.resetting:
             return
-        run = live[mishap.whom % len(live)]
-        length_ms, checkpoint = mishap.length_ms, run.checkpoint
-        self.note(f"{mishap.fault} ({run.name}, {length_ms} ms)")
-        match mishap.fault:
+        run = live[fault.whom % len(live)]
+        length_ms, checkpoint = fault.length_ms, run.checkpoint
+        self.note(f"{fault.fault} ({run.name}, {length_ms} ms)")
+        match fault.fault:
             case Fault.KILL:
                 run.kill()
                 if self.plan.handover is Handover.HANDOFF:  # which rests on the checkpoint being restarted
-                    self.agenda.after(4 * length_ms, lambda: self._start(checkpoint))
+                    self.queue.after(4 * length_ms, lambda: self._start(checkpoint))
             case Fault.RESTART:
                 run.kill()
-                self.agenda.after(length_ms // 2, lambda: self._start(checkpoint))
+                self.queue.after(length_ms // 2, lambda: self._start(checkpoint))
             case Fault.STOP:
                 run.stop()
-                self.agenda.after(length_ms // 2 + 200, lambda: self._start(checkpoint))
+                self.queue.after(length_ms // 2 + 200, lambda: self._start(checkpoint))
             case Fault.STALL:
                 run.stall(length_ms)
             case Fault.LONG_BATCH:
                 run.extra_work_ms = length_ms
             case Fault.CUT:
                 run.link.to_broker = run.link.from_broker = False
-                self.agenda.after(length_ms, lambda: self._mend(run))
+                self.queue.after(length_ms, lambda: self._mend(run))
             case Fault.LOSE_ANSWERS:
                 run.link.from_broker = False
-                self.agenda.after(length_ms, lambda: self._mend(run))
+                self.queue.after(length_ms, lambda: self._mend(run))
             case Fault.SCALE_OUT:
                 if len(self.checkpoints) < MOST_APPS:
                     self._add_app(0)
@@ -419,12 +419,12 @@ class World:
             case Fault.BROKER_CRASH:
                 if self.broker.up:
                     self.broker.crash()
-                    self.agenda.after(min(length_ms, 3_000), self._restart_broker)
+                    self.queue.after(min(length_ms, 3_000), self._restart_broker)
             case Fault.FAILOVER:
                 self.broker.fail_over(min(length_ms, 1_500))
             case Fault.REFUSE_WRITES:
-                self.broker.refuse_writes = True
-                self.agenda.after(min(length_ms, 3_000), self._accept_writes)
+                self.broker.fail_writes = True
+                self.queue.after(min(length_ms, 3_000), self._accept_writes)
             case Fault.RESET:
                 self._reset(live)
 
@@ -434,16 +434,16 @@ class World:
         for run in live:
             run.stop()
         for run in live:
-            self.agenda.after(2_500, run.kill)
-        self.agenda.after(self.plan.session_timeout_ms + 5_000, lambda: self._move_back(live))
+            self.queue.after(2_500, run.kill)
+        self.queue.after(self.plan.session_timeout_ms + 5_000, lambda: self._move_back(live))
 
     def _move_back(self, live: list[FakeQuery]) -> None:
         committed = dict(self.broker.committed)
-        if self.broker.members or not self.broker.up or self.broker.refuse_writes or not committed:
+        if self.broker.members or not self.broker.up or self.broker.fail_writes or not committed:
             self.note("the operator gives up")
         else:
             self.was_reset = True
-            moved = {at: self.dice.between(0, offset) for at, offset in sorted(committed.items())}
+            moved = {at: self.random.between(0, offset) for at, offset in sorted(committed.items())}
             for at, offset in moved.items():
                 if self.plan.handover is Handover.HANDOFF:
                     self.oracle.skipped[at] = offset
@@ -452,9 +452,9 @@ class World:
             offsets = tuple(OffsetToCommit(at.topic, at.partition, offset, -1, "") for at, offset in moved.items())
             request = OffsetCommit(GROUP, "", None, -1, offsets)
             self.broker.receive(request, "/operator", lambda _answer: None, lambda: None)
-        self.agenda.after(500, self._reset_is_over)
+        self.queue.after(500, self._reset_is_over)
         for run in live:
-            self.agenda.after(600, lambda run=run: self._start(run.checkpoint))  # type: ignore[misc]
+            self.queue.after(600, lambda run=run: self._start(run.checkpoint))  # type: ignore[misc]
 
     def _reset_is_over(self) -> None:
         self.resetting = False
@@ -467,14 +467,14 @@ class World:
             self.broker.start()
 
     def _accept_writes(self) -> None:
-        self.broker.refuse_writes = False
+        self.broker.fail_writes = False
 
     def _heal(self) -> None:
         self._restart_broker()
         self._accept_writes()
         for run in self.runs.values():
             self._mend(run)
-        self.agenda.after(self.plan.session_timeout_ms + 6_000, self._revive)
+        self.queue.after(self.plan.session_timeout_ms + 6_000, self._revive)
 
     def _revive(self) -> None:
         """Somebody must be there; with handoff, everybody whose checkpoint promises something."""

@@ -47,7 +47,7 @@ def soak(
 
     report, interrupted = SoakReport(), False
     try:
-        run_seeds(range(seed, seed + runs), stop_at=keep_going, account=report, progress=progress)
+        run_seeds(range(seed, seed + runs), stop_at=keep_going, report=report, progress=progress)
     except KeyboardInterrupt:
         interrupted = True  # report the runs so far
     seconds = time.monotonic() - started
@@ -73,12 +73,12 @@ def soak(
 def _replay(seed: int) -> None:
     from slackwater.sim.soak import run_seed
 
-    world, failure = run_seed(seed)
-    typer.echo(str(world.plan))
-    for line in world.story:
+    simulation, failure = run_seed(seed)
+    typer.echo(str(simulation.scenario))
+    for line in simulation.trace:
         typer.echo(line)
     if failure is not None:
-        typer.echo(f"seed {seed}: {failure.what}")
+        typer.echo(f"seed {seed}: {failure.error}")
         raise typer.Exit(1)
     typer.echo(f"seed {seed}: all checks passed")
 
@@ -86,7 +86,7 @@ def _replay(seed: int) -> None:
 def _report(report: "SoakReport", seconds: float) -> dict[str, object]:
     return {
         "runs": report.runs,
-        "failures": [{"seed": failure.seed, "what": failure.what} for failure in report.failures],
+        "failures": [{"seed": failure.seed, "what": failure.error} for failure in report.failures],
         "steps": report.steps,
         "virtual_ms": report.virtual_ms,
         "member_ms": report.member_ms,

@@ -1,14 +1,13 @@
-"""Every error a broker can answer with, and the errors this library raises itself.
+"""Kafka's error codes, and the exceptions of this library.
 
     SlackwaterError
-    ├── UsageError          the caller's fault: a setting or an argument
-    ├── PeerError           the other side's fault: bytes or an answer that cannot be
-    └── BrokerError         the broker's answer, one row of the table `Error`
+    ├── UsageError          a wrong setting or argument of the caller
+    ├── PeerError           invalid bytes or an invalid response of the other side
+    └── BrokerError         an error code in a broker's response, one member of `Error`
 
-Rules kept here
-- One table: code, name, retriable. Codes and names are Kafka's; a code that Kafka gains later reads as
-  UNKNOWN_SERVER_ERROR instead of failing.
-- Messages say what was wrong, what was seen, and what to do.
+Invariants:
+- Codes and names are Kafka's. An unknown code reads as UNKNOWN_SERVER_ERROR.
+- Messages name the problem, the value, and the remedy.
 """
 
 from enum import IntEnum
@@ -202,19 +201,19 @@ _RETRIABLE: Final = frozenset(
 
 
 class SlackwaterError(Exception):
-    """Everything this library raises."""
+    """The base class of all exceptions of this library."""
 
 
 class UsageError(SlackwaterError):
-    """A setting or an argument is wrong; the message says which, what was seen, and what to use."""
+    """A setting or an argument is wrong; the message names it, its value, and a valid one."""
 
 
 class PeerError(SlackwaterError):
-    """The other side sent something that cannot be: bytes that do not parse, an answer to nothing."""
+    """The other side sent something invalid: bytes that do not parse, or a response without a request."""
 
 
 class BrokerError(SlackwaterError):
-    """The broker's answer was an error."""
+    """A broker responded with an error code."""
 
     def __init__(self, error: Error, message: str = "") -> None:
         super().__init__(message or error.name)

@@ -1,11 +1,11 @@
-"""Group events: the one vocabulary for everything that happens to a consumer group.
+"""Group events: a record of every change of a consumer group.
 
-Rules kept here
-- One flat schema, whoever tells the event: coordinator, member, or a reader of logs and of `__consumer_offsets`.
-- Unknown is None, never a guess.
-- `detail` is a small struct whose type is fixed by `kind` (`DETAIL_TYPES`); a kind without one carries None.
-- No event per heartbeat, none per commit.
-- `to_json` and `from_json` are inverses, and a JSON line has the columns in the order of the dataclass.
+Invariants:
+- All sources use one flat schema: coordinator, member, and readers of logs and of `__consumer_offsets`.
+- An unknown value is None.
+- `kind` determines the type of `detail` (`DETAIL_TYPES`).
+- Heartbeats and commits emit no events.
+- `to_json` and `from_json` are inverses; the columns of a JSON line are in the order of the dataclass.
 """
 
 import json
@@ -18,7 +18,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """The kind of a group event."""
 
     GROUP_CREATED = "group_created"
     GROUP_DELETED = "group_deleted"
@@ -84,7 +84,7 @@ class Trigger(StrEnum):
 
 
 class EventSource(StrEnum):
-    """Who tells it."""
+    """Where an event comes from."""
 
     COORDINATOR = "coordinator"
     MEMBER = "member"
@@ -94,10 +94,7 @@ class EventSource(StrEnum):
 
 
 class GroupState(StrEnum):
-    """Kafka's states of a classic group, and the sub-state that KIP-134 names.
-
-    On the wire InitialRebalance is PreparingRebalance (`wire_name`).
-    """
+    """Kafka's states of a classic group, and InitialRebalance (KIP-134), which is PreparingRebalance on the wire."""
 
     EMPTY = "Empty"
     INITIAL_REBALANCE = "InitialRebalance"
@@ -108,7 +105,7 @@ class GroupState(StrEnum):
 
     @property
     def wire_name(self) -> str:
-        """The name that DescribeGroups and ListGroups give this state."""
+        """The name of this state in DescribeGroups and ListGroups."""
         return "PreparingRebalance" if self is GroupState.INITIAL_REBALANCE else self.value
 
 
@@ -140,7 +137,7 @@ class MemberJoined:
 
 @message
 class MemberReplaced:
-    """member_replaced: a static member returned under a new member id."""
+    """member_replaced: a static member rejoined with a new member id."""
 
     old_member: str
     rebalance_needed: bool
@@ -157,7 +154,7 @@ class MemberLeft:
 
 @message
 class MemberTimedOut:
-    """member_expired, member_dropped, member_unsynced: which timer, its length, when the member was last heard of."""
+    """member_expired, member_dropped, member_unsynced: the timer, its duration, the time of the last request."""
 
     timer: str
     timer_ms: int
@@ -166,7 +163,7 @@ class MemberTimedOut:
 
 @message
 class MemberFenced:
-    """member_fenced: the operation refused, and the member id that holds the instance id."""
+    """member_fenced: the rejected operation, and the member id that holds the instance id."""
 
     operation: str
     holder: str | None
@@ -181,7 +178,7 @@ class JoinRefused:
 
 @message
 class RebalanceStarted:
-    """rebalance_started: who made it necessary, and in the words of Kafka's log, why."""
+    """rebalance_started: the member that caused it, and the reason in the wording of Kafka's log."""
 
     culprit: str | None
     old_generation: int
@@ -192,7 +189,7 @@ class RebalanceStarted:
 
 @message
 class RebalanceWaiting:
-    """rebalance_waiting: the members (and ids issued but not yet used) that the round waits for."""
+    """rebalance_waiting: the members and pending members that the rebalance waits for."""
 
     waiting_for: tuple[str, ...]
     until_ms: int
@@ -247,7 +244,7 @@ class JoinRequested:
 
 @message
 class PartitionsChanged:
-    """partitions_assigned, partitions_revoked, partitions_lost; how long the listener took."""
+    """partitions_assigned, partitions_revoked, partitions_lost; `callback_ms` is the duration of the listener."""
 
     partitions: tuple[TopicPartition, ...]
     callback_ms: int | None = None
@@ -279,7 +276,7 @@ class CoordinatorChanged:
 
 @message
 class GenerationRecorded:
-    """generation_recorded: assignment is (member, partitions) pairs; gap is generations passed over since the last."""
+    """generation_recorded: `gap` is the number of generations since the previous record that have no record."""
 
     members: tuple[str, ...]
     assignment: tuple[tuple[str, tuple[TopicPartition, ...]], ...]
@@ -288,7 +285,7 @@ class GenerationRecorded:
 
 @message
 class GroupProgress:
-    """progress: one minute of one group."""
+    """progress: the commits of one group in one minute."""
 
     commits: int
     offsets_advanced: int
@@ -362,7 +359,7 @@ DETAIL_TYPES: Final[dict[EventKind, type[EventDetail]]] = {
 
 @message
 class GroupEvent:
-    """One row of the one table."""
+    """One event; a row of the event table."""
 
     _: KW_ONLY
     time_ms: int
@@ -385,12 +382,12 @@ class GroupEvent:
     evidence: str | None = None
 
     def to_json(self) -> str:
-        """This event as one JSON line, without the newline."""
+        """Return this event as one JSON line, without the newline."""
         return _encode(_plain(self))
 
     @classmethod
     def from_json(cls, line: str) -> "GroupEvent":
-        """Read back what `to_json` wrote."""
+        """Parse a line written by `to_json`."""
         row = json.loads(line)
         kind = EventKind(row["kind"])
         row["detail"] = None if row["detail"] is None else _build(DETAIL_TYPES[kind], row["detail"])
@@ -411,7 +408,7 @@ _ENUMS: Final[dict[str, type[StrEnum]]] = {
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SCALARS: Final = frozenset({str, int, bool, type(None), *_ENUMS.values()})
 _columns: Final[dict[type, tuple[str, ...]]] = {}
-"""The fields of every class met so far; none for what is no dataclass."""
+"""Cache: the field names of a class, empty if it is not a dataclass."""
 
 
 def _plain(value: object) -> object:
@@ -423,9 +420,9 @@ def _plain(value: object) -> object:
         columns = _columns[kind] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
     if columns:
         row = {name: getattr(value, name) for name in columns}
-        for name, one in row.items():
-            if type(one) not in _SCALARS:
-                row[name] = _plain(one)
+        for name, field_value in row.items():
+            if type(field_value) not in _SCALARS:
+                row[name] = _plain(field_value)
         return row
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
@@ -438,7 +435,7 @@ def _build(detail: type[EventDetail], row: dict[str, Any]) -> EventDetail:
 
 
 def _typed(hint: Any, value: Any) -> Any:
-    """Lists of JSON back to the tuples, and pairs back to the partitions, that `hint` names."""
+    """Convert JSON lists to the tuples and partitions that `hint` names."""
     if not isinstance(value, list):
         return value
     if hint is TopicPartition:
@@ -446,4 +443,4 @@ def _typed(hint: Any, value: Any) -> Any:
     inner = hint.__args__
     if len(inner) == 2 and inner[1] is Ellipsis:
         return tuple(_typed(inner[0], item) for item in value)
-    return tuple(_typed(one, item) for one, item in zip(inner, value, strict=True))
+    return tuple(_typed(item_hint, item) for item_hint, item in zip(inner, value, strict=True))

@@ -1,12 +1,11 @@
-"""The orders that the Java client gets from its standard library, which decide ties.
+"""Java's string order and hash order, which decide ties in the Java assignors.
 
-Rules kept here
-- Text sorts as `String.compareTo` sorts it: by UTF-16 code unit. That differs from Python's order only where
-  characters beyond U+FFFF meet characters from U+E000 on.
-- A sticky leader walks its members in `HashMap` order when it decides who keeps the odd partition (SK-02, SK-04):
-  by bucket, where the table doubles as soon as it is three quarters full. Within a bucket Java has the order of
-  arrival; here the id decides, so that the answer does not depend on how the members were listed.
-- Of several partitions that may be moved back, Java takes the first in `HashSet` order (SK-10); so do we.
+- Strings sort as with `String.compareTo`: by UTF-16 code unit. This differs from Python's order only between
+  characters above U+FFFF and characters from U+E000.
+- The sticky assignor iterates members in `HashMap` order (SK-02, SK-04): by bucket, with a table that doubles when it
+  is three quarters full. Within a bucket Java uses insertion order; this module sorts by id, so that the result does
+  not depend on the order of the member list.
+- The sticky assignor moves back the first partition in `HashSet` order (SK-10).
 """
 
 from collections.abc import Collection, Iterable
@@ -21,34 +20,34 @@ _INITIAL_CAPACITY = 16
 
 
 def utf16_key(text: str) -> bytes:
-    """A key that sorts as Java sorts the text."""
+    """Return a sort key for the order of `String.compareTo`."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def sorted_as_java(texts: Iterable[str]) -> list[str]:
-    """The texts in the order of `String.compareTo`."""
-    found = list(texts)
-    # For ASCII the two orders are one, and member ids and topics nearly always are.
-    found.sort(key=None if all(map(str.isascii, found)) else utf16_key)
-    return found
+    """Return the texts in the order of `String.compareTo`."""
+    result = list(texts)
+    # ASCII texts, the usual case, have the same order in Python.
+    result.sort(key=None if all(map(str.isascii, result)) else utf16_key)
+    return result
 
 
-@lru_cache(maxsize=16_384)  # a coordinator asks for the same groups again and again
+@lru_cache(maxsize=16_384)  # requests of the same groups repeat
 def string_hash(text: str) -> int:
-    """`String.hashCode`, as an unsigned 32-bit number."""
-    import numpy as np  # here, because a broker imports this file and should start before numpy is loaded
+    """Return `String.hashCode` as an unsigned 32-bit number."""
+    import numpy as np  # imported here so that the broker starts without loading numpy
 
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).astype(np.uint32)
     return int(units @ _powers_of_31(len(units)))
 
 
 def partition_hash(topic_hash: int, partition: int) -> int:
-    """`TopicPartition.hashCode`, from its topic's, as an unsigned 32-bit number."""
+    """Return `TopicPartition.hashCode` for a topic's hash code, as an unsigned 32-bit number."""
     return (31 * (31 + partition) + topic_hash) & 0xFFFF_FFFF
 
 
 def capacity(size: int) -> int:
-    """How many buckets a `HashMap` or `HashSet` has once it has held so many entries."""
+    """Return the number of buckets of a `HashMap` or `HashSet` that has held `size` entries."""
     buckets = _INITIAL_CAPACITY
     while size > buckets * 3 // 4:
         buckets *= 2
@@ -56,19 +55,19 @@ def capacity(size: int) -> int:
 
 
 def bucket(hash_code: int, buckets: int) -> int:
-    """The bucket of an entry, where there are so many."""
+    """Return the bucket of an entry in a table of `buckets` buckets."""
     return (hash_code ^ hash_code >> 16) & buckets - 1
 
 
 def hash_map_order(keys: Collection[str]) -> list[str]:
-    """The keys as a `HashMap` that holds just them gives them out."""
+    """Return the keys in the iteration order of a `HashMap` that holds exactly these keys."""
     buckets = capacity(len(keys))
     return sorted(sorted_as_java(keys), key=lambda key: bucket(string_hash(key), buckets))
 
 
 @lru_cache(maxsize=256)
 def _powers_of_31(count: int) -> "npt.NDArray[np.uint32]":
-    """31^(count-1), …, 31, 1, each modulo 2^32."""
+    """Return 31^(count-1), …, 31, 1, each modulo 2^32."""
     import numpy as np
 
     powers = np.full(count, 31, np.uint32)

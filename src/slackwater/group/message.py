@@ -1,10 +1,10 @@
-"""The one way to write a small immutable record of the core.
+"""The decorator for small immutable value classes of the core.
 
-Rules kept here
-- A message is frozen to the type checker: assigning to a field is an error of `mypy --strict`.
-- At run time it is a plain slotted dataclass, because `frozen=True` makes every construction three to four times
-  dearer (each field goes through `object.__setattr__`), and a coordinator builds two messages per heartbeat.
-- Equality and hash are by value; never change a message after it was hashed.
+Invariants:
+- The type checker treats a message as frozen: assigning to a field is an error.
+- At run time it is a slotted dataclass without `frozen=True`, which makes construction three to four times slower; the
+  coordinator builds two messages per heartbeat.
+- Equality and hash are by value.
 """
 
 from dataclasses import dataclass
@@ -15,5 +15,5 @@ _T = TypeVar("_T")
 
 @dataclass_transform(eq_default=True, frozen_default=True)
 def message(cls: type[_T]) -> type[_T]:
-    """Make `cls` a slotted value class, frozen by the type checker."""
+    """Make `cls` a slotted dataclass that the type checker treats as frozen."""
     return dataclass(slots=True, unsafe_hash=True)(cls)

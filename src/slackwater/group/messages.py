@@ -1,10 +1,9 @@
-"""What members ask a coordinator, and what it answers: small messages in Kafka's words, shared by both machines.
+"""Requests to a coordinator and its responses, shared by the coordinator and the member.
 
-Rules kept here
-- No API versions. What a version changes is a named field here (`requires_known_member_id`), and the handler file of
-  that API knows from which version on it is set.
-- Randomness is an argument: `JoinGroup.uuid` is drawn by the coordinator's shell, and used if this join needs a new
-  member id. `client_host` is the shell's too: a member leaves both empty.
+Invariants:
+- There are no API versions. A difference between versions is a named field (`requires_known_member_id`), which the
+  handler of the API sets.
+- The coordinator's shell sets `JoinGroup.uuid` (for a new member id) and `client_host`; a member leaves both empty.
 """
 
 from typing import Final, NamedTuple
@@ -18,18 +17,18 @@ NO_OFFSET: Final = -1
 
 
 class JoinProtocol(NamedTuple):
-    """One assignor a member offers, and its metadata in that assignor's format."""
+    """One protocol of a JoinGroup request: the assignor's name and the member's metadata for it."""
 
     name: str
     metadata: bytes
 
 
-# --- finding the coordinator ------------------------------------------------------------------------------------
+# --- coordinator lookup ---------------------------------------------------------------------------------------
 
 
 @message
 class FindCoordinator:
-    """Ask any broker who coordinates a group; answered by the broker, not by the coordinator."""
+    """Find the coordinator of a group; the broker responds, not the coordinator."""
 
     group_id: str
 
@@ -49,7 +48,7 @@ class FindCoordinatorResponse:
 
 @message
 class JoinGroup:
-    """Ask to be, or to stay, a member in the next generation."""
+    """Join a group, or rejoin it for the next generation."""
 
     group_id: str | None
     member_id: str
@@ -67,7 +66,7 @@ class JoinGroup:
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
+    """A member in the list that the leader receives."""
 
     member_id: str
     group_instance_id: str | None
@@ -76,7 +75,7 @@ class JoinedMember(NamedTuple):
 
 @message
 class JoinGroupResponse:
-    """The new generation, or why not; protocol type and name are None on error (JG-50)."""
+    """The new generation, or an error; protocol type and name are None on error (JG-50)."""
 
     error: Error
     member_id: str = NO_MEMBER
@@ -90,7 +89,7 @@ class JoinGroupResponse:
 
 @message
 class SyncGroup:
-    """Ask for this member's part of the assignment; the leader brings everybody's."""
+    """Request the member's assignment; the leader sends the assignments of all members."""
 
     group_id: str | None
     member_id: str
@@ -114,7 +113,7 @@ class SyncGroupResponse:
 
 @message
 class Heartbeat:
-    """Say that a member lives."""
+    """Keep a member's session alive."""
 
     group_id: str | None
     member_id: str
@@ -124,13 +123,13 @@ class Heartbeat:
 
 @message
 class HeartbeatResponse:
-    """NONE, or what the member has to do."""
+    """NONE, or the error that the member handles."""
 
     error: Error
 
 
 class LeavingMember(NamedTuple):
-    """One member that is to leave: by id, or by an administrator through its instance id."""
+    """A member to remove: by member id, or by an administrator with the instance id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -146,7 +145,7 @@ class LeaveGroup:
 
 
 class LeftMember(NamedTuple):
-    """What became of one leaver."""
+    """The result for one leaving member."""
 
     member_id: str
     group_instance_id: str | None
@@ -155,7 +154,7 @@ class LeftMember(NamedTuple):
 
 @message
 class LeaveGroupResponse:
-    """One entry per leaver, in order; none on a top-level error."""
+    """One entry per leaving member, in order; none on a top-level error."""
 
     error: Error
     members: tuple[LeftMember, ...] = ()
@@ -165,7 +164,7 @@ class LeaveGroupResponse:
 
 
 class OffsetToCommit(NamedTuple):
-    """How far one partition has been processed."""
+    """An offset to commit for one partition."""
 
     topic: str
     partition: int
@@ -184,11 +183,11 @@ class OffsetCommit:
     generation_id: int
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int = -1  # v2 to v4 (OC-13)
-    reports_missing_group: bool = True  # v9+ answers GROUP_ID_NOT_FOUND (OC-02)
+    reports_missing_group: bool = True  # v9+ responds GROUP_ID_NOT_FOUND (OC-02)
 
 
 class CommittedPartition(NamedTuple):
-    """What became of one offset."""
+    """The result for one offset."""
 
     topic: str
     partition: int
@@ -197,13 +196,13 @@ class CommittedPartition(NamedTuple):
 
 @message
 class OffsetCommitResponse:
-    """One entry per offset, in the order asked."""
+    """One entry per offset, in the order of the request."""
 
     partitions: tuple[CommittedPartition, ...]
 
 
 class GroupToFetch(NamedTuple):
-    """A group and the partitions whose offsets are wanted; None means all it has."""
+    """A group and the partitions to fetch; None means all partitions."""
 
     group_id: str | None
     partitions: tuple[tuple[str, int], ...] | None
@@ -218,7 +217,7 @@ class OffsetFetch:
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset, or -1 where there is none."""
+    """A committed offset, or -1 if there is none."""
 
     topic: str
     partition: int
@@ -229,7 +228,7 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """One group's offsets, or why not."""
+    """The offsets of one group, or an error."""
 
     group_id: str | None
     error: Error
@@ -238,14 +237,14 @@ class FetchedGroup(NamedTuple):
 
 @message
 class OffsetFetchResponse:
-    """One entry per group asked for."""
+    """One entry per requested group."""
 
     groups: tuple[FetchedGroup, ...]
 
 
 @message
 class OffsetDelete:
-    """Forget committed offsets of a group."""
+    """Delete committed offsets of a group."""
 
     group_id: str | None
     partitions: tuple[tuple[str, int], ...]
@@ -264,14 +263,14 @@ class OffsetDeleteResponse:
 
 @message
 class DescribeGroups:
-    """Tell what groups are made of."""
+    """Describe groups and their members."""
 
     group_ids: tuple[str | None, ...]
     reports_missing_group: bool = True  # v6+ (AD-01)
 
 
 class DescribedMember(NamedTuple):
-    """A member as an administrator sees it."""
+    """A member in DescribeGroups."""
 
     member_id: str
     group_instance_id: str | None
@@ -282,7 +281,7 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group as an administrator sees it; the state is the wire's name."""
+    """A group in DescribeGroups; the state is its name on the wire."""
 
     group_id: str | None
     error: Error
@@ -295,21 +294,21 @@ class DescribedGroup(NamedTuple):
 
 @message
 class DescribeGroupsResponse:
-    """One entry per group asked for."""
+    """One entry per requested group."""
 
     groups: tuple[DescribedGroup, ...]
 
 
 @message
 class ListGroups:
-    """Name the groups, filtered; an empty filter lets everything through."""
+    """List groups; an empty filter selects all."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
 
 
 class ListedGroup(NamedTuple):
-    """One group in a listing."""
+    """One group in ListGroups."""
 
     group_id: str
     protocol_type: str
@@ -319,7 +318,7 @@ class ListedGroup(NamedTuple):
 
 @message
 class ListGroupsResponse:
-    """The groups of all shards this coordinator owns."""
+    """The groups of all partitions that this coordinator owns."""
 
     error: Error
     groups: tuple[ListedGroup, ...] = ()
@@ -327,13 +326,13 @@ class ListGroupsResponse:
 
 @message
 class DeleteGroups:
-    """Forget groups and their offsets."""
+    """Delete groups and their offsets."""
 
     group_ids: tuple[str | None, ...]
 
 
 class DeletedGroup(NamedTuple):
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str | None
     error: Error
@@ -341,7 +340,7 @@ class DeletedGroup(NamedTuple):
 
 @message
 class DeleteGroupsResponse:
-    """One entry per distinct group asked for."""
+    """One entry per distinct group of the request."""
 
     groups: tuple[DeletedGroup, ...]
 

@@ -1,4 +1,4 @@
-"""A stretch of one partition: what a batch reads of it."""
+"""A range of offsets in one partition."""
 
 from typing import NamedTuple, Self
 
@@ -6,7 +6,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """The offsets from `from_offset` up to, and without, `until_offset`; ordered by topic and partition."""
+    """The offsets from `from_offset` (inclusive) to `until_offset` (exclusive); sorts by topic and partition."""
 
     topic: str
     partition: int
@@ -15,16 +15,16 @@ class OffsetRange(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition it is a part of."""
+        """The topic partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """How many offsets it spans; compaction and markers may have left fewer records."""
+        """The number of offsets; compaction and transaction markers may leave fewer records."""
         return max(self.until_offset - self.from_offset, 0)
 
     def with_offsets(self, from_offset: int, until_offset: int) -> Self:
-        """The same partition, other offsets."""
+        """Return a range of the same partition with other offsets."""
         return self._replace(from_offset=from_offset, until_offset=until_offset)
 
     def __str__(self) -> str:

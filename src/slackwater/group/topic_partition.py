@@ -1,10 +1,10 @@
-"""A topic's partition, the unit that changes hands."""
+"""A partition of a topic."""
 
 from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; ordered by topic, then by number; printed as Kafka prints it."""
+    """A topic and a partition number; sorts by topic, then number; `str()` gives Kafka's form `topic-0`."""
 
     topic: str
     partition: int

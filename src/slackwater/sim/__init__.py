@@ -1,7 +1,7 @@
-"""The simulator: the production machines on a virtual clock, with a network and a log that fail on purpose.
+"""The simulator: coordinator and members on a virtual clock, with an injected-fault network and log.
 
-Rules kept here
-- `group/` runs unchanged.
-- A run is deterministic from its seed, on any machine.
-- Checkers live in files of their own; a failure prints the one command that replays it.
+Invariants:
+- The code of `group/` runs unchanged.
+- A run depends only on its seed, on any machine.
+- Every checker has its own module; a failure prints the command that replays it.
 """

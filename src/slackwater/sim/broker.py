@@ -1,10 +1,9 @@
-"""The coordinator's shell in the simulator: a log that survives, a memory that does not.
+"""The simulated broker: the coordinator, its log, and its connections.
 
-Rules kept here
-- Effects are carried out in order. Appends reach the log one after the other, each after its own delay; the answer to
-  a request leaves only when the coordinator says so.
-- A crash takes the memory, every connection, and of the appends under way a tail that never reached the log.
-- A failover is a reload with a new leader epoch: connections stay, the shard answers as loading meanwhile.
+Invariants:
+- Effects are executed in order. Appends reach the log one after the other, each after its own delay.
+- A crash loses the memory, every connection, and a random tail of the pending appends.
+- A failover reloads the partition with a new leader epoch; connections stay open.
 """
 
 from collections import deque
@@ -27,38 +26,38 @@ from slackwater.sim.checkers import Checker
 from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.seeded_random import SeededRandom
 
-SHARD = 0
+OFFSETS_PARTITION = 0
 NODE_ID = 1
 
 Reply = Callable[[Response], None]
 
 
 class Caller:
-    """One request under way: where its answer goes, and whom to tell when its connection breaks."""
+    """A request without a response yet, and the callbacks for its response and for a broken connection."""
 
-    __slots__ = ("broken", "reply", "request")
+    __slots__ = ("on_disconnect", "reply", "request")
 
-    def __init__(self, request: Request, reply: Reply, broken: Callable[[], None]) -> None:
+    def __init__(self, request: Request, reply: Reply, on_disconnect: Callable[[], None]) -> None:
         self.request = request
         self.reply = reply
-        self.broken = broken
+        self.on_disconnect = on_disconnect
 
 
 class SimBroker:
     """One broker that coordinates one group."""
 
-    def __init__(self, agenda: EventQueue, dice: SeededRandom, config: CoordinatorConfig, group_id: str) -> None:
-        self.agenda = agenda
-        self.dice = dice
+    def __init__(self, queue: EventQueue, random: SeededRandom, config: CoordinatorConfig, group_id: str) -> None:
+        self.queue = queue
+        self.random = random
         self.config = config
         self.group_id = group_id
         self.checkers: Sequence[Checker] = ()
         self.log: list[CoordinatorRecord] = []
         self.ends: dict[TopicPartition, int] = {}
         self.up = True
-        self.lives = 0  # how often it was started: what was planned in another life does not happen
+        self.incarnation = 0  # actions of an earlier incarnation are ignored
         self.epoch = 0
-        self.refuse_writes = False
+        self.fail_writes = False
         self.write_delay_ms = 3
         self._waiting: dict[Caller, None] = {}
         self._appends: deque[AppendRecords] = deque()
@@ -68,136 +67,136 @@ class SimBroker:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    def receive(self, request: Request, host: str, reply: Reply, broken: Callable[[], None]) -> None:
-        """Handle a request that arrived."""
+    def receive(self, request: Request, host: str, reply: Reply, on_disconnect: Callable[[], None]) -> None:
+        """Handle a request."""
         if isinstance(request, JoinGroup):
-            request = replace(request, client_host=host, uuid=self.dice.uuid())
-        caller = Caller(request, reply, broken)
+            request = replace(request, client_host=host, uuid=self.random.uuid())
+        caller = Caller(request, reply, on_disconnect)
         self._waiting[caller] = None
         for checker in self.checkers:
-            checker.arrived(caller, request)
-        self._carry_out(self.coordinator.handle(request, caller, self.agenda.now_ms))
+            checker.on_request(caller, request)
+        self._execute(self.coordinator.handle(request, caller, self.queue.now_ms))
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _execute(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, SendResponse):
                 caller = effect.caller
                 assert isinstance(caller, Caller)
                 for checker in self.checkers:
-                    checker.answered(caller, caller.request, effect.response)
+                    checker.on_response(caller, caller.request, effect.response)
                 self._waiting.pop(caller, None)
                 caller.reply(effect.response)
             elif isinstance(effect, AppendRecords):
                 for checker in self.checkers:
-                    checker.appended(effect)
+                    checker.on_append(effect)
                 self._appends.append(effect)
                 if len(self._appends) == 1:
-                    self._plan_write()
+                    self._schedule_write()
             else:
                 for checker in self.checkers:
-                    checker.told(effect.event)
-        self._plan_tick()
+                    checker.on_event(effect.event)
+        self._schedule_tick()
 
-    def _plan_write(self) -> None:
-        life = self.lives
-        self.agenda.after(self.dice.between(0, self.write_delay_ms), lambda: self._write(life))
+    def _schedule_write(self) -> None:
+        incarnation = self.incarnation
+        self.queue.after(self.random.between(0, self.write_delay_ms), lambda: self._write(incarnation))
 
-    def _write(self, life: int) -> None:
-        if life != self.lives:
+    def _write(self, incarnation: int) -> None:
+        if incarnation != self.incarnation:
             return
         append = self._appends.popleft()
-        error = Error.NOT_ENOUGH_REPLICAS if self.refuse_writes else Error.NONE
+        error = Error.NOT_ENOUGH_REPLICAS if self.fail_writes else Error.NONE
         if error is Error.NONE:
             self.log.extend(append.records)
         for checker in self.checkers:
-            checker.written(append, error)
-        self._carry_out(self.coordinator.on_append_result(append.write_id, error, self.agenda.now_ms))
+            checker.on_written(append, error)
+        self._execute(self.coordinator.on_append_result(append.write_id, error, self.queue.now_ms))
         if self._appends:
-            self._plan_write()
+            self._schedule_write()
 
-    def _plan_tick(self) -> None:
+    def _schedule_tick(self) -> None:
         due_ms = self.coordinator.next_due_ms()
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
-            life = self.lives
-            self.agenda.at(due_ms, lambda: self._tick(life, due_ms))
+            incarnation = self.incarnation
+            self.queue.at(due_ms, lambda: self._tick(incarnation, due_ms))
 
-    def _tick(self, life: int, due_ms: int) -> None:
-        if life != self.lives or self._due_ms != due_ms:
+    def _tick(self, incarnation: int, due_ms: int) -> None:
+        if incarnation != self.incarnation or self._due_ms != due_ms:
             return
         self._due_ms = None
-        self._carry_out(self.coordinator.tick(self.agenda.now_ms))
+        self._execute(self.coordinator.tick(self.queue.now_ms))
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Lose everything but the log; appends under way reach it up to some point, or not at all."""
+        """Lose everything except the log and a random prefix of the pending appends."""
         self.up = False
-        self.lives += 1
-        survived = self.dice.between(0, len(self._appends))
+        self.incarnation += 1
+        survived = self.random.between(0, len(self._appends))
         for append in list(self._appends)[:survived]:
             self.log.extend(append.records)
             for checker in self.checkers:
-                checker.written(append, Error.NONE)
+                checker.on_written(append, Error.NONE)
         self._appends.clear()
         self._due_ms = None
         waiting, self._waiting = self._waiting, {}
         for caller in waiting:
             for checker in self.checkers:
-                checker.abandoned(caller)
-            caller.broken()
+                checker.on_disconnect(caller)
+            caller.on_disconnect()
 
     def start(self) -> None:
-        """Come back with the log and nothing else."""
+        """Restart with the log only."""
         self.up = True
         for checker in self.checkers:
-            checker.restarted()
+            checker.on_restart()
         self.coordinator = Coordinator(self.config)
         self.load()
 
     def load(self) -> None:
-        """Read the log."""
+        """Load the partition from the log."""
         self.epoch += 1
-        self._carry_out(self.coordinator.load(SHARD, self.epoch, self.agenda.now_ms))
+        self._execute(self.coordinator.load(OFFSETS_PARTITION, self.epoch, self.queue.now_ms))
         self._replay()
 
     def fail_over(self, loading_ms: int) -> None:
-        """Give the shard up and take it back under a new epoch; what was being written is not."""
+        """Reload the partition with a new epoch; pending appends are lost."""
         if not self.up:
             return
         self._appends.clear()
         self._due_ms = None
-        self.lives += 1
+        self.incarnation += 1
         for checker in self.checkers:
-            checker.restarted()
+            checker.on_restart()
         self.epoch += 1
-        self._carry_out(self.coordinator.load(SHARD, self.epoch, self.agenda.now_ms))
-        life = self.lives
-        self.agenda.after(loading_ms, lambda: self._finish_loading(life))
+        self._execute(self.coordinator.load(OFFSETS_PARTITION, self.epoch, self.queue.now_ms))
+        incarnation = self.incarnation
+        self.queue.after(loading_ms, lambda: self._finish_loading(incarnation))
 
-    def _finish_loading(self, life: int) -> None:
-        if life == self.lives:
+    def _finish_loading(self, incarnation: int) -> None:
+        if incarnation == self.incarnation:
             self._replay()
 
     def _replay(self) -> None:
         for record in self.log:
-            self.coordinator.replay(SHARD, record)
-        effects = self.coordinator.finish_loading(SHARD, self.agenda.now_ms)
+            self.coordinator.replay(OFFSETS_PARTITION, record)
+        effects = self.coordinator.finish_loading(OFFSETS_PARTITION, self.queue.now_ms)
         for checker in self.checkers:
-            checker.reloaded()
-        self._carry_out(effects)
+            checker.on_reload()
+        self._execute(effects)
 
-    # --- looking in -------------------------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------------------------
 
     @property
     def group_state(self) -> GroupState | None:
-        """The group's state; None when there is none."""
+        """The group's state, or None without a group."""
         group = self.coordinator.groups.get(self.group_id)
         return None if group is None else group.state
 
     @property
     def generation_id(self) -> int:
-        """The group's generation; -1 when there is none."""
+        """The group's generation, or -1 without a group."""
         group = self.coordinator.groups.get(self.group_id)
         return -1 if group is None else group.generation_id
 

@@ -1,11 +1,10 @@
-"""A consumer process in the simulator: the real member machine, an application on top of it, and what befalls both.
+"""A simulated consumer process: the production member, an application, and their faults.
 
-Rules kept here
-- Two threads, as in the real thing: the application's, which polls, works and runs listeners, and the heartbeat's,
-  which wakes when the machine says so. Busy work stops only the first, a stall stops both.
-- Positions come from the group's committed offsets, records from the partition's log, and a position is committed only
-  after its record was processed.
-- A stalled process does nothing and hears nothing; what arrives meanwhile waits for it. A crashed one is gone.
+Invariants:
+- There are two threads, as in the client: the application's, which polls, processes and runs listeners, and the
+  heartbeat thread. Long processing blocks only the first; a stall blocks both.
+- Positions start at the group's committed offsets. A position is committed only after its record was processed.
+- A stalled process does nothing; messages wait for it. A crashed process ends.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +36,7 @@ from slackwater.sim.seeded_random import SeededRandom
 
 @dataclass(slots=True, kw_only=True)
 class ApplicationBehavior:
-    """How the application behaves."""
+    """The polling, processing and committing behavior of the application."""
 
     poll_every_ms: int = 1_000
     records_per_poll: int = 5
@@ -47,28 +46,28 @@ class ApplicationBehavior:
 
 
 class SimConsumer:
-    """One process, from its start to its end."""
+    """One consumer process."""
 
     def __init__(
         self,
         name: str,
         config: MemberConfig,
-        habits: ApplicationBehavior,
+        behavior: ApplicationBehavior,
         topics: Sequence[str],
-        agenda: EventQueue,
-        dice: SeededRandom,
+        queue: EventQueue,
+        random: SeededRandom,
         broker: SimBroker,
         checkers: Sequence[Checker],
     ) -> None:
         self.name = name
         self.config = config
-        self.habits = habits
+        self.behavior = behavior
         self.topics = tuple(topics)
-        self.agenda = agenda
-        self.dice = dice
+        self.queue = queue
+        self.random = random
         self.broker = broker
         self.checkers = checkers
-        self.link = NetworkLink(agenda, dice, broker, f"/{name}")
+        self.link = NetworkLink(queue, random, broker, f"/{name}")
         self.member = GroupMember(config)
         self.alive = True
         self.staying = True
@@ -78,34 +77,34 @@ class SimConsumer:
         self.in_listener = False
         self.owned: frozenset[TopicPartition] = frozenset()
         self._stalled_until_ms = 0
-        self._missed: list[Callable[[], None]] = []
+        self._deferred: list[Callable[[], None]] = []
         self._busy_until_ms = 0
         self._extra_work_ms = 0
         self._due_ms: int | None = None
         self._next_commit_id = 0
-        self._then: dict[int, Callable[[], None]] = {}
+        self._commit_callbacks: dict[int, Callable[[], None]] = {}
         self._fetching: frozenset[TopicPartition] = frozenset()
-        self._carry_out(self.member.subscribe(self.topics, agenda.now_ms))
-        self._poll_later(dice.between(0, 200))
-        self._refresh_later()
+        self._execute(self.member.subscribe(self.topics, queue.now_ms))
+        self._schedule_poll(random.between(0, 200))
+        self._schedule_refresh()
 
-    # --- what befalls it --------------------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Be gone without a word."""
+        """End without leaving the group."""
         self.alive = self.staying = False
 
-    def stall(self, length_ms: int) -> None:
-        """Stand still, heartbeats and all."""
-        self._stalled_until_ms = max(self._stalled_until_ms, self.agenda.now_ms + length_ms)
-        self.agenda.at(self._stalled_until_ms, self._wake)
+    def stall(self, duration_ms: int) -> None:
+        """Stop both threads for `duration_ms`."""
+        self._stalled_until_ms = max(self._stalled_until_ms, self.queue.now_ms + duration_ms)
+        self.queue.at(self._stalled_until_ms, self._wake)
 
-    def overrun(self, length_ms: int) -> None:
-        """Take this long over the next batch."""
-        self._extra_work_ms = length_ms
+    def overrun(self, duration_ms: int) -> None:
+        """Process the next batch for `duration_ms`."""
+        self._extra_work_ms = duration_ms
 
     def stop(self) -> None:
-        """Close cleanly; a process that stands still does so when it wakes."""
+        """Leave the group and end; a stalled process does so when it continues."""
         self.staying = False
         self._run(self._close)
 
@@ -115,56 +114,56 @@ class SimConsumer:
         self._run(self._subscribe)
 
     def enforce_rebalance(self) -> None:
-        """Ask for a rebalance, as an application may."""
+        """Request a rebalance from the application."""
         self._run(self._enforce)
 
     def _enforce(self) -> None:
         if not self.stopping:
-            self._carry_out(self.member.enforce_rebalance("rebalance enforced by user", self.agenda.now_ms))
+            self._execute(self.member.enforce_rebalance("rebalance enforced by user", self.queue.now_ms))
 
     def _subscribe(self) -> None:
         if not self.stopping:
-            self._carry_out(self.member.subscribe(self.topics, self.agenda.now_ms))
+            self._execute(self.member.subscribe(self.topics, self.queue.now_ms))
 
     def _run(self, action: Callable[[], None]) -> None:
-        """Do something in this process: now, when it wakes, or never."""
+        """Run an action in this process: now, after a stall, or never if it has crashed."""
         if not self.alive:
             return
-        if self.agenda.now_ms < self._stalled_until_ms:
-            self._missed.append(action)
+        if self.queue.now_ms < self._stalled_until_ms:
+            self._deferred.append(action)
         else:
             action()
 
     def _wake(self) -> None:
-        if self.alive and self.agenda.now_ms >= self._stalled_until_ms:
-            missed, self._missed = self._missed, []
-            for action in missed:
+        if self.alive and self.queue.now_ms >= self._stalled_until_ms:
+            deferred, self._deferred = self._deferred, []
+            for action in deferred:
                 self._run(action)
 
-    # --- the machine's effects --------------------------------------------------------------------------------------
+    # --- the member's effects ---------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Iterable[MemberEffect]) -> None:
+    def _execute(self, effects: Iterable[MemberEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():
                     self._send(effect)
                 case NotifyListener():
-                    self._listen(effect)
+                    self._run_listener(effect)
                 case CommitDone():
-                    if (then := self._then.pop(effect.commit_id, None)) is not None:
-                        then()
+                    if (callback := self._commit_callbacks.pop(effect.commit_id, None)) is not None:
+                        callback()
                 case OffsetsFetched():
                     self._start_reading(effect)
                 case RefreshMetadata():
-                    self.agenda.after(self.dice.between(0, self.link.max_delay_ms), lambda: self._run(self._refresh))
+                    self.queue.after(self.random.between(0, self.link.max_delay_ms), lambda: self._run(self._refresh))
                 case Raise():
                     self.fatal = effect.error
-                    self._lose(self.owned)
+                    self._drop_partitions(self.owned)
                     self.crash()
                 case _:
                     pass
         if self.alive:
-            self._plan_tick()
+            self._schedule_tick()
 
     def _send(self, send: Send) -> None:
         request_id = send.request_id
@@ -172,9 +171,9 @@ class SimConsumer:
             send.request,
             send.timeout_ms,
             lambda response: self._run(
-                lambda: self._carry_out(self.member.on_response(request_id, response, self.agenda.now_ms))
+                lambda: self._execute(self.member.on_response(request_id, response, self.queue.now_ms))
             ),
-            lambda: self._run(lambda: self._carry_out(self.member.on_request_failed(request_id, self.agenda.now_ms))),
+            lambda: self._run(lambda: self._execute(self.member.on_request_failed(request_id, self.queue.now_ms))),
         )
 
     def _refresh(self) -> None:
@@ -182,23 +181,23 @@ class SimConsumer:
         for topic, _ in self.broker.ends:
             counts[topic] = counts.get(topic, 0) + 1
         infos = {topic: TopicInfo(count) for topic, count in counts.items()}
-        self._carry_out(self.member.on_metadata(infos, self.agenda.now_ms))
+        self._execute(self.member.on_metadata(infos, self.queue.now_ms))
 
-    def _refresh_later(self) -> None:
-        """metadata.max.age.ms: what changed in the cluster is noticed sooner or later."""
-        self.agenda.after(METADATA_MAX_AGE_MS, lambda: self._run(self._refresh_by_age))
+    def _schedule_refresh(self) -> None:
+        """Refresh the metadata after metadata.max.age.ms."""
+        self.queue.after(METADATA_MAX_AGE_MS, lambda: self._run(self._refresh_by_age))
 
     def _refresh_by_age(self) -> None:
         if not self.stopping:
             self._refresh()
-            self._refresh_later()
+            self._schedule_refresh()
 
-    def _plan_tick(self) -> None:
+    def _schedule_tick(self) -> None:
         due_ms = self.member.next_due_ms()
         if due_ms is None or (self._due_ms is not None and self._due_ms <= due_ms):
             return
-        self._due_ms = due_ms = max(due_ms, self.agenda.now_ms)
-        self.agenda.at(due_ms, lambda: self._tick(due_ms))
+        self._due_ms = due_ms = max(due_ms, self.queue.now_ms)
+        self.queue.at(due_ms, lambda: self._tick(due_ms))
 
     def _tick(self, due_ms: int) -> None:
         if self._due_ms == due_ms:
@@ -206,12 +205,12 @@ class SimConsumer:
 
     def _tick_now(self) -> None:
         self._due_ms = None
-        self._carry_out(self.member.tick(self.agenda.now_ms))
+        self._execute(self.member.tick(self.queue.now_ms))
 
     # --- the application's thread -----------------------------------------------------------------------------------
 
-    def _poll_later(self, delay_ms: int) -> None:
-        self.agenda.after(delay_ms, lambda: self._run(self._poll))
+    def _schedule_poll(self, delay_ms: int) -> None:
+        self.queue.after(delay_ms, lambda: self._run(self._poll))
 
     def _poll(self) -> None:
         if self.stopping:
@@ -220,73 +219,73 @@ class SimConsumer:
             self._batch()
             return
         if not self.in_listener:
-            self._carry_out(self.member.poll(self.agenda.now_ms))
+            self._execute(self.member.poll(self.queue.now_ms))
         if not self.alive:
             return
         if self.in_listener or self.member.state is not MemberState.STABLE or self.member.needs_rejoin:
-            self._poll_later(self.dice.between(10, 60))  # poll() waits inside for the rebalance to go on
+            self._schedule_poll(self.random.between(10, 60))  # poll() waits for the rebalance
             return
         work_ms = self._work() + self._extra_work_ms
         self._extra_work_ms = 0
-        self._poll_later(max(work_ms, self.habits.poll_every_ms))
+        self._schedule_poll(max(work_ms, self.behavior.poll_every_ms))
 
     def _work(self) -> int:
         """Process a batch; the time it takes is returned. Records count as processed when the batch begins."""
-        taken = self._take()
+        partitions_read = self._process_records()
         self.member.set_consumed(self._to_commit(self.positions))
-        if taken and self.habits.commit_after_batch:
+        if partitions_read and self.behavior.commit_after_batch:
             self._commit(self._to_commit(self.positions), lambda: None, sync=False)
-        return self.habits.work_ms if taken else 0
+        return self.behavior.work_ms if partitions_read else 0
 
-    def _take(self) -> frozenset[TopicPartition]:
-        """Take the next records of every partition that may be read; the partitions that had some are returned."""
+    def _process_records(self) -> frozenset[TopicPartition]:
+        """Process the next records of every fetchable partition; return the partitions that had records."""
         self._fetch_positions()
-        taken: set[TopicPartition] = set()
+        partitions_read: set[TopicPartition] = set()
         fetchable = self.member.fetchable
         for partition in sorted(self.positions):
             if partition not in fetchable:
                 continue
             start = self.positions[partition]
-            end = min(self.broker.ends.get(partition, 0), start + self.habits.records_per_poll)
+            end = min(self.broker.ends.get(partition, 0), start + self.behavior.records_per_poll)
             for offset in range(start, end):
                 for checker in self.checkers:
-                    checker.processed(self.name, partition, offset)
+                    checker.on_processed(self.name, partition, offset)
             if end > start:
-                taken.add(partition)
+                partitions_read.add(partition)
                 self.positions[partition] = end
-        return frozenset(taken)
+        return frozenset(partitions_read)
 
     def _batch(self) -> None:
-        """In the background: hold what the batch reads, and let go of it when the batch is finished and committed."""
-        taken = self._take()
-        if not taken:
-            self._poll_later(self.habits.poll_every_ms)
+        """Process a batch in the background: hold its partitions until the batch is finished and committed."""
+        partitions_read = self._process_records()
+        if not partitions_read:
+            self._schedule_poll(self.behavior.poll_every_ms)
             return
-        self.member.hold(taken)
-        work_ms = self.dice.between(self.habits.work_ms, 2 * self.habits.poll_every_ms) + self._extra_work_ms
+        self.member.hold(partitions_read)
+        work_ms = self.random.between(self.behavior.work_ms, 2 * self.behavior.poll_every_ms) + self._extra_work_ms
         self._extra_work_ms = 0
-        self.agenda.after(work_ms, lambda: self._run(lambda: self._finish_batch(taken)))
+        self.queue.after(work_ms, lambda: self._run(lambda: self._finish_batch(partitions_read)))
 
-    def _finish_batch(self, taken: frozenset[TopicPartition]) -> None:
+    def _finish_batch(self, partitions_read: frozenset[TopicPartition]) -> None:
         if self.stopping:
             return
-        finished = {at: offset for at, offset in self.positions.items() if at in taken}
+        finished = {at: offset for at, offset in self.positions.items() if at in partitions_read}
 
-        def let_go() -> None:
-            self._carry_out(self.member.release(taken, self.agenda.now_ms))
-            self._poll_later(self.habits.poll_every_ms)
+        def release_batch() -> None:
+            self._execute(self.member.release(partitions_read, self.queue.now_ms))
+            self._schedule_poll(self.behavior.poll_every_ms)
 
         self.member.set_consumed(self._to_commit(finished))
         if finished:
-            self._commit(self._to_commit(finished), let_go, sync=True)
+            self._commit(self._to_commit(finished), release_batch, sync=True)
         else:
-            let_go()
+            release_batch()
 
     def _fetch_positions(self) -> None:
         missing = frozenset(self.owned - self.positions.keys())
         if missing and missing != self._fetching:
             self._fetching = missing
-            self._carry_out(self.member.fetch_committed(tuple(sorted(missing)), self.agenda.now_ms))
+            self._execute(self.member.fetch_committed(tuple(sorted(missing)), self.queue.now_ms))
 
     def _start_reading(self, fetched: OffsetsFetched) -> None:
         self._fetching = frozenset()
@@ -296,68 +295,68 @@ class SimConsumer:
             if partition in self.owned and partition not in self.positions:
                 self.positions[partition] = 0 if offset is None else offset.offset
                 for checker in self.checkers:
-                    checker.started(self.name, partition, self.positions[partition])
+                    checker.on_start_offset(self.name, partition, self.positions[partition])
 
     def _to_commit(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
         return {partition: OffsetAndMetadata(offset) for partition, offset in positions.items()}
 
     def _commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], then: Callable[[], None], *, sync: bool
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[[], None], *, sync: bool
     ) -> None:
         self._next_commit_id += 1
         commit_id = self._next_commit_id
-        self._then[commit_id] = then
-        self._carry_out(self.member.commit(offsets, self.agenda.now_ms, commit_id=commit_id, sync=sync))
+        self._commit_callbacks[commit_id] = callback
+        self._execute(self.member.commit(offsets, self.queue.now_ms, commit_id=commit_id, sync=sync))
 
     # --- the rebalance listener -------------------------------------------------------------------------------------
 
-    def _listen(self, notify: NotifyListener) -> None:
+    def _run_listener(self, notify: NotifyListener) -> None:
         self.in_listener = True
         partitions = frozenset(notify.partitions)
         match notify.callback:
             case Callback.ASSIGNED:
                 cooperative = self.config.protocol is RebalanceProtocol.COOPERATIVE
                 for checker in self.checkers:
-                    checker.assigned(self.name, partitions, cooperative=cooperative)
+                    checker.on_assigned(self.name, partitions, cooperative=cooperative)
                 self.owned |= partitions
                 self._listener_done()
             case Callback.LOST:
-                self._lose(partitions)
+                self._drop_partitions(partitions)
                 self._listener_done()
             case Callback.REVOKED:
                 mine = {at: offset for at, offset in self.positions.items() if at in partitions}
-                if mine and self.habits.commit_on_revoke:
+                if mine and self.behavior.commit_on_revoke:
                     self._commit(self._to_commit(mine), lambda: self._revoked(partitions), sync=True)
                 else:
                     self._revoked(partitions)
 
     def _revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        self._lose(partitions)
+        self._drop_partitions(partitions)
         self._listener_done()
 
-    def _lose(self, partitions: frozenset[TopicPartition]) -> None:
+    def _drop_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         for partition in partitions:
             self.positions.pop(partition, None)
         self.owned -= partitions
         for checker in self.checkers:
-            checker.revoked(self.name, partitions)
+            checker.on_revoked(self.name, partitions)
 
     def _listener_done(self) -> None:
-        # Not from inside the effects that called the listener: the machine goes on when they are all carried out.
-        self.agenda.after(0, lambda: self._run(self._go_on))
+        # Deferred: the member continues only after all effects that include this callback are executed.
+        self.queue.after(0, lambda: self._run(self._listener_returned))
 
-    def _go_on(self) -> None:
+    def _listener_returned(self) -> None:
         self.in_listener = False
-        self._carry_out(self.member.on_listener_done(self.agenda.now_ms))
+        self._execute(self.member.on_listener_done(self.queue.now_ms))
 
     def _close(self) -> None:
         if self.stopping:
             return
         self.stopping = True
-        self._carry_out(self.member.close(self.agenda.now_ms))
-        self.agenda.after(CLOSE_MS, self.crash)
+        self._execute(self.member.close(self.queue.now_ms))
+        self.queue.after(CLOSE_MS, self.crash)
 
-    # --- looking in -------------------------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------------------------
 
     @property
     def is_background(self) -> bool:
@@ -366,7 +365,7 @@ class SimConsumer:
 
     @property
     def settled(self) -> bool:
-        """Whether it takes itself for a member with nothing left to do."""
+        """Whether the member is stable and has nothing to do."""
         return self.member.state is MemberState.STABLE and not self.member.needs_rejoin and not self.in_listener
 
 

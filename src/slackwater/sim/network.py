@@ -1,10 +1,10 @@
-"""The network between processes and the broker: it delays, loses, and cuts.
+"""The simulated network between processes and the broker, with delays and losses.
 
-Rules kept here
-- What one process sends arrives in the order sent, and so do the answers it gets.
-- A cut link loses what is sent while it is cut; the sender finds out when its request times out. A broker that is down
-  refuses at once.
-- A link can lose one direction only, or one kind of request only (heartbeats that vanish while commits pass).
+Invariants:
+- Requests of one process arrive in order, and so do its responses.
+- A disabled link loses messages; the sender notices when its request times out. A broker that is down fails requests
+  at once.
+- A link can lose one direction only, or one type of request only.
 """
 
 from collections.abc import Callable
@@ -16,62 +16,64 @@ from slackwater.sim.broker import NODE_ID, SimBroker
 from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.seeded_random import SeededRandom
 
-Answered = Callable[[MemberResponse], None]
-Failed = Callable[[], None]
+OnResponse = Callable[[MemberResponse], None]
+OnFailure = Callable[[], None]
 
 
 class NetworkLink:
-    """One process's connection to the broker."""
+    """The connection of one process to the broker."""
 
-    def __init__(self, agenda: EventQueue, dice: SeededRandom, broker: SimBroker, host: str) -> None:
-        self.agenda = agenda
-        self.dice = dice
+    def __init__(self, queue: EventQueue, random: SeededRandom, broker: SimBroker, host: str) -> None:
+        self.queue = queue
+        self.random = random
         self.broker = broker
         self.host = host
         self.max_delay_ms = 20
         self.to_broker = True
         self.from_broker = True
-        self.losing: type[MemberRequest] | None = None
-        self._arrives_ms = 0
-        self._returns_ms = 0
+        self.dropped_type: type[MemberRequest] | None = None
+        self._next_arrival_ms = 0
+        self._next_return_ms = 0
 
-    def send(self, request: MemberRequest, timeout_ms: int, answered: Answered, failed: Failed) -> None:
-        """Send a request; exactly one of `answered` and `failed` will be called."""
+    def send(self, request: MemberRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
+        """Send a request; exactly one of `on_response` and `on_failure` is called."""
         done = False
 
-        def once_answered(response: MemberResponse) -> None:
+        def respond_once(response: MemberResponse) -> None:
             nonlocal done
             if not done:
                 done = True
-                answered(response)
+                on_response(response)
 
-        def once_failed() -> None:
+        def fail_once() -> None:
             nonlocal done
             if not done:
                 done = True
-                failed()
+                on_failure()
 
-        self.agenda.after(timeout_ms, once_failed)
-        if not self.to_broker or (self.losing is not None and isinstance(request, self.losing)):
+        self.queue.after(timeout_ms, fail_once)
+        if not self.to_broker or (self.dropped_type is not None and isinstance(request, self.dropped_type)):
             return
-        self._arrives_ms = max(self._arrives_ms, self.agenda.now_ms + self.dice.between(0, self.max_delay_ms))
-        self.agenda.at(self._arrives_ms, lambda: self._arrive(request, once_answered, once_failed))
+        self._next_arrival_ms = max(
+            self._next_arrival_ms, self.queue.now_ms + self.random.between(0, self.max_delay_ms)
+        )
+        self.queue.at(self._next_arrival_ms, lambda: self._arrive(request, respond_once, fail_once))
 
-    def _arrive(self, request: MemberRequest, answered: Answered, failed: Failed) -> None:
+    def _arrive(self, request: MemberRequest, on_response: OnResponse, on_failure: OnFailure) -> None:
         if not self.broker.up:
-            failed()
+            on_failure()
             return
 
         def reply(response: Response) -> None:
             if self.from_broker:
-                self._return(lambda: answered(response))  # type: ignore[arg-type]  # a member's request, a member's answer
+                self._return(lambda: on_response(response))  # type: ignore[arg-type]  # a member's request gets a member's response
 
         if isinstance(request, FindCoordinator):
             node = FindCoordinatorResponse(Error.NONE, NODE_ID, "broker", 9092)
-            self._return(lambda: answered(node))
+            self._return(lambda: on_response(node))
         else:
-            self.broker.receive(request, self.host, reply, lambda: self._return(failed))
+            self.broker.receive(request, self.host, reply, lambda: self._return(on_failure))
 
     def _return(self, action: Callable[[], None]) -> None:
-        self._returns_ms = max(self._returns_ms, self.agenda.now_ms + self.dice.between(0, self.max_delay_ms))
-        self.agenda.at(self._returns_ms, action)
+        self._next_return_ms = max(self._next_return_ms, self.queue.now_ms + self.random.between(0, self.max_delay_ms))
+        self.queue.at(self._next_return_ms, action)

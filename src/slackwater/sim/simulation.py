@@ -1,10 +1,10 @@
-"""One simulated run: a broker, processes, a network, mishaps, and checkers that watch.
+"""One simulated run: a broker, consumer processes, a network, faults, and checkers.
 
-Rules kept here
-- Real coordinator and member machines; only clock, network, log and application are the simulator's.
-- Three phases: chaos, in which safety is checked; settling, after which the group must be at rest; rest, in which
-  nothing may happen any more.
-- A run depends on its scenario alone. `digest` sums up all that happened, to compare two runs.
+Invariants:
+- Coordinator and member are the production code; only clock, network, log and application are simulated.
+- A run has three phases: faults, during which safety is checked; settling, after which the group must be stable; and
+  rest, during which nothing may change.
+- A run depends only on its scenario. The digest of all events and records compares two runs.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,130 +30,130 @@ _PRODUCE_EVERY_MS: Final = 2_000
 
 
 class Simulation:
-    """Runs a scenario, once; it is its own `View` for the checkers."""
+    """Runs a scenario once; it implements `View` for the checkers."""
 
-    def __init__(self, plan: Scenario, checkers: Collection[type[Checker]] = ALL) -> None:
-        self.plan = plan
-        self.agenda = EventQueue()
-        self.dice = SeededRandom(f"run {plan.seed}")
-        self.topics = [f"topic-{number}" for number in range(len(plan.partitions))]
+    def __init__(self, scenario: Scenario, checkers: Collection[type[Checker]] = ALL) -> None:
+        self.scenario = scenario
+        self.queue = EventQueue()
+        self.random = SeededRandom(f"run {scenario.seed}")
+        self.topics = [f"topic-{number}" for number in range(len(scenario.partitions))]
         config = CoordinatorConfig(
             offsets_topic_num_partitions=1,
-            group_initial_rebalance_delay_ms=plan.initial_delay_ms,
+            group_initial_rebalance_delay_ms=scenario.initial_delay_ms,
             new_member_join_timeout_ms=60_000,
         )
-        self.broker = SimBroker(self.agenda, self.dice, config, GROUP)
+        self.broker = SimBroker(self.queue, self.random, config, GROUP)
         self.checkers: list[Checker] = [_Digest(self), *(checker(self) for checker in checkers)]
         self.broker.checkers = self.checkers
         self.processes: dict[str, SimConsumer] = {}
         self.started = 0
-        self.story: list[str] = []
+        self.trace: list[str] = []
 
     # --- the run ------------------------------------------------------------------------------------------------------
 
     def run(self) -> str:
-        """Play the scenario to its end; a broken promise raises `Violation`. The digest is returned."""
-        for topic, count in zip(self.topics, self.plan.partitions, strict=True):
+        """Run the scenario and return its digest; raise `Violation` when a check fails."""
+        for topic, count in zip(self.topics, self.scenario.partitions, strict=True):
             for number in range(count):
                 self.broker.ends[TopicPartition(topic, number)] = 0
-        for slot in range(self.plan.processes):
-            self.agenda.at(self.dice.between(0, 1_500), lambda slot=slot: self._start(slot))  # type: ignore[misc]
-        for mishap in self.plan.mishaps:
-            self.agenda.at(mishap.at_ms, lambda mishap=mishap: self._befall(mishap))  # type: ignore[misc]
-        self.agenda.at(0, self._produce)
-        self.agenda.run_until(self.plan.chaos_ms)
-        self._heal()
-        self._step(self.plan.settle_ms)
+        for slot in range(self.scenario.processes):
+            self.queue.at(self.random.between(0, 1_500), lambda slot=slot: self._start(slot))  # type: ignore[misc]
+        for fault in self.scenario.faults:
+            self.queue.at(fault.at_ms, lambda fault=fault: self._inject_fault(fault))  # type: ignore[misc]
+        self.queue.at(0, self._produce)
+        self.queue.run_until(self.scenario.chaos_ms)
+        self._end_faults()
+        self._run_for(self.scenario.settle_ms)
         for checker in self.checkers:
-            checker.quiet()
-        self._step(self.plan.rest_ms)
+            checker.on_quiet()
+        self._run_for(self.scenario.rest_ms)
         for checker in self.checkers:
-            checker.finish()
+            checker.on_finish()
         digest = self.checkers[0]
         assert isinstance(digest, _Digest)
-        return digest.sum.hexdigest()
+        return digest.hash.hexdigest()
 
-    def _step(self, length_ms: int) -> None:
-        self.agenda.run_until(self.agenda.now_ms + length_ms)
+    def _run_for(self, duration_ms: int) -> None:
+        self.queue.run_until(self.queue.now_ms + duration_ms)
         for process in self.processes.values():
             fatal = process.fatal
             if fatal is not None and not (isinstance(fatal, BrokerError) and fatal.error is Error.FENCED_INSTANCE_ID):
-                raise Violation("NobodyDiesForNothing", self.now_ms, f"{process.name} ended with {fatal!r}")
+                raise Violation("OnlyFencedMembersFail", self.now_ms, f"{process.name} ended with {fatal!r}")
 
     def _produce(self) -> None:
         for partition in self.broker.ends:
-            self.broker.ends[partition] += self.dice.between(0, 3)
-        if self.now_ms < self.plan.chaos_ms:
-            self.agenda.after(_PRODUCE_EVERY_MS, self._produce)
+            self.broker.ends[partition] += self.random.between(0, 3)
+        if self.now_ms < self.scenario.chaos_ms:
+            self.queue.after(_PRODUCE_EVERY_MS, self._produce)
 
     def _start(self, slot: int, instance: str | None = None) -> None:
         """Start a process; with static membership the slot is its instance id."""
-        plan = self.plan
+        scenario = self.scenario
         self.started += 1
         name = f"p{slot}.{self.started}"
-        if instance is None and plan.static:
+        if instance is None and scenario.static:
             instance = f"i{slot}"
         config = MemberConfig(
             group_id=GROUP,
             client_id=f"p{slot}",
             group_instance_id=instance,
-            session_timeout_ms=plan.session_timeout_ms,
-            heartbeat_interval_ms=plan.heartbeat_interval_ms,
-            max_poll_interval_ms=plan.max_poll_interval_ms,
-            rebalance_timeout_ms=plan.rebalance_timeout_ms,
+            session_timeout_ms=scenario.session_timeout_ms,
+            heartbeat_interval_ms=scenario.heartbeat_interval_ms,
+            max_poll_interval_ms=scenario.max_poll_interval_ms,
+            rebalance_timeout_ms=scenario.rebalance_timeout_ms,
             request_timeout_ms=3_000,
             default_api_timeout_ms=6_000,
-            enable_auto_commit=plan.auto_commit,
+            enable_auto_commit=scenario.auto_commit,
             auto_commit_interval_ms=2_000,
-            assignors=tuple(assignor(each) for each in plan.assignors),
-            driver=RebalanceDriver.BACKGROUND if plan.background else RebalanceDriver.POLL,
+            assignors=tuple(assignor(each) for each in scenario.assignors),
+            driver=RebalanceDriver.BACKGROUND if scenario.background else RebalanceDriver.POLL,
         )
         habits = ApplicationBehavior(
-            poll_every_ms=plan.poll_every_ms,
-            commit_after_batch=not plan.auto_commit,
-            commit_on_revoke=not plan.background,  # there the batch commits itself when it is finished
+            poll_every_ms=scenario.poll_every_ms,
+            commit_after_batch=not scenario.auto_commit,
+            commit_on_revoke=not scenario.background,  # in the background the batch commits when it is finished
         )
-        process = SimConsumer(name, config, habits, self.topics, self.agenda, self.dice, self.broker, self.checkers)
-        process.link.max_delay_ms = plan.max_delay_ms
+        process = SimConsumer(name, config, habits, self.topics, self.queue, self.random, self.broker, self.checkers)
+        process.link.max_delay_ms = scenario.max_delay_ms
         self.processes[name] = process
-        self._note(f"{name} starts" + (f" as {instance}" if instance else ""))
+        self._log(f"{name} starts" + (f" as {instance}" if instance else ""))
 
-    def _note(self, what: str) -> None:
-        self.story.append(f"{self.now_ms:>8} ms  {what}")
+    def _log(self, text: str) -> None:
+        self.trace.append(f"{self.now_ms:>8} ms  {text}")
 
-    # --- mishaps ------------------------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------------------
 
-    def _befall(self, mishap: FaultEvent) -> None:
+    def _inject_fault(self, fault: FaultEvent) -> None:
         live = [process for process in self.processes.values() if process.staying]
-        length_ms = mishap.length_ms
+        duration_ms = fault.duration_ms
         if not live:
-            self._start(mishap.whom % 4)
+            self._start(fault.target % 4)
             return
-        process = live[mishap.whom % len(live)]
+        process = live[fault.target % len(live)]
         slot = int(process.name[1:].split(".")[0])
-        self._note(f"{mishap.fault} ({process.name}, {length_ms} ms)")
-        match mishap.fault:
+        self._log(f"{fault.kind} ({process.name}, {duration_ms} ms)")
+        match fault.kind:
             case FaultKind.CRASH:
                 process.crash()
             case FaultKind.RESTART:
                 process.crash()
-                self.agenda.after(length_ms // 2, lambda: self._start(slot))
+                self.queue.after(duration_ms // 2, lambda: self._start(slot))
             case FaultKind.STOP:
                 process.stop()
-                self.agenda.after(length_ms // 2 + 2_500, lambda: self._start(slot))
+                self.queue.after(duration_ms // 2 + 2_500, lambda: self._start(slot))
             case FaultKind.STALL:
-                process.stall(length_ms)
+                process.stall(duration_ms)
             case FaultKind.OVERRUN:
-                process.overrun(length_ms)
+                process.overrun(duration_ms)
             case FaultKind.CUT:
                 process.link.to_broker = process.link.from_broker = False
-                self.agenda.after(length_ms, lambda: self._mend(process))
-            case FaultKind.LOSE_ANSWERS:
+                self.queue.after(duration_ms, lambda: self._restore_link(process))
+            case FaultKind.LOSE_RESPONSES:
                 process.link.from_broker = False
-                self.agenda.after(length_ms, lambda: self._mend(process))
+                self.queue.after(duration_ms, lambda: self._restore_link(process))
             case FaultKind.LOSE_HEARTBEATS:
-                process.link.losing = Heartbeat
-                self.agenda.after(length_ms, lambda: self._mend(process))
+                process.link.dropped_type = Heartbeat
+                self.queue.after(duration_ms, lambda: self._restore_link(process))
             case FaultKind.SCALE_OUT:
                 if len(live) < MAX_PROCESSES:
                     self._start(self.started)
@@ -162,58 +162,58 @@ class Simulation:
             case FaultKind.REMOVE:
                 leaver = LeavingMember(process.member.member_id, process.config.group_instance_id, "removed by hand")
                 if self.broker.up:
-                    self.broker.receive(LeaveGroup(GROUP, (leaver,)), "/admin", lambda _answer: None, lambda: None)
+                    self.broker.receive(LeaveGroup(GROUP, (leaver,)), "/admin", lambda _response: None, lambda: None)
             case FaultKind.ENFORCE:
                 process.enforce_rebalance()
             case FaultKind.ADD_PARTITIONS:
-                self._add_partition(self.topics[mishap.whom % len(self.topics)])
+                self._add_partition(self.topics[fault.target % len(self.topics)])
             case FaultKind.RESUBSCRIBE:
-                process.resubscribe(self.topics[: 1 + mishap.whom % len(self.topics)])
-                self.agenda.after(length_ms, lambda: process.resubscribe(self.topics))
+                process.resubscribe(self.topics[: 1 + fault.target % len(self.topics)])
+                self.queue.after(duration_ms, lambda: process.resubscribe(self.topics))
             case FaultKind.BROKER_CRASH:
                 if self.broker.up:
                     self.broker.crash()
-                    self.agenda.after(min(length_ms, 5_000), self._restart_broker)
+                    self.queue.after(min(duration_ms, 5_000), self._restart_broker)
             case FaultKind.FAILOVER:
-                self.broker.fail_over(min(length_ms, 2_000))
-            case FaultKind.REFUSE_WRITES:
-                self.broker.refuse_writes = True
-                self.agenda.after(min(length_ms, 5_000), self._accept_writes)
+                self.broker.fail_over(min(duration_ms, 2_000))
+            case FaultKind.FAIL_WRITES:
+                self.broker.fail_writes = True
+                self.queue.after(min(duration_ms, 5_000), self._accept_writes)
 
-    def _mend(self, process: SimConsumer) -> None:
+    def _restore_link(self, process: SimConsumer) -> None:
         process.link.to_broker = process.link.from_broker = True
-        process.link.losing = None
+        process.link.dropped_type = None
 
     def _restart_broker(self) -> None:
         if not self.broker.up:
-            self._note("the broker is back")
+            self._log("the broker restarts")
             self.broker.start()
 
     def _accept_writes(self) -> None:
-        self.broker.refuse_writes = False
+        self.broker.fail_writes = False
 
     def _add_partition(self, topic: str) -> None:
         count = sum(1 for at in self.broker.ends if at.topic == topic)
         if count < MAX_PARTITIONS:
             self.broker.ends[TopicPartition(topic, count)] = 0
 
-    def _heal(self) -> None:
-        """Chaos is over: everything that was broken is whole again, and somebody is there."""
+    def _end_faults(self) -> None:
+        """End all faults and make sure that at least one process runs."""
         self._restart_broker()
         self._accept_writes()
         for process in self.processes.values():
-            self._mend(process)
+            self._restore_link(process)
         live = [process for process in self.processes.values() if process.staying]
         if not live:
             self._start(0)
-        if self.plan.static:
-            # Two gaps of the protocol itself. A static leader that returns skips the assignment (KIP-814), so nobody
-            # notices partitions that were added while it was away; and a static member that returns with another
-            # subscription changes nothing (JG-41). An operator would ask for a rebalance; so do we, once everybody
-            # has joined.
-            self.agenda.after(self.plan.settle_ms // 2, self._ask_for_a_rebalance)
+        if self.scenario.static:
+            # Two gaps of the protocol. A static leader that rejoins skips the assignment (KIP-814), so partitions
+            # that were added in the meantime stay unassigned; and a static member that rejoins with another
+            # subscription does not start a rebalance (JG-41). As an operator would, request a rebalance after all
+            # processes have joined.
+            self.queue.after(self.scenario.settle_ms // 2, self._enforce_rebalance)
 
-    def _ask_for_a_rebalance(self) -> None:
+    def _enforce_rebalance(self) -> None:
         for process in self.processes.values():
             process.enforce_rebalance()
 
@@ -222,12 +222,12 @@ class Simulation:
     @property
     def now_ms(self) -> int:
         """The virtual time."""
-        return self.agenda.now_ms
+        return self.queue.now_ms
 
     @property
     def initial_delay_ms(self) -> int:
         """group.initial.rebalance.delay.ms."""
-        return self.plan.initial_delay_ms
+        return self.scenario.initial_delay_ms
 
     @property
     def group_state(self) -> GroupState | None:
@@ -256,7 +256,7 @@ class Simulation:
 
     @property
     def ends(self) -> Mapping[TopicPartition, int]:
-        """How many records each partition has."""
+        """The end offset of each partition."""
         return self.broker.ends
 
     @property
@@ -269,7 +269,7 @@ class Simulation:
 
     @property
     def owned(self) -> Mapping[str, frozenset[TopicPartition]]:
-        """What each live process takes itself to own."""
+        """The partitions that each live process believes to own."""
         return {process.name: process.owned for process in self._live()}
 
     @property
@@ -284,7 +284,7 @@ class Simulation:
 
     @property
     def settled(self) -> Mapping[str, bool]:
-        """Whether each live process has nothing left to do."""
+        """Whether each live process is stable."""
         return {process.name: process.settled for process in self._live()}
 
 
@@ -293,20 +293,20 @@ MAX_PARTITIONS: Final = 8
 
 
 class _Digest(Checker):
-    """Sums up what happened: every event and every record processed."""
+    """Hashes every event and every processed record, and adds the events to the trace."""
 
-    def __init__(self, world: Simulation) -> None:
-        super().__init__(world)
-        self.world = world
-        self.sum = blake2b(digest_size=16)
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self.simulation = simulation
+        self.hash = blake2b(digest_size=16)
 
-    def told(self, event: GroupEvent) -> None:
+    def on_event(self, event: GroupEvent) -> None:
         line = f"{event.time_ms} {event.kind} {event.member} {event.generation} {event.trigger}"
-        self.sum.update(line.encode())
-        self.world.story.append(
+        self.hash.update(line.encode())
+        self.simulation.trace.append(
             f"{event.time_ms:>8} ms    {event.kind} gen={event.generation} {event.state_after} "
             f"{event.trigger or ''} {event.member or ''} {event.detail}"
         )
 
-    def processed(self, process: str, partition: TopicPartition, offset: int) -> None:
-        self.sum.update(f"{self.view.now_ms} {process} {partition} {offset}".encode())
+    def on_processed(self, process: str, partition: TopicPartition, offset: int) -> None:
+        self.hash.update(f"{self.view.now_ms} {process} {partition} {offset}".encode())

@@ -1,4 +1,4 @@
-"""Many runs, one after the other: what was run, how much virtual time it covered, and what broke."""
+"""Runs many seeds and reports runs, virtual time and failures."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ MAX_TRACE_LINES = 60
 
 @dataclass(slots=True)
 class Failure:
-    """A run that broke a promise."""
+    """A run in which a check failed."""
 
     seed: int
-    what: str
-    story: list[str]
+    error: str
+    trace: list[str]
 
     def report(self) -> str:
-        """What to show: the promise, how it came to it, and the one command that plays it again."""
-        tail = self.story[-MAX_TRACE_LINES:]
-        return "\n".join([f"seed {self.seed}: {self.what}", *tail, f"replay: {replay_command(self.seed)}"])
+        """Return the error, the end of the trace, and the command that replays the run."""
+        tail = self.trace[-MAX_TRACE_LINES:]
+        return "\n".join([f"seed {self.seed}: {self.error}", *tail, f"replay: {replay_command(self.seed)}"])
 
 
 @dataclass(slots=True)
 class SoakReport:
-    """The account of many runs."""
+    """Totals and failures of many runs."""
 
     runs: int = 0
     steps: int = 0
@@ -36,41 +36,41 @@ class SoakReport:
 
 
 def replay_command(seed: int) -> str:
-    """The command that plays one run again, with its story."""
+    """Return the command that replays one run with its trace."""
     return f".venv/bin/slackwater soak --replay {seed}"
 
 
 def run_seed(seed: int) -> tuple[Simulation, Failure | None]:
-    """Run one seed; an exception of the machines is a failure like a broken promise."""
-    world = Simulation(scenario(seed))
+    """Run one seed; an exception is a failure, like a failed check."""
+    simulation = Simulation(scenario(seed))
     try:
-        world.run()
+        simulation.run()
     except Violation as violation:
-        return world, Failure(seed, str(violation), world.story)
+        return simulation, Failure(seed, str(violation), simulation.trace)
     except Exception as error:
-        return world, Failure(seed, f"{type(error).__name__}: {error}", world.story)
-    return world, None
+        return simulation, Failure(seed, f"{type(error).__name__}: {error}", simulation.trace)
+    return simulation, None
 
 
 def run_seeds(
     seeds: Iterable[int],
     *,
     stop_at: int = 1,
-    account: SoakReport | None = None,
+    report: SoakReport | None = None,
     progress: Callable[[SoakReport], None] | None = None,
 ) -> SoakReport:
-    """Run seeds until `stop_at` of them failed; to have the account of an interrupted campaign, bring it along."""
-    account = account or SoakReport()
+    """Run seeds until `stop_at` of them failed; pass a `report` to keep the totals of an interrupted run."""
+    report = report or SoakReport()
     for seed in seeds:
-        world, failure = run_seed(seed)
-        account.runs += 1
-        account.steps += world.agenda.steps
-        account.virtual_ms += world.now_ms
-        account.member_ms += world.now_ms * len(world.processes)
+        simulation, failure = run_seed(seed)
+        report.runs += 1
+        report.steps += simulation.queue.steps
+        report.virtual_ms += simulation.now_ms
+        report.member_ms += simulation.now_ms * len(simulation.processes)
         if failure is not None:
-            account.failures.append(failure)
-            if len(account.failures) >= stop_at:
+            report.failures.append(failure)
+            if len(report.failures) >= stop_at:
                 break
         if progress is not None:
-            progress(account)
-    return account
+            progress(report)
+    return report

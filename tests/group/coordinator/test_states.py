@@ -55,7 +55,7 @@ class _Moves(Checker):
 
     seen: set[tuple[GroupState, GroupState]]
 
-    def told(self, event: GroupEvent) -> None:
+    def on_event(self, event: GroupEvent) -> None:
         if event.state_before is not None and event.state_after is not None:
             self.seen.add((event.state_before, event.state_after))
 

@@ -1,4 +1,4 @@
-"""No rebalance without a cause, and in particular none for a follower that only asks again."""
+"""Every rebalance has a cause."""
 
 from slackwater.group.coordinator import GroupMetadata
 from slackwater.group.events import EventKind, GroupEvent, GroupState
@@ -6,16 +6,16 @@ from slackwater.group.messages import JoinGroup, JoinProtocol, Request, Response
 from slackwater.sim.checkers.checker import Checker, View
 
 
-class RebalancesHaveACause(Checker):
-    """A follower's unchanged rejoin of a stable group changes nothing (JG-18); nor does a heartbeat or a commit."""
+class RebalancesHaveCauses(Checker):
+    """The unchanged rejoin of a follower does not start a rebalance (JG-18), nor does a heartbeat or a commit."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self.said: dict[str, tuple[JoinProtocol, ...]] = {}
-        self.innocent: JoinGroup | None = None
+        self.protocols: dict[str, tuple[JoinProtocol, ...]] = {}
+        self.unchanged_rejoin: JoinGroup | None = None
 
-    def arrived(self, caller: object, request: Request) -> None:
-        self.innocent = None
+    def on_request(self, caller: object, request: Request) -> None:
+        self.unchanged_rejoin = None
         if not isinstance(request, JoinGroup) or not request.member_id:
             return
         view = self.view
@@ -23,25 +23,25 @@ class RebalancesHaveACause(Checker):
             view.group_state is GroupState.STABLE
             and request.member_id in view.members
             and request.member_id != view.leader_id
-            and self.said.get(request.member_id) == request.protocols
+            and self.protocols.get(request.member_id) == request.protocols
         ):
-            self.innocent = request
-        self.said[request.member_id] = request.protocols
+            self.unchanged_rejoin = request
+        self.protocols[request.member_id] = request.protocols
 
-    def answered(self, caller: object, request: Request, response: Response) -> None:
-        if request is self.innocent:
-            self.innocent = None  # answered at once, as it should be; what happens later has another cause
+    def on_response(self, caller: object, request: Request, response: Response) -> None:
+        if request is self.unchanged_rejoin:
+            self.unchanged_rejoin = None  # a later rebalance has another cause
         if isinstance(request, JoinGroup):
-            self.said[response.member_id] = request.protocols  # type: ignore[union-attr]
+            self.protocols[response.member_id] = request.protocols  # type: ignore[union-attr]
 
-    def reloaded(self) -> None:
-        """Only what was written is remembered: of every member, what it said for the chosen protocol."""
-        self.said.clear()
+    def on_reload(self) -> None:
+        """After a reload only the metadata of the selected protocol is known."""
+        self.protocols.clear()
         for record in self.view.log:
             if isinstance(record, GroupMetadata) and record.value is not None:
                 name = record.value.protocol_name or ""
-                self.said = {m.member_id: (JoinProtocol(name, m.subscription),) for m in record.value.members}
+                self.protocols = {m.member_id: (JoinProtocol(name, m.subscription),) for m in record.value.members}
 
-    def told(self, event: GroupEvent) -> None:
-        if event.kind is EventKind.REBALANCE_STARTED and self.innocent is not None:
-            self.fail(f"{self.innocent.member_id} only asked again, and the group rebalanced")
+    def on_event(self, event: GroupEvent) -> None:
+        if event.kind is EventKind.REBALANCE_STARTED and self.unchanged_rejoin is not None:
+            self.fail(f"{self.unchanged_rejoin.member_id} rejoined unchanged, and a rebalance started")

@@ -1,4 +1,4 @@
-"""The watcher's side of a simulated run."""
+"""The base class of the checkers, and their view of a simulated run."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -11,17 +11,17 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class Violation(Exception):
-    """A promise was broken."""
+    """A check failed."""
 
-    def __init__(self, checker: str, at_ms: int, what: str) -> None:
-        super().__init__(f"{checker} at {at_ms} ms: {what}")
+    def __init__(self, checker: str, at_ms: int, error: str) -> None:
+        super().__init__(f"{checker} at {at_ms} ms: {error}")
         self.checker = checker
         self.at_ms = at_ms
-        self.what = what
+        self.error = error
 
 
 class View(Protocol):
-    """What checkers may know of the run beyond what they are told; processes are the live ones, by name."""
+    """The state of a run that checkers can read; mappings of processes contain the live ones, by name."""
 
     @property
     def now_ms(self) -> int: ...
@@ -52,53 +52,53 @@ class View(Protocol):
 
 
 class Checker:
-    """Watches one promise; every hook may raise through `fail`."""
+    """Checks one rule; every hook can call `fail`."""
 
     def __init__(self, view: View) -> None:
         self.view = view
 
-    def fail(self, what: str) -> None:
-        """The promise is broken."""
-        raise Violation(type(self).__name__, self.view.now_ms, what)
+    def fail(self, error: str) -> None:
+        """Raise `Violation`."""
+        raise Violation(type(self).__name__, self.view.now_ms, error)
 
-    def arrived(self, caller: object, request: Request) -> None:
-        """A request is about to be handled; the view shows the group as it is before."""
+    def on_request(self, caller: object, request: Request) -> None:
+        """Called before a request is handled."""
 
-    def answered(self, caller: object, request: Request, response: Response) -> None:
-        """The coordinator answers a request."""
+    def on_response(self, caller: object, request: Request, response: Response) -> None:
+        """Called when the coordinator responds."""
 
-    def abandoned(self, caller: object) -> None:
-        """The connection of a waiting caller is gone with its broker: no answer is owed any more."""
+    def on_disconnect(self, caller: object) -> None:
+        """Called when the connection of a waiting request is lost with the broker."""
 
-    def appended(self, append: AppendRecords) -> None:
-        """The coordinator wants records written."""
+    def on_append(self, append: AppendRecords) -> None:
+        """Called when the coordinator appends records."""
 
-    def written(self, append: AppendRecords, error: Error) -> None:
-        """Records are in the log, or were refused."""
+    def on_written(self, append: AppendRecords, error: Error) -> None:
+        """Called when records are written, or the write failed."""
 
-    def told(self, event: GroupEvent) -> None:
-        """The coordinator tells an event; the view shows the group as it is after."""
+    def on_event(self, event: GroupEvent) -> None:
+        """Called after a group event."""
 
-    def restarted(self) -> None:
-        """The coordinator lost its memory and is reading its log."""
+    def on_restart(self) -> None:
+        """Called when the coordinator starts to reload its log."""
 
-    def reloaded(self) -> None:
-        """The log is read; the view shows the group as it came back."""
+    def on_reload(self) -> None:
+        """Called after the log was reloaded."""
 
-    def assigned(self, process: str, partitions: frozenset[TopicPartition], *, cooperative: bool) -> None:
-        """A process is given partitions; the view shows what everybody owned before."""
+    def on_assigned(self, process: str, partitions: frozenset[TopicPartition], *, cooperative: bool) -> None:
+        """Called before partitions are added to the owned ones of a process."""
 
-    def started(self, process: str, partition: TopicPartition, offset: int) -> None:
-        """A process starts to read a partition from an offset that the group had committed."""
+    def on_start_offset(self, process: str, partition: TopicPartition, offset: int) -> None:
+        """Called when a process starts to read a partition at the committed offset."""
 
-    def processed(self, process: str, partition: TopicPartition, offset: int) -> None:
-        """A process has processed a record."""
+    def on_processed(self, process: str, partition: TopicPartition, offset: int) -> None:
+        """Called when a process has processed a record."""
 
-    def revoked(self, process: str, partitions: frozenset[TopicPartition]) -> None:
-        """A process gave partitions up."""
+    def on_revoked(self, process: str, partitions: frozenset[TopicPartition]) -> None:
+        """Called when a process has revoked or lost partitions."""
 
-    def quiet(self) -> None:
-        """Faults have stopped, and everybody had time to settle."""
+    def on_quiet(self) -> None:
+        """Called when the group must have settled after the last fault."""
 
-    def finish(self) -> None:
-        """The run is over; nothing has happened since `quiet`."""
+    def on_finish(self) -> None:
+        """Called at the end of the run."""

@@ -1,29 +1,29 @@
-"""When faults stop the group becomes stable, stays so, and owns every partition."""
+"""After the last fault the group becomes and stays stable and owns every partition."""
 
 from slackwater.group.events import EventKind, GroupEvent, GroupState
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker, View
 
 
-class TheGroupConverges(Checker):
-    """Liveness, and an end to rebalancing when nothing changes."""
+class GroupConverges(Checker):
+    """The group settles, and does not rebalance without a change."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.is_quiet = False
 
-    def quiet(self) -> None:
+    def on_quiet(self) -> None:
         self.is_quiet = True
-        self._look()
+        self._check()
 
-    def finish(self) -> None:
-        self._look()
+    def on_finish(self) -> None:
+        self._check()
 
-    def told(self, event: GroupEvent) -> None:
+    def on_event(self, event: GroupEvent) -> None:
         if self.is_quiet and event.kind is EventKind.REBALANCE_STARTED:
-            self.fail(f"nothing changes any more, and yet a rebalance started: {event.detail}")
+            self.fail(f"a rebalance started without a change: {event.detail}")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         view = self.view
         if not view.owned:
             return
@@ -31,7 +31,7 @@ class TheGroupConverges(Checker):
             self.fail(f"the group is {view.group_state}")
         behind = {name: generation for name, generation in view.generations.items() if generation != view.generation_id}
         if behind:
-            self.fail(f"the group is in generation {view.generation_id}, but {behind}")
+            self.fail(f"the group is in generation {view.generation_id}, but processes have {behind}")
         unsettled = sorted(name for name, settled in view.settled.items() if not settled)
         if unsettled:
             self.fail(f"{unsettled} have not settled")
@@ -45,4 +45,4 @@ class TheGroupConverges(Checker):
                 owners[partition] = name
         missing = sorted(view.ends.keys() - owners.keys())
         if missing:
-            self.fail(f"nobody owns {', '.join(map(str, missing))}")
+            self.fail(f"no process owns {', '.join(map(str, missing))}")

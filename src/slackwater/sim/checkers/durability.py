@@ -1,4 +1,4 @@
-"""What was answered is in the log: an assignment, an offset, a static member's new id."""
+"""Assignments and offsets in responses are in the log."""
 
 from slackwater.group.coordinator import AppendRecords, CommittedOffset, GroupMetadata
 from slackwater.group.errors import Error
@@ -14,8 +14,8 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker, View
 
 
-class AnswersAreDurable(Checker):
-    """An answer never leaves before the record it depends on is written."""
+class ResponsesAreDurable(Checker):
+    """A response is sent only after the record it depends on is written."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -23,7 +23,7 @@ class AnswersAreDurable(Checker):
         self.assignments: dict[str, bytes] = {}
         self.offsets: dict[TopicPartition, int] = {}
 
-    def written(self, append: AppendRecords, error: Error) -> None:
+    def on_written(self, append: AppendRecords, error: Error) -> None:
         if error is not Error.NONE:
             return
         for record in append.records:
@@ -31,21 +31,23 @@ class AnswersAreDurable(Checker):
                 case GroupMetadata(value=stored) if stored is not None:
                     self.generation_id = stored.generation_id
                     self.assignments = {member.member_id: member.assignment for member in stored.members}
-                case CommittedOffset(value=offset):
+                case CommittedOffset(value=value):
                     partition = TopicPartition(record.topic, record.partition)
-                    self.offsets[partition] = -1 if offset is None else offset.offset
+                    self.offsets[partition] = -1 if value is None else value.offset
 
-    def answered(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, caller: object, request: Request, response: Response) -> None:
         match request, response:
             case SyncGroup(), SyncGroupResponse(error=Error.NONE):
                 if self.generation_id != request.generation_id:
-                    self.fail(f"generation {request.generation_id} was handed out, {self.generation_id} is in the log")
+                    self.fail(
+                        f"the response is for generation {request.generation_id}, the log has {self.generation_id}"
+                    )
                 if self.assignments.get(request.member_id) != response.assignment:
-                    self.fail(f"{request.member_id} was given an assignment that is not in the log")
+                    self.fail(f"{request.member_id} received an assignment that is not in the log")
             case OffsetCommit(), OffsetCommitResponse():
-                for asked, got in zip(request.offsets, response.partitions, strict=True):
-                    stored = self.offsets.get(TopicPartition(asked.topic, asked.partition), -1)
-                    if got.error is Error.NONE and stored < asked.offset:
-                        self.fail(f"{asked} was acknowledged, the log has {stored}")
+                for offset, result in zip(request.offsets, response.partitions, strict=True):
+                    stored = self.offsets.get(TopicPartition(offset.topic, offset.partition), -1)
+                    if result.error is Error.NONE and stored < offset.offset:
+                        self.fail(f"{offset} was acknowledged, the log has {stored}")
             case _:
                 pass

@@ -1,4 +1,4 @@
-"""Only a member that was silent for its session timeout expires, and every member that was silent does."""
+"""A member expires only after its session timeout without a request."""
 
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupEvent, MemberTimedOut
@@ -14,44 +14,44 @@ from slackwater.group.messages import (
 from slackwater.sim.checkers.checker import Checker, View
 
 
-class OnlyTheSilentExpire(Checker):
-    """Heartbeats and commits that land start a session anew, whatever else does (SE-01)."""
+class OnlySilentMembersExpire(Checker):
+    """Successful heartbeats and commits restart a session (SE-01)."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self.heard_ms: dict[str, int] = {}
+        self.seen_ms: dict[str, int] = {}
 
-    def answered(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, caller: object, request: Request, response: Response) -> None:
         match response:
             case JoinGroupResponse(error=Error.NONE) | SyncGroupResponse(error=Error.NONE):
-                pass  # may start a session anew, or may not: nobody can expire early for our not counting it
+                pass  # not counted: this check can only miss a restart, never invent one
             case OffsetCommitResponse() if isinstance(request, OffsetCommit) and any(
                 partition.error is Error.NONE for partition in response.partitions
             ):
-                self.heard_ms[request.member_id] = self.view.now_ms
+                self.seen_ms[request.member_id] = self.view.now_ms
             case _:
                 if isinstance(request, Heartbeat) and response.error in (  # type: ignore[union-attr]
                     Error.NONE,
                     Error.REBALANCE_IN_PROGRESS,
                 ):
-                    self.heard_ms[request.member_id] = self.view.now_ms
+                    self.seen_ms[request.member_id] = self.view.now_ms
 
-    def told(self, event: GroupEvent) -> None:
+    def on_event(self, event: GroupEvent) -> None:
         if (
             event.kind is not EventKind.MEMBER_EXPIRED
             or event.member is None
             or not isinstance(event.detail, MemberTimedOut)
         ):
             return
-        heard_ms = self.heard_ms.get(event.member)
-        if event.detail.timer == "session" and heard_ms is not None:
-            # A commit is heard when it arrives and answered when it is written; the answer is what we saw.
-            silent_ms = event.time_ms - heard_ms
-            if silent_ms < event.detail.timer_ms - WRITE_MS:
+        seen_ms = self.seen_ms.get(event.member)
+        if event.detail.timer == "session" and seen_ms is not None:
+            # A commit restarts the session on arrival, but this check sees only its response, after the write.
+            silent_ms = event.time_ms - seen_ms
+            if silent_ms < event.detail.timer_ms - MAX_WRITE_MS:
                 self.fail(f"{event.member} expired after {silent_ms} ms; its session is {event.detail.timer_ms} ms")
 
-    def restarted(self) -> None:
-        self.heard_ms.clear()
+    def on_restart(self) -> None:
+        self.seen_ms.clear()
 
 
-WRITE_MS = 50
+MAX_WRITE_MS = 50

@@ -1,21 +1,21 @@
-"""A cooperative round never gives a partition that its owner has not given up."""
+"""A cooperative rebalance assigns a partition only after its owner has revoked it."""
 
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker
 
 
-class CooperativeRoundsWaitForTheOwner(Checker):
-    """While a live member of the generation still owns a partition, nobody else is given it."""
+class PartitionsAreRevokedFirst(Checker):
+    """A partition that a live member of the generation owns is not assigned to another."""
 
-    def assigned(self, process: str, partitions: frozenset[TopicPartition], *, cooperative: bool) -> None:
+    def on_assigned(self, process: str, partitions: frozenset[TopicPartition], *, cooperative: bool) -> None:
         if not cooperative:
             return
         view = self.view
         for other, owned in view.owned.items():
             if other == process or view.member_ids[other] not in view.members or not owned & partitions:
                 continue
-            # A member that has not heard of this generation yet may still believe in what it owns only if the round
-            # went on without it, and then it is no member any more, or a static one that is away.
+            # A member of an older generation may still own partitions only if the rebalance completed without it: it
+            # was removed, or it is an absent static member.
             if view.generations[other] == view.generations[process]:
                 both = ", ".join(map(str, sorted(owned & partitions)))
-                self.fail(f"{process} was given {both} while {other} still owned it")
+                self.fail(f"{process} got {both} while {other} still owned it")

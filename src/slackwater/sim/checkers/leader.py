@@ -1,4 +1,4 @@
-"""The leader of a generation is one who joined it: nobody else can bring the assignment."""
+"""The leader of a generation has joined it."""
 
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GenerationFormed, GroupEvent
@@ -6,25 +6,25 @@ from slackwater.group.messages import JoinGroup, JoinGroupResponse, Request, Res
 from slackwater.sim.checkers.checker import Checker, View
 
 
-class TheLeaderIsPresent(Checker):
-    """Whoever is named leader gets an answer to its join, with the members in it (JG-31, JG-32)."""
+class LeaderHasJoined(Checker):
+    """The leader of a generation gets a join response with the member list (JG-31, JG-32)."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.expected: str | None = None
 
-    def told(self, event: GroupEvent) -> None:
+    def on_event(self, event: GroupEvent) -> None:
         if isinstance(event.detail, GenerationFormed):
             self.expected = event.detail.leader
         elif event.kind in (EventKind.REBALANCE_COMPLETED, EventKind.REBALANCE_FAILED) and self.expected is not None:
-            self.fail(f"{self.expected} is the leader of generation {event.generation}, and had not joined it")
+            self.fail(f"{self.expected} is the leader of generation {event.generation} but has not joined it")
 
-    def answered(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, caller: object, request: Request, response: Response) -> None:
         if isinstance(request, JoinGroup) and isinstance(response, JoinGroupResponse) and response.error is Error.NONE:
             if response.member_id == self.expected:
                 self.expected = None
             if response.members and response.member_id != response.leader:
-                self.fail(f"{response.member_id} was given the members, but {response.leader} leads")
+                self.fail(f"{response.member_id} got the member list, but {response.leader} is the leader")
 
-    def restarted(self) -> None:
+    def on_restart(self) -> None:
         self.expected = None

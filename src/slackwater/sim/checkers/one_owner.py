@@ -8,13 +8,13 @@ from slackwater.sim.checkers.checker import Checker, View
 
 
 class OneOwnerPerGeneration(Checker):
-    """Holds for what the leader assigned, and for what members take themselves to own."""
+    """Checks the assignments of the leader and the partitions that members believe to own."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.assignments: dict[int, dict[TopicPartition, str]] = {}
 
-    def written(self, append: AppendRecords, error: Error) -> None:
+    def on_written(self, append: AppendRecords, error: Error) -> None:
         if error is not Error.NONE:
             return
         for record in append.records:
@@ -31,12 +31,12 @@ class OneOwnerPerGeneration(Checker):
             if before != owners:
                 self.fail(f"generation {record.value.generation_id} has two assignments")
 
-    def assigned(self, process: str, partitions: frozenset[TopicPartition], *, cooperative: bool) -> None:
+    def on_assigned(self, process: str, partitions: frozenset[TopicPartition], *, cooperative: bool) -> None:
         view = self.view
         generation = view.generations[process]
         for other, owned in view.owned.items():
             if other == process or view.generations[other] != generation or not owned & partitions:
                 continue
-            if view.member_ids[other] in view.members:  # else it was fenced, and will hear of it when it speaks
+            if view.member_ids[other] in view.members:  # else it was fenced and learns it with its next request
                 both = ", ".join(map(str, sorted(owned & partitions)))
                 self.fail(f"{process} and {other} both own {both} in generation {generation}")

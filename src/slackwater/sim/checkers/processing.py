@@ -1,10 +1,8 @@
-"""No record is lost, and none is processed twice but those uncommitted at a fence.
+"""No record is lost, and only uncommitted records are processed again.
 
-How it counts
-A *stint* is one process reading one partition, from the moment it is given it until it gives it up or loses it. Within
-a stint offsets follow one another. A stint starts where the group had committed, so what is processed twice across
-stints is exactly what was uncommitted when the first one ended; and the committed offset never goes back, and never
-passes a record that nobody has processed.
+While a process owns a partition, it processes consecutive offsets, starting at the committed offset. So only records
+that were not committed when the previous owner ended are processed again. The committed offset never decreases and
+never passes an unprocessed record.
 """
 
 from slackwater.group.coordinator import AppendRecords, CommittedOffset
@@ -13,22 +11,22 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.checkers.checker import Checker, View
 
 
-class NothingIsLostOrRepeated(Checker):
-    """At least once, and exactly once as far as commits reach."""
+class NoRecordLostOrRepeated(Checker):
+    """Checks at-least-once processing, and exactly-once up to the committed offset."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.next_offset: dict[tuple[str, TopicPartition], int] = {}
-        self.done: dict[TopicPartition, int] = {}  # every offset below was processed
+        self.done: dict[TopicPartition, int] = {}  # every lower offset was processed
         self.committed: dict[TopicPartition, int] = {}
 
-    def started(self, process: str, partition: TopicPartition, offset: int) -> None:
+    def on_start_offset(self, process: str, partition: TopicPartition, offset: int) -> None:
         if offset < self.committed.get(partition, 0) and self.view.member_ids[process] in self.view.members:
-            # Its answer may be a moment old; but a member of the group cannot have been overtaken in that moment.
+            # The fetched offset may be outdated, but not for a current member of the group.
             self.fail(f"{process} starts {partition} at {offset}; {self.committed[partition]} is committed")
         self.next_offset[process, partition] = offset
 
-    def processed(self, process: str, partition: TopicPartition, offset: int) -> None:
+    def on_processed(self, process: str, partition: TopicPartition, offset: int) -> None:
         expected = self.next_offset.get((process, partition))
         if expected is None:
             self.fail(f"{process} processed {partition} at {offset}, which it does not own")
@@ -37,14 +35,14 @@ class NothingIsLostOrRepeated(Checker):
         self.next_offset[process, partition] = offset + 1
         done = self.done.get(partition, 0)
         if offset > done:
-            self.fail(f"{process} processed {partition} at {offset}, and nobody has processed {done}")
+            self.fail(f"{process} processed {partition} at {offset}, but {done} is not processed")
         self.done[partition] = max(done, offset + 1)
 
-    def revoked(self, process: str, partitions: frozenset[TopicPartition]) -> None:
+    def on_revoked(self, process: str, partitions: frozenset[TopicPartition]) -> None:
         for partition in partitions:
             self.next_offset.pop((process, partition), None)
 
-    def written(self, append: AppendRecords, error: Error) -> None:
+    def on_written(self, append: AppendRecords, error: Error) -> None:
         if error is not Error.NONE:
             return
         for record in append.records:
@@ -54,12 +52,10 @@ class NothingIsLostOrRepeated(Checker):
                 if offset < self.committed.get(partition, 0):
                     self.fail(f"{partition} was committed at {self.committed[partition]} and now at {offset}")
                 if offset > self.done.get(partition, 0):
-                    self.fail(
-                        f"{partition} was committed at {offset}; only {self.done.get(partition, 0)} are processed"
-                    )
+                    self.fail(f"{partition} was committed at {offset}; {self.done.get(partition, 0)} are processed")
                 self.committed[partition] = offset
 
-    def finish(self) -> None:
+    def on_finish(self) -> None:
         for partition, end in self.view.ends.items():
             if self.done.get(partition, 0) < end:
                 self.fail(f"{partition} has {end} records and only {self.done.get(partition, 0)} were processed")
