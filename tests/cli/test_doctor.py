@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from slackwater import Admin
 from slackwater.cli.app import app
-from slackwater.cli.doctor import _files, _literal, _named, _why, to_json
+from slackwater.cli.doctor import escape_local_path, list_files, to_json, with_cluster_id
+from slackwater.cli.spark_session import java_error
 from slackwater.doctor.causes.finding import EvidenceLine
 from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest, exit_code
 from slackwater.doctor.prescriptions import prescribe
@@ -68,7 +69,7 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[DiagnosisRequest]:
         asked.append(patient)
         return Diagnosis([healthy(), stormy()], [("server.log", 2, "what is this")])
 
-    monkeypatch.setattr("slackwater.cli.doctor._examined", diagnose)
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", diagnose)
     return asked
 
 
@@ -80,10 +81,10 @@ def run(*words: str) -> tuple[int, str, str]:
 def test_the_verdict_names_cause_and_culprit_with_its_evidence_and_what_to_do(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log")
     assert code == 1
-    assert "orders: poll_delay, by b" in out
+    assert "orders: poll_delay, caused by b" in out
     assert "left the group: max.poll.interval.ms exceeded" in out
     assert "healthy: calm" in out
-    assert "2 lines about groups not understood" in err
+    assert "2 lines about groups not recognised" in err
 
 
 def test_json_has_the_verdicts_by_cluster_and_group(examined: list[DiagnosisRequest]) -> None:
@@ -108,22 +109,22 @@ def test_the_options_reach_the_job(examined: list[DiagnosisRequest], tmp_path: P
     ("words", "said"),
     [
         ((), "Nothing to read"),
-        (("--clusters", "/nowhere/at/all"), "is no directory"),
+        (("--clusters", "/nowhere/at/all"), "is not a directory"),
         (("a.log", "--since", "yesterday"), "is not a time"),
         (("a.log", "--since", "2026-01-02", "--until", "2026-01-01"), "is later than"),
-        (("a.log", "--conf", "spark.x"), "is no NAME=VALUE"),
-        (("a.log", "--conf", "max.poll.records=1"), "is no setting of Spark's"),
-        (("a.log", ""), "is an empty text"),
-        (("a.log", "--group", ""), "is an empty text"),
-        (("a.log", "--zone", "+25:00"), "names no zone"),
-        (("a.log", "--zone", "Mars/Olympus"), "names no zone"),
-        (("a.log", "--zone", "eu/=Mars"), "names no zone"),
+        (("a.log", "--conf", "spark.x"), "is not NAME=VALUE"),
+        (("a.log", "--conf", "max.poll.records=1"), "is not a Spark setting"),
+        (("a.log", ""), "--group is empty"),
+        (("a.log", "--group", ""), "--group is empty"),
+        (("a.log", "--zone", "+25:00"), "is not a time zone"),
+        (("a.log", "--zone", "Mars/Olympus"), "is not a time zone"),
+        (("a.log", "--zone", "eu/=Mars"), "is not a time zone"),
         (("a.log", "--html", "/nowhere/at/all/report.html"), "cannot be written"),
         (("a.log", "--html", "/"), "cannot be written"),
-        (("/nowhere/server.log",), "Nothing is at /nowhere/server.log"),
-        (("EMPTY_FILE",), "no file, or only empty ones"),
-        (("EMPTY_DIRECTORY",), "no file, or only empty ones"),
-        (("EMPTY_FILE", "EMPTY_DIRECTORY"), "no file, or only empty ones"),
+        (("/nowhere/server.log",), "/nowhere/server.log does not exist"),
+        (("EMPTY_FILE",), "no file, or only empty files"),
+        (("EMPTY_DIRECTORY",), "no file, or only empty files"),
+        (("EMPTY_FILE", "EMPTY_DIRECTORY"), "no file, or only empty files"),
         (("--bootstrap", "no port"), "no port"),
     ],
 )
@@ -160,31 +161,31 @@ def test_no_right_to_read_the_offsets_is_told_before_spark_is_started() -> None:
         kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
         code, out, err = run("--bootstrap", kafka.bootstrap_servers, "--group", "g")
     assert (code, out) == (2, "")
-    assert "does not let this user read __consumer_offsets. Ask for the right to read it" in err
+    assert "not authorized to read __consumer_offsets" in err
     assert err.count("\n") == 1
 
 
 def test_a_running_cluster_is_called_by_its_id() -> None:
     with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
-        patient = _named(DiagnosisRequest(bootstrap=kafka.bootstrap_servers))
+        patient = with_cluster_id(DiagnosisRequest(bootstrap=kafka.bootstrap_servers))
         assert patient.cluster == admin.cluster_id
 
 
 def test_what_is_found_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: Diagnosis([]))
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: Diagnosis([]))
     code, _, err = run("--bootstrap", "localhost:9092", "--group", "ordres")
     assert code == 3
-    assert err.startswith("slackwater: Nothing at localhost:9092 is about the group ordres")
+    assert err.startswith("slackwater: localhost:9092 contains nothing about group ordres")
     code, _, err = run("--bootstrap", "localhost:9092")
     assert code == 2
-    assert "is about a consumer group" in err
+    assert "nothing about a consumer group" in err
 
 
 def test_a_group_that_is_nowhere_is_told_beside_those_that_are_there(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("logs", "--group", "orders", "--group", "ordres")
     assert code == 1
     assert "orders: poll_delay" in out
-    assert "Nothing that was read is about the group ordres" in err
+    assert "The input contains nothing about group ordres" in err
 
 
 def test_zones_are_given_for_all_files_or_by_a_part_of_their_path(examined: list[DiagnosisRequest]) -> None:
@@ -198,8 +199,8 @@ def test_why_spark_does_not_start_is_one_line_of_what_java_says() -> None:
 : org.apache.spark.SparkException: Could not parse Master URL: 'sparkk://x'
 \tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3234)
 """
-    assert _why(printed) == "Could not parse Master URL: 'sparkk://x'"
-    assert _why("") == "Java does not say why"
+    assert java_error(printed) == "Could not parse Master URL: 'sparkk://x'"
+    assert java_error("") == "Java gives no reason"
 
 
 def test_verdicts_are_plain_values() -> None:
@@ -212,25 +213,25 @@ def test_sub_directories_that_are_links_are_clusters_too(tmp_path: Path) -> None
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "east").symlink_to(tmp_path / "logs")
     (tmp_path / "clusters" / "round").symlink_to(tmp_path / "clusters")
-    assert [file.name for file in _files(tmp_path / "clusters")] == ["server.log"]
+    assert [file.name for file in list_files(tmp_path / "clusters")] == ["server.log"]
 
 
 def test_a_page_that_cannot_be_written_costs_nobody_the_verdict(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log", "--html", "/dev/full")
     assert code == 3
-    assert "orders: poll_delay, by b" in out
+    assert "orders: poll_delay, caused by b" in out
     assert "--html /dev/full cannot be written: No space left on device." in err
 
 
 def test_lines_that_were_not_understood_are_told_beside_json(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = [(f"server-{at}.log", 2, "what is this") for at in range(5)]
     found = Diagnosis([healthy()], unread)
-    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: found)
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: found)
     code, out, err = run("logs", "--json")
     assert code == 0
     assert list(json.loads(out)) == ["clusters"]
-    assert "server-2.log: 2 lines about groups not understood" in err
-    assert "4 lines in 2 more files about groups not understood" in err
+    assert "server-2.log: 2 lines about groups not recognised" in err
+    assert "4 lines about groups not recognised in 2 more files" in err
 
 
 def test_settings_are_told_as_the_groups_library_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,27 +239,27 @@ def test_settings_are_told_as_the_groups_library_has_them(monkeypatch: pytest.Mo
     seen = EvidenceLine(1, "client_log", "b polled late", "b.log:1", line)
     cures = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
     found = Diagnosis([replace(stormy(), evidence=(seen,), prescriptions=cures)])
-    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: found)
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: found)
     _, out, _ = run("logs")
     assert "       max_poll_interval_ms=9000\n" in out
     assert "caution: max.poll.interval.ms is also the rebalance timeout" in out
-    assert "settings are under kafka-python's names" in out
+    assert "setting names are those of kafka-python" in out
 
 
 def test_what_calm_groups_were_not_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = replace(healthy(), missing=("ask for the clients' logs",))
-    monkeypatch.setattr("slackwater.cli.doctor._examined", lambda patient, master, conf: Diagnosis([calm]))
+    calm = replace(healthy(), missing=("add the clients' logs",))
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: Diagnosis([calm]))
     _, out, _ = run("logs")
-    assert out == "healthy: calm\n  not certain of calm: ask for the clients' logs\n"
+    assert out == "healthy: calm\n  not certain for calm: add the clients' logs\n"
 
 
 def test_why_a_master_does_not_answer_is_told_and_not_what_came_of_it() -> None:
     printed = """16:31:06 ERROR Backend: Application has been killed. Reason: All masters are unresponsive! Giving up.
 : java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
 """
-    assert _why(printed) == "All masters are unresponsive! Giving up."
+    assert java_error(printed) == "All masters are unresponsive! Giving up."
     printed = "Invalid maximum heap size: -Xmxbanana\nError: Could not create the Java Virtual Machine.\n"
-    assert _why(printed) == "Invalid maximum heap size: -Xmxbanana"
+    assert java_error(printed) == "Invalid maximum heap size: -Xmxbanana"
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
@@ -266,7 +267,7 @@ def test_a_full_disk_is_one_sentence_and_a_reader_that_went_away_is_none(words: 
     code = (
         "import sys; from slackwater.cli import doctor, main; from slackwater.doctor.diagnosis import Diagnosis; "
         "from tests.doctor.scene import Scene; found = Diagnosis([Scene('calm').start('a', 'b').verdict()]); "
-        f"doctor._examined = lambda *_: found; sys.argv = ['slackwater', 'doctor', 'logs', *{words}]; main()"
+        f"doctor.run_diagnosis = lambda *_: found; sys.argv = ['slackwater', 'doctor', 'logs', *{words}]; main()"
     )
     root = Path(__file__).parents[2]
 
@@ -290,7 +291,7 @@ def test_a_path_that_is_there_is_no_pattern_and_no_uri(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     for name in ("b[1].log", "server:19.log"):
         (tmp_path / name).write_text("a line")
-    assert _literal("b[1].log") == r"b\[1\].log"
-    assert _literal("server:19.log") == str(tmp_path / "server:19.log")
-    assert _literal("b*.log") == "b*.log"
-    assert _literal("hdfs://namenode/logs") == "hdfs://namenode/logs"
+    assert escape_local_path("b[1].log") == r"b\[1\].log"
+    assert escape_local_path("server:19.log") == str(tmp_path / "server:19.log")
+    assert escape_local_path("b*.log") == "b*.log"
+    assert escape_local_path("hdfs://namenode/logs") == "hdfs://namenode/logs"
