@@ -9,8 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, TimeoutError, as_complet
 import pytest
 
 from slackwater.client.errors import ClientTimeoutError
-from slackwater.client.producer.accumulator import Accumulator, Batch
-from slackwater.client.producer.delivery import Delivery, Outcome, RecordMetadata
+from slackwater.client.producer.accumulator import Accumulator, ProducerBatch
+from slackwater.client.producer.delivery import BatchOutcome, Delivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner, murmur2, partition_for_key
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
@@ -96,13 +96,13 @@ def test_a_closed_batch_takes_no_more_records() -> None:
     filled(accumulator, 1)
     (first,) = accumulator.queue(P0).batches
     first.close((1, 0), 0, Codec.NONE, None)
-    accumulator.queue(P0).count_anew()  # it has no bytes now, and may have been written all the same
+    accumulator.queue(P0).restart_sequences()  # it has no bytes now, and may have been written all the same
     filled(accumulator, 1)
     assert [batch.count for batch in accumulator.queue(P0).batches] == [1, 1]
 
 
 def test_halves_have_all_records_in_order_and_all_memory() -> None:
-    batch = Batch(P0, 0.0)
+    batch = ProducerBatch(P0, 0.0)
     batch.records = [packed(number) for number in range(7)]
     batch.size = 1_001
     one, other = batch.split()
@@ -121,17 +121,17 @@ def test_halves_have_all_records_in_order_and_all_memory() -> None:
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def deliveries(outcome: Outcome, count: int) -> list[Delivery]:
+def deliveries(outcome: BatchOutcome, count: int) -> list[Delivery]:
     return [Delivery(outcome, number, 1_000 + number) for number in range(count)]
 
 
-def finish(outcome: Outcome, base_offset: int = 10) -> None:
-    assert outcome.decided(0, base_offset)
-    outcome.tell()
+def finish(outcome: BatchOutcome, base_offset: int = 10) -> None:
+    assert outcome.add_part(0, base_offset)
+    outcome.complete()
 
 
 def test_a_future_says_where_its_own_record_is() -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     found = deliveries(outcome, 3)
     assert not found[1].done()
     assert found[1].running()
@@ -143,18 +143,18 @@ def test_a_future_says_where_its_own_record_is() -> None:
 
 
 def test_the_brokers_time_is_that_of_all_and_an_offset_may_be_unknown() -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     found = deliveries(outcome, 2)
-    outcome.decided(0, -1, 77)
-    outcome.tell()
+    outcome.add_part(0, -1, 77)
+    outcome.complete()
     assert {one.result(0) for one in found} == {RecordMetadata("t", 0, -1, 77)}
 
 
 def test_a_batch_given_up_is_an_error_of_every_record() -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     found = deliveries(outcome, 2)
-    outcome.decided(0, error=ClientTimeoutError("too late"))
-    outcome.tell()
+    outcome.add_part(0, error=ClientTimeoutError("too late"))
+    outcome.complete()
     for one in found:
         with pytest.raises(ClientTimeoutError, match="too late"):
             one.result(0)
@@ -162,21 +162,21 @@ def test_a_batch_given_up_is_an_error_of_every_record() -> None:
 
 
 def test_pieces_of_a_split_batch_may_end_differently_and_are_told_of_together() -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     found = deliveries(outcome, 6)
     outcome.split()
     outcome.split()
-    assert not outcome.decided(2, 40)
-    assert not outcome.decided(0, 30)
+    assert not outcome.add_part(2, 40)
+    assert not outcome.add_part(0, 30)
     assert not found[0].done()
-    assert outcome.decided(5, error=ClientTimeoutError("too late"))
-    outcome.tell()
+    assert outcome.add_part(5, error=ClientTimeoutError("too late"))
+    outcome.complete()
     assert [one.result(0).offset for one in found[:5]] == [30, 31, 40, 41, 42]
     assert isinstance(found[5].exception(0), ClientTimeoutError)
 
 
 def test_a_record_under_way_cannot_be_called_back() -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     (one,) = deliveries(outcome, 1)
     assert not one.cancel()
     finish(outcome)
@@ -185,7 +185,7 @@ def test_a_record_under_way_cannot_be_called_back() -> None:
 
 
 def test_threads_that_wait_for_records_of_one_batch_all_go_on() -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     found: list[int] = []
     threads = [
         threading.Thread(target=lambda one=one: found.append(one.result(PATIENCE_S).offset))
@@ -200,7 +200,7 @@ def test_threads_that_wait_for_records_of_one_batch_all_go_on() -> None:
 
 
 def test_the_standard_ways_to_wait_take_it() -> None:
-    ours, theirs = Outcome(P0), Outcome(P0)
+    ours, theirs = BatchOutcome(P0), BatchOutcome(P0)
     early, late = deliveries(ours, 2), deliveries(theirs, 2)
     everything: Sequence[Future[RecordMetadata]] = [*early, *late]
     threading.Timer(0.05, finish, [ours]).start()
@@ -214,7 +214,7 @@ def test_the_standard_ways_to_wait_take_it() -> None:
 
 def test_asyncio_can_wait_for_it() -> None:
     async def main() -> int:
-        outcome = Outcome(P0)
+        outcome = BatchOutcome(P0)
         (one,) = deliveries(outcome, 1)
         waiting = asyncio.wrap_future(one)
         await asyncio.to_thread(finish, outcome)
@@ -226,7 +226,7 @@ def test_asyncio_can_wait_for_it() -> None:
 def test_callbacks_come_in_the_order_of_the_records_and_one_that_fails_stops_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outcome = Outcome(P0)
+    outcome = BatchOutcome(P0)
     told: list[str] = []
 
     def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
@@ -239,7 +239,7 @@ def test_callbacks_come_in_the_order_of_the_records_and_one_that_fails_stops_nob
     for one in reversed(found):
         one.add_done_callback(lambda done: told.append(f"future {done.result().offset}"))
     for one in found:
-        outcome.heard.append((one.number, 0, hear))
+        outcome.add_callback(one.number, 0, hear)
     finish(outcome)
     assert told == ["future 10", "heard 10", "future 11", "heard 11", "future 12", "heard 12"]
     assert "A delivery callback failed." in caplog.text

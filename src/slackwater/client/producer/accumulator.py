@@ -1,19 +1,18 @@
-"""Records on their way: gathered into batches, partition by partition, until they are delivered or given up.
+"""Collects records into batches, partition by partition.
 
-Rules kept here
-- Batches of a partition are in the order of their records, those that are tried again before those that were never
-  tried; so a partition keeps its order.
-- A batch is ready when it is full, when another one waits behind it, when `linger.ms` is over, or when somebody
-  flushes. What was closed once takes no more records.
-- A batch is full by what its records take at most; they are written into it all at once, when it goes.
-- Memory is bounded by `buffer.memory`: a record that finds no room waits, up to `max.block.ms`.
-- Everything is called under the producer's lock.
+Invariants:
+- Batches of a partition keep the order of their records; retried batches come before new ones.
+- A batch is ready when it is full, when another batch waits behind it, when `linger.ms` has passed, or during flush().
+  A closed batch takes no more records.
+- The size of a batch is an upper bound; its records are encoded when it is closed.
+- Memory is bounded by `buffer.memory`. A record that does not fit waits up to `max.block.ms`.
+- All methods are called with the producer's lock held.
 """
 
 from collections import deque
 from typing import Final
 
-from slackwater.client.producer.delivery import Delivery, OnDelivery, Outcome
+from slackwater.client.producer.delivery import BatchOutcome, Delivery, OnDelivery
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.batch import HEADER_BYTES
 from slackwater.wire.records.compression import Codec
@@ -23,7 +22,7 @@ NO_SEQUENCE: Final = -1
 NO_PRODUCER: Final = (-1, -1)
 
 
-class Batch:
+class ProducerBatch:
     """Records of one partition that are sent together."""
 
     __slots__ = (
@@ -41,27 +40,27 @@ class Batch:
         "size",
     )
 
-    def __init__(self, partition: TopicPartition, created: float, outcome: Outcome | None = None) -> None:
+    def __init__(self, partition: TopicPartition, created: float, outcome: BatchOutcome | None = None) -> None:
         self.partition = partition
         self.created = created
-        self.outcome = outcome or Outcome(partition)
+        self.outcome = outcome or BatchOutcome(partition)
         self.first = 0  # the number of its first record in the outcome
         self.records: list[PackedRecord] = []
-        self.size = HEADER_BYTES  # what it takes of the buffer, and at most of a request
+        self.size = HEADER_BYTES  # in the buffer; an upper bound for the encoded batch
         self.closed = False
-        self.data: bytearray | None = None  # once it is closed
+        self.data: bytearray | None = None  # encoded when the batch is closed
         self.sequence = NO_SEQUENCE
-        self.numbering = 0  # which of its queue's the sequence belongs to
+        self.numbering = 0  # the numbering of its queue that the sequence belongs to
         self.attempts = 0
         self.not_before = 0.0
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """The number of records."""
         return len(self.records)
 
     def close(self, producer: tuple[int, int], sequence: int, codec: Codec, level: int | None) -> bytearray:
-        """Write the records; those of a batch that is numbered anew are the same."""
+        """Encode the records with this producer id and sequence."""
         self.closed, self.sequence = True, sequence
         builder = BatchBuilder()
         builder.extend_packed(self.records)
@@ -70,15 +69,18 @@ class Batch:
         )
         return self.data
 
-    def unnumber(self) -> None:
-        """It gets another sequence when it is sent again."""
+    def clear_sequence(self) -> None:
+        """Get a new sequence before the next attempt."""
         self.data, self.sequence = None, NO_SEQUENCE
 
-    def split(self) -> "tuple[Batch, Batch]":
-        """The same records in two batches, which share what is told of this one."""
+    def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
+        """Return two batches with the same records; they share this outcome."""
         self.outcome.split()
         middle = len(self.records) // 2
-        halves = Batch(self.partition, self.created, self.outcome), Batch(self.partition, self.created, self.outcome)
+        halves = (
+            ProducerBatch(self.partition, self.created, self.outcome),
+            ProducerBatch(self.partition, self.created, self.outcome),
+        )
         for half, first, records in zip(
             halves, (0, middle), (self.records[:middle], self.records[middle:]), strict=True
         ):
@@ -89,89 +91,102 @@ class Batch:
         return halves
 
 
-class Queue:
-    """One partition's batches."""
+class PartitionQueue:
+    """The batches of one partition."""
 
-    __slots__ = ("batches", "in_flight", "met", "next_sequence", "numbering", "partition", "producer", "retrying")
+    __slots__ = (
+        "batches",
+        "id_is_known",
+        "in_flight",
+        "next_sequence",
+        "numbering",
+        "partition",
+        "producer",
+        "retrying",
+    )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.batches: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
-        self.producer = NO_PRODUCER  # the id and epoch that its sequences belong to
-        self.met = False  # the broker has a batch of that id
+        self.batches: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.producer = NO_PRODUCER  # the id and epoch of its sequences
+        self.id_is_known = False  # the broker has written a batch of this id
         self.next_sequence = 0
-        self.numbering = 0  # how often everything was numbered anew
-        self.retrying = False  # until the first is through, one at a time
+        self.numbering = 0  # how often the sequences were restarted
+        self.retrying = False  # one batch in flight until the first retry succeeds
 
     def adopt(self, producer: tuple[int, int]) -> None:
-        """Go over to another producer id, if nothing is under way that was numbered for the old one."""
-        if producer != self.producer and not self.in_flight and not any(one.data is not None for one in self.batches):
-            self.producer, self.next_sequence, self.met = producer, 0, False
+        """Use another producer id, if no batch has a sequence of the old one."""
+        if (
+            producer != self.producer
+            and not self.in_flight
+            and not any(batch.data is not None for batch in self.batches)
+        ):
+            self.producer, self.next_sequence, self.id_is_known = producer, 0, False
 
-    def count_anew(self) -> None:
-        """What the broker has is not known: number everything that waits again, for the next producer id."""
+    def restart_sequences(self) -> None:
+        """Give all waiting batches new sequences, for the next producer id."""
         self.numbering += 1
         for batch in self.batches:
-            batch.unnumber()
+            batch.clear_sequence()
 
-    def has_before(self, batch: Batch) -> bool:
-        """Whether one that must be written before this one is under way."""
-        return any(0 <= one.sequence < batch.sequence for one in (*self.in_flight, *self.batches))
+    def has_before(self, batch: ProducerBatch) -> bool:
+        """Whether a batch with a lower sequence is waiting or in flight."""
+        return any(0 <= other.sequence < batch.sequence for other in (*self.in_flight, *self.batches))
 
 
 class Accumulator:
-    """All batches of a producer."""
+    """The batches of a producer, by partition."""
 
     def __init__(self, *, batch_bytes: int, linger_s: float, memory_bytes: int) -> None:
         self.batch_bytes = batch_bytes
         self._linger_s = linger_s
         self._memory_bytes = memory_bytes
-        self.queues: dict[TopicPartition, Queue] = {}
-        self.waiting: dict[TopicPartition, Queue] = {}  # those that may have a batch to send
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.waiting: dict[TopicPartition, PartitionQueue] = {}  # queues that may have a batch to send
         self.used_bytes = 0
         self._batches = 0
-        self.flushing = 0  # how many wait for everything to go
+        self.flushing = 0  # the number of flush() calls in progress
 
-    def queue(self, partition: TopicPartition) -> Queue:
-        """A partition's queue."""
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """Return the queue of a partition."""
         queue = self.queues.get(partition)
         if queue is None:
-            queue = self.queues[partition] = Queue(partition)
+            queue = self.queues[partition] = PartitionQueue(partition)
         return queue
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of this size may come now; one larger than all memory may come alone."""
+        """Whether a record of this size fits; into an empty buffer, any record does."""
         return self.used_bytes + size <= self._memory_bytes or not self.used_bytes
 
     def append(
-        self, queue: Queue, record: PackedRecord, size: int, heard: OnDelivery | None, now: float
+        self, queue: PartitionQueue, record: PackedRecord, size: int, on_delivery: OnDelivery | None, now: float
     ) -> tuple[Delivery, bool]:
-        """Take a record of at most this size; True if the sender should look, for a batch has begun or is full."""
+        """Add a record of at most this size; also return whether the sender has to run: a batch is new or full."""
         batches = queue.batches
         batch = batches[-1] if batches else None
-        news = batch is None or batch.closed or batch.size + size > self.batch_bytes
-        if batch is None or news:
-            batch = self._begin(queue, now)
+        is_new = batch is None or batch.closed or batch.size + size > self.batch_bytes
+        if batch is None or is_new:
+            batch = self._add_batch(queue, now)
         outcome, records = batch.outcome, batch.records
         number = len(records)
         records.append(record)
         batch.size += size
         self.used_bytes += size
-        if heard is not None:
-            outcome.heard.append((number, record[3], heard))
-        return Delivery(outcome, number, record[3]), news or batch.size >= self.batch_bytes
+        if on_delivery is not None:
+            outcome.add_callback(number, record[3], on_delivery)
+        return Delivery(outcome, number, record[3]), is_new or batch.size >= self.batch_bytes
 
-    def _begin(self, queue: Queue, now: float) -> Batch:
-        batch = Batch(queue.partition, now)
+    def _add_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+        batch = ProducerBatch(queue.partition, now)
         queue.batches.append(batch)
         self.waiting[queue.partition] = queue
         self.used_bytes += batch.size
         self._batches += 1
         return batch
 
-    def ready_at(self, queue: Queue, now: float) -> float | None:
-        """When the first batch of a partition may go; None if there is none."""
+    def ready_at(self, queue: PartitionQueue, now: float) -> float | None:
+        """Return when the first batch of a partition may be sent; None without a batch."""
         if not queue.batches:
             return None
         first = queue.batches[0]
@@ -181,21 +196,21 @@ class Accumulator:
             return now
         return first.created + self._linger_s
 
-    def replace(self, batch: Batch, halves: tuple[Batch, Batch]) -> None:
-        """A batch that waits first is two from now on."""
+    def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """Replace the first waiting batch by its two halves."""
         batches = self.queues[batch.partition].batches
         assert batches[0] is batch
         batches.popleft()
         batches.extendleft(reversed(halves))
         self._batches += 1
 
-    def release(self, batch: Batch) -> None:
-        """A batch is done; its memory is free."""
+    def release(self, batch: ProducerBatch) -> None:
+        """Free the memory of a delivered or failed batch."""
         self.used_bytes -= batch.size
         self._batches -= 1
         batch.records, batch.data = [], None
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was delivered or given up."""
+        """Whether all records were delivered or failed."""
         return not self._batches

@@ -1,17 +1,17 @@
-"""What becomes of records: of a batch at once, told to everybody who wants to know of one of them.
+"""Reports the outcome of batches to the futures and callbacks of their records.
 
-Rules kept here
-- All records of a batch are told of in the same moment, also if it had to be split: one state and one lock serve all
-  their futures, and what a future says of its own record is worked out when somebody asks.
-- A `Delivery` is a `concurrent.futures.Future` to all who use one: `wait`, `as_completed` and `asyncio.wrap_future`
-  take it. It cannot be cancelled, because a record cannot be called back.
-- Callbacks are called in the order of the records, a future's own before `on_delivery`.
+Invariants:
+- One `BatchOutcome` serves all records of a batch. A future computes its own result only when it is used.
+- A `Delivery` is a `concurrent.futures.Future`: `wait`, `as_completed` and `asyncio.wrap_future` accept it. It cannot
+  be cancelled, because a sent record cannot be recalled.
+- Callbacks run in the order of the records, those of a future before `on_delivery`.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from slackwater.group.errors import SlackwaterError
@@ -20,13 +20,10 @@ from slackwater.wire.records.batch import NO_TIMESTAMP
 
 log = logging.getLogger("slackwater.client.producer")
 NO_OFFSET: Final = -1
-# The names of the states in concurrent.futures, which `wait` and `as_completed` look at.
-_RUNNING: Final = "RUNNING"
-_FINISHED: Final = "FINISHED"
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written; an offset of -1 is not known (acks=0)."""
+    """Where a record was written; an offset of -1 is unknown (acks=0)."""
 
     topic: str
     partition: int
@@ -42,8 +39,8 @@ class RecordMetadata(NamedTuple):
 OnDelivery = Callable[[RecordMetadata | None, SlackwaterError | None], None]
 
 
-class Piece(NamedTuple):
-    """What became of the records of a batch from number `first` on."""
+class PartOutcome(NamedTuple):
+    """The outcome of the records from number `first` on; a split batch has several parts."""
 
     first: int
     base_offset: int
@@ -51,117 +48,115 @@ class Piece(NamedTuple):
     error: SlackwaterError | None
 
 
-class Outcome:
-    """What became of a batch, and who wants to know; there are several pieces if it had to be split."""
+class BatchOutcome:
+    """The outcome of a batch, and the futures and callbacks that wait for it."""
 
-    __slots__ = ("_pieces", "_undecided", "condition", "heard", "partition", "state", "watched")
+    __slots__ = ("_callbacks", "_futures", "_is_complete", "_lock", "_parts", "_pending_parts", "partition")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.condition = threading.Condition()
-        self.state = _RUNNING
-        self.watched: list[Delivery] = []  # futures that somebody waits for, or that have callbacks
-        self.heard: list[tuple[int, int, OnDelivery]] = []  # a record's number, its timestamp, and its callback
-        self._pieces: list[Piece] = []
-        self._undecided = 1
+        self._lock = threading.RLock()
+        self._is_complete = False
+        self._futures: list[Delivery] = []  # only those that were used before the batch was complete
+        self._callbacks: list[tuple[int, int, OnDelivery]] = []  # record number, timestamp, callback
+        self._parts: list[PartOutcome] = []
+        self._pending_parts = 1
+
+    def add_callback(self, number: int, timestamp: int, on_delivery: OnDelivery) -> None:
+        """Call `on_delivery` with the outcome of a record."""
+        self._callbacks.append((number, timestamp, on_delivery))
 
     def split(self) -> None:
-        """One of the pieces is two from now on."""
-        self._undecided += 1
+        """Wait for one more part."""
+        self._pending_parts += 1
 
-    def decided(
+    def add_part(
         self,
         first: int,
         base_offset: int = NO_OFFSET,
         log_append_time_ms: int = NO_TIMESTAMP,
         error: SlackwaterError | None = None,
     ) -> bool:
-        """This became of a piece; True if it was the last, and `tell` is due."""
-        self._pieces.append(Piece(first, base_offset, log_append_time_ms, error))
-        self._undecided -= 1
-        return not self._undecided
+        """Add the outcome of a part; True if it was the last one and `complete` is due."""
+        self._parts.append(PartOutcome(first, base_offset, log_append_time_ms, error))
+        self._pending_parts -= 1
+        return not self._pending_parts
 
-    def error(self, number: int) -> SlackwaterError | None:
-        """Why one of the records was given up; None if it was not, or not yet."""
-        return self._piece(number).error if self.state == _FINISHED else None
-
-    def where(self, number: int, timestamp: int) -> RecordMetadata | None:
-        """Where one of the records was written; None if that is not decided."""
-        if self.state != _FINISHED:
-            return None
-        first, base_offset, log_append_time_ms, _ = self._piece(number)
-        offset = base_offset + number - first if base_offset >= 0 else NO_OFFSET
-        time = timestamp if log_append_time_ms == NO_TIMESTAMP else log_append_time_ms
-        return RecordMetadata(self.partition.topic, self.partition.partition, offset, time)
-
-    def _piece(self, number: int) -> Piece:
-        if len(self._pieces) == 1:
-            return self._pieces[0]
-        return max(piece for piece in self._pieces if piece.first <= number)
-
-    def tell(self) -> None:
-        """Everything is decided: everybody hears of it now."""
-        with self.condition:
-            self.state = _FINISHED
-            watched, self.watched = self.watched, []
-            for delivery in watched:
-                for waiter in delivery._waiters:
-                    (waiter.add_result if delivery._exception is None else waiter.add_exception)(delivery)
-            self.condition.notify_all()
-        if watched or self.heard:
-            self._call(watched)
-
-    def _call(self, watched: "list[Delivery]") -> None:
-        calls: list[tuple[int, int, Callable[[], object]]] = [(one.number, 0, one._invoke_callbacks) for one in watched]
-        calls += [(number, 1, self._telling(number, time, hear)) for number, time, hear in self.heard]
-        self.heard = []
-        for _, _, call in sorted(calls, key=lambda one: one[:2]):
+    def complete(self) -> None:
+        """Set the results of all futures and run all callbacks."""
+        with self._lock:
+            self._is_complete = True
+            futures, self._futures = self._futures, []
+        calls: list[tuple[int, int, Callable[[], object]]] = [
+            (future.number, 0, partial(self._resolve, future)) for future in futures
+        ]
+        calls += [
+            (number, 1, partial(self._call_back, number, timestamp, on_delivery))
+            for number, timestamp, on_delivery in self._callbacks
+        ]
+        self._callbacks = []
+        for _, _, call in sorted(calls, key=lambda item: item[:2]):
             try:
                 call()
             except Exception:
                 log.exception("A delivery callback failed.")
 
-    def _telling(self, number: int, timestamp: int, hear: OnDelivery) -> Callable[[], object]:
-        error = self.error(number)
-        return lambda: hear(self.where(number, timestamp) if error is None else None, error)
+    def register(self, future: "Delivery") -> None:
+        """Set the result of a future now, or when the batch is complete."""
+        with self._lock:
+            if not self._is_complete:
+                self._futures.append(future)
+                return
+        self._resolve(future)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Guards the initialization of the futures of this batch."""
+        return self._lock
+
+    def _resolve(self, future: "Delivery") -> None:
+        if (error := self._part(future.number).error) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(self._metadata(future.number, future.timestamp))
+
+    def _call_back(self, number: int, timestamp: int, on_delivery: OnDelivery) -> None:
+        error = self._part(number).error
+        on_delivery(self._metadata(number, timestamp) if error is None else None, error)
+
+    def _metadata(self, number: int, timestamp: int) -> RecordMetadata:
+        first, base_offset, log_append_time_ms, _ = self._part(number)
+        offset = base_offset + number - first if base_offset >= 0 else NO_OFFSET
+        time_ms = timestamp if log_append_time_ms == NO_TIMESTAMP else log_append_time_ms
+        return RecordMetadata(self.partition.topic, self.partition.partition, offset, time_ms)
+
+    def _part(self, number: int) -> PartOutcome:
+        if len(self._parts) == 1:
+            return self._parts[0]
+        return max((part for part in self._parts if part.first <= number), key=lambda part: part.first)
 
 
 class Delivery(Future[RecordMetadata]):
     """The future of one record.
 
-    What the base class keeps in each future is here a view of the batch's outcome. `wait` and `as_completed` read and
-    lock the same names.
+    Most futures are never used, and a future is the most expensive part of sending a record. The base class is
+    initialized when a method first needs it.
     """
 
-    __slots__ = ("_outcome", "_timestamp", "number")
-
-    def __init__(self, outcome: Outcome, number: int, timestamp: int) -> None:
-        self._outcome = outcome
+    def __init__(self, outcome: BatchOutcome, number: int, timestamp: int) -> None:
+        self.outcome = outcome
         self.number = number
-        self._timestamp = timestamp
-
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        return self._outcome.condition
-
-    @property
-    def _state(self) -> str:  # type: ignore[override]
-        return self._outcome.state
-
-    @property
-    def _exception(self) -> SlackwaterError | None:  # type: ignore[override]
-        return self._outcome.error(self.number)
-
-    @property
-    def _result(self) -> RecordMetadata | None:  # type: ignore[override]
-        return self._outcome.where(self.number, self._timestamp)
+        self.timestamp = timestamp
+        self.is_initialized = False
 
     def __getattr__(self, name: str) -> Any:
-        """The lists of those who wait and of callbacks, made when they are first wanted, under the condition."""
-        if name not in ("_waiters", "_done_callbacks"):
+        """Initialize the base class; Python calls this only for attributes that do not exist yet."""
+        if name == "is_initialized" or self.is_initialized:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        self._waiters: list[Any] = []
-        self._done_callbacks: list[Any] = []
-        if self._outcome.state != _FINISHED:
-            self._outcome.watched.append(self)
-        return self.__dict__[name]
+        with self.outcome.lock:
+            if not self.is_initialized:
+                super().__init__()
+                self.is_initialized = True
+                self.set_running_or_notify_cancel()  # from now on cancel() returns False
+                self.outcome.register(self)
+        return getattr(self, name)

@@ -1,9 +1,8 @@
-"""Which partition a record goes to, as Kafka's own producer decides it.
+"""Chooses the partition of a record, as the Java producer does.
 
-Rules kept here
-- A key's partition is murmur2 of its bytes, so that Java, librdkafka (`murmur2_random`) and this producer agree.
-- Records without a key stick to one partition until a batch's worth of bytes has gone there, then to another one that
-  has a leader (KIP-794): larger batches, and evenly spread in the long run.
+Invariants:
+- A key's partition is murmur2 of its bytes: Java, librdkafka (`murmur2_random`) and this producer agree.
+- Records without a key stick to one partition for `batch.size` bytes, then move to another one with a leader (KIP-794).
 """
 
 import random
@@ -15,8 +14,8 @@ from typing import Final
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
-_REMEMBERED_KEYS: Final = 10_000
-_REMEMBERED_BYTES: Final = 64
+_MAX_CACHED_KEYS: Final = 10_000
+_MAX_CACHED_KEY_BYTES: Final = 64
 
 
 @cache
@@ -25,7 +24,7 @@ def _words(count: int) -> Struct:
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's murmur2, as an unsigned number of 32 bits."""
+    """Return Kafka's murmur2 hash, an unsigned 32-bit integer."""
     length = len(data)
     h = _SEED ^ length
     for k in _words(length >> 2).unpack_from(data):
@@ -38,47 +37,47 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key."""
+    """Return the partition of a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class KeyPartitioner:
-    """The partitions of a topic's keys; those of keys that came lately are remembered."""
+    """Maps the keys of a topic to partitions; recent keys are cached."""
 
     def __init__(self, partitions: int) -> None:
         self._count = partitions
-        self._known: dict[bytes, int] = {}
+        self._cache: dict[bytes, int] = {}
 
     def partition(self, key: bytes) -> int:
-        """Where a record with this key goes."""
-        known = self._known
-        found = known.get(key)
-        if found is None:
-            found = (murmur2(key) & 0x7FFFFFFF) % self._count
-            if len(key) <= _REMEMBERED_BYTES:
-                if len(known) >= _REMEMBERED_KEYS:
-                    known.clear()
-                known[key] = found
-        return found
+        """Return the partition of a record with this key."""
+        cache = self._cache
+        partition = cache.get(key)
+        if partition is None:
+            partition = (murmur2(key) & 0x7FFFFFFF) % self._count
+            if len(key) <= _MAX_CACHED_KEY_BYTES:
+                if len(cache) >= _MAX_CACHED_KEYS:
+                    cache.clear()
+                cache[key] = partition
+        return partition
 
 
 class StickyPartitioner:
-    """The partition for a topic's records without a key."""
+    """Chooses partitions for records without a key."""
 
     def __init__(
         self, available: Sequence[int], batch_bytes: int, choose: Callable[[Sequence[int]], int] = random.choice
     ) -> None:
-        """`available` have a leader."""
+        """`available` are the partitions with a leader."""
         self._available = available
         self._batch_bytes = batch_bytes
         self._choose = choose
-        self._stuck = choose(available)
-        self._bytes = 0  # that went there
+        self._current = choose(available)
+        self._bytes = 0  # sent to the current partition
 
     def partition(self, size: int) -> int:
-        """Where a record of this size goes."""
+        """Return the partition of a record of this size."""
         if self._bytes >= self._batch_bytes:
-            others = [one for one in self._available if one != self._stuck]
-            self._stuck, self._bytes = self._choose(others or self._available), 0
+            others = [partition for partition in self._available if partition != self._current]
+            self._current, self._bytes = self._choose(others or self._available), 0
         self._bytes += size
-        return self._stuck
+        return self._current

@@ -1,9 +1,9 @@
-"""The producer: records in, batches out, and word of what became of each.
+"""The public producer API.
 
-Rules kept here
-- `send` returns at once, unless the buffer is full or the topic not known yet: then it waits, up to `max.block.ms`.
+Invariants:
+- `send` returns at once, unless the buffer is full or the topic is unknown: then it waits up to `max.block.ms`.
 - Any thread may send.
-- `close` delivers what was sent, or gives it up when its time is over.
+- `close` delivers all sent records, or fails them at its timeout.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ _numbers = itertools.count(1)
 _CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
-# What a record takes at most beside its payload, up to a megabyte of that, and where its time is the producer's own.
-_OVERHEAD: Final = 15
-_OWN_TIME: Final = 8
+# The maximum overhead of a record of up to a megabyte, and of a timestamp set by the application.
+_OVERHEAD_BYTES: Final = 15
+_TIMESTAMP_BYTES: Final = 8
 
 Text = bytes | str | None
 
 
 class UnknownTopicError(ClientTimeoutError):
-    """The cluster does not have the topic, and did not make it in time."""
+    """The topic does not exist, and was not created within max.block.ms."""
 
 
 class Producer:
-    """A producer; `Producer({"bootstrap.servers": "localhost:9092"})`."""
+    """A Kafka producer: `Producer({"bootstrap.servers": "localhost:9092"})`."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
         settings = merge_settings(config, more)
@@ -67,14 +67,14 @@ class Producer:
             linger_s=int_value(values, "linger.ms") / 1000,
             memory_bytes=int_value(values, "buffer.memory"),
         )
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _TopicState] = {}
         if ignored:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self._network = NetworkThread(f"slackwater-{self.client_id}")
         self._now = self._network.loop.time
         self._cluster = self._network.run(Cluster.create(cluster_config(values, self.client_id)))
         self._sender = Sender(sender, self._accumulator, self._cluster, self._network, self._changed)
-        self._house = self._network.submit(run_maintenance(self._cluster, self._refresh))
+        self._maintenance = self._network.submit(run_maintenance(self._cluster, self._refresh))
 
     def __enter__(self) -> Self:
         return self
@@ -95,69 +95,69 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         on_delivery: OnDelivery | None = None,
     ) -> "Future[RecordMetadata]":
-        """Send a record; the future, and `on_delivery`, hear where it was written or why not."""
+        """Send a record; the future and `on_delivery` receive its metadata or an error."""
         if type(value) is not bytes:
             value = _bytes(value, "value")
         if type(key) is not bytes:
             key = _bytes(key, "key")
-        size = _OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+        size = _OVERHEAD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
         packed = NO_HEADERS
         if headers:
-            packed = _packed(headers)
+            packed = _pack_headers(headers)
             size += len(packed)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         else:
-            _check_time(timestamp_ms)
-            size += _OWN_TIME
+            _check_timestamp(timestamp_ms)
+            size += _TIMESTAMP_BYTES
         if size > self._max_request_bytes:
             raise UsageError(f"A record for {topic} takes {size} bytes; max.request.size is {self._max_request_bytes}.")
-        deadline: float | None = None  # most calls wait for nothing
-        known = self._topics.get(topic)
-        if known is None or known.metadata is not self._cluster.topics.get(topic) or self._closed:
+        deadline: float | None = None  # most calls do not wait
+        state = self._topics.get(topic)
+        if state is None or state.metadata is not self._cluster.topics.get(topic) or self._closed:
             deadline = time.monotonic() + self._max_block_s
-            known = self._topic(topic)
+            state = self._topic(topic)
         if partition is not None:
-            known = self._with_partition(known, partition)
+            state = self._with_partition(state, partition)
         if on_delivery is not None and not callable(on_delivery):
-            raise UsageError(f"on_delivery is {type(on_delivery).__name__}; give a function of two arguments.")
+            raise UsageError(f"on_delivery is {type(on_delivery).__name__}; pass a function of two arguments.")
         record = (key, value, packed, timestamp_ms)
         accumulator = self._accumulator
         with self._lock:
             if not accumulator.has_room(size) or self._sender.fatal is not None or self._closed:
                 self._wait_for_room(size, deadline or time.monotonic() + self._max_block_s)
             if partition is None:
-                partition = known.keys.partition(key) if key is not None else known.sticky.partition(size)
-            queue = known.queues[partition]
-            delivery, news = accumulator.append(queue, record, size, on_delivery, self._now())
-            if news:
-                self._sender.kick()
+                partition = state.keys.partition(key) if key is not None else state.sticky.partition(size)
+            queue = state.queues[partition]
+            delivery, is_ready = accumulator.append(queue, record, size, on_delivery, self._now())
+            if is_ready:
+                self._sender.schedule()
         return delivery
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything that was sent is delivered or given up."""
+        """Wait until all sent records are delivered or failed."""
         self._not_closed()
         self._not_in_callback("flush()")
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             self._accumulator.flushing += 1
             try:
-                self._sender.kick()
+                self._sender.schedule()
                 while not self._accumulator.is_empty:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
-                        raise ClientTimeoutError(f"Not everything was delivered within {timeout:g} s.")
+                        raise ClientTimeoutError(f"Not all records were delivered within {timeout:g} s.")
                     self._changed.wait(left)
             finally:
                 self._accumulator.flushing -= 1
-        self._network.run(_nothing())  # the last callbacks have run
+        self._network.run(_do_nothing())  # after it, the last callbacks have run
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         return [queue.partition for queue in self._topic(topic).queues]
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what was sent, and let go of everything."""
+        """Deliver all sent records and close all connections."""
         if self._closed:
             return
         self._not_in_callback("close()")
@@ -165,39 +165,39 @@ class Producer:
             self.flush(timeout)
         finally:
             self._closed = True
-            self._house.cancel()
+            self._maintenance.cancel()
             self._network.run(self._cluster.close())
             self._network.close()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     async def _refresh(self) -> None:
         await self._cluster.refresh(list(self._cluster.topics))
 
-    def _topic(self, name: str) -> "_Topic":
-        """What is known of a topic, which may have to be asked for."""
+    def _topic(self, name: str) -> "_TopicState":
+        """Return the state of a topic; request its metadata if necessary."""
         self._not_closed()
         if not isinstance(name, str) or not name:
-            raise UsageError(f"The topic is {name!r}; give its name.")
+            raise UsageError(f"The topic is {name!r}; pass a topic name.")
         metadata = self._cluster.topics.get(name)
         if metadata is None or not metadata.partitions:
             self._not_in_callback("send() to a topic that is not known yet")
             metadata = self._network.run(_find_topic(self._cluster, name, self._max_block_s))
         with self._lock:
-            known = self._topics.get(name)
-            if known is None or known.metadata is not metadata:
-                known = self._topics[name] = _Topic(metadata, self._accumulator)
-        return known
+            state = self._topics.get(name)
+            if state is None or state.metadata is not metadata:
+                state = self._topics[name] = _TopicState(metadata, self._accumulator)
+        return state
 
-    def _with_partition(self, known: "_Topic", partition: int) -> "_Topic":
-        """What is known of a topic that has this partition; the cluster is asked again before it is refused."""
-        name = known.metadata.name
-        if isinstance(partition, int) and partition >= len(known.queues) and not self._network.is_current_thread:
-            self._network.run(_find_topic(self._cluster, name, self._max_block_s))  # it may have grown since
-            known = self._topic(name)
-        if not isinstance(partition, int) or not 0 <= partition < len(known.queues):
-            raise UsageError(f"{name} has no partition {partition!r}; it has {len(known.queues)}, from 0 on.")
-        return known
+    def _with_partition(self, state: "_TopicState", partition: int) -> "_TopicState":
+        """Return the state of a topic with this partition; refresh the metadata before rejecting it."""
+        name = state.metadata.name
+        if isinstance(partition, int) and partition >= len(state.queues) and not self._network.is_current_thread:
+            self._network.run(_find_topic(self._cluster, name, self._max_block_s))  # partitions may have been added
+            state = self._topic(name)
+        if not isinstance(partition, int) or not 0 <= partition < len(state.queues):
+            raise UsageError(f"{name} has no partition {partition!r}; it has {len(state.queues)}, from 0 on.")
+        return state
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         while not self._accumulator.has_room(size):
@@ -205,8 +205,8 @@ class Producer:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ClientTimeoutError(
-                    f"The buffer was full for {self._max_block_s:g} s: records come faster than they can be delivered. "
-                    "Send more slowly, or raise buffer.memory or max.block.ms."
+                    f"The buffer was full for {self._max_block_s:g} s: records are sent faster than "
+                    "they are delivered. Send more slowly, or raise buffer.memory or max.block.ms."
                 )
             self._changed.wait(left)
         if self._sender.fatal is not None:
@@ -222,20 +222,22 @@ class Producer:
             raise UsageError(f"{call} cannot be called inside a delivery callback: it would wait for itself.")
 
 
-class _Topic:
-    """What sending to a topic takes, for as long as its metadata are these."""
+class _TopicState:
+    """The queues and partitioners of a topic, valid for one metadata object."""
 
     __slots__ = ("keys", "metadata", "queues", "sticky")
 
     def __init__(self, metadata: TopicMetadata, accumulator: Accumulator) -> None:
         self.metadata = metadata
-        self.queues = [accumulator.queue(TopicPartition(metadata.name, one.index)) for one in metadata.partitions]
+        self.queues = [
+            accumulator.queue(TopicPartition(metadata.name, partition.index)) for partition in metadata.partitions
+        ]
         self.keys = KeyPartitioner(len(self.queues))
-        available = [one.index for one in metadata.partitions if one.leader >= 0]
+        available = [partition.index for partition in metadata.partitions if partition.leader >= 0]
         self.sticky = StickyPartitioner(available or range(len(self.queues)), accumulator.batch_bytes)
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     return None
 
 
@@ -243,26 +245,26 @@ async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMet
     """What the cluster knows of a topic, which it may have to create first."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    unknown, why = False, "it does not exist"
+    is_missing, reason = False, "it does not exist"
     while True:
         try:
-            found = (await cluster.refresh([name], create=True)).get(name)
-            if found is not None and found.partitions and found.error is Error.NONE:
-                return found
-            if found is not None and found.error is not Error.NONE:
-                if not found.error.retriable:
-                    raise BrokerError(found.error, f"The topic {name} cannot be written to: {found.error.name}.")
-                why = f"{found.error.name}."
-            unknown = found is None or found.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+            metadata = (await cluster.refresh([name], create=True)).get(name)
+            if metadata is not None and metadata.partitions and metadata.error is Error.NONE:
+                return metadata
+            if metadata is not None and metadata.error is not Error.NONE:
+                if not metadata.error.retriable:
+                    raise BrokerError(metadata.error, f"The topic {name} cannot be written to: {metadata.error.name}.")
+                reason = f"{metadata.error.name}."
+            is_missing = metadata is None or metadata.error is Error.UNKNOWN_TOPIC_OR_PARTITION
         except NetworkError as error:
-            unknown, why = False, str(error)
-        if loop.time() >= deadline and unknown:
+            is_missing, reason = False, str(error)
+        if loop.time() >= deadline and is_missing:
             raise UnknownTopicError(
-                f"There is no topic {name}, and within {timeout_s:g} s the cluster has made none; create it, or see "
+                f"There is no topic {name}, and the cluster created none within {timeout_s:g} s; create it, or see "
                 "auto.create.topics.enable."
             )
         if loop.time() >= deadline:
-            raise ClientTimeoutError(f"The topic {name} could not be found within {timeout_s:g} s: {why}")
+            raise ClientTimeoutError(f"The topic {name} could not be found within {timeout_s:g} s: {reason}")
         await asyncio.sleep(cluster.config.retry_backoff_ms / 1000)
 
 
@@ -273,32 +275,30 @@ def _bytes(text: object, what: str) -> bytes | None:
         return text.encode()
     if isinstance(text, bytes | bytearray | memoryview):
         return bytes(text)
-    raise UsageError(f"The {what} of a record is {type(text).__name__}; give bytes, str or None.")
+    raise UsageError(f"The {what} of a record is {type(text).__name__}; pass bytes, str or None.")
 
 
-def _packed(headers: Sequence[Header]) -> bytes:
+def _pack_headers(headers: Sequence[Header]) -> bytes:
     try:
         return pack_headers(headers)
     except (WireError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"Headers are pairs of str and bytes (or None), and these are not: {error}") from error
 
 
-def _check_time(timestamp_ms: int) -> None:
+def _check_timestamp(timestamp_ms: int) -> None:
     if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 2**63:
-        raise UsageError(f"The time {timestamp_ms!r} of a record cannot be; use whole milliseconds since 1970.")
+        raise UsageError(f"{timestamp_ms!r} is no timestamp; use whole milliseconds since 1970.")
 
 
 def _delivery_timeout_ms(values: Mapping[str, Value], settings: Mapping[str, object]) -> int:
-    """As Java has it: a record can take as long as its linger and a request, so nobody may allow less."""
-    wanted, least = (
-        int_value(values, "delivery.timeout.ms"),
-        int_value(values, "linger.ms") + int_value(values, "request.timeout.ms"),
-    )
-    if wanted < least and "delivery.timeout.ms" in settings:
+    """Return delivery.timeout.ms, at least linger.ms + request.timeout.ms, as in Java."""
+    timeout_ms = int_value(values, "delivery.timeout.ms")
+    min_ms = int_value(values, "linger.ms") + int_value(values, "request.timeout.ms")
+    if timeout_ms < min_ms and "delivery.timeout.ms" in settings:
         raise UsageError(
-            f"delivery.timeout.ms = {wanted} is below linger.ms + request.timeout.ms, {least}; use that or more."
+            f"delivery.timeout.ms = {timeout_ms} is below linger.ms + request.timeout.ms, {min_ms}; use that or more."
         )
-    return max(wanted, least)
+    return max(timeout_ms, min_ms)
 
 
 def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) -> SenderConfig:

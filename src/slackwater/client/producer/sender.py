@@ -1,20 +1,19 @@
-"""Sends the batches of a producer, on the network's thread.
+"""Sends the batches of a producer, on the network thread.
 
-Rules kept here
-- Each broker has up to `max.in.flight.requests.per.connection` requests of ours; a request holds at most one batch of
-  each partition, and no more than `max.request.size`.
-- An idempotent producer numbers its records in each partition. A batch keeps its number when it is tried again, so the
-  broker writes it once; batches behind one that failed are tried again after it, one at a time until the first is
-  through. A batch that the broker finds out of order though none before it is under way is given up, as in Java: one
-  that was acknowledged before it is lost.
-- Without idempotence a retry may overtake, as in Java, unless `max.in.flight.requests.per.connection` is 1.
-- A batch that could not be delivered within `delivery.timeout.ms` is given up. An idempotent producer that gives up a
-  batch it has sent takes a new id, and that partition counts anew: the broker may or may not have had it. Other
-  partitions go over to the new id when nothing numbered for the old one is left.
-- Until the first batch of an id is through, a partition has one under way: a broker takes any number from an id it has
-  not met, and a second batch that came before the first would leave no place for it.
-- A batch that the broker finds too large is split, until a record alone is.
-- Callbacks run on the network's thread, without the lock, in the order of the records of a partition.
+Invariants:
+- A broker has up to `max.in.flight.requests.per.connection` requests in flight. A request holds at most one batch of
+  each partition and at most `max.request.size` bytes.
+- An idempotent producer numbers its records in each partition. A retried batch keeps its sequence, so the broker writes
+  it once. Batches behind a failed one are retried after it, one at a time until the first succeeds. A batch that is out
+  of order although no earlier one is in flight fails, as in Java: an acknowledged batch before it was lost.
+- Without idempotence a retry may change the order, as in Java, unless `max.in.flight.requests.per.connection` is 1.
+- A batch fails after `delivery.timeout.ms`. If an idempotent producer has sent it, the broker may have written it: the
+  producer requests a new id, and the partition restarts its sequences. Other partitions use the new id when no batch
+  has a sequence of the old one.
+- Until the first batch of an id succeeds, a partition has one batch in flight: a broker accepts any first sequence from
+  an unknown id, so a second batch that arrives first would shut out the first one.
+- A batch that is too large for the broker is split, down to single records.
+- Callbacks run on the network thread, without the lock, in the order of the records of a partition.
 """
 
 import asyncio
@@ -29,8 +28,8 @@ from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.thread import NetworkThread
-from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, Batch, Queue
-from slackwater.client.producer.delivery import Outcome
+from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, PartitionQueue, ProducerBatch
+from slackwater.client.producer.delivery import BatchOutcome
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import PRODUCE
@@ -46,10 +45,10 @@ from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
 log = logging.getLogger("slackwater.client.producer")
-BY_NAME: Final = 12
+LAST_VERSION_BY_NAME: Final = 12
 _JITTER: Final = 0.2
-# Errors after which an idempotent producer cannot know what the broker has, and counts anew.
-_COUNT_ANEW: Final = frozenset(
+# After these errors an idempotent producer does not know what was written, and restarts its sequences.
+_RESTARTS_SEQUENCES: Final = frozenset(
     {Error.UNKNOWN_PRODUCER_ID, Error.INVALID_PRODUCER_EPOCH, Error.INVALID_PRODUCER_ID_MAPPING}
 )
 _TOO_LARGE: Final = frozenset({Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE})
@@ -57,7 +56,7 @@ _TOO_LARGE: Final = frozenset({Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderConfig:
-    """What a user may set about sending."""
+    """The settings of the sender."""
 
     acks: int = -1
     idempotent: bool = True
@@ -87,108 +86,108 @@ class Sender:
         self._network = network
         self._changed = changed
         self._producer = NO_PRODUCER
-        self._asking_producer = False
-        self.fatal: SlackwaterError | None = None  # why nothing can be sent any more
-        self._flights: dict[int, int] = defaultdict(int)
-        self._kicked = False
+        self._is_requesting_id = False
+        self.fatal: SlackwaterError | None = None  # nothing can be sent after it
+        self._requests_in_flight: dict[int, int] = defaultdict(int)
+        self._scheduled = False
         self._refresh_later = MetadataRefresher(cluster, network, cluster.refresh, self._run)
         self._timer: asyncio.TimerHandle | None = None
-        self._wake_at = 0.0
-        self._to_tell: list[Outcome] = []
-        self._telling = False
+        self._timer_at = 0.0
+        self._completed: list[BatchOutcome] = []
+        self._is_completing = False
 
-    def kick(self) -> None:
-        """There may be something to send; from any thread, under the lock."""
-        if not self._kicked:
-            self._kicked = True
+    def schedule(self) -> None:
+        """Look for batches to send soon. Called from any thread with the lock held."""
+        if not self._scheduled:
+            self._scheduled = True
             self._network.call_soon(self._run)
 
-    # --- on the network's thread --------------------------------------------------------------------------------------
+    # --- on the network thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         with self._changed:
-            self._kicked = False
+            self._scheduled = False
             now = self._network.loop.time()
-            self._give_up_late(now)
+            self._fail_expired(now)
             if self._config.idempotent and self._producer == NO_PRODUCER:
                 if not self._accumulator.is_empty:
-                    self._ask_producer()
+                    self._request_producer_id()
             else:
                 self._send_ready(now)
-        self._tell()
+        self._complete()
 
-    def _wake_in(self, seconds: float) -> None:
+    def _run_in(self, seconds: float) -> None:
         loop = self._network.loop
         when = loop.time() + max(seconds, 0.0)
         if self._timer is not None:
-            if self._wake_at <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
-        self._wake_at = when  # a uvloop's timer that is due at once cannot be asked for it
-        self._timer = loop.call_at(when, self._wake)
+        self._timer_at = when  # uvloop does not know the time of a timer that is due
+        self._timer = loop.call_at(when, self._on_timer)
 
-    def _wake(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._run()
 
-    def _tell(self) -> None:
-        """Call the callbacks that are due; each batch's in order, whoever calls."""
-        if self._telling:
+    def _complete(self) -> None:
+        """Complete the outcomes in order; a callback that sends a record does not reenter."""
+        if self._is_completing:
             return
-        self._telling = True
+        self._is_completing = True
         try:
-            while self._to_tell:
-                told, self._to_tell = self._to_tell, []
-                for outcome in told:
-                    outcome.tell()
+            while self._completed:
+                completed, self._completed = self._completed, []
+                for outcome in completed:
+                    outcome.complete()
         finally:
-            self._telling = False
+            self._is_completing = False
 
-    # The producer's id
+    # Producer id
 
-    def _ask_producer(self) -> None:
-        if not self._asking_producer and self.fatal is None:
-            self._asking_producer = True
+    def _request_producer_id(self) -> None:
+        if not self._is_requesting_id and self.fatal is None:
+            self._is_requesting_id = True
             self._network.create_task(self._init_producer())
 
     async def _init_producer(self) -> None:
-        pause_s = self._cluster.config.retry_backoff_ms / 1000
+        backoff_s = self._cluster.config.retry_backoff_ms / 1000
         try:
             while True:
                 try:
-                    answer = await self._cluster.request_any(
+                    response = await self._cluster.request_any(
                         InitProducerIdRequest(transactional_id=None), InitProducerIdResponse
                     )
-                    error = Error(answer.error_code)
+                    error = Error(response.error_code)
                 except NetworkError:
                     error = Error.NETWORK_EXCEPTION
                 if error is Error.NONE:
                     break
                 if not error.retriable:
-                    raise BrokerError(error, f"The broker gave this producer no id: {error.name}.")
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, self._cluster.config.retry_backoff_max_ms / 1000)
+                    raise BrokerError(error, f"InitProducerId failed: {error.name}.")
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(backoff_s * 2, self._cluster.config.retry_backoff_max_ms / 1000)
                 with self._changed:
-                    self._give_up_late(self._network.loop.time())
-                self._tell()
+                    self._fail_expired(self._network.loop.time())
+                self._complete()
                 if self._accumulator.is_empty:
                     return
             with self._changed:
-                self._producer = (answer.producer_id, answer.producer_epoch)
+                self._producer = (response.producer_id, response.producer_epoch)
         except SlackwaterError as error:
             with self._changed:
                 self.fatal = error
                 self._fail_all(error)
         finally:
-            self._asking_producer = False
+            self._is_requesting_id = False
         self._run()
 
-    # Sending
+    # Requests
 
     def _send_ready(self, now: float) -> None:
-        by_node: dict[int, list[Queue]] = defaultdict(list)
-        lost: set[str] = set()
-        wake_s: float | None = None
+        by_node: dict[int, list[PartitionQueue]] = defaultdict(list)
+        leaderless: set[str] = set()
+        next_run_s: float | None = None
         for queue in list(self._accumulator.waiting.values()):
             ready_at = self._accumulator.ready_at(queue, now)
             if ready_at is None:
@@ -197,35 +196,35 @@ class Sender:
             if not self._may_send(queue):
                 continue
             if ready_at > now:
-                wake_s = ready_at - now if wake_s is None else min(wake_s, ready_at - now)
+                next_run_s = ready_at - now if next_run_s is None else min(next_run_s, ready_at - now)
                 continue
             leader = self._cluster.leader(*queue.partition)
             if leader is None:
-                lost.add(queue.partition.topic)
+                leaderless.add(queue.partition.topic)
             else:
                 by_node[leader.leader].append(queue)
-        self._refresh_later(lost)
+        self._refresh_later(leaderless)
         for node, queues in by_node.items():
-            while queues and self._flights[node] < self._config.max_in_flight:
+            while queues and self._requests_in_flight[node] < self._config.max_in_flight:
                 queues = self._send_to(node, queues, now)
-        if wake_s is not None:
-            self._wake_in(wake_s)
+        if next_run_s is not None:
+            self._run_in(next_run_s)
         elif not self._accumulator.is_empty:
-            self._wake_in(1.0)  # to give up what is late
+            self._run_in(1.0)  # to fail expired batches
 
-    def _may_send(self, queue: Queue) -> bool:
-        one_by_one = queue.retrying or (self._config.idempotent and not queue.met)
-        return len(queue.in_flight) < (1 if one_by_one else self._config.max_in_flight)
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        is_limited = queue.retrying or (self._config.idempotent and not queue.id_is_known)
+        return len(queue.in_flight) < (1 if is_limited else self._config.max_in_flight)
 
-    def _send_to(self, node: int, queues: list[Queue], now: float) -> list[Queue]:
-        """Send one request; the answer is the partitions that have more."""
-        batches: list[Batch] = []
+    def _send_to(self, node: int, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
+        """Send one request; return the queues that have more batches."""
+        batches: list[ProducerBatch] = []
         size, more = 0, []
         for queue in queues:
             ready_at = self._accumulator.ready_at(queue, now)
             if ready_at is None or ready_at > now or not self._may_send(queue):
                 continue
-            data = self._closed(queue.batches[0], queue)
+            data = self._encode(queue.batches[0], queue)
             if batches and size + len(data) > self._config.max_request_bytes:
                 more.append(queue)
                 continue
@@ -237,11 +236,11 @@ class Sender:
                 more.append(queue)
         if not batches:
             return []
-        self._flights[node] += 1
-        self._network.create_task(self._ask(node, batches))
+        self._requests_in_flight[node] += 1
+        self._network.create_task(self._send(node, batches))
         return more
 
-    def _closed(self, batch: Batch, queue: Queue) -> bytearray:
+    def _encode(self, batch: ProducerBatch, queue: PartitionQueue) -> bytearray:
         if batch.data is None:
             sequence = NO_SEQUENCE
             if self._config.idempotent:
@@ -252,41 +251,38 @@ class Sender:
             return batch.close(queue.producer, sequence, self._config.codec, self._config.level)
         return batch.data
 
-    async def _ask(self, node: int, batches: list[Batch]) -> None:
+    async def _send(self, node: int, batches: list[ProducerBatch]) -> None:
         try:
             connection = await self._cluster.connection_to(node)
             version = connection.version_of(PRODUCE)
             request = self._request(batches)
             if any(topic.topic_id == NO_UUID for topic in request.topic_data):
-                version = min(version, BY_NAME)
+                version = min(version, LAST_VERSION_BY_NAME)
             if self._config.acks == 0:
                 connection.send_without_response(request, version=version)
-                answer = None
+                response = None
             else:
-                response = await connection.send(
-                    request, timeout_s=self._config.request_timeout_ms / 1000, version=version
-                )
-                assert isinstance(response, ProduceResponse)
-                answer = response
+                timeout_s = self._config.request_timeout_ms / 1000
+                response = await connection.request(request, ProduceResponse, timeout_s=timeout_s, version=version)
         except NetworkError as error:
             log.debug("A produce request failed: %s", error)
             with self._changed:
-                self._flights[node] -= 1
+                self._requests_in_flight[node] -= 1
                 for batch in batches:
-                    self._again(batch, error)
+                    self._retry(batch, error)
                 self._refresh_later({batch.partition.topic for batch in batches})
         except SlackwaterError as error:
             with self._changed:
-                self._flights[node] -= 1
+                self._requests_in_flight[node] -= 1
                 for batch in batches:
-                    self._give_up(batch, error)
+                    self._fail(batch, error)
         else:
             with self._changed:
-                self._flights[node] -= 1
-                self._take(batches, answer)
+                self._requests_in_flight[node] -= 1
+                self._on_response(batches, response)
         self._run()
 
-    def _request(self, batches: list[Batch]) -> ProduceRequest:
+    def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             name, index = batch.partition
@@ -304,84 +300,86 @@ class Sender:
 
     # Outcomes
 
-    def _take(self, batches: list[Batch], answer: ProduceResponse | None) -> None:
-        found: dict[TopicPartition, PartitionProduceResponse] = {}
-        for topic in answer.responses if answer is not None else ():
+    def _on_response(self, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
+        outcomes: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic in response.responses if response is not None else ():
             name = topic.name or self._cluster.names_by_id.get(topic.topic_id, "")
-            for one in topic.partition_responses:
-                found[TopicPartition(name, one.index)] = one
-        moved: set[str] = set()
+            for partition_response in topic.partition_responses:
+                outcomes[TopicPartition(name, partition_response.index)] = partition_response
+        stale: set[str] = set()
         for batch in batches:
-            if answer is None:
+            if response is None:
                 self._done(batch, -1, -1)
                 continue
-            outcome = found.get(batch.partition)
+            outcome = outcomes.get(batch.partition)
             if outcome is None:
-                self._again(batch, NetworkError(f"The broker's answer has nothing on {batch.partition}."))
+                self._retry(batch, NetworkError(f"The Produce response does not contain {batch.partition}."))
                 continue
             error = Error(outcome.error_code)
             if error in (Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER):
                 base_offset = outcome.base_offset if error is Error.NONE else -1
                 self._done(batch, base_offset, outcome.log_append_time_ms)
             else:
-                self._refused(batch, error, outcome.error_message, moved)
-        self._refresh_later(moved)
+                self._on_error(batch, error, outcome.error_message, stale)
+        self._refresh_later(stale)
         self._changed.notify_all()
 
-    def _refused(self, batch: Batch, error: Error, message: str | None, moved: set[str]) -> None:
+    def _on_error(self, batch: ProducerBatch, error: Error, message: str | None, stale: set[str]) -> None:
         raised = BrokerError(error, f"{batch.partition}: {message or error.name}")
         queue = self._accumulator.queues[batch.partition]
         if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.numbering != queue.numbering:
-            self._again(batch, raised)  # it was numbered behind one that was given up since, and was not written
-            batch.unnumber()
+            self._retry(batch, raised)  # its sequence follows a batch that failed meanwhile; it was not written
+            batch.clear_sequence()
         elif error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_before(batch):
-            self._again(batch, raised)
+            self._retry(batch, raised)
         elif error.retriable:
-            moved.add(batch.partition.topic)
-            self._again(batch, raised)
+            stale.add(batch.partition.topic)
+            self._retry(batch, raised)
         elif error in _TOO_LARGE and batch.count > 1:
-            self._again(batch, raised)
+            self._retry(batch, raised)
             if queue.batches and queue.batches[0] is batch:
                 self._split(queue, batch)
-        elif self._config.idempotent and error in _COUNT_ANEW:
-            self._again(batch, raised)
-            self._new_id(queue)
+        elif self._config.idempotent and error in _RESTARTS_SEQUENCES:
+            self._retry(batch, raised)
+            self._renew_producer_id(queue)
         else:
-            self._give_up(batch, raised)
+            self._fail(batch, raised)
 
-    def _done(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
-        queue = self._leave(batch)
-        queue.retrying = any(one.attempts for one in queue.batches)
-        queue.met = True
-        if batch.outcome.decided(batch.first, base_offset, log_append_time_ms):
-            self._to_tell.append(batch.outcome)
+    def _done(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        queue = self._remove(batch)
+        queue.retrying = any(waiting.attempts for waiting in queue.batches)
+        queue.id_is_known = True
+        if batch.outcome.add_part(batch.first, base_offset, log_append_time_ms):
+            self._completed.append(batch.outcome)
 
-    def _again(self, batch: Batch, error: SlackwaterError) -> None:
-        """Put a batch back in its place."""
+    def _retry(self, batch: ProducerBatch, error: SlackwaterError) -> None:
+        """Put a batch back into its queue, in order, or fail it if its retries or its time are used up."""
         now = self._network.loop.time()
         if batch.attempts > self._config.retries or now - batch.created >= self._config.delivery_timeout_ms / 1000:
-            self._give_up(batch, error)
+            self._fail(batch, error)
             return
         queue = self._accumulator.queues[batch.partition]
         if batch in queue.in_flight:
             queue.in_flight.remove(batch)
         config = self._cluster.config
-        pause_ms = min(config.retry_backoff_ms * 2 ** min(batch.attempts - 1, 20), config.retry_backoff_max_ms)
-        batch.not_before = now + max(pause_ms, 0) / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER)
+        backoff_ms = min(config.retry_backoff_ms * 2 ** min(batch.attempts - 1, 20), config.retry_backoff_max_ms)
+        batch.not_before = now + max(backoff_ms, 0) / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER)
         queue.retrying = True
         place = 0
         for other in queue.batches:
             later_half = other.outcome is batch.outcome and other.first > batch.first
             later = other.created > batch.created or other.sequence > batch.sequence >= 0
-            if (not other.attempts and other.data is None) or later or later_half:  # numbered is as good as tried
+            if (
+                (not other.attempts and other.data is None) or later or later_half
+            ):  # a batch with a sequence counts as tried
                 break
             place += 1
         queue.batches.insert(place, batch)
         self._accumulator.waiting[queue.partition] = queue
 
-    def _split(self, queue: Queue, batch: Batch) -> None:
-        """Send the halves of a batch that the broker finds too large; they keep its numbers."""
-        log.debug("%s: %d records are too many for one batch, and are sent in two.", batch.partition, batch.count)
+    def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Split a batch that is too large for the broker; the halves keep its sequences."""
+        log.debug("%s: a batch of %d records is too large and is split.", batch.partition, batch.count)
         halves = batch.split()
         sequence = batch.sequence
         for half in halves:
@@ -390,18 +388,18 @@ class Sender:
                 sequence = (sequence + half.count) & 0x7FFFFFFF
         self._accumulator.replace(batch, halves)
 
-    def _give_up(self, batch: Batch, error: SlackwaterError) -> None:
+    def _fail(self, batch: ProducerBatch, error: SlackwaterError) -> None:
         sent = batch.attempts > 0 and batch.sequence != NO_SEQUENCE
-        queue = self._leave(batch)
-        self._failed(batch, error)
+        queue = self._remove(batch)
+        self._add_failure(batch, error)
         if sent and self._config.idempotent:
-            self._new_id(queue)
+            self._renew_producer_id(queue)
 
-    def _failed(self, batch: Batch, error: SlackwaterError) -> None:
-        if batch.outcome.decided(batch.first, error=error):
-            self._to_tell.append(batch.outcome)
+    def _add_failure(self, batch: ProducerBatch, error: SlackwaterError) -> None:
+        if batch.outcome.add_part(batch.first, error=error):
+            self._completed.append(batch.outcome)
 
-    def _leave(self, batch: Batch) -> Queue:
+    def _remove(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._accumulator.queues[batch.partition]
         if batch in queue.in_flight:
             queue.in_flight.remove(batch)
@@ -411,18 +409,18 @@ class Sender:
         self._changed.notify_all()
         return queue
 
-    def _new_id(self, queue: Queue) -> None:
-        """What the broker has of a partition is not known: take another id, and count anew there."""
+    def _renew_producer_id(self, queue: PartitionQueue) -> None:
+        """Request a new producer id and restart the sequences: it is unknown what the broker has written."""
         self._producer = NO_PRODUCER
-        queue.count_anew()
+        queue.restart_sequences()
 
-    def _give_up_late(self, now: float) -> None:
+    def _fail_expired(self, now: float) -> None:
         limit = now - self._config.delivery_timeout_ms / 1000
         for queue in self._accumulator.queues.values():
             while queue.batches and queue.batches[0].created <= limit:
                 batch = queue.batches[0]
                 seconds = self._config.delivery_timeout_ms / 1000
-                self._give_up(
+                self._fail(
                     batch,
                     ClientTimeoutError(
                         f"{batch.count} records for {batch.partition} were not delivered within {seconds:g} s."
@@ -432,5 +430,5 @@ class Sender:
     def _fail_all(self, error: SlackwaterError) -> None:
         for queue in self._accumulator.queues.values():
             for batch in list(queue.batches):
-                self._leave(batch)
-                self._failed(batch, error)
+                self._remove(batch)
+                self._add_failure(batch, error)
