@@ -36,7 +36,7 @@ def described(member: Member, metadata: bytes, assignment: bytes) -> DescribedMe
 
 
 @pytest.mark.proves("AD-01")
-def test_an_unknown_group_is_described_as_dead(room: Room) -> None:
+def test_unknown_group_is_described_as_dead(room: Room) -> None:
     old = room.ask(DescribeGroups(("absent",), reports_missing_group=False)).answer
     assert old.groups == (DescribedGroup("absent", Error.NONE, "Dead"),)
 
@@ -58,7 +58,7 @@ def test_each_group_is_described_on_its_own(room: Room) -> None:
 
 
 @pytest.mark.proves("AD-02")
-def test_a_stable_group_is_described_with_metadata_and_assignments(room: Room) -> None:
+def test_describe_stable_group_has_metadata_and_assignments(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     group = room.describe()
 
@@ -68,7 +68,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments(room: Room) -
 
 
 @pytest.mark.proves("AD-02")
-def test_a_group_in_its_first_round_is_described_without_metadata_and_protocol(room: Room) -> None:
+def test_describe_in_first_rebalance_has_no_metadata(room: Room) -> None:
     a = room.member("a")
     a.join()
     assert room.describe() == DescribedGroup(
@@ -82,7 +82,7 @@ def test_a_group_in_its_first_round_is_described_without_metadata_and_protocol(r
 
 
 @pytest.mark.proves("AD-02")
-def test_a_group_that_rebalances_from_stable_still_shows_its_last_assignments(room: Room) -> None:
+def test_describe_shows_last_assignments_while_preparing(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     last = {described(a, b"", part_of(a.id)), described(b, b"", part_of(b.id))}
@@ -95,7 +95,7 @@ def test_a_group_that_rebalances_from_stable_still_shows_its_last_assignments(ro
 
 
 @pytest.mark.proves("AD-02", "ST-10")
-def test_a_group_that_rebalances_from_completing_shows_no_assignments(room: Room) -> None:
+def test_describe_shows_no_assignments_after_failed_rebalance(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     b.join()
@@ -107,7 +107,7 @@ def test_a_group_that_rebalances_from_completing_shows_no_assignments(room: Room
 
 
 @pytest.mark.proves("AD-02")
-def test_an_empty_group_is_described_with_its_type_only(room: Room) -> None:
+def test_empty_group_is_described_with_its_type_only(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -178,7 +178,7 @@ def test_groups_are_listed_by_type_whatever_the_case(populated: Room) -> None:
 
 @pytest.mark.proves("AD-04")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_a_live_group_cannot_be_deleted(room: Room, stage: str) -> None:
+def test_live_group_cannot_be_deleted(room: Room, stage: str) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -197,7 +197,7 @@ def test_a_live_group_cannot_be_deleted(room: Room, stage: str) -> None:
 
 
 @pytest.mark.proves("AD-04")
-def test_an_empty_group_is_deleted_with_its_offsets(room: Room) -> None:
+def test_empty_group_is_deleted_with_its_offsets(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(1)
     a.commit(2, partition=1)
@@ -219,7 +219,7 @@ def test_an_empty_group_is_deleted_with_its_offsets(room: Room) -> None:
 
 
 @pytest.mark.proves("AD-04")
-def test_a_deletion_is_answered_when_the_tombstones_are_written(room: Room) -> None:
+def test_delete_response_waits_for_tombstones(room: Room) -> None:
     room.commit_simply(1)
     room.hold_writes()
     deleting = room.ask(DeleteGroups((GROUP,)))
@@ -230,7 +230,7 @@ def test_a_deletion_is_answered_when_the_tombstones_are_written(room: Room) -> N
 
 
 @pytest.mark.proves("AD-04")
-def test_a_deletion_that_cannot_be_written_leaves_the_group_as_it_was(room: Room) -> None:
+def test_failed_deletion_keeps_group(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(7)
     a.leave()
@@ -247,7 +247,7 @@ def test_a_deletion_that_cannot_be_written_leaves_the_group_as_it_was(room: Room
 
 
 @pytest.mark.proves("AD-04", "ST-08")
-def test_a_deletion_that_cannot_be_written_brings_back_no_member_that_had_left(room: Room) -> None:
+def test_failed_deletion_restores_no_former_member(room: Room) -> None:
     (a,) = room.settled("a")
     room.hold_writes()
     a.leave()
@@ -261,7 +261,7 @@ def test_a_deletion_that_cannot_be_written_brings_back_no_member_that_had_left(r
 
 
 @pytest.mark.proves("AD-04")
-def test_groups_are_deleted_one_by_one_and_each_is_named_once(room: Room) -> None:
+def test_each_group_is_deleted_separately_with_one_result(room: Room) -> None:
     room.settled("a")
     room.commit_simply(1, group_id="simple")
     answer = room.ask(DeleteGroups(("absent", "simple", GROUP, "simple", "absent"))).answer
@@ -278,7 +278,7 @@ def test_groups_are_deleted_one_by_one_and_each_is_named_once(room: Room) -> Non
 
 
 @pytest.mark.proves("AD-04")
-def test_a_group_with_only_an_issued_id_can_be_deleted(room: Room) -> None:
+def test_group_with_only_an_issued_id_can_be_deleted(room: Room) -> None:
     a = room.member("a")
     a.ask_to_join()
 
@@ -289,7 +289,7 @@ def test_a_group_with_only_an_issued_id_can_be_deleted(room: Room) -> None:
 
 
 @pytest.mark.proves("AD-04", "OC-14")
-def test_the_empty_group_id_can_be_deleted_and_null_cannot(room: Room) -> None:
+def test_empty_group_id_can_be_deleted_and_null_cannot(room: Room) -> None:
     room.commit_simply(1, group_id="")
 
     assert set(room.ask(DeleteGroups(("", None))).answer.groups) == {
@@ -309,7 +309,7 @@ def delete(room: Room, *partitions: tuple[str, int], group_id: str | None = GROU
 
 @pytest.mark.proves("AD-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_a_live_group_of_another_type_keeps_its_offsets(room: Room, stage: str) -> None:
+def test_live_group_of_another_type_keeps_its_offsets(room: Room, stage: str) -> None:
     settings = {"protocol_type": "connect", "protocols": (JoinProtocol("default", b"\x00"),)}
     room.commit_simply(1)
     a, b = room.member("a", **settings), room.member("b", **settings)
@@ -328,7 +328,7 @@ def test_a_live_group_of_another_type_keeps_its_offsets(room: Room, stage: str) 
 
 @pytest.mark.proves("AD-05")
 @pytest.mark.parametrize("stage", ["completing", "stable", "preparing"])
-def test_offsets_of_subscribed_topics_are_kept_and_others_deleted(room: Room, stage: str) -> None:
+def test_offset_delete_keeps_subscribed_topics(room: Room, stage: str) -> None:
     room.commit_simply(1)
     room.commit_simply(2, topic="former")
     a, b = room.member("a"), room.member("b")
@@ -356,7 +356,7 @@ def test_offsets_of_subscribed_topics_are_kept_and_others_deleted(room: Room, st
 
 
 @pytest.mark.proves("AD-05")
-def test_an_empty_group_lets_any_offset_go(room: Room) -> None:
+def test_empty_group_lets_any_offset_go(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(1)
     a.leave()
@@ -369,7 +369,7 @@ def test_an_empty_group_lets_any_offset_go(room: Room) -> None:
 
 
 @pytest.mark.proves("AD-05")
-def test_a_deletion_of_offsets_that_are_not_there_writes_nothing(room: Room) -> None:
+def test_deletion_of_offsets_that_are_not_there_writes_nothing(room: Room) -> None:
     room.commit_simply(1)
     written = len(room.appended)
 
@@ -378,7 +378,7 @@ def test_a_deletion_of_offsets_that_are_not_there_writes_nothing(room: Room) -> 
 
 
 @pytest.mark.proves("AD-05")
-def test_a_deletion_of_offsets_is_answered_when_it_is_written_and_fails_as_a_whole(room: Room) -> None:
+def test_offset_delete_response_waits_for_write_or_fails(room: Room) -> None:
     room.commit_simply(1)
     room.hold_writes()
     deleting = room.ask(OffsetDelete(GROUP, (("t", 0),)))

@@ -50,7 +50,7 @@ def moved(before: Pairs, after: Pairs) -> set[tuple[str, int]]:
 
 @pytest.mark.proves("AS-01")
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-def test_static_members_are_served_first_by_instance_id_then_dynamic_ones_by_member_id(name: str) -> None:
+def test_static_members_sort_before_dynamic_members(name: str) -> None:
     group = PaperGroup(
         name,
         {"t": 4},
@@ -67,7 +67,7 @@ def test_static_members_are_served_first_by_instance_id_then_dynamic_ones_by_mem
 
 @pytest.mark.proves("AS-02")
 @pytest.mark.parametrize("name", ALL)
-def test_every_member_appears_and_gets_only_known_topics_it_subscribes_to(name: str) -> None:
+def test_members_get_only_known_subscribed_topics(name: str) -> None:
     group = PaperGroup(
         name, {"t1": 2, "t2": 1, "empty": 0}, {"c1": who("t1", "unknown"), "c2": who("t2", "empty"), "c3": who("gone")}
     )
@@ -76,7 +76,7 @@ def test_every_member_appears_and_gets_only_known_topics_it_subscribes_to(name: 
 
 @pytest.mark.proves("AS-02")
 @pytest.mark.parametrize("name", ALL)
-def test_without_known_topics_everybody_gets_nothing_and_without_members_nobody_does(name: str) -> None:
+def test_no_topics_or_no_members_gives_empty_assignment(name: str) -> None:
     assert PaperGroup(name, {}, {"c1": who("t"), "c2": who()}).given() == {"c1": set(), "c2": set()}
     assert PaperGroup(name, {"t": 3}).given() == {}
 
@@ -85,7 +85,7 @@ def test_without_known_topics_everybody_gets_nothing_and_without_members_nobody_
 
 
 @pytest.mark.proves("RA-01")
-def test_range_gives_each_member_a_contiguous_range_of_every_topic_and_the_first_ones_more() -> None:
+def test_range_assigns_contiguous_ranges_remainder_first() -> None:
     group = PaperGroup("range", {"t1": 3, "t2": 3}, {"c1": who("t1", "t2"), "c2": who("t1", "t2")})
     assert group.given() == {
         "c1": numbers("t1", 0, 1) | numbers("t2", 0, 1),
@@ -95,7 +95,7 @@ def test_range_gives_each_member_a_contiguous_range_of_every_topic_and_the_first
 
 @pytest.mark.proves("RA-02")
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-def test_static_members_keep_their_partitions_when_a_restart_swaps_their_member_ids(name: str) -> None:
+def test_static_members_keep_partitions_after_id_change(name: str) -> None:
     before = PaperGroup(
         name,
         {"t1": 3, "t2": 3},
@@ -187,7 +187,7 @@ def test_co_partitioning_comes_before_racks() -> None:
 
 
 @pytest.mark.proves("RA-04")
-def test_co_partitioned_topics_follow_their_racks_where_all_of_them_agree() -> None:
+def test_co_partitioned_topics_follow_common_racks() -> None:
     topics = {"t1": racks("c", "a", "b"), "t2": racks("c", "a", "b"), "other": racks("b", "c", "a", "a")}
     members = {f"c{at}": who("t1", "t2", rack_id="abc"[at]) for at in range(3)}
     members["c3"] = who("other", rack_id="a")
@@ -208,7 +208,7 @@ def test_round_robin_deals_partitions_out_in_turn() -> None:
 
 
 @pytest.mark.proves("RR-01")
-def test_round_robin_goes_on_where_the_last_topic_ended_and_passes_over_who_does_not_subscribe() -> None:
+def test_round_robin_continues_and_skips_unsubscribed() -> None:
     group = PaperGroup(
         "roundrobin", {"t0": 1, "t1": 2, "t2": 3}, {"c0": who("t0"), "c1": who("t0", "t1"), "c2": who("t0", "t1", "t2")}
     )
@@ -225,9 +225,7 @@ def test_round_robin_goes_on_where_the_last_topic_ended_and_passes_over_who_does
 @pytest.mark.proves("SK-01")
 @pytest.mark.parametrize("name", STICKY)
 @pytest.mark.parametrize(("partitions", "members"), [(10, 3), (9, 3), (2, 5), (1, 1), (7, 7)])
-def test_equal_subscriptions_give_the_floor_to_all_and_one_more_to_the_remainder(
-    name: str, partitions: int, members: int
-) -> None:
+def test_equal_subscriptions_differ_by_at_most_one(name: str, partitions: int, members: int) -> None:
     group = PaperGroup(name, {"t": partitions}, {f"c{at}": who("t") for at in range(members)})
     sizes = [len(held) for held in group.given().values()]
     assert sorted(sizes) == sorted(partitions // members + (at < partitions % members) for at in range(members))
@@ -235,7 +233,7 @@ def test_equal_subscriptions_give_the_floor_to_all_and_one_more_to_the_remainder
 
 @pytest.mark.proves("SK-02")
 @pytest.mark.parametrize("name", STICKY)
-def test_free_partitions_go_round_robin_by_topic_and_partition_to_members_in_id_order(name: str) -> None:
+def test_free_partitions_go_round_robin_in_id_order(name: str) -> None:
     group = PaperGroup(name, {"t1": 3, "t2": 3}, {f"c{at}": who("t1", "t2") for at in range(3)})
     assert group.given() == {
         "c0": numbers("t1", 0) | numbers("t2", 0),
@@ -245,7 +243,7 @@ def test_free_partitions_go_round_robin_by_topic_and_partition_to_members_in_id_
 
 
 @pytest.mark.proves("SK-02")
-def test_a_member_over_quota_keeps_the_lowest_partitions_and_then_the_first_topics() -> None:
+def test_member_over_quota_keeps_lowest_partitions() -> None:
     owned = [("t2", 0), ("t1", 0), ("t1", 1), ("t2", 1), ("t1", 2), ("t2", 2)]
     group = PaperGroup("sticky", {"t1": 3, "t2": 3}, {"c1": owning(("t1", "t2"), *owned), "c2": who("t1", "t2")})
     assert group.given() == {
@@ -256,7 +254,7 @@ def test_a_member_over_quota_keeps_the_lowest_partitions_and_then_the_first_topi
 
 @pytest.mark.proves("SK-02")
 @pytest.mark.parametrize("name", STICKY)
-def test_members_below_quota_are_filled_before_others_get_one_more(name: str) -> None:
+def test_members_below_quota_are_filled_first(name: str) -> None:
     group = PaperGroup(
         name,
         {"t": 8},
@@ -272,7 +270,7 @@ def test_members_below_quota_are_filled_before_others_get_one_more(name: str) ->
 
 @pytest.mark.proves("SK-03")
 @pytest.mark.parametrize("name", STICKY)
-def test_a_partition_nobody_has_is_added_and_nothing_moves(name: str) -> None:
+def test_unowned_partition_is_added_without_moves(name: str) -> None:
     group = PaperGroup(
         name,
         {"t1": 2, "t2": 3},
@@ -289,7 +287,7 @@ def test_a_partition_nobody_has_is_added_and_nothing_moves(name: str) -> None:
 
 @pytest.mark.proves("SK-04", "CS-01")
 @pytest.mark.parametrize("name", STICKY)
-def test_a_new_third_member_takes_one_partition_from_the_first(name: str) -> None:
+def test_third_member_takes_one_partition(name: str) -> None:
     both = ("t1", "t2")
     group = PaperGroup(
         name,
@@ -313,7 +311,7 @@ def test_a_new_third_member_takes_one_partition_from_the_first(name: str) -> Non
 
 @pytest.mark.proves("SK-05")
 @pytest.mark.parametrize("name", STICKY)
-def test_a_member_without_partitions_gets_the_free_one(name: str) -> None:
+def test_member_without_partitions_gets_the_free_one(name: str) -> None:
     group = PaperGroup(
         name,
         {"t": 4},
@@ -329,7 +327,7 @@ def test_a_member_without_partitions_gets_the_free_one(name: str) -> None:
 @pytest.mark.parametrize("name", STICKY)
 @pytest.mark.parametrize("older", [4, -1])
 @pytest.mark.parametrize("alike", [True, False])
-def test_of_two_claims_the_one_of_the_higher_generation_wins(name: str, older: int, alike: bool) -> None:
+def test_claim_of_higher_generation_wins(name: str, older: int, alike: bool) -> None:
     topics = {"t": 4} if alike else {"t": 4, "u": 1}
     group = PaperGroup(
         name,
@@ -345,7 +343,7 @@ def test_of_two_claims_the_one_of_the_higher_generation_wins(name: str, older: i
 
 
 @pytest.mark.proves("SK-06")
-def test_a_partition_goes_back_to_its_former_owner_if_that_helps_the_balance() -> None:
+def test_partition_returns_to_former_owner_for_balance() -> None:
     group = PaperGroup(
         "sticky",
         {"t": 6, "u": 1},
@@ -361,7 +359,7 @@ def test_a_partition_goes_back_to_its_former_owner_if_that_helps_the_balance() -
 
 
 @pytest.mark.proves("SK-07")
-def test_a_partition_claimed_twice_in_one_generation_is_lost_by_both() -> None:
+def test_double_claim_in_one_generation_is_dropped() -> None:
     members = {
         "c1": owning(["t"], ("t", 0), ("t", 1)),
         "c2": owning(["t"], ("t", 0), ("t", 2)),
@@ -374,7 +372,7 @@ def test_a_partition_claimed_twice_in_one_generation_is_lost_by_both() -> None:
 
 
 @pytest.mark.proves("SK-07")
-def test_a_partition_claimed_twice_is_withheld_even_from_one_of_those_that_claim_it() -> None:
+def test_double_claim_is_withheld_from_claimants() -> None:
     members = {"c1": owning(["t"], ("t", 0)), "c2": owning(["t"], ("t", 0))}
     group = PaperGroup("cooperative-sticky", {"t": 2}, members, generation_id=0)
     assert pairs(group.round()) == {"c1": set(), "c2": numbers("t", 1)}
@@ -383,7 +381,7 @@ def test_a_partition_claimed_twice_is_withheld_even_from_one_of_those_that_claim
 
 @pytest.mark.proves("SK-07")
 @pytest.mark.parametrize("name", STICKY)
-def test_an_even_higher_generation_settles_what_two_others_claim(name: str) -> None:
+def test_even_higher_generation_settles_what_two_others_claim(name: str) -> None:
     group = PaperGroup(
         name,
         {"t": 3},
@@ -417,7 +415,7 @@ def test_claims_of_what_does_not_exist_count_for_nothing(name: str, alike: bool)
 
 @pytest.mark.proves("SK-08")
 @pytest.mark.parametrize("name", STICKY)
-def test_topics_with_the_fewest_possible_members_are_served_first_by_the_least_loaded(name: str) -> None:
+def test_topics_with_fewest_members_are_assigned_first(name: str) -> None:
     group = PaperGroup(
         name, {"t0": 1, "t1": 2, "t2": 3}, {"c0": who("t0"), "c1": who("t0", "t1"), "c2": who("t0", "t1", "t2")}
     )
@@ -428,7 +426,7 @@ def test_topics_with_the_fewest_possible_members_are_served_first_by_the_least_l
 
 
 @pytest.mark.proves("SK-08")
-def test_partitions_move_until_sizes_are_within_one_or_no_move_helps() -> None:
+def test_partitions_move_until_balanced() -> None:
     group = PaperGroup(
         "sticky",
         {"t1": 6, "t2": 1},
@@ -440,7 +438,7 @@ def test_partitions_move_until_sizes_are_within_one_or_no_move_helps() -> None:
 
 
 @pytest.mark.proves("SK-08")
-def test_a_reshuffle_that_does_not_improve_the_score_is_undone() -> None:
+def test_reshuffle_that_does_not_improve_the_score_is_undone() -> None:
     # Whatever the sizes before, the result is never less balanced than keeping everything would have been.
     for seed in range(200):
         group = random_group("sticky", seed, members=(3, 8), topics=(2, 5))
@@ -458,7 +456,7 @@ def test_a_reshuffle_that_does_not_improve_the_score_is_undone() -> None:
 
 @pytest.mark.proves("SK-09")
 @pytest.mark.parametrize("name", STICKY)
-def test_if_nothing_must_be_revoked_new_partitions_move_before_owned_ones(name: str) -> None:
+def test_new_partitions_move_before_owned_ones(name: str) -> None:
     # u is new and goes to c1 first, who alone may have it together with c2; t stays where it is.
     group = PaperGroup(
         name,
@@ -484,7 +482,7 @@ def test_no_two_members_swap_partitions_of_a_topic(name: str) -> None:
 
 
 @pytest.mark.proves("SK-11")
-def test_sticky_reads_what_was_owned_from_the_user_data_with_or_without_a_generation() -> None:
+def test_sticky_reads_owned_partitions_from_user_data() -> None:
     v1 = assignor("sticky").user_data([TopicPartition("t", 1), TopicPartition("t", 2)], 3)
     assert v1 is not None
     v0, older = v1[:-4], assignor("sticky").user_data([TopicPartition("t", 1)], 2)
@@ -507,7 +505,7 @@ def test_sticky_reads_what_was_owned_from_the_user_data_with_or_without_a_genera
 
 
 @pytest.mark.proves("SK-11")
-def test_cooperative_sticky_reads_the_fields_and_otherwise_the_generation_in_the_user_data() -> None:
+def test_cooperative_sticky_reads_generation_field_or_data() -> None:
     name = "cooperative-sticky"
     owned = [TopicPartition("t", 0)]
     assert assignor(name).user_data(owned, 5) == b"\x00\x00\x00\x05"
@@ -533,7 +531,7 @@ def test_cooperative_sticky_reads_the_fields_and_otherwise_the_generation_in_the
 
 @pytest.mark.proves("CS-01", "CS-02")
 @pytest.mark.parametrize("alike", [True, False])
-def test_a_partition_that_moves_from_a_live_owner_is_withheld_and_given_in_the_next_round(alike: bool) -> None:
+def test_moving_partition_is_assigned_in_next_rebalance(alike: bool) -> None:
     topics = {"t": 4} if alike else {"t": 4, "u": 1}
     group = PaperGroup("cooperative-sticky", topics, {"c1": who("t")})
     group.round()
@@ -557,7 +555,7 @@ def test_partitions_of_a_member_that_left_are_given_at_once() -> None:
 
 @pytest.mark.proves("CS-02")
 @pytest.mark.parametrize("alike", [True, False])
-def test_nothing_is_added_while_it_is_revoked_and_the_group_settles_within_four_more_rounds(alike: bool) -> None:
+def test_cooperative_group_settles_within_four_rebalances(alike: bool) -> None:
     for seed in range(150):
         group = random_group("cooperative-sticky", seed, members=(2, 10), topics=(1, 6), alike=alike)
         group.settle()
@@ -595,7 +593,7 @@ def test_sticky_members_give_up_what_is_in_no_rack_of_theirs(name: str, alike: b
 
 @pytest.mark.proves("SK-11")
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_a_subscription_holds_what_its_version_has_fields_for(version: int) -> None:
+def test_subscription_holds_what_its_version_has_fields_for(version: int) -> None:
     full = Subscription(("t", "u"), b"\x01", [TopicPartition("t", 1)], 4, "rack", version)
     read = decode_subscription(encode_subscription(full))
     assert read.topics == ("t", "u")
@@ -648,7 +646,7 @@ def leave_and_check(group: PaperGroup, leaving: list[str]) -> None:
 
 
 @pytest.mark.proves("LS-01")
-def test_a_million_partitions_over_two_thousand_members_alike_of_whom_one_leaves() -> None:
+def test_large_equal_group_when_one_member_leaves() -> None:
     topics = {f"topic-{at:03}": 2000 for at in range(500)}
     group = PaperGroup("cooperative-sticky", topics, {f"consumer-{at:04}": who(*topics) for at in range(2000)})
     assert {len(one.assigned) for one in group.round().values()} == {500}
@@ -667,7 +665,7 @@ def test_a_million_partitions_over_two_thousand_members_alike_of_whom_one_leaves
 
 
 @pytest.mark.proves("LS-01")
-def test_a_large_group_in_racks_is_balanced_and_near_its_partitions() -> None:
+def test_large_group_with_racks_is_balanced() -> None:
     topics: dict[str, int | TopicInfo] = {
         f"topic-{at:02}": racks(*("abc"[(at + number) % 3] for number in range(60))) for at in range(10)
     }
@@ -684,7 +682,7 @@ def test_a_large_group_in_racks_is_balanced_and_near_its_partitions() -> None:
 
 @pytest.mark.proves("LS-02")
 @pytest.mark.parametrize("name", STICKY)
-def test_a_large_group_in_which_one_member_subscribes_to_one_topic_only(name: str) -> None:
+def test_large_group_with_one_smaller_subscription(name: str) -> None:
     topics = {f"topic-{at:02}": 200 for at in range(50)}
     members = {f"consumer-{at:03}": who(*topics) for at in range(199)} | {"consumer-199": who("topic-00")}
     leave_and_check(PaperGroup(name, topics, members), ["consumer-100"])
@@ -692,7 +690,7 @@ def test_a_large_group_in_which_one_member_subscribes_to_one_topic_only(name: st
 
 @pytest.mark.proves("LS-03")
 @pytest.mark.parametrize("name", STICKY)
-def test_a_large_group_of_two_disjoint_halves(name: str) -> None:
+def test_large_group_of_two_disjoint_halves(name: str) -> None:
     names = [f"topic-{at:03}" for at in range(100)]
     members = {f"consumer-{at:03}": who(*(names[:50] if at < 250 else names[50:])) for at in range(500)}
     leave_and_check(PaperGroup(name, dict.fromkeys(names, 200), members), ["consumer-100"])
@@ -700,7 +698,7 @@ def test_a_large_group_of_two_disjoint_halves(name: str) -> None:
 
 @pytest.mark.proves("LS-04")
 @pytest.mark.parametrize("name", STICKY)
-def test_fifty_of_two_hundred_members_with_random_subscriptions_leave(name: str) -> None:
+def test_large_group_when_a_quarter_leaves(name: str) -> None:
     random = Random(4)
     group = PaperGroup(name, {f"topic-{at:02}": random.randint(1, 10) for at in range(40)})
     group.members = {f"consumer-{at:03}": random_member(group, random) for at in range(200)}
@@ -709,7 +707,7 @@ def test_fifty_of_two_hundred_members_with_random_subscriptions_leave(name: str)
 
 @pytest.mark.proves("LS-05")
 @pytest.mark.parametrize("name", STICKY)
-def test_a_hundred_random_groups_stay_valid_balanced_and_sticky(name: str) -> None:
+def test_hundred_random_groups_stay_valid_balanced_and_sticky(name: str) -> None:
     for seed in range(100):
         group = random_group(name, seed, members=(20, 40), topics=(10, 20))
         group.settle()

@@ -39,7 +39,7 @@ def stored(broker: QuietBroker) -> dict[int, list[bytes | None]]:
 
 @pytest.mark.proves("CO-01")
 @pytest.mark.parametrize("group", HASHES)
-def test_a_group_lives_in_the_partition_that_javas_hash_of_its_id_names(broker: QuietBroker, group: str) -> None:
+def test_group_partition_is_java_hash_of_its_id(broker: QuietBroker, group: str) -> None:
     client = broker.connect()
     assert commit(client, 5, group=group) == Error.NONE
     code = HASHES[group]
@@ -77,7 +77,7 @@ def _asked(client: QuietClient) -> dict[str, int]:
 
 
 @pytest.mark.proves("CO-02")
-def test_who_does_not_own_a_groups_shard_says_so(broker: QuietBroker) -> None:
+def test_not_coordinator_without_the_partition(broker: QuietBroker) -> None:
     client = broker.connect()
     coordinator = broker.broker.groups.coordinator
     coordinator.unload(coordinator.offsets_partition_of(GROUP), None, broker.clock.now_ms())
@@ -85,7 +85,7 @@ def test_who_does_not_own_a_groups_shard_says_so(broker: QuietBroker) -> None:
 
 
 @pytest.mark.proves("CO-02", "CO-03")
-def test_who_still_loads_a_groups_shard_says_so(broker: QuietBroker) -> None:
+def test_load_in_progress_while_loading(broker: QuietBroker) -> None:
     client = broker.connect()
     settle(client)
     coordinator = broker.broker.groups.coordinator
@@ -118,7 +118,7 @@ def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBrok
 
 
 @pytest.mark.proves("OC-12")
-def test_a_commit_is_answered_when_it_is_on_the_disk_if_that_was_asked_for(tmp_path: Path) -> None:
+def test_commit_response_waits_for_flush_always(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, {"flush": "always"}, t=1) as broker:
         held = broker.hold_flushes()
         answer = _commit_later(broker.connect())
@@ -131,7 +131,7 @@ def test_a_commit_is_answered_when_it_is_on_the_disk_if_that_was_asked_for(tmp_p
 
 
 @pytest.mark.proves("OC-12")
-def test_a_commit_whose_write_takes_too_long_is_answered_and_its_outcome_still_counts(tmp_path: Path) -> None:
+def test_slow_commit_times_out_and_is_still_applied(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, {"flush": "always"}, t=1) as broker:
         held = broker.hold_flushes()
         client = broker.connect()
@@ -146,7 +146,7 @@ def test_a_commit_whose_write_takes_too_long_is_answered_and_its_outcome_still_c
 
 
 @pytest.mark.proves("OC-12")
-def test_without_it_a_commit_is_answered_when_it_is_written(broker: QuietBroker) -> None:
+def test_commit_response_waits_for_write_by_default(broker: QuietBroker) -> None:
     assert commit(broker.connect(), 5) == Error.NONE
     ((_, keys),) = stored(broker).items()
     assert len(keys) == 1

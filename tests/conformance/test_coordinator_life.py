@@ -66,7 +66,7 @@ def stored(name: str, *, rebalance_timeout_ms: int = 60_000, assignment: bytes =
         ("\U0001f600", 1772899),
     ],
 )
-def test_a_groups_shard_is_the_java_hash_of_its_id(group_id: str, java_hash: int) -> None:
+def test_groups_shard_is_the_java_hash_of_its_id(group_id: str, java_hash: int) -> None:
     for partitions in (1, 50, 7):
         coordinator = Coordinator(CoordinatorConfig(offsets_topic_num_partitions=partitions))
         expected = 0 if java_hash == -(2**31) else abs(java_hash) % partitions
@@ -77,7 +77,7 @@ def test_a_groups_shard_is_the_java_hash_of_its_id(group_id: str, java_hash: int
 
 
 @pytest.mark.proves("CO-03", "HB-08")
-def test_while_a_shard_loads_heartbeats_are_none_syncs_are_sent_back_and_all_else_waits(room: Room) -> None:
+def test_responses_while_loading(room: Room) -> None:
     room.unload(1)
     room.leader_epoch = 2
     room.start_loading()
@@ -117,7 +117,7 @@ def test_list_groups_skips_shards_that_are_elsewhere(room: Room) -> None:
     assert room.ask(ListGroups()).answer == ListGroupsResponse(Error.NONE)
 
 
-def test_a_shard_that_is_elsewhere_is_not_coordinated_here(room: Room) -> None:
+def test_shard_that_is_elsewhere_is_not_coordinated_here(room: Room) -> None:
     room.unload(1)
     elsewhere = Error.NOT_COORDINATOR
 
@@ -133,7 +133,7 @@ def test_a_shard_that_is_elsewhere_is_not_coordinated_here(room: Room) -> None:
     assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse((DeletedGroup(GROUP, elsewhere),))
 
 
-def test_a_join_to_a_shard_that_loads_or_is_elsewhere_is_refused_without_echoing_the_id(room: Room) -> None:
+def test_join_to_unavailable_partition_echoes_no_id(room: Room) -> None:
     a = room.member("a")
     a.id = "a-from-before"
     room.unload(1)
@@ -145,7 +145,7 @@ def test_a_join_to_a_shard_that_loads_or_is_elsewhere_is_refused_without_echoing
 
 
 @pytest.mark.proves("CO-06")
-def test_the_last_record_of_each_key_is_what_is_loaded(room: Room) -> None:
+def test_last_record_of_each_key_is_what_is_loaded(room: Room) -> None:
     room.log = [
         GroupMetadata(GROUP, StoredGroup("consumer", 1, "range", "x", 0, (stored("x"),))),
         CommittedOffset(GROUP, "t", 0, StoredOffset(1, -1, "", 0)),
@@ -171,7 +171,7 @@ def test_the_last_record_of_each_key_is_what_is_loaded(room: Room) -> None:
 
 
 @pytest.mark.proves("CO-06")
-def test_a_failover_goes_unnoticed_by_members(room: Room) -> None:
+def test_failover_goes_unnoticed_by_members(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.commit(5)
     before = room.events.mark()
@@ -190,7 +190,7 @@ def test_a_failover_goes_unnoticed_by_members(room: Room) -> None:
 
 
 @pytest.mark.proves("CO-06", "JG-06")
-def test_of_what_members_offered_only_the_chosen_protocol_survives_a_failover(room: Room) -> None:
+def test_only_selected_protocol_survives_failover(room: Room) -> None:
     both = offering("range", "sticky")
     a, b = room.settled("a", "b", protocols=both)
     room.restart()
@@ -206,7 +206,7 @@ def test_of_what_members_offered_only_the_chosen_protocol_survives_a_failover(ro
 
 
 @pytest.mark.proves("JG-27")
-def test_a_stored_rebalance_timeout_of_minus_1_is_the_session_timeout(room: Room) -> None:
+def test_stored_rebalance_timeout_minus_1_is_session_timeout(room: Room) -> None:
     members = (stored("a", rebalance_timeout_ms=-1), stored("b", rebalance_timeout_ms=-1))
     room.log = [GroupMetadata(GROUP, StoredGroup("consumer", 1, "range", "a", room.now_ms, members))]
     room.restart()
@@ -222,7 +222,7 @@ def test_a_stored_rebalance_timeout_of_minus_1_is_the_session_timeout(room: Room
 
 
 @pytest.mark.proves("CO-06", "EX-01")
-def test_a_group_known_only_by_its_offsets_is_loaded_as_a_simple_group(room: Room) -> None:
+def test_group_with_offsets_only_loads_as_simple_group(room: Room) -> None:
     room.log = [CommittedOffset(GROUP, "t", 0, StoredOffset(2, -1, "", room.now_ms))]
     room.restart()
 
@@ -230,7 +230,7 @@ def test_a_group_known_only_by_its_offsets_is_loaded_as_a_simple_group(room: Roo
 
 
 @pytest.mark.proves("CO-07")
-def test_a_loaded_group_that_is_too_large_rebalances_at_once() -> None:
+def test_loaded_group_that_is_too_large_rebalances_at_once() -> None:
     room = Room(group_max_size=1)
     members = (stored("a"), stored("b"))
     room.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", room.now_ms, members))]
@@ -243,7 +243,7 @@ def test_a_loaded_group_that_is_too_large_rebalances_at_once() -> None:
 
 
 @pytest.mark.proves("CO-07")
-def test_a_loaded_group_of_exactly_the_limit_does_not_rebalance() -> None:
+def test_loaded_group_of_exactly_the_limit_does_not_rebalance() -> None:
     room = Room(group_max_size=2)
     members = (stored("a"), stored("b"))
     room.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", room.now_ms, members))]
@@ -256,7 +256,7 @@ def test_a_loaded_group_of_exactly_the_limit_does_not_rebalance() -> None:
 
 
 @pytest.mark.proves("CO-08")
-def test_unloading_answers_parked_joins(room: Room) -> None:
+def test_unload_fails_parked_joins(room: Room) -> None:
     a, _ = room.settled("a", "b")
     c = room.member("c")
     joining = [a.join(), c.join()]
@@ -276,7 +276,7 @@ def test_unloading_answers_parked_joins(room: Room) -> None:
 
 
 @pytest.mark.proves("CO-08")
-def test_unloading_answers_joins_parked_in_the_initial_delay(room: Room) -> None:
+def test_unload_fails_joins_in_initial_delay(room: Room) -> None:
     a = room.member("a")
     joining = a.join()
     room.unload(None)
@@ -285,7 +285,7 @@ def test_unloading_answers_joins_parked_in_the_initial_delay(room: Room) -> None
 
 
 @pytest.mark.proves("CO-08")
-def test_unloading_answers_parked_syncs(room: Room) -> None:
+def test_unload_fails_parked_syncs(room: Room) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -301,7 +301,7 @@ def test_unloading_answers_parked_syncs(room: Room) -> None:
 
 @pytest.mark.proves("CO-08")
 @pytest.mark.parametrize("outcome", [Error.NONE, Error.NOT_LEADER_OR_FOLLOWER])
-def test_requests_whose_write_is_under_way_when_the_shard_goes_are_answered_once(room: Room, outcome: Error) -> None:
+def test_unload_fails_requests_with_pending_writes_once(room: Room, outcome: Error) -> None:
     (a,) = room.settled("a", static=True)
     room.hold_writes()
     calls: list[Call[Any]] = [
@@ -332,7 +332,7 @@ def test_unloading_turns_all_timers_off(room: Room) -> None:
 
 
 @pytest.mark.proves("CO-08")
-def test_a_shard_that_comes_back_knows_what_the_log_knows(room: Room) -> None:
+def test_shard_that_comes_back_knows_what_the_log_knows(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.commit(5)
     room.unload(1)
@@ -345,7 +345,7 @@ def test_a_shard_that_comes_back_knows_what_the_log_knows(room: Room) -> None:
 
 @pytest.mark.proves("CO-09")
 @pytest.mark.parametrize("stage", ["preparing", "completing"])
-def test_an_unfinished_rebalance_is_lost_with_its_coordinator(room: Room, stage: str) -> None:
+def test_unfinished_rebalance_is_lost_with_its_coordinator(room: Room, stage: str) -> None:
     a, b = room.settled("a", "b")
     a.join()
     if stage == "completing":
@@ -360,7 +360,7 @@ def test_an_unfinished_rebalance_is_lost_with_its_coordinator(room: Room, stage:
 
 
 @pytest.mark.proves("CO-09")
-def test_a_member_of_the_lost_generation_only_is_unknown(room: Room) -> None:
+def test_member_of_the_lost_generation_only_is_unknown(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.join()
@@ -372,7 +372,7 @@ def test_a_member_of_the_lost_generation_only_is_unknown(room: Room) -> None:
 
 
 @pytest.mark.proves("CO-09")
-def test_ids_that_were_only_issued_are_lost_with_their_coordinator(room: Room) -> None:
+def test_pending_members_are_lost_on_failover(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -407,7 +407,7 @@ def test_loading_with_an_older_leader_epoch_is_ignored(room: Room) -> None:
 
 
 @pytest.mark.proves("CO-10")
-def test_the_same_leader_epoch_neither_loads_nor_unloads_again(room: Room) -> None:
+def test_same_leader_epoch_neither_loads_nor_unloads_again(room: Room) -> None:
     room.leader_epoch = 5
     room.restart()
     (a,) = room.settled("a")
@@ -439,7 +439,7 @@ def test_unloading_without_an_epoch_is_obeyed(room: Room) -> None:
     assert a.heartbeat() is Error.NOT_COORDINATOR
 
 
-def test_what_was_answered_is_known_after_any_restart(room: Room) -> None:
+def test_acknowledged_state_survives_restart(room: Room) -> None:
     a, b = room.settled("a", "b")
     for offset in range(20):
         a.commit(offset)

@@ -27,7 +27,7 @@ def completing(room: Room, *names: str) -> list[Member]:
     return members
 
 
-def test_a_leavers_own_parked_sync_is_answered_unknown_member_id(room: Room) -> None:
+def test_parked_sync_of_leaving_member_is_unknown(room: Room) -> None:
     a, b = completing(room, "a", "b")
     syncing = b.sync()
     leaving = b.leave()
@@ -37,7 +37,7 @@ def test_a_leavers_own_parked_sync_is_answered_unknown_member_id(room: Room) -> 
     assert room.member_ids == {a.id}
 
 
-def test_a_leaving_leaders_own_parked_sync_is_answered_though_its_write_is_under_way(room: Room) -> None:
+def test_parked_sync_of_leaving_leader_fails_during_write(room: Room) -> None:
     a, b = completing(room, "a", "b")
     room.hold_writes()
     syncing = a.sync()
@@ -50,7 +50,7 @@ def test_a_leaving_leaders_own_parked_sync_is_answered_though_its_write_is_under
     assert (room.state, room.member_ids) == (PR, {b.id})
 
 
-def test_a_superseded_parked_join_is_answered_rebalance_in_progress(room: Room) -> None:
+def test_replaced_parked_join_gets_rebalance_in_progress(room: Room) -> None:
     a, b = room.settled("a", "b")
     first = a.join()
     second = a.join()
@@ -63,7 +63,7 @@ def test_a_superseded_parked_join_is_answered_rebalance_in_progress(room: Room) 
     assert len(first.answers) == 1
 
 
-def test_a_superseded_parked_join_of_a_newcomer_is_answered_too(room: Room) -> None:
+def test_replaced_parked_join_of_new_member_gets_response(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     first = b.join()
@@ -73,7 +73,7 @@ def test_a_superseded_parked_join_of_a_newcomer_is_answered_too(room: Room) -> N
     assert second.parked
 
 
-def test_a_superseded_parked_sync_is_answered_rebalance_in_progress(room: Room) -> None:
+def test_replaced_parked_sync_gets_rebalance_in_progress(room: Room) -> None:
     a, b = completing(room, "a", "b")
     first = b.sync()
     second = b.sync()
@@ -85,7 +85,7 @@ def test_a_superseded_parked_sync_is_answered_rebalance_in_progress(room: Room) 
     assert len(first.answers) == 1
 
 
-def test_a_leader_that_syncs_twice_is_answered_twice(room: Room) -> None:
+def test_leader_that_syncs_twice_gets_two_responses(room: Room) -> None:
     a, b = completing(room, "a", "b")
     room.hold_writes()
     following, first, second = b.sync(), a.sync(), a.sync()
@@ -97,7 +97,7 @@ def test_a_leader_that_syncs_twice_is_answered_twice(room: Room) -> None:
     assert room.state is S
 
 
-def test_a_member_refused_for_size_during_a_rebalance_completes_the_join_phase() -> None:
+def test_rejected_member_of_full_group_completes_join_phase() -> None:
     room = Room(group_max_size=2)
     a, b = room.settled("a", "b")
     b.leave()
@@ -110,7 +110,7 @@ def test_a_member_refused_for_size_during_a_rebalance_completes_the_join_phase()
     assert (room.state, room.member_ids) == (CR, {c.id, d.id})
 
 
-def test_a_newcomer_refused_for_size_during_a_rebalance_completes_nothing() -> None:
+def test_rejected_new_member_does_not_complete_join_phase() -> None:
     room = Room(group_max_size=2)
     a, b, c = room.member("a"), room.member("b"), room.member("c", two_steps=False)
     a.join()
@@ -127,9 +127,7 @@ def test_a_newcomer_refused_for_size_during_a_rebalance_completes_nothing() -> N
 
 @pytest.mark.parametrize("metadata", [OVERLONG, OVERLONG_OWNED], ids=["topics", "owned partitions"])
 @pytest.mark.parametrize("stage", ["absent", "stable", "preparing", "completing"])
-def test_a_newcomers_subscription_with_an_overlong_array_is_refused_and_the_group_untouched(
-    room: Room, stage: str, metadata: bytes
-) -> None:
+def test_overlong_array_of_new_member_is_rejected(room: Room, stage: str, metadata: bytes) -> None:
     if stage != "absent":
         members = completing(room, "a", "b")
         if stage != "completing":
@@ -143,7 +141,7 @@ def test_a_newcomers_subscription_with_an_overlong_array_is_refused_and_the_grou
     assert room.snapshot() == before
 
 
-def test_a_members_subscription_with_an_overlong_array_is_refused_and_the_group_untouched(room: Room) -> None:
+def test_overlong_array_of_member_is_rejected(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.snapshot()
     b.protocols = (*offering("range"), JoinProtocol("sticky", OVERLONG))
@@ -153,7 +151,7 @@ def test_a_members_subscription_with_an_overlong_array_is_refused_and_the_group_
     assert a.heartbeat() is Error.NONE
 
 
-def test_an_issued_id_with_an_overlong_array_is_refused_and_stays_pending(room: Room) -> None:
+def test_overlong_array_of_pending_member_is_rejected(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -164,7 +162,7 @@ def test_an_issued_id_with_an_overlong_array_is_refused_and_stays_pending(room: 
     assert room.snapshot() == before
 
 
-def test_bytes_of_another_protocol_type_are_nobody_elses_business(room: Room) -> None:
+def test_metadata_of_other_protocol_types_is_not_checked(room: Room) -> None:
     a = room.member("a", protocol_type="connect", protocols=(JoinProtocol("default", OVERLONG),))
     joining = a.join()
     room.end_initial_delay()
@@ -173,7 +171,7 @@ def test_bytes_of_another_protocol_type_are_nobody_elses_business(room: Room) ->
 
 
 @pytest.mark.parametrize("stage", ["absent", "stable", "preparing"])
-def test_a_newcomer_that_names_a_protocol_twice_is_refused_and_the_group_untouched(room: Room, stage: str) -> None:
+def test_duplicate_protocol_of_new_member_is_rejected(room: Room, stage: str) -> None:
     if stage != "absent":
         a, _ = room.settled("a", "b")
         if stage == "preparing":
@@ -185,7 +183,7 @@ def test_a_newcomer_that_names_a_protocol_twice_is_refused_and_the_group_untouch
     assert room.snapshot() == before
 
 
-def test_a_member_that_names_a_protocol_twice_is_refused_and_the_group_untouched(room: Room) -> None:
+def test_duplicate_protocol_of_member_is_rejected(room: Room) -> None:
     _, b = room.settled("a", "b")
     before = room.snapshot()
     b.protocols = offering("range", "sticky", "range")

@@ -21,13 +21,13 @@ def beat(room: Room, member_id: str, generation: int, instance: str | None = Non
 
 
 @pytest.mark.proves("HB-01")
-def test_a_heartbeat_to_an_unknown_group_is_refused_and_creates_nothing(room: Room) -> None:
+def test_heartbeat_to_unknown_group_is_rejected(room: Room) -> None:
     assert beat(room, "a", 1) is Error.UNKNOWN_MEMBER_ID
     assert dict(room.coordinator.groups) == {}
 
 
 @pytest.mark.proves("HB-01")
-def test_a_heartbeat_to_an_empty_group_is_refused(room: Room) -> None:
+def test_heartbeat_to_empty_group_is_rejected(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -37,14 +37,14 @@ def test_a_heartbeat_to_an_empty_group_is_refused(room: Room) -> None:
 
 @pytest.mark.proves("HB-01")
 @pytest.mark.parametrize("generation", [1, 7])
-def test_a_heartbeat_of_a_stranger_is_refused(room: Room, generation: int) -> None:
+def test_heartbeat_of_unknown_member_is_rejected(room: Room, generation: int) -> None:
     room.settled("a")
 
     assert beat(room, "stranger", generation) is Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.proves("HB-03")
-def test_a_heartbeat_under_an_instance_id_of_another_is_fenced(room: Room) -> None:
+def test_heartbeat_with_foreign_instance_id_is_fenced(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     before = room.events.mark()
 
@@ -59,9 +59,7 @@ def test_a_heartbeat_under_an_instance_id_of_another_is_fenced(room: Room) -> No
 @pytest.mark.proves("HB-04")
 @pytest.mark.parametrize("stage", ["completing", "stable", "preparing"])
 @pytest.mark.parametrize("generation", [-1, 0, 2])
-def test_a_heartbeat_of_another_generation_is_refused_before_the_state_is_looked_at(
-    room: Room, stage: str, generation: int
-) -> None:
+def test_generation_is_checked_before_state(room: Room, stage: str, generation: int) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -75,7 +73,7 @@ def test_a_heartbeat_of_another_generation_is_refused_before_the_state_is_looked
 
 
 @pytest.mark.proves("HB-04")
-def test_a_refused_heartbeat_does_not_extend_the_session(room: Room) -> None:
+def test_rejected_heartbeat_does_not_extend_session(room: Room) -> None:
     a, b = room.settled("a", "b")
     room.pass_ms(SESSION_MS - 1, beating=[a])
     beat(room, b.id, 7)
@@ -85,7 +83,7 @@ def test_a_refused_heartbeat_does_not_extend_the_session(room: Room) -> None:
 
 
 @pytest.mark.proves("HB-05", "SE-01")
-def test_a_heartbeat_while_members_join_extends_the_session_and_asks_to_rejoin(room: Room) -> None:
+def test_heartbeat_while_preparing_extends_session(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     assert room.state is PR
@@ -97,7 +95,7 @@ def test_a_heartbeat_while_members_join_extends_the_session_and_asks_to_rejoin(r
 
 
 @pytest.mark.proves("HB-06", "SE-01")
-def test_a_heartbeat_while_the_assignment_is_on_its_way_extends_the_session_and_asks_for_nothing(room: Room) -> None:
+def test_heartbeat_while_completing_extends_session(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -109,7 +107,7 @@ def test_a_heartbeat_while_the_assignment_is_on_its_way_extends_the_session_and_
 
 
 @pytest.mark.proves("HB-07", "SE-01")
-def test_a_heartbeat_to_a_stable_group_extends_the_session(room: Room) -> None:
+def test_heartbeat_to_a_stable_group_extends_the_session(room: Room) -> None:
     (a,) = room.settled("a")
     for _ in range(20):
         room.pass_ms(SESSION_MS - 1)
@@ -128,7 +126,7 @@ def test_heartbeats_are_not_events(room: Room) -> None:
 
 
 @pytest.mark.proves("HB-08", "CO-03")
-def test_a_heartbeat_while_the_shard_loads_is_answered_none_blindly(room: Room) -> None:
+def test_heartbeat_while_loading_gets_none(room: Room) -> None:
     room.unload(1)
     room.leader_epoch = 2
     room.start_loading()
@@ -139,5 +137,5 @@ def test_a_heartbeat_while_the_shard_loads_is_answered_none_blindly(room: Room) 
 
 
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_a_heartbeat_without_a_group_id_is_refused(room: Room, group_id: str | None) -> None:
+def test_heartbeat_without_group_id_is_rejected(room: Room, group_id: str | None) -> None:
     assert room.ask(Heartbeat(group_id, "a", None, 1)).answer == HeartbeatResponse(Error.INVALID_GROUP_ID)

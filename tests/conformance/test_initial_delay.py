@@ -27,7 +27,7 @@ def arriving(room: Room, *arrivals_ms: int, **settings: int) -> tuple[int, list[
 
 
 @pytest.mark.proves("JG-34", "JG-36")
-def test_kip_134_one_member_waits_for_the_delay_once(room: Room) -> None:
+def test_kip_134_single_member_waits_one_delay(room: Room) -> None:
     lasted_ms, joining = arriving(room, 0)
 
     assert lasted_ms == DELAY_MS
@@ -71,9 +71,7 @@ def test_kip_134_a_newcomer_extends_the_delay_while_time_remains(
 
 @pytest.mark.proves("JG-35")
 @pytest.mark.parametrize("rebalance_timeout_ms", [10_000, 12_000, 12_500])
-def test_kip_134_a_stream_of_joiners_is_cut_off_at_the_first_joiners_rebalance_timeout(
-    room: Room, rebalance_timeout_ms: int
-) -> None:
+def test_kip_134_delay_is_capped_by_rebalance_timeout(room: Room, rebalance_timeout_ms: int) -> None:
     arrivals_ms = range(0, rebalance_timeout_ms, 500)
     lasted_ms, joining = arriving(room, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
@@ -83,7 +81,7 @@ def test_kip_134_a_stream_of_joiners_is_cut_off_at_the_first_joiners_rebalance_t
 
 
 @pytest.mark.proves("JG-34")
-def test_kip_134_only_the_first_joiners_rebalance_timeout_bounds_the_delay(room: Room) -> None:
+def test_kip_134_first_member_sets_the_cap(room: Room) -> None:
     started_ms = room.now_ms
     room.member("a", rebalance_timeout_ms=5_000).join()
     room.member("b", rebalance_timeout_ms=600_000).join()
@@ -93,7 +91,7 @@ def test_kip_134_only_the_first_joiners_rebalance_timeout_bounds_the_delay(room:
 
 
 @pytest.mark.proves("JG-34")
-def test_kip_134_with_a_delay_of_0_the_first_member_does_not_wait() -> None:
+def test_kip_134_no_delay_no_wait() -> None:
     room = Room(group_initial_rebalance_delay_ms=0)
     a = room.member("a")
 
@@ -102,7 +100,7 @@ def test_kip_134_with_a_delay_of_0_the_first_member_does_not_wait() -> None:
 
 
 @pytest.mark.proves("JG-34", "JG-35")
-def test_kip_134_a_delay_above_the_rebalance_timeout_is_not_extended() -> None:
+def test_kip_134_delay_above_timeout_is_not_extended() -> None:
     room = Room(group_initial_rebalance_delay_ms=20_000)
     lasted_ms, _ = arriving(room, 0, 1_000, 19_999, rebalance_timeout_ms=15_000)
 
@@ -110,7 +108,7 @@ def test_kip_134_a_delay_above_the_rebalance_timeout_is_not_extended() -> None:
 
 
 @pytest.mark.proves("JG-36", "ST-05")
-def test_kip_134_a_group_emptied_and_filled_again_is_delayed_again_and_counts_joiners(room: Room) -> None:
+def test_kip_134_emptied_group_is_delayed_again(room: Room) -> None:
     a, b = room.settled("a", "b")
     b.leave()
     a.leave()
@@ -122,7 +120,7 @@ def test_kip_134_a_group_emptied_and_filled_again_is_delayed_again_and_counts_jo
 
 
 @pytest.mark.proves("JG-36")
-def test_kip_134_a_first_joiner_that_asks_again_extends_nothing(room: Room) -> None:
+def test_kip_134_repeated_join_does_not_extend_delay(room: Room) -> None:
     a = room.member("a")
     a.join()
     started_ms = room.now_ms
@@ -193,7 +191,7 @@ def test_kip_134_a_member_leaving_does_not_end_the_delay(room: Room) -> None:
 
 
 @pytest.mark.proves("LG-09", "ST-08")
-def test_kip_134_a_group_whose_only_joiner_left_is_empty_when_the_delay_ends(room: Room) -> None:
+def test_kip_134_group_without_members_becomes_empty(room: Room) -> None:
     a = room.member("a")
     a.join()
     a.leave()
@@ -202,7 +200,7 @@ def test_kip_134_a_group_whose_only_joiner_left_is_empty_when_the_delay_ends(roo
     assert (room.state, room.generation, room.member_ids) == (E, 1, set())
 
 
-def test_kip_134_the_sub_state_is_named_in_state_and_events_and_is_preparing_rebalance_to_everyone_else(
+def test_kip_134_initial_state_is_preparing_on_the_wire(
     room: Room,
 ) -> None:
     a = room.member("a")
@@ -219,7 +217,7 @@ def test_kip_134_the_sub_state_is_named_in_state_and_events_and_is_preparing_reb
     assert room.listed("InitialRebalance") == []
 
 
-def test_kip_134_a_rebalance_of_a_group_with_members_is_never_delayed(room: Room) -> None:
+def test_kip_134_group_with_members_is_not_delayed(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     joining = b.join()
@@ -231,7 +229,7 @@ def test_kip_134_a_rebalance_of_a_group_with_members_is_never_delayed(room: Room
     assert room.events.moves()[-2:] == [(GroupState.STABLE, PR), (PR, CR)]
 
 
-def test_kip_134_a_heartbeat_during_the_delay_is_refused_by_generation_or_told_to_rejoin(room: Room) -> None:
+def test_kip_134_heartbeat_during_delay_is_rejected(room: Room) -> None:
     a = room.member("a")
     a.join()
     assert a.heartbeat() is Error.ILLEGAL_GENERATION

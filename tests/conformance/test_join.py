@@ -38,7 +38,7 @@ def completing(room: Room, *names: str) -> list[Member]:
 
 @pytest.mark.proves("JG-01")
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_a_join_without_a_group_id_is_refused(room: Room, group_id: str | None) -> None:
+def test_join_without_a_group_id_is_refused(room: Room, group_id: str | None) -> None:
     a = room.member("a")
     a.group_id = group_id  # type: ignore[assignment]
     a.id = "someone"
@@ -49,9 +49,7 @@ def test_a_join_without_a_group_id_is_refused(room: Room, group_id: str | None) 
 
 @pytest.mark.proves("JG-02")
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001, 0, -1])
-def test_a_session_timeout_out_of_bounds_is_refused_and_the_group_untouched(
-    room: Room, session_timeout_ms: int
-) -> None:
+def test_session_timeout_out_of_bounds_is_rejected(room: Room, session_timeout_ms: int) -> None:
     a, _ = room.settled("a", "b")
     before, log = room.snapshot(), len(room.log)
     a.session_timeout_ms = session_timeout_ms
@@ -62,14 +60,14 @@ def test_a_session_timeout_out_of_bounds_is_refused_and_the_group_untouched(
 
 @pytest.mark.proves("JG-02")
 @pytest.mark.parametrize("session_timeout_ms", [6_000, 1_800_000])
-def test_the_bounds_of_the_session_timeout_are_themselves_allowed(room: Room, session_timeout_ms: int) -> None:
+def test_session_timeout_bounds_are_inclusive(room: Room, session_timeout_ms: int) -> None:
     a = room.member("a", session_timeout_ms=session_timeout_ms)
 
     assert a.ask_to_join().answer.error is Error.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.proves("JG-02")
-def test_a_newcomer_refused_for_its_session_timeout_creates_no_group(room: Room) -> None:
+def test_rejected_session_timeout_creates_no_group(room: Room) -> None:
     a = room.member("a", session_timeout_ms=1)
 
     assert a.ask_to_join().answer == JoinGroupResponse(Error.INVALID_SESSION_TIMEOUT)
@@ -77,7 +75,7 @@ def test_a_newcomer_refused_for_its_session_timeout_creates_no_group(room: Room)
 
 
 @pytest.mark.proves("JG-03")
-def test_a_member_id_in_an_absent_group_is_unknown_and_creates_nothing(room: Room) -> None:
+def test_member_id_in_missing_group_is_unknown(room: Room) -> None:
     a = room.member("a")
     a.id = "a-from-before"
 
@@ -86,7 +84,7 @@ def test_a_member_id_in_an_absent_group_is_unknown_and_creates_nothing(room: Roo
 
 
 @pytest.mark.proves("JG-04")
-def test_a_join_that_creates_a_group_writes_an_empty_group_record(room: Room) -> None:
+def test_first_join_writes_empty_group_record(room: Room) -> None:
     room.member("a").ask_to_join()
 
     (record,) = room.log
@@ -99,7 +97,7 @@ def test_a_join_that_creates_a_group_writes_an_empty_group_record(room: Room) ->
 
 @pytest.mark.proves("JG-05")
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", offering("range")), ("consumer", ())])
-def test_a_first_join_that_is_refused_leaves_no_group_behind(
+def test_first_join_that_is_refused_leaves_no_group_behind(
     room: Room, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     """A deliberate difference: Kafka 4.3.1 creates the empty group all the same."""
@@ -119,7 +117,7 @@ def test_a_first_join_that_is_refused_leaves_no_group_behind(
         (Error.RECORD_LIST_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_group_whose_first_record_cannot_be_written_is_gone(room: Room, write: Error, answer: Error) -> None:
+def test_group_whose_first_record_cannot_be_written_is_gone(room: Room, write: Error, answer: Error) -> None:
     room.fail_next_write(write)
     joining = room.member("a", two_steps=False).join()
 
@@ -130,7 +128,7 @@ def test_a_group_whose_first_record_cannot_be_written_is_gone(room: Room, write:
 
 
 @pytest.mark.proves("JG-04")
-def test_a_group_that_only_issued_an_id_is_gone_too_if_its_first_record_cannot_be_written(room: Room) -> None:
+def test_failed_first_write_removes_group_with_pending_id(room: Room) -> None:
     room.fail_next_write(Error.REQUEST_TIMED_OUT)
     room.member("a").ask_to_join()
 
@@ -138,7 +136,7 @@ def test_a_group_that_only_issued_an_id_is_gone_too_if_its_first_record_cannot_b
 
 
 @pytest.mark.proves("JG-04")
-def test_whoever_is_parked_in_a_group_whose_first_record_cannot_be_written_is_answered() -> None:
+def test_failed_first_write_fails_parked_joins() -> None:
     room = Room(group_initial_rebalance_delay_ms=0)
     room.hold_writes()
     a = room.member("a", two_steps=False)
@@ -155,7 +153,7 @@ def test_whoever_is_parked_in_a_group_whose_first_record_cannot_be_written_is_an
 @pytest.mark.parametrize(
     ("protocol_type", "protocols"), [("", offering("range")), ("consumer", ()), ("", ())], ids=["type", "list", "both"]
 )
-def test_an_empty_group_refuses_a_join_without_protocol_type_or_protocols(
+def test_empty_group_rejects_join_without_protocols(
     room: Room, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     (a,) = room.settled("a")
@@ -175,7 +173,7 @@ def test_an_empty_group_refuses_a_join_without_protocol_type_or_protocols(
     [("connect", offering("range")), ("consumer", offering("sticky")), ("consumer", ())],
     ids=["other type", "no common protocol", "no protocol"],
 )
-def test_a_newcomer_that_does_not_fit_is_refused_with_no_id(
+def test_newcomer_that_does_not_fit_is_refused_with_no_id(
     room: Room, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     room.settled("a", "b")
@@ -187,7 +185,7 @@ def test_a_newcomer_that_does_not_fit_is_refused_with_no_id(
 
 
 @pytest.mark.proves("JG-06")
-def test_a_member_that_no_longer_fits_is_refused_with_its_id_echoed(room: Room) -> None:
+def test_inconsistent_member_is_rejected_with_its_id(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.join()
@@ -199,7 +197,7 @@ def test_a_member_that_no_longer_fits_is_refused_with_its_id_echoed(room: Room) 
 
 
 @pytest.mark.proves("JG-06")
-def test_a_pending_id_that_does_not_fit_is_refused_with_its_id_echoed_and_stays_pending(room: Room) -> None:
+def test_inconsistent_pending_member_stays_pending(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -210,7 +208,7 @@ def test_a_pending_id_that_does_not_fit_is_refused_with_its_id_echoed_and_stays_
 
 
 @pytest.mark.proves("JG-06")
-def test_a_lone_stable_member_cannot_switch_to_a_wholly_different_protocol(room: Room) -> None:
+def test_single_member_cannot_switch_protocols(room: Room) -> None:
     (a,) = room.settled("a")
     before = room.snapshot()
     a.protocols = offering("sticky")
@@ -223,7 +221,7 @@ def test_a_lone_stable_member_cannot_switch_to_a_wholly_different_protocol(room:
 
 
 @pytest.mark.proves("JG-07")
-def test_an_old_client_becomes_a_member_at_once_under_its_client_id(room: Room) -> None:
+def test_old_client_joins_without_a_pending_id(room: Room) -> None:
     a = room.member("a", two_steps=False)
     joining = a.ask_to_join()
 
@@ -249,7 +247,7 @@ def test_an_old_client_becomes_a_member_at_once_under_its_client_id(room: Room) 
 
 @pytest.mark.proves("JG-15")
 @pytest.mark.parametrize("stage", ["stable", "preparing", "completing"])
-def test_an_id_that_is_neither_member_nor_pending_is_unknown(room: Room, stage: str) -> None:
+def test_id_that_is_neither_member_nor_pending_is_unknown(room: Room, stage: str) -> None:
     members = completing(room, "a", "b")
     if stage != "completing":
         room.sync(*members)
@@ -264,7 +262,7 @@ def test_an_id_that_is_neither_member_nor_pending_is_unknown(room: Room, stage: 
 
 
 @pytest.mark.proves("JG-23")
-def test_an_id_from_before_the_group_emptied_is_unknown(room: Room) -> None:
+def test_id_from_before_the_group_emptied_is_unknown(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -276,7 +274,7 @@ def test_an_id_from_before_the_group_emptied_is_unknown(room: Room) -> None:
 @pytest.mark.parametrize(
     ("reason", "told"), [(None, "not provided"), ("", "not provided"), ("rolling out 1.2", "rolling out 1.2")]
 )
-def test_a_missing_or_empty_reason_is_told_as_not_provided(room: Room, reason: str | None, told: str) -> None:
+def test_missing_reason_is_not_provided(room: Room, reason: str | None, told: str) -> None:
     a = room.member("a", two_steps=False)
     a.join(reason)
 
@@ -291,7 +289,7 @@ def test_a_missing_or_empty_reason_is_told_as_not_provided(room: Room, reason: s
 
 
 @pytest.mark.proves("JG-17")
-def test_a_leader_that_rejoins_a_stable_group_unchanged_starts_a_rebalance(room: Room) -> None:
+def test_unchanged_leader_rejoin_starts_rebalance(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
     joining = a.join()
@@ -303,7 +301,7 @@ def test_a_leader_that_rejoins_a_stable_group_unchanged_starts_a_rebalance(room:
 
 
 @pytest.mark.proves("JG-17")
-def test_a_lone_leader_that_rejoins_gets_its_next_generation_at_once(room: Room) -> None:
+def test_single_leader_rejoin_completes_at_once(room: Room) -> None:
     (a,) = room.settled("a")
 
     assert a.join().answer == a.joined_answer(generation=2, leader=a.id, members=[a])
@@ -311,7 +309,7 @@ def test_a_lone_leader_that_rejoins_gets_its_next_generation_at_once(room: Room)
 
 
 @pytest.mark.proves("JG-18")
-def test_a_follower_that_rejoins_a_stable_group_unchanged_is_told_the_generation_it_is_in(room: Room) -> None:
+def test_unchanged_follower_rejoin_gets_current_generation(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
 
@@ -321,7 +319,7 @@ def test_a_follower_that_rejoins_a_stable_group_unchanged_is_told_the_generation
 
 
 @pytest.mark.proves("JG-18", "SE-01", "JG-25")
-def test_an_unchanged_followers_immediate_answer_does_not_extend_its_session(room: Room) -> None:
+def test_unchanged_follower_rejoin_keeps_session_deadline(room: Room) -> None:
     a, b = room.settled("a", "b")
     room.pass_ms(SESSION_MS - 1)
     a.heartbeat()
@@ -332,7 +330,7 @@ def test_an_unchanged_followers_immediate_answer_does_not_extend_its_session(roo
 
 
 @pytest.mark.proves("JG-18", "SE-01", "JG-25")
-def test_a_new_session_timeout_in_an_unchanged_rejoin_leaves_the_running_timer_alone(room: Room) -> None:
+def test_unchanged_rejoin_keeps_running_timer(room: Room) -> None:
     a, b = room.settled("a", "b")
     b.session_timeout_ms = 600_000
     b.join()
@@ -344,7 +342,7 @@ def test_a_new_session_timeout_in_an_unchanged_rejoin_leaves_the_running_timer_a
 
 
 @pytest.mark.proves("JG-19")
-def test_a_follower_with_changed_metadata_starts_a_rebalance(room: Room) -> None:
+def test_changed_follower_rejoin_starts_rebalance(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
     b.protocols = offering("range", topics=["t", "u"])
@@ -357,7 +355,7 @@ def test_a_follower_with_changed_metadata_starts_a_rebalance(room: Room) -> None
 
 
 @pytest.mark.proves("JG-18", "JG-19")
-def test_the_same_protocols_in_another_order_count_as_changed(room: Room) -> None:
+def test_same_protocols_in_another_order_count_as_changed(room: Room) -> None:
     a, b = room.settled("a", "b", protocols=offering("range", "sticky"))
     b.protocols = b.protocols[::-1]
     joining = b.join()
@@ -368,7 +366,7 @@ def test_the_same_protocols_in_another_order_count_as_changed(room: Room) -> Non
 
 
 @pytest.mark.proves("JG-20")
-def test_rejoining_unchanged_while_completing_is_answered_for_the_current_generation(room: Room) -> None:
+def test_unchanged_rejoin_while_completing_gets_generation(room: Room) -> None:
     a, b = completing(room, "a", "b")
 
     assert b.join().answer == b.joined_answer(generation=1, leader=a.id)
@@ -378,7 +376,7 @@ def test_rejoining_unchanged_while_completing_is_answered_for_the_current_genera
 
 
 @pytest.mark.proves("JG-20")
-def test_rejoining_unchanged_while_completing_leaves_parked_syncs_alone(room: Room) -> None:
+def test_unchanged_rejoin_while_completing_keeps_syncs_parked(room: Room) -> None:
     a, b = completing(room, "a", "b")
     syncing = b.sync()
     b.join()
@@ -389,7 +387,7 @@ def test_rejoining_unchanged_while_completing_leaves_parked_syncs_alone(room: Ro
 
 
 @pytest.mark.proves("JG-20", "SE-01")
-def test_the_immediate_answer_while_completing_does_not_extend_the_session(room: Room) -> None:
+def test_rejoin_while_completing_keeps_session_deadline(room: Room) -> None:
     a, b = completing(room, "a", "b")
     room.pass_ms(SESSION_MS - 1, beating=[a])
     b.join()
@@ -399,7 +397,7 @@ def test_the_immediate_answer_while_completing_does_not_extend_the_session(room:
 
 
 @pytest.mark.proves("JG-22")
-def test_a_rejoin_is_told_with_what_changed(room: Room) -> None:
+def test_rejoin_event_reports_metadata_change(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
     b.protocols = offering("range", "sticky", topics=["u"])
@@ -417,7 +415,7 @@ def test_a_rejoin_is_told_with_what_changed(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-21", "ST-10")
-def test_rejoining_with_changed_metadata_while_completing_starts_a_rebalance(room: Room) -> None:
+def test_changed_rejoin_while_completing_starts_rebalance(room: Room) -> None:
     a, b, c = completing(room, "a", "b", "c")
     before = room.events.mark()
     syncing = c.sync()
@@ -432,7 +430,7 @@ def test_rejoining_with_changed_metadata_while_completing_starts_a_rebalance(roo
 
 
 @pytest.mark.proves("JG-22")
-def test_a_member_that_rejoins_twice_during_a_rebalance_is_known_by_its_last_metadata(room: Room) -> None:
+def test_last_metadata_of_repeated_joins_counts(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     a.protocols = offering("range", topics=["u"])
@@ -444,7 +442,7 @@ def test_a_member_that_rejoins_twice_during_a_rebalance_is_known_by_its_last_met
 
 
 @pytest.mark.proves("JG-22", "JG-25")
-def test_the_timeouts_of_a_rejoin_during_a_rebalance_replace_the_old_ones(room: Room) -> None:
+def test_rejoin_replaces_timeouts(room: Room) -> None:
     a, b = room.settled("a", "b")
     b.leave()
     a.session_timeout_ms, a.rebalance_timeout_ms = 20_000, 25_000
@@ -461,7 +459,7 @@ def test_the_timeouts_of_a_rejoin_during_a_rebalance_replace_the_old_ones(room: 
 
 
 @pytest.mark.proves("JG-24")
-def test_a_new_parked_member_outlives_its_session_and_is_expired_by_the_fixed_timer(room: Room) -> None:
+def test_new_parked_member_expires_by_fixed_timer(room: Room) -> None:
     (a,) = room.settled("a", rebalance_timeout_ms=600_000)
     b = room.member("b")
     joining = b.join()
@@ -479,7 +477,7 @@ def test_a_new_parked_member_outlives_its_session_and_is_expired_by_the_fixed_ti
 
 
 @pytest.mark.proves("JG-24")
-def test_the_fixed_timer_is_restarted_by_nothing_a_new_parked_member_sends(room: Room) -> None:
+def test_requests_do_not_restart_fixed_timer(room: Room) -> None:
     (a,) = room.settled("a", rebalance_timeout_ms=600_000)
     b = room.member("b")
     b.join()
@@ -493,7 +491,7 @@ def test_the_fixed_timer_is_restarted_by_nothing_a_new_parked_member_sends(room:
 
 
 @pytest.mark.proves("JG-25", "SE-01")
-def test_the_join_answer_starts_the_session_timer_even_of_a_new_member(room: Room) -> None:
+def test_join_response_starts_session(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -508,7 +506,7 @@ def test_the_join_answer_starts_the_session_timer_even_of_a_new_member(room: Roo
 
 
 @pytest.mark.proves("JG-28")
-def test_the_join_phase_ends_as_soon_as_everybody_is_there(room: Room) -> None:
+def test_join_phase_ends_when_all_have_joined(room: Room) -> None:
     a, b = room.settled("a", "b")
     c = room.member("c")
     joining = [c.join(), a.join()]
@@ -520,7 +518,7 @@ def test_the_join_phase_ends_as_soon_as_everybody_is_there(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-28", "JG-29")
-def test_the_join_phase_ends_at_its_timer_without_those_who_did_not_come(room: Room) -> None:
+def test_join_phase_timer_removes_absent_members(room: Room) -> None:
     a, b = room.settled("a", "b")
     c = room.member("c")
     joining = [c.join(), a.join()]
@@ -538,7 +536,7 @@ def test_the_join_phase_ends_at_its_timer_without_those_who_did_not_come(room: R
 
 
 @pytest.mark.proves("JG-31")
-def test_a_leader_that_did_not_rejoin_is_followed_by_a_member_that_did(room: Room) -> None:
+def test_absent_leader_is_replaced(room: Room) -> None:
     a, b, c = room.settled("a", "b", "c")
     b.protocols = offering("range", topics=["u"])
     calls = [b.join(), c.join()]
@@ -553,7 +551,7 @@ def test_a_leader_that_did_not_rejoin_is_followed_by_a_member_that_did(room: Roo
 
 
 @pytest.mark.proves("JG-31")
-def test_a_leader_that_leaves_is_followed_by_one_of_those_that_remain(room: Room) -> None:
+def test_leaving_leader_is_replaced(room: Room) -> None:
     a, b, c = room.settled("a", "b", "c")
     a.leave()
     assert room.group.leader_id in {b.id, c.id}
@@ -563,7 +561,7 @@ def test_a_leader_that_leaves_is_followed_by_one_of_those_that_remain(room: Room
 
 
 @pytest.mark.proves("JG-32")
-def test_only_the_leader_is_told_the_members(room: Room) -> None:
+def test_only_leader_gets_member_list(room: Room) -> None:
     a = room.member("a", protocols=offering("range", topics=["t"]))
     b = room.member("b", instance="desk-2", protocols=offering("range", topics=["u"]))
     joining = [a.join(), b.join()]
@@ -577,7 +575,7 @@ def test_only_the_leader_is_told_the_members(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-32", "JG-33")
-def test_the_leader_is_told_the_metadata_of_the_chosen_protocol(room: Room) -> None:
+def test_leader_gets_metadata_of_selected_protocol(room: Room) -> None:
     a = room.member("a", protocols=(JoinProtocol("range", b"\x00\x00"), JoinProtocol("sticky", b"\x00\x01")))
     b = room.member("b", protocols=(JoinProtocol("sticky", b"\x00\x02"),))
     joining = a.join()
@@ -602,7 +600,7 @@ def test_the_leader_is_told_the_metadata_of_the_chosen_protocol(room: Room) -> N
     ],
     ids=["most votes", "supported by all", "the only common one", "votes count only candidates"],
 )
-def test_the_protocol_is_the_candidate_with_the_most_votes(room: Room, offers: list[list[str]], chosen: str) -> None:
+def test_protocol_is_the_candidate_with_the_most_votes(room: Room, offers: list[list[str]], chosen: str) -> None:
     members = [room.member(f"m{number}", protocols=offering(*names)) for number, names in enumerate(offers)]
     for member in members:
         member.join()
@@ -613,7 +611,7 @@ def test_the_protocol_is_the_candidate_with_the_most_votes(room: Room, offers: l
 
 
 @pytest.mark.proves("JG-33")
-def test_a_tie_is_won_by_one_of_the_tied(room: Room) -> None:
+def test_tie_selects_one_of_the_tied_protocols(room: Room) -> None:
     room.member("a", protocols=offering("range", "sticky")).join()
     room.member("b", protocols=offering("sticky", "range")).join()
     room.end_initial_delay()
@@ -625,7 +623,7 @@ def test_a_tie_is_won_by_one_of_the_tied(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-38")
-def test_a_full_stable_group_refuses_a_newcomer_with_no_id() -> None:
+def test_full_stable_group_refuses_a_newcomer_with_no_id() -> None:
     room = Room(group_max_size=2)
     room.settled("a", "b")
     before = room.snapshot()
@@ -636,7 +634,7 @@ def test_a_full_stable_group_refuses_a_newcomer_with_no_id() -> None:
 
 
 @pytest.mark.proves("JG-38")
-def test_a_full_completing_group_refuses_a_newcomer_and_accepts_its_members() -> None:
+def test_full_completing_group_rejects_new_members() -> None:
     room = Room(group_max_size=2)
     a, b = completing(room, "a", "b")
 
@@ -645,7 +643,7 @@ def test_a_full_completing_group_refuses_a_newcomer_and_accepts_its_members() ->
 
 
 @pytest.mark.proves("JG-38", "JG-12")
-def test_a_pending_id_that_finds_the_group_full_is_refused_and_forgotten() -> None:
+def test_pending_member_of_full_group_is_removed() -> None:
     room = Room(group_max_size=1)
     a, b = room.member("a"), room.member("b")
     a.ask_to_join()
@@ -675,7 +673,7 @@ def test_during_a_rebalance_those_parked_are_counted() -> None:
 
 
 @pytest.mark.proves("JG-39", "CO-07")
-def test_of_more_members_than_allowed_the_first_to_rejoin_stay() -> None:
+def test_first_members_to_rejoin_stay_in_full_group() -> None:
     roomy = Room()
     members = roomy.settled("a", "b", "c")
     room = Room(group_max_size=2)
@@ -694,7 +692,7 @@ def test_of_more_members_than_allowed_the_first_to_rejoin_stay() -> None:
 
 @pytest.mark.proves("JG-40")
 @pytest.mark.parametrize("stage", ["stable", "completing"])
-def test_a_static_member_that_restarts_counts_as_new_in_a_full_group(stage: str) -> None:
+def test_restarted_static_member_counts_as_new_when_full(stage: str) -> None:
     room = Room(group_max_size=1)
     a = room.member("a", instance="desk-1")
     a.join()
@@ -708,7 +706,7 @@ def test_a_static_member_that_restarts_counts_as_new_in_a_full_group(stage: str)
 
 
 @pytest.mark.proves("JG-26")
-def test_the_join_phase_lasts_the_longest_rebalance_timeout_of_its_members(room: Room) -> None:
+def test_join_phase_lasts_longest_rebalance_timeout(room: Room) -> None:
     a = room.member("a", rebalance_timeout_ms=30_000)
     b = room.member("b", rebalance_timeout_ms=50_000)
     a.join()
@@ -729,7 +727,7 @@ def test_the_join_phase_lasts_the_longest_rebalance_timeout_of_its_members(room:
 
 
 @pytest.mark.proves("JG-26")
-def test_a_member_that_joins_later_does_not_lengthen_the_join_phase(room: Room) -> None:
+def test_later_member_does_not_extend_join_phase(room: Room) -> None:
     a, b = room.settled("a", "b", rebalance_timeout_ms=30_000)
     b.leave()
     c = room.member("c", rebalance_timeout_ms=300_000)

@@ -20,7 +20,7 @@ def leave(room: Room, *leavers: LeavingMember, group_id: str | None = GROUP) -> 
 
 
 @pytest.mark.proves("LG-02")
-def test_leaving_an_unknown_group_is_an_error_of_every_entry_and_not_of_the_request(room: Room) -> None:
+def test_leave_unknown_group_is_error_per_member(room: Room) -> None:
     assert leave(room, LeavingMember("a"), LeavingMember("b", "desk"), LeavingMember("", "desk")) == LeaveGroupResponse(
         Error.NONE,
         (
@@ -33,7 +33,7 @@ def test_leaving_an_unknown_group_is_an_error_of_every_entry_and_not_of_the_requ
 
 
 @pytest.mark.proves("LG-04")
-def test_an_administrator_removes_a_static_member_by_its_instance_id(room: Room) -> None:
+def test_administrator_removes_static_member_by_instance_id(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     before = room.events.mark()
 
@@ -59,7 +59,7 @@ def test_without_a_member_id_only_a_known_instance_id_will_do(room: Room) -> Non
 
 
 @pytest.mark.proves("LG-06")
-def test_a_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> None:
+def test_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     before = room.snapshot()
 
@@ -78,7 +78,7 @@ def test_a_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> N
 
 
 @pytest.mark.proves("LG-06")
-def test_a_static_member_may_leave_by_its_member_id_alone(room: Room) -> None:
+def test_static_member_may_leave_by_its_member_id_alone(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
 
     assert leave(room, LeavingMember(b.id)) == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
@@ -86,7 +86,7 @@ def test_a_static_member_may_leave_by_its_member_id_alone(room: Room) -> None:
 
 
 @pytest.mark.proves("LG-08")
-def test_a_batch_goes_on_past_its_errors_and_starts_one_rebalance(room: Room) -> None:
+def test_batch_leave_with_errors_starts_one_rebalance(room: Room) -> None:
     a, b, c = room.settled("a", "b", "c")
     d = room.member("d")
     d.ask_to_join()
@@ -116,7 +116,7 @@ def test_a_batch_goes_on_past_its_errors_and_starts_one_rebalance(room: Room) ->
 
 
 @pytest.mark.proves("LG-08", "ST-11")
-def test_a_batch_that_removes_everybody_empties_the_group_once(room: Room) -> None:
+def test_batch_leave_of_all_members_empties_group(room: Room) -> None:
     a, b = room.settled("a", "b")
     leave(room, LeavingMember(a.id), LeavingMember(b.id))
 
@@ -160,7 +160,7 @@ def test_leaving_during_a_rebalance_may_end_the_join_phase(room: Room) -> None:
 
 
 @pytest.mark.proves("LG-09")
-def test_a_leave_in_which_nobody_left_changes_nothing(room: Room) -> None:
+def test_leave_without_a_member_changes_nothing(room: Room) -> None:
     room.settled("a")
     before = room.snapshot()
     leave(room, LeavingMember("stranger"))
@@ -170,7 +170,7 @@ def test_a_leave_in_which_nobody_left_changes_nothing(room: Room) -> None:
 
 
 @pytest.mark.proves("LG-10")
-def test_a_leavers_own_parked_join_is_answered_unknown_member_id(room: Room) -> None:
+def test_parked_join_of_leaving_member_is_unknown(room: Room) -> None:
     a, b = room.settled("a", "b")
     joining = a.join()
     a.leave()
@@ -181,12 +181,12 @@ def test_a_leavers_own_parked_join_is_answered_unknown_member_id(room: Room) -> 
 
 @pytest.mark.proves("LG-11")
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_leaving_without_a_group_id_is_an_error_of_the_request_only(room: Room, group_id: str | None) -> None:
+def test_leave_without_group_id_is_top_level_error(room: Room, group_id: str | None) -> None:
     assert leave(room, LeavingMember("a"), group_id=group_id) == LeaveGroupResponse(Error.INVALID_GROUP_ID)
 
 
 @pytest.mark.proves("LG-11")
-def test_leaving_while_the_shard_loads_or_is_elsewhere_is_an_error_of_the_request_only(room: Room) -> None:
+def test_leave_with_unavailable_partition_is_top_level_error(room: Room) -> None:
     room.unload(1)
     assert leave(room, LeavingMember("a")) == LeaveGroupResponse(Error.NOT_COORDINATOR)
     room.leader_epoch = 2
@@ -196,7 +196,7 @@ def test_leaving_while_the_shard_loads_or_is_elsewhere_is_an_error_of_the_reques
 
 
 @pytest.mark.proves("ST-08", "ST-11")
-def test_the_leave_that_empties_a_group_is_answered_when_the_empty_group_is_written(room: Room) -> None:
+def test_last_leave_response_waits_for_write(room: Room) -> None:
     (a,) = room.settled("a")
     room.hold_writes()
     leaving = a.leave()
@@ -208,7 +208,7 @@ def test_the_leave_that_empties_a_group_is_answered_when_the_empty_group_is_writ
 
 
 @pytest.mark.proves("ST-08")
-def test_the_leave_that_empties_a_group_fails_as_a_whole_if_that_cannot_be_written_yet_the_group_is_empty(
+def test_failed_write_of_last_leave_still_empties_group(
     room: Room,
 ) -> None:
     (a,) = room.settled("a")

@@ -73,14 +73,14 @@ def leading(*others: JoinedMember, **settings: Any) -> Bench:
         ((RangeAssignor(), StickyAssignor()), RebalanceProtocol.EAGER),
     ],
 )
-def test_the_protocol_is_the_highest_that_all_assignors_know(
+def test_protocol_is_the_highest_that_all_assignors_know(
     assignors: tuple[Assignor, ...], protocol: RebalanceProtocol
 ) -> None:
     assert MemberConfig(group_id="g", client_id="c", assignors=assignors).protocol is protocol
 
 
 @pytest.mark.proves("CL-25")
-def test_by_default_a_member_offers_range_and_cooperative_sticky_and_is_eager() -> None:
+def test_default_assignors_are_eager() -> None:
     config = MemberConfig(group_id="g", client_id="c")
     assert [assignor.name for assignor in config.assignors] == ["range", "cooperative-sticky"]
     assert config.protocol is RebalanceProtocol.EAGER
@@ -97,14 +97,14 @@ def test_assignors_without_a_common_protocol_are_refused(assignors: tuple[Assign
 
 
 @pytest.mark.proves("CL-26")
-def test_the_leader_assigns_for_everybody() -> None:
+def test_leader_assigns_for_all_members() -> None:
     member = Bench().find().lead(1, OTHER)
     assert parts(member) == {"m1": tps("t-0 t-1"), "m2": tps("t-2 t-3")}
     assert member.machine.is_leader
 
 
 @pytest.mark.proves("CL-26")
-def test_the_leader_fetches_metadata_of_topics_that_only_others_want_before_it_assigns() -> None:
+def test_leader_fetches_metadata_of_followers_topics() -> None:
     member = Bench(cluster={"t": 4}).find()
     member.cluster = None
     member.lead(1, JoinedMember("m2", None, asks_for("u")))
@@ -125,7 +125,7 @@ def test_the_leader_fetches_metadata_of_topics_that_only_others_want_before_it_a
         ({"u": 2}, Trigger.TOPIC_DELETED),
     ],
 )
-def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
+def test_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
     member = leading(JoinedMember("m2", None, asks_for("u")))
     assert not member.needs_rejoin()
     member.do(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
@@ -137,14 +137,14 @@ def test_the_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, 
 
 
 @pytest.mark.proves("CL-26")
-def test_a_topic_that_nobody_wants_concerns_nobody() -> None:
+def test_unsubscribed_topic_is_ignored() -> None:
     member = leading(OTHER)
     member.do(member.machine.on_metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-26")
-def test_a_follower_does_not_watch() -> None:
+def test_follower_does_not_monitor_metadata() -> None:
     member = Bench().settle("t-0")
     member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.needs_rejoin()
@@ -170,7 +170,7 @@ def test_racks_are_watched_only_by_a_client_that_has_one(rack: str | None, rejoi
 
 
 @pytest.mark.proves("CL-26")
-def test_metadata_that_changed_while_assigning_causes_one_more_rebalance() -> None:
+def test_metadata_change_during_assignment_rebalances() -> None:
     member = Bench().find().lead(1)
     member.do(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
     member.sync_ok("t-0 t-1 t-2 t-3").poll()
@@ -179,7 +179,7 @@ def test_metadata_that_changed_while_assigning_causes_one_more_rebalance() -> No
 
 
 @pytest.mark.proves("CL-26")
-def test_a_member_with_bytes_that_are_no_subscription_is_named() -> None:
+def test_member_with_bytes_that_are_no_subscription_is_named() -> None:
     member = Bench().find().lead(1, JoinedMember("m2", None, b"\x00")).poll()
     (raised,) = member.raised
     assert isinstance(raised, PeerError)
@@ -189,7 +189,7 @@ def test_a_member_with_bytes_that_are_no_subscription_is_named() -> None:
 
 @pytest.mark.proves("CL-26")
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
+def test_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
     member = Bench().find()
     send = member.send_of(JoinGroup)
     response: Any = {"member_id": "m1", "generation_id": 1, "protocol_name": "odd", "leader": "m1" if leads else "m0"}
@@ -209,7 +209,7 @@ def test_bytes_that_are_no_assignment_are_raised() -> None:
 
 
 @pytest.mark.proves("CL-26")
-def test_a_coordinator_lost_while_metadata_is_fetched_costs_the_round() -> None:
+def test_coordinator_loss_during_metadata_fetch_fails_join() -> None:
     member = Bench(cluster={"t": 4}).find()
     member.cluster = None
     member.lead(1, JoinedMember("m2", None, asks_for("u")))
@@ -220,7 +220,7 @@ def test_a_coordinator_lost_while_metadata_is_fetched_costs_the_round() -> None:
 
 
 @pytest.mark.proves("CL-26")
-def test_a_generation_lost_while_metadata_is_fetched_costs_the_round() -> None:
+def test_generation_loss_during_metadata_fetch_fails_join() -> None:
     member = Bench(cluster={"t": 4}).find()
     member.cluster = None
     member.lead(1, JoinedMember("m2", None, asks_for("u")))
@@ -233,7 +233,7 @@ def test_a_generation_lost_while_metadata_is_fetched_costs_the_round() -> None:
 
 
 @pytest.mark.proves("CL-27")
-def test_a_changed_subscription_rejoins_at_the_next_poll() -> None:
+def test_changed_subscription_rejoins_at_the_next_poll() -> None:
     member = Bench().settle("t-0")
     member.do(member.machine.subscribe(["t", "u"], member.now_ms))
     assert member.needs_rejoin()
@@ -247,14 +247,14 @@ def test_a_changed_subscription_rejoins_at_the_next_poll() -> None:
 
 
 @pytest.mark.proves("CL-27")
-def test_the_same_subscription_again_changes_nothing() -> None:
+def test_same_subscription_again_changes_nothing() -> None:
     member = Bench().settle("t-0")
     member.do(member.machine.subscribe(["t"], member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-28")
-def test_a_pattern_is_matched_against_fresh_metadata_before_every_join() -> None:
+def test_pattern_uses_fresh_metadata_before_each_join() -> None:
     member = Bench(pattern="t.*", cluster={"t": 1, "t2": 1, "u": 1})
     assert member.refreshes[-1].topics is None
     member.find()
@@ -271,7 +271,7 @@ def test_a_pattern_is_matched_against_fresh_metadata_before_every_join() -> None
 
 
 @pytest.mark.proves("CL-28")
-def test_a_topic_that_comes_to_match_rejoins() -> None:
+def test_topic_that_comes_to_match_rejoins() -> None:
     member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0")
     assert member.cluster is not None
     member.cluster["t2"] = TopicInfo(1)
@@ -281,7 +281,7 @@ def test_a_topic_that_comes_to_match_rejoins() -> None:
 
 
 @pytest.mark.proves("CL-28")
-def test_topics_that_the_leader_saw_first_are_adopted_when_they_match() -> None:
+def test_assigned_topics_that_match_pattern_are_adopted() -> None:
     member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0 t9-0")
     assert member.owned() == tps("t-0 t9-0")
     assert member.machine.subscription == {"t", "t9"}
@@ -308,7 +308,7 @@ def test_internal_topics_match_only_on_demand(exclude: bool, topics: tuple[str, 
 
 
 @pytest.mark.proves("CL-29")
-def test_a_foreign_cooperative_assignor_may_not_hand_over_what_is_still_owned() -> None:
+def test_cooperative_assignor_must_not_move_owned_partitions() -> None:
     member = Bench(assignors=(Foreign({"m1": "t-1", "m2": "t-0"}),)).find()
     owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1", generation_id=1))
     member.join_ok(2, leader="m1", members=(owner, OTHER)).poll()
@@ -319,7 +319,7 @@ def test_a_foreign_cooperative_assignor_may_not_hand_over_what_is_still_owned() 
 
 
 @pytest.mark.proves("CL-29")
-def test_a_foreign_cooperative_assignor_may_take_away_first() -> None:
+def test_foreign_cooperative_assignor_may_take_away_first() -> None:
     member = Bench(assignors=(Foreign({"m1": "t-1", "m2": "v-0"}),)).find()
     owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1", generation_id=1))
     member.join_ok(2, leader="m1", members=(owner, OTHER))
@@ -328,7 +328,7 @@ def test_a_foreign_cooperative_assignor_may_take_away_first() -> None:
 
 
 @pytest.mark.proves("CL-29")
-def test_the_check_is_skipped_for_our_own_cooperative_assignor() -> None:
+def test_check_is_skipped_for_our_own_cooperative_assignor() -> None:
     member = Bench(assignors=COOPERATIVE).find()
     owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1 t-2 t-3", generation_id=1))
     claimant = JoinedMember("m2", None, asks_for("t", owned="t-0", generation_id=2))
@@ -338,7 +338,7 @@ def test_the_check_is_skipped_for_our_own_cooperative_assignor() -> None:
 
 
 @pytest.mark.proves("CL-29")
-def test_an_assignor_that_throws_is_raised() -> None:
+def test_assignor_that_throws_is_raised() -> None:
     member = Bench(assignors=(Foreign(ValueError("odd")),)).find().lead(1).poll()
     assert isinstance(member.raised[0], AssignorFailed)
     assert "foreign threw ValueError('odd')" in str(member.raised[0])
@@ -348,7 +348,7 @@ def test_an_assignor_that_throws_is_raised() -> None:
 
 
 @pytest.mark.proves("CL-30")
-def test_a_returning_static_leader_that_is_told_to_skip_assigns_nothing_and_keeps_watching() -> None:
+def test_static_leader_with_skip_assignment_keeps_monitoring() -> None:
     member = Bench(group_instance_id="i1").find().lead(7, OTHER, skip_assignment=True)
     assert member.sent(SyncGroup).assignments == ()
     member.sync_ok("t-0 t-1").poll()
@@ -358,7 +358,7 @@ def test_a_returning_static_leader_that_is_told_to_skip_assigns_nothing_and_keep
 
 
 @pytest.mark.proves("CL-30")
-def test_a_static_leader_that_comes_back_in_the_same_process_sees_what_was_added_meanwhile() -> None:
+def test_static_leader_notices_partitions_added_in_between() -> None:
     member = Bench(group_instance_id="i1", max_poll_interval_ms=10_000).find().lead(7, OTHER).sync_ok("t-0 t-1").poll()
     member.pass_ms(10_000).tick()
     member.do(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
@@ -371,7 +371,7 @@ def test_a_static_leader_that_comes_back_in_the_same_process_sees_what_was_added
 
 
 @pytest.mark.proves("CL-26")
-def test_what_sticky_members_remember_goes_along_although_an_eager_member_owns_nothing_then() -> None:
+def test_sticky_user_data_is_sent_after_eager_revocation() -> None:
     member = Bench(assignors=(StickyAssignor(),)).settle("t-0 t-1")
     member.beat(Error.REBALANCE_IN_PROGRESS).poll()
     claims = member.claims()

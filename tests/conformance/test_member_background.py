@@ -36,21 +36,21 @@ def background(partitions: str = "t-0 t-1", **settings: object) -> Bench:
 
 
 @pytest.mark.proves("CL-01", "CL-08")
-def test_a_background_member_joins_without_a_poll_and_rejoins_as_soon_as_it_hears_of_a_rebalance() -> None:
+def test_background_member_joins_and_rejoins_without_poll() -> None:
     member = background()
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert member.sent(JoinGroup).reason == "group is already rebalancing"
 
 
 @pytest.mark.proves("CL-16")
-def test_a_background_member_asks_the_group_to_wait_a_minute_at_most() -> None:
+def test_background_rebalance_timeout_is_one_minute() -> None:
     member = background().beat(Error.REBALANCE_IN_PROGRESS)
     assert member.sent(JoinGroup).rebalance_timeout_ms == 60_000
     assert member.send_of(JoinGroup).timeout_ms == 65_000
 
 
 @pytest.mark.proves("CL-06")
-def test_a_background_member_has_no_poll_timer() -> None:
+def test_background_member_has_no_poll_timer() -> None:
     member = background(max_poll_interval_ms=10_000)
     for _ in range(200):
         member.beat()
@@ -59,7 +59,7 @@ def test_a_background_member_has_no_poll_timer() -> None:
 
 
 @pytest.mark.proves("CL-12")
-def test_a_background_member_waits_out_its_backoffs_by_ticks() -> None:
+def test_background_member_waits_out_its_backoffs_by_ticks() -> None:
     member = background().beat(Error.REBALANCE_IN_PROGRESS)
     member.answer(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
     assert member.machine.next_due_ms() == member.now_ms + 100
@@ -68,7 +68,7 @@ def test_a_background_member_waits_out_its_backoffs_by_ticks() -> None:
 
 
 @pytest.mark.proves("CL-13")
-def test_a_background_member_stands_still_after_a_fatal_answer_until_it_subscribes_anew() -> None:
+def test_background_member_stops_after_fatal_error() -> None:
     member = background().beat(Error.REBALANCE_IN_PROGRESS).answer(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
     assert len(member.raised) == 1
     member.pass_ms(60_000).tick().poll()
@@ -80,7 +80,7 @@ def test_a_background_member_stands_still_after_a_fatal_answer_until_it_subscrib
 
 
 @pytest.mark.proves("CL-37")
-def test_a_background_member_auto_commits_by_ticks() -> None:
+def test_background_member_auto_commits_by_ticks() -> None:
     member = background(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
     member.pass_ms(5_000).tick()
@@ -91,7 +91,7 @@ def test_a_background_member_auto_commits_by_ticks() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_a_held_partition_that_is_taken_away_stays_and_nobody_waits() -> None:
+def test_held_partition_does_not_block_rebalance() -> None:
     member = background("t-0 t-1 t-2")
     member.machine.hold(tps("t-0 t-1"))
     member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
@@ -108,7 +108,7 @@ def test_a_held_partition_that_is_taken_away_stays_and_nobody_waits() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_a_released_partition_is_revoked_and_given_up_in_a_rejoin() -> None:
+def test_released_partition_is_revoked_with_rejoin() -> None:
     member = background("t-0 t-1")
     member.machine.hold(tps("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
@@ -123,7 +123,7 @@ def test_a_released_partition_is_revoked_and_given_up_in_a_rejoin() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_a_held_partition_that_is_given_back_stays_for_good() -> None:
+def test_held_partition_that_is_given_back_stays_for_good() -> None:
     member = background("t-0 t-1")
     member.machine.hold(tps("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
@@ -135,7 +135,7 @@ def test_a_held_partition_that_is_given_back_stays_for_good() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_a_partition_released_while_a_rebalance_runs_goes_with_its_end() -> None:
+def test_partition_released_during_rebalance_is_revoked_after() -> None:
     member = background("t-0 t-1")
     member.machine.hold(tps("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
@@ -149,7 +149,7 @@ def test_a_partition_released_while_a_rebalance_runs_goes_with_its_end() -> None
 
 
 @pytest.mark.proves("CL-22")
-def test_held_partitions_are_lost_with_the_generation_all_the_same() -> None:
+def test_held_partitions_are_lost_with_generation() -> None:
     member = background("t-0 t-1", enable_auto_commit=True)
     member.machine.hold(tps("t-0"))
     member.machine.set_consumed(at("t-0"))
@@ -171,7 +171,7 @@ def test_closing_does_not_wait_for_work_in_progress() -> None:
 
 
 @pytest.mark.proves("CL-21")
-def test_a_topic_no_longer_wanted_is_waited_for_because_no_claim_would_protect_it() -> None:
+def test_unsubscribed_held_topic_delays_join() -> None:
     member = Bench(topics=("t", "u"), driver=RebalanceDriver.BACKGROUND, assignors=COOPERATIVE)
     member.answer(NODE).join_ok(1).sync_ok("t-0 u-0")
     member.heard()
@@ -189,7 +189,7 @@ def test_a_topic_no_longer_wanted_is_waited_for_because_no_claim_would_protect_i
 
 
 @pytest.mark.proves("CL-19")
-def test_an_eager_background_member_keeps_the_group_waiting_for_its_work_and_says_so() -> None:
+def test_eager_background_member_delays_join_and_logs_it() -> None:
     member = background(assignors=EAGER)
     assert member.machine.eager_background_warning is not None
     assert "the whole group waits" in member.machine.eager_background_warning
@@ -207,7 +207,7 @@ def test_an_eager_background_member_keeps_the_group_waiting_for_its_work_and_say
 
 
 @pytest.mark.proves("CL-19")
-def test_an_eager_background_member_joins_before_the_group_gives_it_up() -> None:
+def test_eager_background_member_joins_before_timeout() -> None:
     member = background(assignors=EAGER)
     member.machine.hold(tps("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS)
@@ -223,13 +223,13 @@ def test_an_eager_background_member_joins_before_the_group_gives_it_up() -> None
 
 
 @pytest.mark.proves("CL-19")
-def test_a_cooperative_member_costs_nobody_anything() -> None:
+def test_cooperative_member_does_not_delay_group() -> None:
     assert background().machine.eager_background_warning is None
     assert Bench().machine.eager_background_warning is None
 
 
 @pytest.mark.proves("CL-37")
-def test_a_background_member_commits_before_it_revokes() -> None:
+def test_background_member_commits_before_it_revokes() -> None:
     member = background(assignors=EAGER, enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
     member.beat(Error.REBALANCE_IN_PROGRESS)
@@ -243,7 +243,7 @@ def test_a_background_member_commits_before_it_revokes() -> None:
 # --- commits that outlive a generation --------------------------------------------------------------------------------
 
 
-def test_a_commit_tried_again_in_a_later_generation_leaves_out_nothing_that_was_never_lost() -> None:
+def test_retried_commit_keeps_continuously_owned_partitions() -> None:
     member = background()
     member.do(member.machine.commit(at("t-0", 10), member.now_ms, commit_id=1, sync=True))
     member.beat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-0 t-1")
@@ -251,7 +251,7 @@ def test_a_commit_tried_again_in_a_later_generation_leaves_out_nothing_that_was_
     assert member.sent(OffsetCommit).generation_id == 2
 
 
-def test_a_commit_is_not_tried_again_for_a_partition_that_was_lost_meanwhile_even_if_it_came_back() -> None:
+def test_retried_commit_skips_lost_partitions() -> None:
     member = background()
     member.do(member.machine.commit(at("t-0", 10), member.now_ms, commit_id=1, sync=True))
     member.beat(Error.UNKNOWN_MEMBER_ID)

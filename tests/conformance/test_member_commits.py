@@ -59,14 +59,14 @@ def done(member: Bench) -> list[tuple[int, type[BaseException] | None]]:
 
 
 @pytest.mark.proves("CL-33")
-def test_a_member_that_is_not_in_the_group_may_not_commit() -> None:
+def test_member_that_is_not_in_the_group_may_not_commit() -> None:
     member = commit(Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID))
     assert done(member) == [(1, CommitFailed)]
     assert not member.ever_sent(OffsetCommit)
 
 
 @pytest.mark.proves("CL-33")
-def test_a_member_in_the_middle_of_a_rebalance_may_try_again_later() -> None:
+def test_commit_during_rebalance_is_retriable() -> None:
     preparing = Bench(assignors=COOPERATIVE).settle("t-0").beat(Error.REBALANCE_IN_PROGRESS).poll()
     completing = Bench().find().join_ok(1)
     for member in (preparing, completing):
@@ -75,7 +75,7 @@ def test_a_member_in_the_middle_of_a_rebalance_may_try_again_later() -> None:
 
 
 @pytest.mark.proves("CL-33")
-def test_a_stable_member_commits_in_its_generation_even_when_a_rejoin_is_due() -> None:
+def test_stable_member_commits_before_rejoin() -> None:
     member = commit(Bench(group_instance_id="i1").settle("t-0").beat(Error.REBALANCE_IN_PROGRESS))
     request = member.sent(OffsetCommit)
     assert (request.generation_id, request.member_id, request.group_instance_id) == (1, "m1", "i1")
@@ -83,7 +83,7 @@ def test_a_stable_member_commits_in_its_generation_even_when_a_rejoin_is_due() -
 
 
 @pytest.mark.proves("CL-34")
-def test_a_manual_assignment_commits_without_a_membership() -> None:
+def test_manual_assignment_commits_without_a_membership() -> None:
     member = Bench(subscribe=False, group_instance_id="i1")
     member.do(member.machine.assign(tps("t-0"), member.now_ms))
     commit(member)
@@ -97,7 +97,7 @@ def test_a_manual_assignment_commits_without_a_membership() -> None:
 
 
 @pytest.mark.proves("CL-33")
-def test_a_negative_offset_is_the_callers_mistake() -> None:
+def test_negative_offset_is_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="offset -1 of t-0 cannot be committed"):
         commit(Bench().settle("t-0"), offset=-1)
 
@@ -106,7 +106,7 @@ def test_a_negative_offset_is_the_callers_mistake() -> None:
 
 
 @pytest.mark.proves("CL-35")
-def test_a_commit_that_meets_a_rebalance_asks_for_a_rejoin() -> None:
+def test_commit_with_rebalance_in_progress_requests_rejoin() -> None:
     member = commit(Bench().settle("t-0")).answer(said(Error.REBALANCE_IN_PROGRESS))
     assert done(member) == [(1, RebalanceInProgress)]
     assert member.state is MemberState.STABLE
@@ -115,7 +115,7 @@ def test_a_commit_that_meets_a_rebalance_asks_for_a_rejoin() -> None:
 
 @pytest.mark.proves("CL-35")
 @pytest.mark.parametrize(("error", "member_id"), [(Error.UNKNOWN_MEMBER_ID, ""), (Error.ILLEGAL_GENERATION, "m1")])
-def test_a_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, member_id: str) -> None:
+def test_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, member_id: str) -> None:
     member = commit(Bench().settle("t-0")).answer(said(error))
     assert done(member) == [(1, CommitFailed)]
     assert (member.machine.generation_id, member.machine.member_id) == (-1, member_id)
@@ -126,7 +126,7 @@ def test_a_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, memb
 
 @pytest.mark.proves("CL-35")
 @pytest.mark.parametrize("error", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_INSTANCE_ID])
-def test_a_refusal_of_an_older_generation_while_preparing_is_only_a_rebalance_in_progress(error: Error) -> None:
+def test_stale_commit_while_preparing_is_retriable(error: Error) -> None:
     member = commit(Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
     member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
     member.do(member.machine.enforce_rebalance("", member.now_ms)).poll()
@@ -142,7 +142,7 @@ def test_a_refusal_of_an_older_generation_while_preparing_is_only_a_rebalance_in
     ("error", "generation_id", "member_id"),
     [(Error.UNKNOWN_MEMBER_ID, -1, ""), (Error.ILLEGAL_GENERATION, -1, "m1"), (Error.FENCED_INSTANCE_ID, 2, "m1")],
 )
-def test_a_refusal_of_an_older_generation_otherwise_fails(error: Error, generation_id: int, member_id: str) -> None:
+def test_refusal_of_an_older_generation_otherwise_fails(error: Error, generation_id: int, member_id: str) -> None:
     member = commit(Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
     member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
     member.answer(said(error))
@@ -152,7 +152,7 @@ def test_a_refusal_of_an_older_generation_otherwise_fails(error: Error, generati
 
 
 @pytest.mark.proves("CL-35")
-def test_a_fenced_commit_of_the_current_generation_is_fatal() -> None:
+def test_fenced_commit_of_the_current_generation_is_fatal() -> None:
     member = commit(Bench(group_instance_id="i1").settle("t-0")).answer(said(Error.FENCED_INSTANCE_ID))
     assert done(member) == [(1, FencedInstanceId)]
     member.poll()
@@ -160,7 +160,7 @@ def test_a_fenced_commit_of_the_current_generation_is_fatal() -> None:
 
 
 @pytest.mark.proves("CL-35")
-def test_a_fenced_synchronous_commit_is_told_to_its_caller_alone() -> None:
+def test_fenced_sync_commit_fails_only_the_caller() -> None:
     member = commit(Bench(group_instance_id="i1").settle("t-0"), sync=True).answer(said(Error.FENCED_INSTANCE_ID))
     assert done(member) == [(1, FencedInstanceId)]
     assert not member.poll().raised
@@ -170,7 +170,7 @@ def test_a_fenced_synchronous_commit_is_told_to_its_caller_alone() -> None:
 @pytest.mark.parametrize(
     "error", [Error.GROUP_AUTHORIZATION_FAILED, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR]
 )
-def test_any_other_refusal_is_told_as_it_is(error: Error) -> None:
+def test_other_commit_errors_are_raised_unchanged(error: Error) -> None:
     member = commit(Bench().settle("t-0")).answer(said(error))
     (end,) = member.commits
     assert isinstance(end.error, BrokerError)
@@ -192,7 +192,7 @@ def test_unauthorised_topics_are_gathered() -> None:
 
 @pytest.mark.proves("CL-36")
 @pytest.mark.parametrize("error", PASSING)
-def test_a_synchronous_commit_that_met_a_passing_fault_is_sent_again(error: Error) -> None:
+def test_sync_commit_is_retried_after_retriable_error(error: Error) -> None:
     member = commit(Bench().settle("t-0"), sync=True)
     for wait_ms in (100, 200, 400):
         member.answer(said(error))
@@ -206,7 +206,7 @@ def test_a_synchronous_commit_that_met_a_passing_fault_is_sent_again(error: Erro
 
 @pytest.mark.proves("CL-36")
 @pytest.mark.parametrize("error", ELSEWHERE)
-def test_a_synchronous_commit_that_met_another_node_finds_the_right_one(error: Error) -> None:
+def test_sync_commit_finds_new_coordinator(error: Error) -> None:
     member = commit(Bench().settle("t-0"), sync=True).answer(said(error))
     assert member.coordinator() is None
     member.tick().answer(NODE).pass_ms(100).tick()
@@ -214,7 +214,7 @@ def test_a_synchronous_commit_that_met_another_node_finds_the_right_one(error: E
 
 
 @pytest.mark.proves("CL-36")
-def test_a_synchronous_commit_without_an_answer_is_sent_again() -> None:
+def test_sync_commit_without_response_is_retried() -> None:
     member = commit(Bench().settle("t-0"), sync=True).fail(OffsetCommit)
     assert member.coordinator() is None
     member.tick().answer(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE)).pass_ms(100).tick()
@@ -223,7 +223,7 @@ def test_a_synchronous_commit_without_an_answer_is_sent_again() -> None:
 
 
 @pytest.mark.proves("CL-36")
-def test_a_synchronous_commit_gives_up_after_the_api_timeout() -> None:
+def test_synchronous_commit_gives_up_after_the_api_timeout() -> None:
     member = commit(Bench(default_api_timeout_ms=10_000).settle("t-0"), sync=True)
     assert member.machine.next_due_ms() == member.now_ms + 3_000
     member.pass_ms(10_000).tick()
@@ -234,7 +234,7 @@ def test_a_synchronous_commit_gives_up_after_the_api_timeout() -> None:
 
 @pytest.mark.proves("CL-36")
 @pytest.mark.parametrize("error", PASSING + ELSEWHERE)
-def test_an_asynchronous_commit_is_never_sent_again(error: Error) -> None:
+def test_asynchronous_commit_is_never_sent_again(error: Error) -> None:
     member = commit(Bench().settle("t-0")).answer(said(error))
     assert done(member) == [(1, RetriableCommitFailed)]
     assert (member.coordinator() is None) is (error in ELSEWHERE)
@@ -243,7 +243,7 @@ def test_an_asynchronous_commit_is_never_sent_again(error: Error) -> None:
 
 
 @pytest.mark.proves("CL-36")
-def test_an_asynchronous_commit_waits_for_one_look_up_of_the_coordinator() -> None:
+def test_async_commit_waits_for_one_coordinator_lookup() -> None:
     member = commit(Bench().settle("t-0").beat(Error.NOT_COORDINATOR))
     member.answer(NODE)
     assert done(member.answer(said())) == [(1, None)]
@@ -253,7 +253,7 @@ def test_an_asynchronous_commit_waits_for_one_look_up_of_the_coordinator() -> No
 
 
 @pytest.mark.proves("CL-36")
-def test_a_commit_that_waited_until_the_member_was_out_of_the_group_is_not_sent() -> None:
+def test_waiting_commit_of_former_member_is_not_sent() -> None:
     member = Bench().settle("t-0").pass_ms(3_000).tick()
     commit(member, sync=True).answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
     member.answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID)).pass_ms(100).tick()
@@ -280,7 +280,7 @@ def test_auto_commit_happens_inside_poll_every_interval() -> None:
 
 
 @pytest.mark.proves("CL-37")
-def test_an_auto_commit_that_met_a_passing_fault_comes_again_after_a_backoff() -> None:
+def test_auto_commit_is_retried_after_backoff() -> None:
     member = Bench(enable_auto_commit=True).settle("t-0")
     member.machine.set_consumed(at("t-0"))
     member.pass_ms(5_000).poll().answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
@@ -360,7 +360,7 @@ def test_asynchronous_commits_end_in_order() -> None:
 
 @pytest.mark.proves("CL-38")
 @pytest.mark.parametrize("partitions", ["t-0", ""])
-def test_a_synchronous_commit_returns_after_all_earlier_asynchronous_ones_even_when_empty(partitions: str) -> None:
+def test_sync_commit_waits_for_earlier_async_commits(partitions: str) -> None:
     member = commit(Bench().settle("t-0"), commit_id=1)
     first = member.send_of(OffsetCommit)
     commit(member, partitions, commit_id=2, sync=True)
@@ -372,7 +372,7 @@ def test_a_synchronous_commit_returns_after_all_earlier_asynchronous_ones_even_w
 
 
 @pytest.mark.proves("CL-38")
-def test_an_empty_commit_with_nothing_before_it_ends_at_once() -> None:
+def test_empty_commit_with_nothing_before_it_ends_at_once() -> None:
     member = commit(Bench().settle("t-0"), "", sync=True)
     assert member.commits == [CommitDone(1)]
 
@@ -391,7 +391,7 @@ def found(*offsets: FetchedOffset, error: Error = Error.NONE) -> OffsetFetchResp
 
 
 @pytest.mark.proves("CL-39")
-def test_a_look_up_asks_for_stable_offsets_and_asks_again_while_one_is_unstable() -> None:
+def test_offset_fetch_retries_unstable_offsets() -> None:
     member = look_up(Bench().settle("t-0"))
     request = member.sent(OffsetFetch)
     assert request.require_stable
@@ -407,14 +407,14 @@ def test_a_look_up_asks_for_stable_offsets_and_asks_again_while_one_is_unstable(
 
 
 @pytest.mark.proves("CL-39")
-def test_a_look_up_needs_no_membership() -> None:
+def test_look_up_needs_no_membership() -> None:
     member = look_up(Bench(subscribe=False)).answer(NODE).answer(found(FetchedOffset("t", 0, 7)))
     assert member.fetched[0].offsets[tps("t-0")[0]] == OffsetAndMetadata(7)
 
 
 @pytest.mark.proves("CL-39")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
-def test_a_look_up_at_another_node_finds_the_right_one(error: Error) -> None:
+def test_look_up_at_another_node_finds_the_right_one(error: Error) -> None:
     member = look_up(Bench().settle("t-0")).answer(found(error=error))
     assert member.coordinator() is None
     member.tick().answer(NODE).pass_ms(100).tick().answer(found())
@@ -422,7 +422,7 @@ def test_a_look_up_at_another_node_finds_the_right_one(error: Error) -> None:
 
 
 @pytest.mark.proves("CL-39")
-def test_a_look_up_that_met_a_passing_fault_or_nobody_is_sent_again() -> None:
+def test_offset_fetch_is_retried_after_retriable_error() -> None:
     member = look_up(Bench().settle("t-0")).answer(found(error=Error.COORDINATOR_LOAD_IN_PROGRESS))
     member.pass_ms(100).tick().answer(OffsetFetchResponse(()))
     member.pass_ms(200).tick().fail(OffsetFetch).tick().answer(NODE).pass_ms(400).tick()
@@ -448,7 +448,7 @@ def test_a_look_up_that_met_a_passing_fault_or_nobody_is_sent_again() -> None:
         (found(FetchedOffset("t", 0, error=Error.KAFKA_STORAGE_ERROR)), Error.KAFKA_STORAGE_ERROR, "for t-0"),
     ],
 )
-def test_a_look_up_that_is_refused_says_why(response: OffsetFetchResponse, error: Error, message: str) -> None:
+def test_offset_fetch_error_is_reported(response: OffsetFetchResponse, error: Error, message: str) -> None:
     (end,) = look_up(Bench().settle("t-0")).answer(response).fetched
     assert isinstance(end.error, BrokerError)
     assert end.error.error is error
@@ -457,7 +457,7 @@ def test_a_look_up_that_is_refused_says_why(response: OffsetFetchResponse, error
 
 
 @pytest.mark.proves("CL-39")
-def test_a_look_up_gives_up_after_the_api_timeout_and_one_of_nothing_ends_at_once() -> None:
+def test_offset_fetch_times_out_and_empty_one_returns() -> None:
     member = look_up(Bench(default_api_timeout_ms=10_000).settle("t-0")).pass_ms(10_000).tick()
     assert isinstance(member.fetched[0].error, OperationTimedOut)
     member.answer(found(FetchedOffset("t", 0, 7)))

@@ -35,7 +35,7 @@ def syncing(**settings: object) -> Bench:
 
 
 @pytest.mark.proves("CL-01")
-def test_a_member_goes_from_unjoined_over_join_and_sync_to_stable() -> None:
+def test_member_states_from_unjoined_to_stable() -> None:
     member = Bench()
     assert member.state is UNJOINED
     member.find()
@@ -50,7 +50,7 @@ def test_a_member_goes_from_unjoined_over_join_and_sync_to_stable() -> None:
 
 
 @pytest.mark.proves("CL-01")
-def test_a_join_carries_what_the_member_wants_and_how_long_it_may_take() -> None:
+def test_join_request_has_protocols_and_timeouts() -> None:
     member = joining(session_timeout_ms=10_000, max_poll_interval_ms=70_000, client_rack="r1")
     request = member.sent(JoinGroup)
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (10_000, 70_000)
@@ -64,7 +64,7 @@ def test_a_join_carries_what_the_member_wants_and_how_long_it_may_take() -> None
 
 
 @pytest.mark.proves("CL-12")
-def test_a_loading_coordinator_is_asked_again_after_a_backoff_that_doubles() -> None:
+def test_loading_coordinator_is_retried_with_backoff() -> None:
     member = joining()
     for wait_ms in (100, 200, 400, 800, 1_000, 1_000):
         member.answer(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
@@ -78,7 +78,7 @@ def test_a_loading_coordinator_is_asked_again_after_a_backoff_that_doubles() -> 
 
 
 @pytest.mark.proves("CL-12")
-def test_an_unknown_member_forgets_its_id_and_joins_again_at_once() -> None:
+def test_unknown_member_rejoins_without_id() -> None:
     member = Bench().settle()
     member.beat(Error.REBALANCE_IN_PROGRESS).poll()
     assert member.sent(JoinGroup).member_id == "m1"
@@ -89,7 +89,7 @@ def test_an_unknown_member_forgets_its_id_and_joins_again_at_once() -> None:
 
 
 @pytest.mark.proves("CL-12")
-def test_an_unknown_member_answer_to_a_generation_left_behind_resets_nothing() -> None:
+def test_unknown_member_error_of_old_generation_is_ignored() -> None:
     member = Bench().settle()
     member.beat(Error.REBALANCE_IN_PROGRESS).poll()
     member.do(member.machine.unsubscribe(member.now_ms))
@@ -100,7 +100,7 @@ def test_an_unknown_member_answer_to_a_generation_left_behind_resets_nothing() -
 
 
 @pytest.mark.proves("CL-12")
-def test_a_member_id_that_is_given_is_kept_and_used_at_once() -> None:
+def test_member_id_that_is_given_is_kept_and_used_at_once() -> None:
     member = joining()
     member.answer(JoinGroupResponse(Error.MEMBER_ID_REQUIRED, "m7")).poll()
     request = member.sent(JoinGroup)
@@ -109,7 +109,7 @@ def test_a_member_id_that_is_given_is_kept_and_used_at_once() -> None:
 
 
 @pytest.mark.proves("CL-12")
-def test_a_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
+def test_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
     member = joining()
     member.answer(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
@@ -117,7 +117,7 @@ def test_a_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
 
 @pytest.mark.proves("CL-12")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
-def test_a_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> None:
+def test_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> None:
     member = joining()
     member.answer(JoinGroupResponse(error))
     assert member.coordinator() is None
@@ -158,7 +158,7 @@ def test_any_other_error_of_a_join_is_raised_from_the_next_poll(error: Error) ->
 
 
 @pytest.mark.proves("CL-13")
-def test_fatal_answers_say_what_to_do() -> None:
+def test_fatal_errors_name_the_remedy() -> None:
     fenced = joining(group_instance_id="i1").answer(JoinGroupResponse(Error.FENCED_INSTANCE_ID)).poll().raised[0]
     assert isinstance(fenced, FencedInstanceId)
     assert "'i1'" in str(fenced)
@@ -168,7 +168,7 @@ def test_fatal_answers_say_what_to_do() -> None:
 
 
 @pytest.mark.proves("CL-13")
-def test_a_group_of_another_protocol_type_is_refused() -> None:
+def test_group_of_another_protocol_type_is_refused() -> None:
     member = joining()
     member.answer(JoinGroupResponse(Error.NONE, "m1", 1, "connect", "range", "m0")).poll()
     assert isinstance(member.raised[0], BrokerError)
@@ -179,7 +179,7 @@ def test_a_group_of_another_protocol_type_is_refused() -> None:
 
 
 @pytest.mark.proves("CL-14")
-def test_a_sync_that_met_a_rebalance_rejoins_at_once_with_its_generation() -> None:
+def test_sync_with_rebalance_in_progress_rejoins() -> None:
     member = syncing(assignors=COOPERATIVE)
     member.answer(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).member_id == "m1"
@@ -187,7 +187,7 @@ def test_a_sync_that_met_a_rebalance_rejoins_at_once_with_its_generation() -> No
 
 
 @pytest.mark.proves("CL-14")
-def test_a_sync_of_an_unknown_member_resets_everything() -> None:
+def test_sync_of_an_unknown_member_resets_everything() -> None:
     member = syncing()
     member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
@@ -195,7 +195,7 @@ def test_a_sync_of_an_unknown_member_resets_everything() -> None:
 
 
 @pytest.mark.proves("CL-14")
-def test_a_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
+def test_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
     member = syncing()
     member.answer(SyncGroupResponse(Error.ILLEGAL_GENERATION))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
@@ -204,7 +204,7 @@ def test_a_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
 
 @pytest.mark.proves("CL-14")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
-def test_a_sync_sent_to_the_wrong_node_looks_for_the_right_one_and_rejoins(error: Error) -> None:
+def test_sync_to_wrong_node_finds_coordinator_and_rejoins(error: Error) -> None:
     member = syncing()
     member.answer(SyncGroupResponse(error)).poll()
     assert member.coordinator() is None
@@ -233,7 +233,7 @@ def test_any_other_error_of_a_sync_is_fatal(error: Error) -> None:
 
 @pytest.mark.proves("CL-14")
 @pytest.mark.parametrize("answer", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
-def test_a_sync_for_another_protocol_is_fatal(answer: dict[str, str]) -> None:
+def test_sync_for_another_protocol_is_fatal(answer: dict[str, str]) -> None:
     member = syncing().sync_ok("t-0", **answer).poll()
     (raised,) = member.raised
     assert isinstance(raised, BrokerError)
@@ -241,7 +241,7 @@ def test_a_sync_for_another_protocol_is_fatal(answer: dict[str, str]) -> None:
 
 
 @pytest.mark.proves("CL-15")
-def test_an_assignment_for_a_generation_that_a_heartbeat_cleared_is_a_failed_rebalance() -> None:
+def test_assignment_of_cleared_generation_fails_rebalance() -> None:
     member = syncing()
     member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
     member.sync_ok("t-0")
@@ -252,7 +252,7 @@ def test_an_assignment_for_a_generation_that_a_heartbeat_cleared_is_a_failed_reb
 
 
 @pytest.mark.proves("CL-15")
-def test_an_assignment_whose_generation_was_cleared_before_the_poll_is_dropped() -> None:
+def test_assignment_of_cleared_generation_is_dropped_at_poll() -> None:
     member = syncing().sync_ok("t-0")
     member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.ILLEGAL_GENERATION)).poll()
     assert not member.heard()
@@ -263,7 +263,7 @@ def test_an_assignment_whose_generation_was_cleared_before_the_poll_is_dropped()
 
 
 @pytest.mark.proves("CL-14", "CL-15")
-def test_a_refusal_for_a_generation_left_behind_resets_nothing() -> None:
+def test_refusal_for_a_generation_left_behind_resets_nothing() -> None:
     member = syncing()
     member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.ILLEGAL_GENERATION))
     member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
@@ -278,13 +278,13 @@ def test_a_refusal_for_a_generation_left_behind_resets_nothing() -> None:
     ("request_ms", "max_poll_ms", "timeout_ms"),
     [(30_000, 300_000, 305_000), (30_000, 1_000, 30_000), (30_000, MAX_INT, MAX_INT), (1, MAX_INT - 10, MAX_INT - 10)],
 )
-def test_a_join_may_stay_unanswered_for_a_whole_rebalance(request_ms: int, max_poll_ms: int, timeout_ms: int) -> None:
+def test_join_request_timeout_covers_rebalance(request_ms: int, max_poll_ms: int, timeout_ms: int) -> None:
     member = joining(request_timeout_ms=request_ms, max_poll_interval_ms=max_poll_ms)
     assert member.send_of(JoinGroup).timeout_ms == timeout_ms
 
 
 @pytest.mark.proves("CL-17")
-def test_polling_again_reuses_the_join_under_way_and_does_not_prepare_again() -> None:
+def test_poll_reuses_pending_join() -> None:
     member = Bench().settle("t-0")
     member.heard()
     member.beat(Error.REBALANCE_IN_PROGRESS).poll().poll().poll()
@@ -297,7 +297,7 @@ def test_polling_again_reuses_the_join_under_way_and_does_not_prepare_again() ->
 
 
 @pytest.mark.proves("CL-17")
-def test_a_completion_that_was_interrupted_is_completed_at_the_next_poll() -> None:
+def test_interrupted_completion_continues_at_next_poll() -> None:
     member = Bench(assignors=COOPERATIVE).settle("t-0 t-1")
     member.heard()
     member.beat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2).sync_ok("t-1 t-2")
@@ -318,7 +318,7 @@ def test_a_completion_that_was_interrupted_is_completed_at_the_next_poll() -> No
 
 @pytest.mark.proves("CL-18")
 @pytest.mark.parametrize("kind", [JoinGroup, SyncGroup])
-def test_a_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup] | type[SyncGroup]) -> None:
+def test_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup] | type[SyncGroup]) -> None:
     member = Bench().settle()
     member.beat(Error.REBALANCE_IN_PROGRESS).poll()
     if kind is SyncGroup:
@@ -331,7 +331,7 @@ def test_a_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup
 
 
 @pytest.mark.proves("CL-18")
-def test_whatever_was_asked_of_a_coordinator_that_is_given_up_fails_with_it() -> None:
+def test_requests_to_lost_coordinator_fail() -> None:
     member = syncing()
     member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.NOT_COORDINATOR))
     assert member.needs_rejoin()
@@ -345,7 +345,7 @@ def test_whatever_was_asked_of_a_coordinator_that_is_given_up_fails_with_it() ->
 
 
 @pytest.mark.proves("CL-41")
-def test_the_reason_is_the_last_cause_cut_at_255_characters_and_cleared_by_success() -> None:
+def test_join_reason_is_last_cause_of_255_characters() -> None:
     member = Bench()
     member.find()
     assert member.sent(JoinGroup).reason == ""
@@ -360,7 +360,7 @@ def test_the_reason_is_the_last_cause_cut_at_255_characters_and_cleared_by_succe
 
 
 @pytest.mark.proves("CL-01")
-def test_nobody_joins_before_the_application_polls() -> None:
+def test_join_waits_for_first_poll() -> None:
     member = Bench()
     member.tick().pass_ms(60_000).tick()
     assert not member.all_sent
@@ -372,7 +372,7 @@ def test_nobody_joins_before_the_application_polls() -> None:
 
 
 @pytest.mark.proves("CL-12")
-def test_a_join_answered_after_the_member_left_is_not_continued() -> None:
+def test_join_response_after_leave_is_ignored() -> None:
     member = joining()
     member.do(member.machine.unsubscribe(member.now_ms))
     member.join_ok(1)

@@ -25,7 +25,7 @@ UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
 @pytest.mark.proves("CL-02")
-def test_heartbeats_begin_with_the_join_answer_and_not_before() -> None:
+def test_heartbeats_start_with_join_response() -> None:
     member = Bench().find()
     member.pass_ms(60_000).tick()
     assert not member.ever_sent(Heartbeat), "none while JoinGroup is out, however long"
@@ -39,7 +39,7 @@ def test_heartbeats_begin_with_the_join_answer_and_not_before() -> None:
 
 
 @pytest.mark.proves("CL-02")
-def test_the_join_answer_starts_all_three_timers_anew() -> None:
+def test_join_response_resets_all_timers() -> None:
     member = Bench(session_timeout_ms=10_000, max_poll_interval_ms=20_000).find()
     member.pass_ms(19_000).join_ok(1)
     assert member.machine.next_due_ms() == member.now_ms + 3_000
@@ -53,7 +53,7 @@ def test_the_join_answer_starts_all_three_timers_anew() -> None:
 
 @pytest.mark.proves("CL-03")
 @pytest.mark.parametrize("interval_ms", [10_000, 10_001])
-def test_a_heartbeat_interval_of_a_whole_session_is_refused(interval_ms: int) -> None:
+def test_heartbeat_interval_of_session_timeout_is_rejected(interval_ms: int) -> None:
     with pytest.raises(UsageError, match=r"heartbeat\.interval\.ms = \d+ must be lower than session\.timeout\.ms"):
         MemberConfig(group_id="g", client_id="c", session_timeout_ms=10_000, heartbeat_interval_ms=interval_ms)
 
@@ -62,7 +62,7 @@ def test_a_heartbeat_interval_of_a_whole_session_is_refused(interval_ms: int) ->
 
 
 @pytest.mark.proves("CL-04")
-def test_a_session_without_an_answer_gives_the_coordinator_up_and_keeps_the_generation() -> None:
+def test_session_without_response_keeps_generation() -> None:
     member = Bench().settle("t-0")
     member.pass_ms(45_000).tick()
     assert member.coordinator() is None
@@ -76,7 +76,7 @@ def test_a_session_without_an_answer_gives_the_coordinator_up_and_keeps_the_gene
 
 
 @pytest.mark.proves("CL-04")
-def test_while_the_coordinator_is_unknown_the_poll_timer_is_not_looked_at() -> None:
+def test_poll_timer_is_ignored_without_coordinator() -> None:
     member = Bench(max_poll_interval_ms=10_000).settle("t-0")
     member.beat(Error.NOT_COORDINATOR)
     member.pass_ms(60_000).tick()
@@ -87,7 +87,7 @@ def test_while_the_coordinator_is_unknown_the_poll_timer_is_not_looked_at() -> N
 
 
 @pytest.mark.proves("CL-04")
-def test_the_poll_timer_comes_before_the_heartbeat() -> None:
+def test_poll_timer_is_checked_before_heartbeat() -> None:
     member = Bench(max_poll_interval_ms=3_000).settle("t-0")
     member.pass_ms(3_000).tick()
     assert member.sends(LeaveGroup)
@@ -95,7 +95,7 @@ def test_the_poll_timer_comes_before_the_heartbeat() -> None:
 
 
 @pytest.mark.proves("CL-04")
-def test_a_coordinator_that_cannot_be_found_is_looked_for_again_after_a_backoff() -> None:
+def test_coordinator_lookup_is_retried_after_backoff() -> None:
     member = Bench().settle("t-0")
     member.beat(Error.NOT_COORDINATOR).tick()
     for wait_ms in (100, 200, 400):
@@ -109,7 +109,7 @@ def test_a_coordinator_that_cannot_be_found_is_looked_for_again_after_a_backoff(
 
 
 @pytest.mark.proves("CL-05")
-def test_a_failed_heartbeat_is_sent_again_after_a_backoff_that_doubles() -> None:
+def test_failed_heartbeat_is_retried_with_backoff() -> None:
     member = Bench().settle("t-0").pass_ms(3_000).tick()
     for wait_ms in (100, 200, 400, 800, 1_000):
         member.answer(HeartbeatResponse(Error.UNKNOWN_SERVER_ERROR))
@@ -122,7 +122,7 @@ def test_a_failed_heartbeat_is_sent_again_after_a_backoff_that_doubles() -> None
 
 
 @pytest.mark.proves("CL-05")
-def test_hearing_of_a_rebalance_extends_the_session() -> None:
+def test_rebalance_in_progress_extends_session() -> None:
     member = Bench(session_timeout_ms=10_000).settle("t-0")
     for _ in range(10):
         member.beat(Error.REBALANCE_IN_PROGRESS)
@@ -132,7 +132,7 @@ def test_hearing_of_a_rebalance_extends_the_session() -> None:
 
 
 @pytest.mark.proves("CL-05")
-def test_a_heartbeat_without_an_answer_gives_the_coordinator_up() -> None:
+def test_heartbeat_without_response_loses_coordinator() -> None:
     member = Bench().settle("t-0").pass_ms(3_000).tick()
     member.fail(Heartbeat)
     assert member.coordinator() is None
@@ -145,7 +145,7 @@ def test_a_heartbeat_without_an_answer_gives_the_coordinator_up() -> None:
 
 
 @pytest.mark.proves("CL-06")
-def test_an_application_that_stops_polling_leaves_and_loses_its_partitions_at_its_next_poll() -> None:
+def test_poll_timeout_leaves_group_and_loses_partitions() -> None:
     member = Bench(max_poll_interval_ms=10_000).settle("t-0 t-1")
     member.heard()
     for _ in range(3):
@@ -172,7 +172,7 @@ def test_an_application_that_stops_polling_leaves_and_loses_its_partitions_at_it
 
 
 @pytest.mark.proves("CL-06")
-def test_the_poll_timer_runs_while_the_assignment_is_on_its_way() -> None:
+def test_poll_timer_runs_while_the_assignment_is_on_its_way() -> None:
     member = Bench(max_poll_interval_ms=10_000).find().join_ok(1)
     member.pass_ms(10_000).tick()
     assert member.sends(LeaveGroup)
@@ -192,7 +192,7 @@ def test_polling_in_time_keeps_the_member() -> None:
 
 
 @pytest.mark.proves("CL-07")
-def test_a_static_member_that_stops_polling_leaves_without_a_word() -> None:
+def test_static_member_sends_no_leave_on_poll_timeout() -> None:
     member = Bench(max_poll_interval_ms=10_000, group_instance_id="i1").settle("t-0")
     member.heard()
     member.pass_ms(10_000).tick()
@@ -208,7 +208,7 @@ def test_a_static_member_that_stops_polling_leaves_without_a_word() -> None:
 
 
 @pytest.mark.proves("CL-08")
-def test_a_stable_member_that_hears_of_a_rebalance_goes_on_beating_and_joins_at_its_next_poll() -> None:
+def test_rebalance_in_progress_rejoins_at_next_poll() -> None:
     member = Bench().settle("t-0")
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert member.state is STABLE
@@ -223,7 +223,7 @@ def test_a_stable_member_that_hears_of_a_rebalance_goes_on_beating_and_joins_at_
 
 
 @pytest.mark.proves("CL-08")
-def test_a_member_that_is_rebalancing_already_ignores_the_news() -> None:
+def test_member_that_is_rebalancing_already_ignores_the_news() -> None:
     member = Bench().find().join_ok(1)
     member.beat(Error.REBALANCE_IN_PROGRESS)
     assert member.state is COMPLETING
@@ -233,7 +233,7 @@ def test_a_member_that_is_rebalancing_already_ignores_the_news() -> None:
 
 
 @pytest.mark.proves("CL-09")
-def test_an_illegal_generation_resets_the_generation_and_keeps_the_id() -> None:
+def test_illegal_generation_keeps_member_id() -> None:
     member = Bench().settle("t-0")
     member.heard()
     member.beat(Error.ILLEGAL_GENERATION)
@@ -246,7 +246,7 @@ def test_an_illegal_generation_resets_the_generation_and_keeps_the_id() -> None:
 
 
 @pytest.mark.proves("CL-09")
-def test_an_unknown_member_resets_both() -> None:
+def test_unknown_member_resets_both() -> None:
     member = Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID)
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
     assert member.poll().sent(JoinGroup).member_id == ""
@@ -254,7 +254,7 @@ def test_an_unknown_member_resets_both() -> None:
 
 @pytest.mark.proves("CL-09")
 @pytest.mark.parametrize("error", [Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID])
-def test_an_answer_to_an_older_generation_is_ignored(error: Error) -> None:
+def test_response_of_older_generation_is_ignored(error: Error) -> None:
     member = Bench(group_instance_id="i1").settle("t-0")
     member.pass_ms(3_000).tick()
     member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2)
@@ -264,7 +264,7 @@ def test_an_answer_to_an_older_generation_is_ignored(error: Error) -> None:
 
 
 @pytest.mark.proves("CL-10")
-def test_a_fenced_instance_is_raised_at_the_next_poll_and_beats_no_more() -> None:
+def test_fenced_instance_raises_at_next_poll() -> None:
     member = Bench(group_instance_id="i1").settle("t-0")
     member.beat(Error.FENCED_INSTANCE_ID)
     assert not member.raised
@@ -277,7 +277,7 @@ def test_a_fenced_instance_is_raised_at_the_next_poll_and_beats_no_more() -> Non
 
 @pytest.mark.proves("CL-11")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
-def test_a_heartbeat_sent_to_the_wrong_node_finds_the_right_one_without_a_rejoin(error: Error) -> None:
+def test_heartbeat_to_wrong_node_finds_coordinator(error: Error) -> None:
     member = Bench().settle("t-0").beat(error)
     assert member.coordinator() is None
     assert member.disconnects
@@ -291,7 +291,7 @@ def test_a_heartbeat_sent_to_the_wrong_node_finds_the_right_one_without_a_rejoin
 
 
 @pytest.mark.proves("CL-40")
-def test_the_coordinator_has_a_connection_of_its_own() -> None:
+def test_coordinator_has_a_connection_of_its_own() -> None:
     member = Bench()
     member.poll()
     assert not member.send_of(FindCoordinator).to_coordinator
@@ -304,7 +304,7 @@ def test_the_coordinator_has_a_connection_of_its_own() -> None:
 
 @pytest.mark.proves("CL-04")
 @pytest.mark.parametrize("error", [Error.GROUP_AUTHORIZATION_FAILED, Error.INVALID_GROUP_ID])
-def test_a_look_up_that_is_refused_for_good_is_raised(error: Error) -> None:
+def test_look_up_that_is_refused_for_good_is_raised(error: Error) -> None:
     member = Bench().poll()
     member.answer(FindCoordinatorResponse(error)).poll()
     (raised,) = member.raised

@@ -38,7 +38,7 @@ def about_to_rejoin(partitions: str = "t-0 t-1", **settings: object) -> Bench:
 
 
 @pytest.mark.proves("CL-19")
-def test_an_eager_member_revokes_everything_before_it_joins() -> None:
+def test_eager_member_revokes_everything_before_it_joins() -> None:
     member = about_to_rejoin()
     member.slow_listener = True
     member.poll()
@@ -53,7 +53,7 @@ def test_an_eager_member_revokes_everything_before_it_joins() -> None:
 
 
 @pytest.mark.proves("CL-19")
-def test_an_eager_member_is_told_even_of_nothing() -> None:
+def test_eager_member_gets_empty_revocation() -> None:
     member = about_to_rejoin("").poll()
     assert member.heard() == [(REVOKED, ())]
 
@@ -75,7 +75,7 @@ def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
 
 
 @pytest.mark.proves("CL-19")
-def test_a_commit_that_met_a_passing_fault_is_tried_again_before_the_revocation() -> None:
+def test_commit_is_retried_before_revocation() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
     member.poll().answer(committed(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
@@ -88,7 +88,7 @@ def test_a_commit_that_met_a_passing_fault_is_tried_again_before_the_revocation(
 
 
 @pytest.mark.proves("CL-19")
-def test_a_commit_that_is_refused_for_good_does_not_hold_the_rebalance_up() -> None:
+def test_failed_commit_does_not_block_rebalance() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
     member.poll().answer(committed(Error.OFFSET_METADATA_TOO_LARGE)).poll()
@@ -97,7 +97,7 @@ def test_a_commit_that_is_refused_for_good_does_not_hold_the_rebalance_up() -> N
 
 
 @pytest.mark.proves("CL-19")
-def test_a_commit_without_an_answer_holds_the_rebalance_up_for_its_timeout_at_most() -> None:
+def test_commit_without_response_delays_join_by_timeout() -> None:
     member = about_to_rejoin(enable_auto_commit=True, max_poll_interval_ms=20_000)
     member.machine.set_consumed(at("t-0"))
     member.poll()
@@ -109,7 +109,7 @@ def test_a_commit_without_an_answer_holds_the_rebalance_up_for_its_timeout_at_mo
 
 
 @pytest.mark.proves("CL-20")
-def test_an_eager_member_fetches_nothing_while_its_last_commit_is_out() -> None:
+def test_eager_member_fetches_nothing_during_last_commit() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
     assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
@@ -121,7 +121,7 @@ def test_an_eager_member_fetches_nothing_while_its_last_commit_is_out() -> None:
 
 
 @pytest.mark.proves("CL-20")
-def test_a_cooperative_member_goes_on_fetching() -> None:
+def test_cooperative_member_goes_on_fetching() -> None:
     member = about_to_rejoin(enable_auto_commit=True, assignors=COOPERATIVE)
     member.machine.set_consumed(at("t-0"))
     member.poll()
@@ -133,7 +133,7 @@ def test_a_cooperative_member_goes_on_fetching() -> None:
 
 
 @pytest.mark.proves("CL-21")
-def test_a_cooperative_member_keeps_what_it_owns_while_it_joins() -> None:
+def test_cooperative_member_keeps_what_it_owns_while_it_joins() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll()
     assert not member.heard()
     assert member.owned() == tps("t-0 t-1")
@@ -142,7 +142,7 @@ def test_a_cooperative_member_keeps_what_it_owns_while_it_joins() -> None:
 
 
 @pytest.mark.proves("CL-21")
-def test_a_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
+def test_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
     member = Bench(topics=("t", "u"), assignors=COOPERATIVE).settle("t-0 u-0 u-1")
     member.heard()
     member.do(member.machine.subscribe(["t"], member.now_ms)).poll()
@@ -153,7 +153,7 @@ def test_a_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
 @pytest.mark.proves("CL-22")
 @pytest.mark.parametrize("assignors", [None, COOPERATIVE])
 @pytest.mark.parametrize("error", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION])
-def test_what_a_member_owned_in_a_generation_that_is_gone_is_lost(error: Error, assignors: object) -> None:
+def test_partitions_of_lost_generation_are_lost(error: Error, assignors: object) -> None:
     settings = {} if assignors is None else {"assignors": assignors}
     member = Bench(enable_auto_commit=True, **settings).settle("t-0 t-1")  # type: ignore[arg-type]
     member.heard()
@@ -177,7 +177,7 @@ def test_who_owned_nothing_loses_nothing() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_a_cooperative_member_gives_up_what_was_taken_gets_what_was_added_and_rejoins() -> None:
+def test_cooperative_member_revokes_adds_and_rejoins() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-1 t-2").poll()
     assert member.heard() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
     assert member.owned() == tps("t-1 t-2")
@@ -191,7 +191,7 @@ def test_a_cooperative_member_gives_up_what_was_taken_gets_what_was_added_and_re
 
 
 @pytest.mark.proves("CL-23")
-def test_the_assigned_callback_comes_even_with_nothing_added_and_without_a_rejoin() -> None:
+def test_assigned_callback_runs_with_empty_assignment() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-0 t-1").poll()
     assert member.heard() == [(ASSIGNED, ())]
     assert not member.sends(JoinGroup)
@@ -199,7 +199,7 @@ def test_the_assigned_callback_comes_even_with_nothing_added_and_without_a_rejoi
 
 
 @pytest.mark.proves("CL-24")
-def test_an_assignment_that_no_longer_fits_the_subscription_is_dropped() -> None:
+def test_assignment_outside_subscription_is_dropped() -> None:
     member = Bench(topics=("t", "u")).find().join_ok(1)
     member.do(member.machine.subscribe(["t"], member.now_ms))
     member.sync_ok("t-0 u-0").poll()
@@ -212,7 +212,7 @@ def test_an_assignment_that_no_longer_fits_the_subscription_is_dropped() -> None
 
 
 @pytest.mark.proves("CL-31")
-def test_a_listener_that_throws_is_told_the_rest_and_its_first_error_is_raised() -> None:
+def test_first_listener_error_is_raised_after_all_callbacks() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-1 t-2")
     first, second = ValueError("first"), ValueError("second")
     member.listener_throws = [first, second]
@@ -228,7 +228,7 @@ def test_a_listener_that_throws_is_told_the_rest_and_its_first_error_is_raised()
 
 
 @pytest.mark.proves("CL-31")
-def test_a_listener_that_throws_at_the_revocation_does_not_keep_the_partitions() -> None:
+def test_failing_revocation_listener_still_revokes() -> None:
     member = about_to_rejoin()
     member.listener_throws = [ValueError("no")]
     member.poll()
@@ -262,7 +262,7 @@ def test_unsubscribing_revokes_and_leaves() -> None:
 
 
 @pytest.mark.proves("CL-32")
-def test_closing_revokes_leaves_and_is_done_with_the_answer() -> None:
+def test_close_revokes_leaves_and_waits_for_response() -> None:
     member = Bench().settle("t-0 t-1")
     member.heard()
     member.do(member.machine.close(member.now_ms))
@@ -277,7 +277,7 @@ def test_closing_revokes_leaves_and_is_done_with_the_answer() -> None:
 
 @pytest.mark.proves("CL-32")
 @pytest.mark.parametrize("ending", ["unsubscribe", "close"])
-def test_leaving_without_a_generation_or_in_a_rebalance_is_a_loss(ending: str) -> None:
+def test_leave_during_rebalance_loses_partitions(ending: str) -> None:
     reset = Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID)
     rebalancing = about_to_rejoin("t-0", assignors=COOPERATIVE).poll()
     for member in (reset, rebalancing):
@@ -289,7 +289,7 @@ def test_leaving_without_a_generation_or_in_a_rebalance_is_a_loss(ending: str) -
 
 
 @pytest.mark.proves("CL-32")
-def test_leaving_with_nothing_owned_tells_nobody() -> None:
+def test_leave_without_partitions_runs_no_callback() -> None:
     member = Bench().settle("")
     member.heard()
     member.do(member.machine.close(member.now_ms))
@@ -299,7 +299,7 @@ def test_leaving_with_nothing_owned_tells_nobody() -> None:
 
 @pytest.mark.proves("CL-07", "CL-32")
 @pytest.mark.parametrize("ending", ["unsubscribe", "close"])
-def test_a_static_member_leaves_without_leave_group(ending: str) -> None:
+def test_static_member_leaves_without_leave_group(ending: str) -> None:
     member = Bench(group_instance_id="i1").settle("t-0")
     member.heard()
     member.do(getattr(member.machine, ending)(member.now_ms))
@@ -310,7 +310,7 @@ def test_a_static_member_leaves_without_leave_group(ending: str) -> None:
 
 
 @pytest.mark.proves("CL-32")
-def test_after_closing_nothing_is_answered_and_nothing_happens() -> None:
+def test_closed_member_ignores_responses_and_timers() -> None:
     member = Bench().settle("t-0").pass_ms(3_000).tick()
     beat = member.send_of(Heartbeat)
     member.do(member.machine.close(member.now_ms)).pass_ms(30_000)
@@ -325,7 +325,7 @@ def test_after_closing_nothing_is_answered_and_nothing_happens() -> None:
 
 
 @pytest.mark.proves("CL-32")
-def test_a_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
+def test_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
     member = Bench().settle("t-0")
     member.do(member.machine.unsubscribe(member.now_ms)).answer(LeaveGroupResponse(Error.NONE))
     member.do(member.machine.subscribe(["u"], member.now_ms)).poll()
@@ -335,7 +335,7 @@ def test_a_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
 
 
 @pytest.mark.proves("CL-22")
-def test_a_generation_lost_while_the_sync_is_out_loses_before_it_rejoins() -> None:
+def test_generation_loss_during_sync_loses_partitions_first() -> None:
     member = about_to_rejoin("t-0", assignors=COOPERATIVE).poll().join_ok(2)
     member.beat(Error.UNKNOWN_MEMBER_ID).poll()
     assert member.heard() == [(LOST, tps("t-0"))]
@@ -356,7 +356,7 @@ def test_without_a_coordinator_nothing_is_prepared() -> None:
 # --- a generation that was missed -------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_missed_a_generation_loses_what_it_owned_and_gets_its_new_partitions_fresh() -> None:
+def test_static_member_that_missed_generation_loses_partitions() -> None:
     """A deliberate difference: Java would revoke t-1, and a commit in the listener would carry the new generation."""
     member = Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
     member.beat(Error.REBALANCE_IN_PROGRESS).poll()
@@ -366,7 +366,7 @@ def test_a_static_member_that_missed_a_generation_loses_what_it_owned_and_gets_i
     assert member.owned() == tps("t-0")
 
 
-def test_a_static_member_that_joined_every_generation_keeps_what_it_owns() -> None:
+def test_static_member_in_every_generation_keeps_partitions() -> None:
     member = Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
     member.beat(Error.REBALANCE_IN_PROGRESS).poll()
     member.heard()

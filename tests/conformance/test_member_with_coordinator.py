@@ -177,7 +177,7 @@ def test_cooperative_members_move_only_what_has_to_move() -> None:
 
 
 @pytest.mark.proves("CL-06", "CL-22")
-def test_a_member_that_stops_polling_is_out_and_comes_back() -> None:
+def test_member_that_stops_polling_is_out_and_comes_back() -> None:
     house = House()
     a, b = (house.client(name, max_poll_interval_ms=10_000, **cooperative()) for name in "ab")
     house.run(5_000)
@@ -193,7 +193,7 @@ def test_a_member_that_stops_polling_is_out_and_comes_back() -> None:
 
 
 @pytest.mark.proves("CL-09", "CL-22")
-def test_a_member_that_was_silent_for_a_session_hears_that_it_is_unknown() -> None:
+def test_silent_member_gets_unknown_member_id() -> None:
     house = House()
     a, b = (house.client(name, session_timeout_ms=10_000, **cooperative()) for name in "ab")
     house.run(5_000)
@@ -207,7 +207,7 @@ def test_a_member_that_was_silent_for_a_session_hears_that_it_is_unknown() -> No
 
 
 @pytest.mark.proves("CL-07", "CL-30")
-def test_a_static_member_that_restarts_within_its_session_gets_its_partitions_back_without_a_rebalance() -> None:
+def test_static_restart_within_session_keeps_assignment() -> None:
     house = House()
     settings = {"group_instance_id": "one", "session_timeout_ms": 30_000} | cooperative()
     a = house.client("a", **settings)
@@ -226,7 +226,7 @@ def test_a_static_member_that_restarts_within_its_session_gets_its_partitions_ba
 
 
 @pytest.mark.proves("CL-10", "CL-13")
-def test_the_elder_of_two_processes_with_one_instance_id_is_fenced() -> None:
+def test_older_process_with_same_instance_id_is_fenced() -> None:
     house = House()
     a = house.client("a", group_instance_id="one", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(2_000)
@@ -239,7 +239,7 @@ def test_the_elder_of_two_processes_with_one_instance_id_is_fenced() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_work_in_progress_is_handed_over_without_stopping_the_group() -> None:
+def test_batch_is_handed_over_without_blocking_group() -> None:
     house = House()
     a = house.client("a", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(2_000)
@@ -259,7 +259,7 @@ def test_work_in_progress_is_handed_over_without_stopping_the_group() -> None:
 
 
 @pytest.mark.proves("CL-26")
-def test_new_partitions_are_assigned_after_the_leader_has_seen_them() -> None:
+def test_new_partitions_are_assigned_after_metadata_refresh() -> None:
     house = House()
     for name in "ab":
         house.client(name, **cooperative())
@@ -284,7 +284,7 @@ def test_what_was_consumed_is_committed_before_it_changes_hands() -> None:
 
 
 @pytest.mark.proves("CL-11")
-def test_a_coordinator_that_restarts_costs_no_rebalance() -> None:
+def test_coordinator_that_restarts_costs_no_rebalance() -> None:
     house = House()
     a, b = (house.client(name, **cooperative()) for name in "ab")
     house.run(5_000)

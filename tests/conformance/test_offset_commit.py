@@ -47,7 +47,7 @@ def both(error: Error) -> tuple[Error, ...]:
 
 
 @pytest.mark.proves("OC-01")
-def test_a_commit_without_generation_to_an_absent_group_creates_a_simple_group(room: Room) -> None:
+def test_commit_without_generation_creates_simple_group(room: Room) -> None:
     assert commit(room, "", -1) == both(Error.NONE)
     assert (room.state, room.group.protocol_type, room.generation) == (E, None, 0)
     assert room.fetch() == (
@@ -62,9 +62,7 @@ def test_a_commit_without_generation_to_an_absent_group_creates_a_simple_group(r
 
 @pytest.mark.proves("OC-01")
 @pytest.mark.parametrize("offsets", [(), (OffsetToCommit("t", 0, 1, -1, "x" * 4_097),)], ids=["none", "refused"])
-def test_a_commit_with_no_acceptable_partition_creates_no_group(
-    room: Room, offsets: tuple[OffsetToCommit, ...]
-) -> None:
+def test_commit_with_no_acceptable_partition_creates_no_group(room: Room, offsets: tuple[OffsetToCommit, ...]) -> None:
     answer = room.ask(OffsetCommit(GROUP, "", None, -1, offsets)).answer
 
     assert answer == OffsetCommitResponse(
@@ -76,7 +74,7 @@ def test_a_commit_with_no_acceptable_partition_creates_no_group(
 
 @pytest.mark.proves("OC-02", "OC-11")
 @pytest.mark.parametrize(("reports", "error"), [(True, Error.GROUP_ID_NOT_FOUND), (False, Error.ILLEGAL_GENERATION)])
-def test_a_commit_with_a_generation_to_an_absent_group_is_refused(room: Room, reports: bool, error: Error) -> None:
+def test_commit_with_generation_to_missing_group_is_rejected(room: Room, reports: bool, error: Error) -> None:
     for generation in (0, 5):
         request = OffsetCommit(GROUP, "a", None, generation, OFFSETS, reports_missing_group=reports)
         assert room.ask(request).answer == OffsetCommitResponse(
@@ -87,9 +85,7 @@ def test_a_commit_with_a_generation_to_an_absent_group_is_refused(room: Room, re
 
 @pytest.mark.proves("OC-03")
 @pytest.mark.parametrize(("member_id", "instance"), [("", None), ("whoever", None), ("whoever", "wherever")])
-def test_an_empty_group_accepts_a_commit_without_generation_whatever_ids_are_sent(
-    room: Room, member_id: str, instance: str | None
-) -> None:
+def test_empty_group_accepts_commit_without_generation(room: Room, member_id: str, instance: str | None) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -98,7 +94,7 @@ def test_an_empty_group_accepts_a_commit_without_generation_whatever_ids_are_sen
 
 
 @pytest.mark.proves("OC-04")
-def test_an_empty_group_refuses_a_commit_with_a_generation(room: Room) -> None:
+def test_empty_group_refuses_a_commit_with_a_generation(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -113,7 +109,7 @@ def test_an_empty_group_refuses_a_commit_with_a_generation(room: Room) -> None:
 
 @pytest.mark.proves("OC-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_a_group_with_members_refuses_a_commit_from_outside(room: Room, stage: str) -> None:
+def test_group_with_members_refuses_a_commit_from_outside(room: Room, stage: str) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -129,7 +125,7 @@ def test_a_group_with_members_refuses_a_commit_from_outside(room: Room, stage: s
 
 
 @pytest.mark.proves("OC-06", "OC-11")
-def test_a_members_commit_is_checked_by_instance_then_member_then_generation(room: Room) -> None:
+def test_commit_checks_instance_member_generation_in_order(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
 
     assert commit(room, b.id, 9, "a") == both(Error.FENCED_INSTANCE_ID)
@@ -144,7 +140,7 @@ def test_a_members_commit_is_checked_by_instance_then_member_then_generation(roo
 
 
 @pytest.mark.proves("OC-07")
-def test_a_commit_while_the_assignment_is_on_its_way_is_sent_back(room: Room) -> None:
+def test_commit_while_completing_is_rejected(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -155,7 +151,7 @@ def test_a_commit_while_the_assignment_is_on_its_way_is_sent_back(room: Room) ->
 
 
 @pytest.mark.proves("OC-07", "SE-01")
-def test_a_commit_that_is_sent_back_does_not_extend_the_session(room: Room) -> None:
+def test_commit_that_is_sent_back_does_not_extend_the_session(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -167,7 +163,7 @@ def test_a_commit_that_is_sent_back_does_not_extend_the_session(room: Room) -> N
 
 
 @pytest.mark.proves("OC-08", "SE-01")
-def test_a_commit_to_a_stable_group_is_stored_and_acts_as_a_heartbeat(room: Room) -> None:
+def test_commit_to_stable_group_extends_session(room: Room) -> None:
     (a,) = room.settled("a")
     for offset in range(5):
         room.pass_ms(SESSION_MS - 1)
@@ -178,7 +174,7 @@ def test_a_commit_to_a_stable_group_is_stored_and_acts_as_a_heartbeat(room: Room
 
 
 @pytest.mark.proves("OC-08", "SE-01")
-def test_a_commit_while_members_join_is_stored_and_acts_as_a_heartbeat(room: Room) -> None:
+def test_commit_while_preparing_extends_session(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     assert room.state is PR
@@ -190,7 +186,7 @@ def test_a_commit_while_members_join_is_stored_and_acts_as_a_heartbeat(room: Roo
 
 
 @pytest.mark.proves("OC-08")
-def test_an_offset_may_go_backwards(room: Room) -> None:
+def test_offset_may_go_backwards(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(100)
     a.commit(7)
@@ -202,7 +198,7 @@ def test_an_offset_may_go_backwards(room: Room) -> None:
 
 
 @pytest.mark.proves("OC-09")
-def test_metadata_over_the_limit_is_refused_on_its_partition_only(room: Room) -> None:
+def test_too_large_metadata_is_error_per_partition(room: Room) -> None:
     (a,) = room.settled("a")
     offsets = (
         OffsetToCommit("t", 0, 1, -1, "x" * 4_096),
@@ -222,7 +218,7 @@ def test_metadata_over_the_limit_is_refused_on_its_partition_only(room: Room) ->
 
 
 @pytest.mark.proves("OC-09")
-def test_the_metadata_limit_counts_characters_and_not_bytes(room: Room) -> None:
+def test_metadata_limit_counts_characters_and_not_bytes(room: Room) -> None:
     (a,) = room.settled("a")
     offsets = (OffsetToCommit("t", 0, 1, -1, "ä" * 4_096), OffsetToCommit("t", 1, 1, -1, "ä" * 4_097))
     answer = room.ask(OffsetCommit(GROUP, a.id, None, 1, offsets)).answer
@@ -231,7 +227,7 @@ def test_the_metadata_limit_counts_characters_and_not_bytes(room: Room) -> None:
 
 
 @pytest.mark.proves("OC-09")
-def test_a_wrong_generation_outranks_the_metadata_limit(room: Room) -> None:
+def test_wrong_generation_outranks_the_metadata_limit(room: Room) -> None:
     (a,) = room.settled("a")
     offsets = (OffsetToCommit("t", 0, 1, -1, "x" * 5_000),)
     answer = room.ask(OffsetCommit(GROUP, a.id, None, 9, offsets)).answer
@@ -240,7 +236,7 @@ def test_a_wrong_generation_outranks_the_metadata_limit(room: Room) -> None:
 
 
 @pytest.mark.proves("OC-09")
-def test_the_metadata_limit_is_a_setting() -> None:
+def test_metadata_limit_is_a_setting() -> None:
     room = Room(offset_metadata_max_bytes=4)
     offsets = (OffsetToCommit("t", 0, 1, -1, "1234"), OffsetToCommit("t", 1, 1, -1, "12345"))
     answer = room.ask(OffsetCommit(GROUP, "", None, -1, offsets)).answer
@@ -262,7 +258,7 @@ def test_the_metadata_limit_is_a_setting() -> None:
         (Error.KAFKA_STORAGE_ERROR, Error.NOT_COORDINATOR),
     ],
 )
-def test_a_commit_that_cannot_be_written_is_refused_and_not_stored(room: Room, write: Error, answer: Error) -> None:
+def test_failed_commit_is_not_stored(room: Room, write: Error, answer: Error) -> None:
     (a,) = room.settled("a")
     a.commit(1)
     room.fail_next_write(write)
@@ -271,7 +267,7 @@ def test_a_commit_that_cannot_be_written_is_refused_and_not_stored(room: Room, w
     assert room.fetch() == (FetchedOffset("t", 0, 1, -1, ""),)
 
 
-def test_a_commit_is_answered_and_seen_only_when_it_is_written(room: Room) -> None:
+def test_commit_is_visible_only_after_write(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(1)
     room.hold_writes()
@@ -284,7 +280,7 @@ def test_a_commit_is_answered_and_seen_only_when_it_is_written(room: Room) -> No
     assert room.offset() == 2
 
 
-def test_a_simple_group_whose_first_commit_cannot_be_written_has_no_offsets(room: Room) -> None:
+def test_failed_first_commit_leaves_no_offsets(room: Room) -> None:
     room.fail_next_write(Error.REQUEST_TIMED_OUT)
 
     assert commit(room, "", -1) == both(Error.COORDINATOR_NOT_AVAILABLE)
@@ -292,7 +288,7 @@ def test_a_simple_group_whose_first_commit_cannot_be_written_has_no_offsets(room
     assert dict(room.coordinator.groups) == {}
 
 
-def test_commits_under_way_together_are_each_answered_once(room: Room) -> None:
+def test_concurrent_commits_get_one_response_each(room: Room) -> None:
     (a,) = room.settled("a")
     room.hold_writes()
     committing = [a.commit(offset) for offset in range(3)]
@@ -303,9 +299,7 @@ def test_commits_under_way_together_are_each_answered_once(room: Room) -> None:
 
 
 @pytest.mark.parametrize(("first", "second", "offset"), [(True, False, 1), (False, True, 2), (False, False, 0)])
-def test_of_two_commits_under_way_the_one_that_is_written_counts(
-    room: Room, first: bool, second: bool, offset: int
-) -> None:
+def test_written_one_of_two_concurrent_commits_counts(room: Room, first: bool, second: bool, offset: int) -> None:
     room.commit_simply(0)
     outcomes = [Error.NONE if written else Error.NOT_ENOUGH_REPLICAS for written in (first, second)]
     room.hold_writes()
@@ -335,7 +329,7 @@ def known_before_and_after_a_restart(room: Room) -> dict[str, dict[tuple[str, in
 
 
 @pytest.mark.proves("AD-04")
-def test_a_group_deleted_while_a_commit_is_under_way_stays_deleted(room: Room) -> None:
+def test_group_deleted_during_commit_stays_deleted(room: Room) -> None:
     room.commit_simply(1)
     room.hold_writes()
     room.commit_simply(2, partition=1)
@@ -346,7 +340,7 @@ def test_a_group_deleted_while_a_commit_is_under_way_stays_deleted(room: Room) -
 
 
 @pytest.mark.proves("AD-05")
-def test_an_offset_deleted_while_its_commit_is_under_way_stays_deleted(room: Room) -> None:
+def test_offset_deleted_during_commit_stays_deleted(room: Room) -> None:
     room.commit_simply(1)
     room.hold_writes()
     room.commit_simply(2, partition=1)
@@ -357,7 +351,7 @@ def test_an_offset_deleted_while_its_commit_is_under_way_stays_deleted(room: Roo
 
 
 @pytest.mark.proves("EX-10")
-def test_a_topic_deleted_while_a_commit_to_it_is_under_way_leaves_nothing(room: Room) -> None:
+def test_topic_deleted_during_commit_leaves_no_offset(room: Room) -> None:
     room.commit_simply(1, topic="stays")
     room.hold_writes()
     room.commit_simply(2, topic="goes")
@@ -368,7 +362,7 @@ def test_a_topic_deleted_while_a_commit_to_it_is_under_way_leaves_nothing(room: 
 
 
 @pytest.mark.proves("EX-04")
-def test_a_sweep_does_not_take_an_offset_whose_next_commit_is_under_way() -> None:
+def test_expiration_skips_offset_with_pending_commit() -> None:
     room = Room(offsets_retention_ms=100_000, offsets_retention_check_interval_ms=10_000)
     room.commit_simply(1)
     room.pass_ms(99_999)
@@ -382,7 +376,7 @@ def test_a_sweep_does_not_take_an_offset_whose_next_commit_is_under_way() -> Non
 
 
 @pytest.mark.proves("EX-07")
-def test_a_sweep_does_not_take_a_group_whose_first_commit_is_under_way() -> None:
+def test_expiration_skips_group_with_pending_first_commit() -> None:
     room = Room(offsets_retention_check_interval_ms=10_000)
     (a,) = room.settled("a")
     a.leave()
@@ -399,7 +393,7 @@ def test_a_sweep_does_not_take_a_group_whose_first_commit_is_under_way() -> None
 
 
 @pytest.mark.proves("OC-13")
-def test_an_old_clients_retention_is_stored_as_an_absolute_expiry(room: Room) -> None:
+def test_retention_of_old_client_is_stored_as_expiry_time(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(5, retention_ms=90_000)
 
@@ -407,7 +401,7 @@ def test_an_old_clients_retention_is_stored_as_an_absolute_expiry(room: Room) ->
 
 
 @pytest.mark.proves("OC-13", "EX-05")
-def test_an_old_clients_retention_overrides_the_brokers() -> None:
+def test_old_clients_retention_overrides_the_brokers() -> None:
     room = Room(offsets_retention_ms=1_000_000, offsets_retention_check_interval_ms=10_000)
     room.commit_simply(5, topic="brief", retention_ms=20_000)
     room.commit_simply(5, topic="long", retention_ms=5_000_000)
@@ -420,20 +414,20 @@ def test_an_old_clients_retention_overrides_the_brokers() -> None:
 
 
 @pytest.mark.proves("OC-14")
-def test_a_commit_without_a_group_id_is_refused_on_each_partition(room: Room) -> None:
+def test_commit_without_group_id_is_error_per_partition(room: Room) -> None:
     assert commit(room, "", -1, group_id=None) == both(Error.INVALID_GROUP_ID)
     assert dict(room.coordinator.groups) == {}
 
 
 @pytest.mark.proves("OC-14")
-def test_the_empty_group_id_is_a_group_like_any_other_to_commit_fetch_and_describe(room: Room) -> None:
+def test_empty_group_id_supports_commit_fetch_describe(room: Room) -> None:
     assert commit(room, "", -1, group_id="") == both(Error.NONE)
     assert room.offset(group_id="") == 10
     assert room.describe("").state == "Empty"
 
 
 @pytest.mark.proves("OC-14")
-def test_a_null_group_id_is_refused_by_fetch_and_describe(room: Room) -> None:
+def test_null_group_id_is_refused_by_fetch_and_describe(room: Room) -> None:
     fetched = room.ask(OffsetFetch((GroupToFetch(None, None),))).answer
     assert fetched.groups == (FetchedGroup(None, Error.INVALID_GROUP_ID),)
     (described,) = room.ask(DescribeGroups((None,))).answer.groups

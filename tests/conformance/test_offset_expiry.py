@@ -38,7 +38,7 @@ def to_next_sweep(room: Room, started_ms: int) -> None:
 
 
 @pytest.mark.proves("EX-01")
-def test_an_empty_groups_offsets_are_kept_for_the_retention_since_it_became_empty(room: Room) -> None:
+def test_empty_group_retention_starts_when_empty(room: Room) -> None:
     started_ms = room.now_ms
     (a,) = room.settled("a")
     a.commit(5)
@@ -58,7 +58,7 @@ def test_an_empty_groups_offsets_are_kept_for_the_retention_since_it_became_empt
 
 
 @pytest.mark.proves("EX-01")
-def test_a_commit_to_an_empty_group_does_not_lengthen_its_retention(room: Room) -> None:
+def test_commit_to_empty_group_does_not_extend_retention(room: Room) -> None:
     started_ms = room.now_ms
     (a,) = room.settled("a")
     a.commit(5)
@@ -86,7 +86,7 @@ def test_retention_since_empty_is_counted_across_a_restart(room: Room) -> None:
 
 
 @pytest.mark.proves("EX-01")
-def test_an_empty_group_that_was_never_stamped_counts_from_each_commit(room: Room) -> None:
+def test_empty_group_without_timestamp_counts_from_commit(room: Room) -> None:
     now_ms = room.now_ms
     room.log = [
         GroupMetadata(GROUP, StoredGroup("consumer", 3, None, None, -1, ())),
@@ -102,7 +102,7 @@ def test_an_empty_group_that_was_never_stamped_counts_from_each_commit(room: Roo
 
 
 @pytest.mark.proves("EX-02")
-def test_a_stable_consumer_group_forgets_only_topics_it_no_longer_subscribes(room: Room) -> None:
+def test_stable_group_expires_unsubscribed_topics_only(room: Room) -> None:
     (a,) = room.settled("a", protocols=offering("range", topics=["t", "u"]))
     for topic in ("t", "u", "former"):
         a.commit(5, topic=topic)
@@ -118,7 +118,7 @@ def test_a_stable_consumer_group_forgets_only_topics_it_no_longer_subscribes(roo
 
 
 @pytest.mark.proves("EX-02")
-def test_a_fresh_commit_keeps_an_unsubscribed_topic_of_a_stable_group(room: Room) -> None:
+def test_recent_commit_keeps_unsubscribed_topic(room: Room) -> None:
     (a,) = room.settled("a")
     for offset in range(5):
         a.commit(offset, topic="former")
@@ -129,7 +129,7 @@ def test_a_fresh_commit_keeps_an_unsubscribed_topic_of_a_stable_group(room: Room
 
 @pytest.mark.proves("EX-03")
 @pytest.mark.parametrize("stage", ["preparing", "completing"])
-def test_a_rebalancing_group_forgets_nothing(room: Room, stage: str) -> None:
+def test_rebalancing_group_forgets_nothing(room: Room, stage: str) -> None:
     a, b = room.settled("a", "b", rebalance_timeout_ms=1_000_000)
     a.commit(5, topic="former")
     a.join()
@@ -142,7 +142,7 @@ def test_a_rebalancing_group_forgets_nothing(room: Room, stage: str) -> None:
 
 
 @pytest.mark.proves("EX-03")
-def test_a_live_group_of_another_type_forgets_nothing(room: Room) -> None:
+def test_live_group_of_another_type_forgets_nothing(room: Room) -> None:
     (a,) = room.settled("a", protocol_type="connect", protocols=(JoinProtocol("default", b"\x00"),))
     a.commit(5, topic="former")
     room.pass_ms(2 * RETENTION_MS, beating=[a])
@@ -151,7 +151,7 @@ def test_a_live_group_of_another_type_forgets_nothing(room: Room) -> None:
 
 
 @pytest.mark.proves("EX-04")
-def test_a_simple_groups_offsets_expire_by_their_commit_time(room: Room) -> None:
+def test_simple_groups_offsets_expire_by_their_commit_time(room: Room) -> None:
     room.commit_simply(1, topic="old")
     room.pass_ms(50_000)
     room.commit_simply(1, topic="new")
@@ -165,7 +165,7 @@ def test_a_simple_groups_offsets_expire_by_their_commit_time(room: Room) -> None
 
 
 @pytest.mark.proves("EX-05")
-def test_an_explicit_expiry_stamp_is_obeyed_to_the_millisecond(room: Room) -> None:
+def test_explicit_expiry_stamp_is_obeyed_to_the_millisecond(room: Room) -> None:
     room.log = [
         CommittedOffset(GROUP, "due", 0, StoredOffset(1, -1, "", room.now_ms, room.now_ms + SWEEP_MS)),
         CommittedOffset(GROUP, "later", 0, StoredOffset(1, -1, "", room.now_ms, room.now_ms + SWEEP_MS + 1)),
@@ -177,7 +177,7 @@ def test_an_explicit_expiry_stamp_is_obeyed_to_the_millisecond(room: Room) -> No
 
 
 @pytest.mark.proves("EX-07")
-def test_a_group_without_members_and_offsets_is_forgotten_at_the_sweep(room: Room) -> None:
+def test_group_without_members_and_offsets_is_deleted(room: Room) -> None:
     started_ms = room.now_ms
     (a,) = room.settled("a")
     a.leave()
@@ -190,7 +190,7 @@ def test_a_group_without_members_and_offsets_is_forgotten_at_the_sweep(room: Roo
 
 
 @pytest.mark.proves("EX-07")
-def test_a_group_is_forgotten_in_the_sweep_that_takes_its_last_offset(room: Room) -> None:
+def test_group_is_deleted_with_its_last_offset(room: Room) -> None:
     room.commit_simply(1)
     room.pass_ms(RETENTION_MS)
 
@@ -199,7 +199,7 @@ def test_a_group_is_forgotten_in_the_sweep_that_takes_its_last_offset(room: Room
 
 
 @pytest.mark.proves("EX-07")
-def test_an_issued_id_does_not_keep_an_empty_group_from_being_forgotten(room: Room) -> None:
+def test_pending_member_does_not_keep_empty_group(room: Room) -> None:
     a = room.member("a", session_timeout_ms=600_000)
     a.ask_to_join()
     room.pass_ms(SWEEP_MS)
@@ -209,7 +209,7 @@ def test_an_issued_id_does_not_keep_an_empty_group_from_being_forgotten(room: Ro
 
 
 @pytest.mark.proves("EX-07")
-def test_a_group_with_members_is_not_forgotten_for_want_of_offsets(room: Room) -> None:
+def test_group_with_members_is_kept_without_offsets(room: Room) -> None:
     (a,) = room.settled("a")
     room.pass_ms(5 * SWEEP_MS, beating=[a])
 
@@ -217,7 +217,7 @@ def test_a_group_with_members_is_not_forgotten_for_want_of_offsets(room: Room) -
 
 
 @pytest.mark.proves("EX-07")
-def test_a_sweep_that_cannot_be_written_is_done_again_at_the_next(room: Room) -> None:
+def test_failed_expiration_is_retried(room: Room) -> None:
     room.commit_simply(1)
     room.pass_ms(RETENTION_MS - 1)
     room.fail_next_write(Error.NOT_ENOUGH_REPLICAS)
@@ -230,7 +230,7 @@ def test_a_sweep_that_cannot_be_written_is_done_again_at_the_next(room: Room) ->
 
 
 @pytest.mark.proves("EX-07", "SE-02")
-def test_a_sweep_that_cannot_be_written_brings_back_no_member_that_had_expired(room: Room) -> None:
+def test_failed_expiration_restores_no_expired_member(room: Room) -> None:
     a, b = room.settled("a", "b")
     room.hold_writes()
     room.pass_ms(60_000)
@@ -243,7 +243,7 @@ def test_a_sweep_that_cannot_be_written_brings_back_no_member_that_had_expired(r
 
 @pytest.mark.proves("EX-09")
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x00\x00\x00\x01\x00\x09t"], ids=["none", "short", "cut"])
-def test_an_unreadable_subscription_counts_as_subscribed_to_everything(room: Room, metadata: bytes) -> None:
+def test_unreadable_subscription_keeps_all_topics(room: Room, metadata: bytes) -> None:
     member = StoredMember("a", None, "a", HOST, 1_800_000, 60_000, metadata, b"")
     room.log = [
         GroupMetadata(GROUP, StoredGroup("consumer", 3, "range", "a", room.now_ms, (member,))),
@@ -256,7 +256,7 @@ def test_an_unreadable_subscription_counts_as_subscribed_to_everything(room: Roo
 
 
 @pytest.mark.proves("EX-09", "EX-02")
-def test_a_subscription_of_an_unknown_newer_version_is_read_by_its_beginning(room: Room) -> None:
+def test_newer_subscription_version_is_readable(room: Room) -> None:
     newer = b"\x00\x63" + subscription("t")[2:] + b"what version 99 adds"
     (a,) = room.settled("a", protocols=(JoinProtocol("range", newer),))
     a.commit(1)
@@ -267,7 +267,7 @@ def test_a_subscription_of_an_unknown_newer_version_is_read_by_its_beginning(roo
 
 
 @pytest.mark.proves("EX-10")
-def test_a_deleted_topics_offsets_are_forgotten_at_once_in_every_group(room: Room) -> None:
+def test_topic_deletion_removes_offsets_in_all_groups(room: Room) -> None:
     (a,) = room.settled("a")
     a.commit(1)
     a.commit(2, topic="gone")
@@ -290,7 +290,7 @@ def test_a_deleted_topics_offsets_are_forgotten_at_once_in_every_group(room: Roo
 
 
 @pytest.mark.proves("EX-10")
-def test_deleting_a_topic_nobody_committed_to_writes_nothing(room: Room) -> None:
+def test_deleting_topic_without_offsets_writes_nothing(room: Room) -> None:
     room.commit_simply(1)
     written = len(room.appended)
     room.do(room.coordinator.on_topics_deleted(["elsewhere"], room.now_ms))

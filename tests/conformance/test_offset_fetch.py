@@ -23,7 +23,7 @@ def fetch(room: Room, *groups: GroupToFetch, require_stable: bool = False) -> Of
 
 
 @pytest.mark.proves("OF-01")
-def test_an_unknown_group_has_no_offsets_and_that_is_no_error(room: Room) -> None:
+def test_unknown_group_has_no_offsets_and_that_is_no_error(room: Room) -> None:
     assert fetch(room, GroupToFetch(GROUP, (("t", 0), ("u", 3)))) == OffsetFetchResponse(
         (FetchedGroup(GROUP, Error.NONE, (NOTHING, FetchedOffset("u", 3, -1, -1, "", Error.NONE))),)
     )
@@ -32,7 +32,7 @@ def test_an_unknown_group_has_no_offsets_and_that_is_no_error(room: Room) -> Non
 
 
 @pytest.mark.proves("OF-01")
-def test_a_partition_without_a_commit_is_minus_one_among_those_with(room: Room) -> None:
+def test_partition_without_commit_is_minus_one(room: Room) -> None:
     room.commit_simply(5, partition=1)
 
     assert fetch(room, GroupToFetch(GROUP, (("t", 0), ("t", 1)))) == OffsetFetchResponse(
@@ -54,7 +54,7 @@ def test_all_offsets_of_a_group_are_fetched_at_once(room: Room) -> None:
 
 
 @pytest.mark.proves("OF-02")
-def test_anybody_may_fetch_in_any_state(room: Room) -> None:
+def test_fetch_needs_no_membership_in_any_state(room: Room) -> None:
     room.commit_simply(5)
     assert room.offset() == 5
     a = room.member("a")
@@ -76,7 +76,7 @@ def test_anybody_may_fetch_in_any_state(room: Room) -> None:
 
 
 @pytest.mark.proves("OF-04")
-def test_several_groups_are_fetched_in_one_request_each_with_its_own_error(room: Room) -> None:
+def test_fetch_of_several_groups_has_error_per_group(room: Room) -> None:
     room.commit_simply(1, group_id="one")
     room.commit_simply(2, group_id="two")
     answer = fetch(
@@ -98,7 +98,7 @@ def test_several_groups_are_fetched_in_one_request_each_with_its_own_error(room:
 
 
 @pytest.mark.proves("OF-04")
-def test_a_group_whose_shard_loads_or_is_elsewhere_has_its_own_error(room: Room) -> None:
+def test_fetch_from_unavailable_partition_is_error_per_group(room: Room) -> None:
     room.unload(1)
     assert fetch(room, GroupToFetch(GROUP, None)) == OffsetFetchResponse((FetchedGroup(GROUP, Error.NOT_COORDINATOR),))
     room.leader_epoch = 2
@@ -110,7 +110,7 @@ def test_a_group_whose_shard_loads_or_is_elsewhere_has_its_own_error(room: Room)
 
 
 @pytest.mark.proves("OF-07")
-def test_a_stable_fetch_waits_for_commits_under_way(room: Room) -> None:
+def test_stable_fetch_waits_for_commits_under_way(room: Room) -> None:
     room.commit_simply(1)
     room.hold_writes()
     room.commit_simply(2)
@@ -123,7 +123,7 @@ def test_a_stable_fetch_waits_for_commits_under_way(room: Room) -> None:
 
 @pytest.mark.proves("OF-07")
 @pytest.mark.parametrize("write", [Error.REQUEST_TIMED_OUT, Error.NOT_ENOUGH_REPLICAS, Error.NOT_LEADER_OR_FOLLOWER])
-def test_a_stable_fetch_behind_a_commit_that_fails_is_sent_to_find_the_coordinator(room: Room, write: Error) -> None:
+def test_stable_fetch_after_failed_commit_is_not_coordinator(room: Room, write: Error) -> None:
     room.commit_simply(1)
     room.hold_writes()
     room.commit_simply(2)
@@ -134,7 +134,7 @@ def test_a_stable_fetch_behind_a_commit_that_fails_is_sent_to_find_the_coordinat
 
 
 @pytest.mark.proves("OF-07")
-def test_a_stable_fetch_with_nothing_under_way_is_answered_at_once(room: Room) -> None:
+def test_stable_fetch_without_pending_writes_is_immediate(room: Room) -> None:
     room.commit_simply(1)
 
     assert fetch(room, GroupToFetch(GROUP, None), require_stable=True) == OffsetFetchResponse(

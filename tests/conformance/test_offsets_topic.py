@@ -15,14 +15,14 @@ SAMPLE = Path(__file__).parent.parent / "data" / "consumer_offsets_sample.jsonl"
 
 @pytest.mark.proves("CO-11")
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8, 9, 16, 32767, -1])
-def test_a_record_whose_key_version_is_unknown_is_skipped(version: int) -> None:
+def test_record_whose_key_version_is_unknown_is_skipped(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True) + b"\x00\x01g"
     assert decode_record(key, b"\x00\x00whatever") is None
     assert decode_record(key, None) is None
 
 
 @pytest.mark.proves("CO-11", "CO-12")
-def test_a_real_topic_is_read_with_its_kip_848_records_skipped() -> None:
+def test_real_topic_is_read_with_its_kip_848_records_skipped() -> None:
     read: dict[int, set[str]] = {}
     for line in SAMPLE.read_text().splitlines():
         row = json.loads(line)
@@ -44,7 +44,7 @@ def test_keys_0_and_1_are_offsets_and_key_2_is_a_classic_group() -> None:
 
 
 @pytest.mark.proves("CO-12")
-def test_values_are_written_in_version_3_and_an_offset_with_an_expiry_in_version_1() -> None:
+def test_offset_value_versions_with_and_without_expiry() -> None:
     key, value = encode_record(CommittedOffset("g", "t", 5, StoredOffset(42, 7, "m", 1_000)))
     assert (key[:2], value and value[:2]) == (b"\x00\x01", b"\x00\x03")
     key, value = encode_record(CommittedOffset("g", "t", 5, StoredOffset(42, 7, "m", 1_000, 2_000)))

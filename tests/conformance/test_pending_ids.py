@@ -25,7 +25,7 @@ S = GroupState.STABLE
 
 
 @pytest.mark.proves("JG-08")
-def test_a_newcomer_without_an_id_is_given_one_and_nothing_else_happens(room: Room) -> None:
+def test_join_without_id_gets_an_id(room: Room) -> None:
     a, _ = room.settled("a", "b")
     before = room.events.mark()
     c = room.member("c")
@@ -42,7 +42,7 @@ def test_a_newcomer_without_an_id_is_given_one_and_nothing_else_happens(room: Ro
 
 
 @pytest.mark.proves("JG-08", "JG-10")
-def test_an_issued_id_is_kept_for_the_session_timeout_of_its_join(room: Room) -> None:
+def test_pending_member_expires_after_session_timeout(room: Room) -> None:
     (a,) = room.settled("a", session_timeout_ms=60_000)
     b = room.member("b", session_timeout_ms=7_000)
     b.ask_to_join()
@@ -61,7 +61,7 @@ def test_an_issued_id_is_kept_for_the_session_timeout_of_its_join(room: Room) ->
 
 
 @pytest.mark.proves("JG-09")
-def test_an_issued_id_that_comes_back_becomes_a_member_and_starts_a_rebalance(room: Room) -> None:
+def test_pending_member_joins_and_starts_rebalance(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -75,7 +75,7 @@ def test_an_issued_id_that_comes_back_becomes_a_member_and_starts_a_rebalance(ro
 
 
 @pytest.mark.proves("JG-09", "JG-24")
-def test_the_timer_of_an_issued_id_does_not_expire_the_member_it_became(room: Room) -> None:
+def test_pending_timer_does_not_expire_member(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -87,7 +87,7 @@ def test_the_timer_of_an_issued_id_does_not_expire_the_member_it_became(room: Ro
 
 
 @pytest.mark.proves("JG-10", "JG-11", "JG-28")
-def test_a_join_phase_waits_for_an_issued_id_until_it_expires(room: Room) -> None:
+def test_join_phase_waits_for_an_issued_id_until_it_expires(room: Room) -> None:
     (a,) = room.settled("a")
     silent = room.member("silent", session_timeout_ms=7_000)
     silent.ask_to_join()
@@ -103,7 +103,7 @@ def test_a_join_phase_waits_for_an_issued_id_until_it_expires(room: Room) -> Non
 
 
 @pytest.mark.proves("JG-11")
-def test_a_join_phase_that_waits_for_an_issued_id_ends_when_it_joins(room: Room) -> None:
+def test_join_phase_ends_when_pending_member_joins(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -119,7 +119,7 @@ def test_a_join_phase_that_waits_for_an_issued_id_ends_when_it_joins(room: Room)
 
 
 @pytest.mark.proves("JG-11", "JG-28")
-def test_a_join_phase_does_not_wait_for_an_issued_id_beyond_its_timer(room: Room) -> None:
+def test_join_phase_timer_ends_wait_for_pending_member(room: Room) -> None:
     (a,) = room.settled("a", rebalance_timeout_ms=8_000)
     pending = room.member("pending", session_timeout_ms=60_000)
     pending.ask_to_join()
@@ -141,7 +141,7 @@ def test_issued_ids_do_not_count_towards_the_size_limit() -> None:
 
 
 @pytest.mark.proves("JG-13")
-def test_a_static_newcomer_is_never_asked_to_come_back_with_an_id(room: Room) -> None:
+def test_static_member_needs_no_pending_id(room: Room) -> None:
     a = room.member("a", instance="desk-1")
     joining = a.ask_to_join()
 
@@ -151,7 +151,7 @@ def test_a_static_newcomer_is_never_asked_to_come_back_with_an_id(room: Room) ->
 
 
 @pytest.mark.proves("JG-14")
-def test_an_issued_id_that_comes_back_with_an_instance_id_is_an_internal_error(room: Room) -> None:
+def test_pending_member_with_instance_id_is_server_error(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -163,7 +163,7 @@ def test_an_issued_id_that_comes_back_with_an_instance_id_is_an_internal_error(r
 
 
 @pytest.mark.proves("HB-01")
-def test_an_issued_id_is_no_member_yet(room: Room) -> None:
+def test_issued_id_is_no_member_yet(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -173,7 +173,7 @@ def test_an_issued_id_is_no_member_yet(room: Room) -> None:
 
 
 @pytest.mark.proves("LG-07")
-def test_an_issued_id_that_leaves_an_empty_group_is_forgotten(room: Room) -> None:
+def test_issued_id_that_leaves_an_empty_group_is_forgotten(room: Room) -> None:
     a = room.member("a")
     a.ask_to_join()
     before = room.events.mark()
@@ -187,7 +187,7 @@ def test_an_issued_id_that_leaves_an_empty_group_is_forgotten(room: Room) -> Non
 
 
 @pytest.mark.proves("LG-07")
-def test_an_issued_id_that_leaves_may_end_the_join_phase(room: Room) -> None:
+def test_issued_id_that_leaves_may_end_the_join_phase(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -200,7 +200,7 @@ def test_an_issued_id_that_leaves_may_end_the_join_phase(room: Room) -> None:
 
 
 @pytest.mark.proves("LG-07")
-def test_an_issued_id_that_leaves_a_stable_group_starts_a_rebalance(room: Room) -> None:
+def test_pending_member_leaving_stable_group_rebalances(room: Room) -> None:
     a, b = room.settled("a", "b")
     c = room.member("c")
     c.ask_to_join()
@@ -213,7 +213,7 @@ def test_an_issued_id_that_leaves_a_stable_group_starts_a_rebalance(room: Room) 
 
 
 @pytest.mark.proves("LG-07")
-def test_an_issued_id_that_leaves_a_completing_group_sends_parked_syncs_back(room: Room) -> None:
+def test_pending_member_leaving_fails_parked_syncs(room: Room) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -229,7 +229,7 @@ def test_an_issued_id_that_leaves_a_completing_group_sends_parked_syncs_back(roo
 
 
 @pytest.mark.proves("LG-07", "LG-06")
-def test_an_issued_id_may_leave_under_an_instance_id_nobody_knows(room: Room) -> None:
+def test_pending_member_leaves_with_unknown_instance_id(room: Room) -> None:
     room.settled("a")
     b = room.member("b")
     b.ask_to_join()

@@ -68,7 +68,7 @@ def dying(room: Room) -> Member:
 
 
 @pytest.mark.proves("ST-01")
-def test_a_group_lives_through_every_state_along_legal_moves_only(room: Room) -> None:
+def test_group_uses_only_allowed_transitions(room: Room) -> None:
     seen: list[GroupState] = []
 
     def look() -> None:
@@ -106,7 +106,7 @@ def test_a_group_lives_through_every_state_along_legal_moves_only(room: Room) ->
 
 
 @pytest.mark.proves("ST-02", "EX-01")
-def test_becoming_empty_stamps_the_state_time_that_expiry_counts_from(room: Room) -> None:
+def test_empty_state_timestamp_starts_retention(room: Room) -> None:
     (a,) = room.settled("a")
     room.pass_ms(5_000)
     a.leave()
@@ -117,7 +117,7 @@ def test_becoming_empty_stamps_the_state_time_that_expiry_counts_from(room: Room
 
 
 @pytest.mark.proves("ST-02")
-def test_a_stable_generation_is_stamped_when_it_is_recorded_and_not_before(room: Room) -> None:
+def test_stable_generation_timestamp_is_write_time(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -132,7 +132,7 @@ def test_a_stable_generation_is_stamped_when_it_is_recorded_and_not_before(room:
 
 
 @pytest.mark.proves("ST-03", "JG-04")
-def test_a_new_group_is_empty_in_generation_0_with_neither_protocol_type_nor_leader(room: Room) -> None:
+def test_new_group_is_empty_in_generation_0(room: Room) -> None:
     room.member("a").ask_to_join()
 
     group = room.group
@@ -143,7 +143,7 @@ def test_a_new_group_is_empty_in_generation_0_with_neither_protocol_type_nor_lea
 
 
 @pytest.mark.proves("ST-04")
-def test_the_first_member_fixes_protocol_type_and_leader(room: Room) -> None:
+def test_first_member_fixes_protocol_type_and_leader(room: Room) -> None:
     a = room.member("a", protocol_type="connect", protocols=offering("default"))
     a.join()
     room.member("b", protocol_type="connect", protocols=offering("default")).join()
@@ -153,7 +153,7 @@ def test_the_first_member_fixes_protocol_type_and_leader(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-04")
-def test_the_protocol_type_survives_emptying(room: Room) -> None:
+def test_protocol_type_survives_emptying(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -162,7 +162,7 @@ def test_the_protocol_type_survives_emptying(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-04")
-def test_an_emptied_group_takes_the_protocol_type_of_its_next_first_member(room: Room) -> None:
+def test_emptied_group_takes_new_protocol_type(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
     room.member("b", protocol_type="connect", protocols=offering("default")).join()
@@ -171,7 +171,7 @@ def test_an_emptied_group_takes_the_protocol_type_of_its_next_first_member(room:
 
 
 @pytest.mark.proves("ST-05")
-def test_the_first_join_of_an_empty_group_starts_the_initial_delay(room: Room) -> None:
+def test_first_join_starts_initial_delay(room: Room) -> None:
     a = room.member("a")
     joining = a.join()
 
@@ -183,7 +183,7 @@ def test_the_first_join_of_an_empty_group_starts_the_initial_delay(room: Room) -
 
 
 @pytest.mark.proves("ST-06")
-def test_a_rebalance_starts_from_stable(room: Room) -> None:
+def test_rebalance_starts_from_stable(room: Room) -> None:
     a, _ = room.settled("a", "b")
     before = room.events.mark()
     c = room.member("c")
@@ -195,7 +195,7 @@ def test_a_rebalance_starts_from_stable(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-06")
-def test_a_rebalance_starts_from_completing_rebalance(room: Room) -> None:
+def test_rebalance_starts_from_completing_rebalance(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -209,7 +209,7 @@ def test_a_rebalance_starts_from_completing_rebalance(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-06")
-def test_a_trigger_during_a_rebalance_starts_no_second_one_but_may_end_the_join_phase(room: Room) -> None:
+def test_trigger_during_rebalance_only_ends_join_phase(room: Room) -> None:
     a, b, c = room.settled("a", "b", "c")
     c.leave()
     before = room.events.mark()
@@ -222,7 +222,7 @@ def test_a_trigger_during_a_rebalance_starts_no_second_one_but_may_end_the_join_
 
 
 @pytest.mark.proves("ST-07", "JG-28", "JG-32")
-def test_the_join_phase_ends_in_a_new_generation_with_its_protocol_chosen(room: Room) -> None:
+def test_join_phase_forms_generation_and_selects_protocol(room: Room) -> None:
     a, b = room.settled("a", "b")
     first, started_ms = room.member("c"), room.now_ms
     joining = [first.join()]
@@ -238,7 +238,7 @@ def test_the_join_phase_ends_in_a_new_generation_with_its_protocol_chosen(room: 
 
 
 @pytest.mark.proves("ST-07", "SG-11")
-def test_the_sync_timer_is_the_rebalance_timeout(room: Room) -> None:
+def test_sync_timer_is_the_rebalance_timeout(room: Room) -> None:
     a = room.member("a", rebalance_timeout_ms=20_000)
     a.join()
     room.end_initial_delay()
@@ -250,7 +250,7 @@ def test_the_sync_timer_is_the_rebalance_timeout(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-07", "JG-26")
-def test_the_sync_timer_is_the_rebalance_timeout_of_the_generation_formed_later_joiners_included(room: Room) -> None:
+def test_sync_timer_is_longest_rebalance_timeout(room: Room) -> None:
     (a,) = room.settled("a", rebalance_timeout_ms=20_000)
     patient = room.member("patient", rebalance_timeout_ms=100_000)
     patient.join()
@@ -264,7 +264,7 @@ def test_the_sync_timer_is_the_rebalance_timeout_of_the_generation_formed_later_
 
 
 @pytest.mark.proves("ST-08")
-def test_a_join_phase_that_ends_without_members_empties_the_group_and_says_so_in_the_log(room: Room) -> None:
+def test_join_phase_without_members_writes_empty_group(room: Room) -> None:
     a, b = room.settled("a", "b")
     b.leave()
     room.pass_ms(REBALANCE_MS - 1, beating=[a])
@@ -278,7 +278,7 @@ def test_a_join_phase_that_ends_without_members_empties_the_group_and_says_so_in
 
 
 @pytest.mark.proves("ST-09", "SG-06")
-def test_the_group_is_stable_only_when_the_leaders_assignment_is_written(room: Room) -> None:
+def test_group_is_stable_after_assignment_is_written(room: Room) -> None:
     a = room.member("a")
     a.join()
     room.end_initial_delay()
@@ -298,7 +298,7 @@ def test_the_group_is_stable_only_when_the_leaders_assignment_is_written(room: R
 
 
 @pytest.mark.proves("ST-10")
-def test_a_trigger_while_completing_sends_parked_syncs_back_and_blanks_assignments(room: Room) -> None:
+def test_trigger_while_completing_fails_parked_syncs(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     b.join()
@@ -312,7 +312,7 @@ def test_a_trigger_while_completing_sends_parked_syncs_back_and_blanks_assignmen
 
 
 @pytest.mark.proves("ST-11", "LG-09")
-def test_the_last_member_leaving_a_stable_group_empties_it_in_the_same_step(room: Room) -> None:
+def test_last_leave_empties_stable_group_at_once(room: Room) -> None:
     (a,) = room.settled("a")
     before = room.events.mark()
     leaving = a.leave()
@@ -329,7 +329,7 @@ def test_the_last_member_leaving_a_stable_group_empties_it_in_the_same_step(room
 
 
 @pytest.mark.proves("ST-11")
-def test_the_last_member_leaving_empties_the_group_even_with_a_pending_id_outstanding(room: Room) -> None:
+def test_last_leave_empties_group_with_pending_member(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -340,7 +340,7 @@ def test_the_last_member_leaving_empties_the_group_even_with_a_pending_id_outsta
 
 
 @pytest.mark.proves("ST-11")
-def test_an_id_issued_before_the_group_emptied_may_still_join_it(room: Room) -> None:
+def test_id_issued_before_the_group_emptied_may_still_join_it(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -352,7 +352,7 @@ def test_an_id_issued_before_the_group_emptied_may_still_join_it(room: Room) -> 
 
 
 @pytest.mark.proves("ST-12", "HB-02", "LG-03")
-def test_a_dead_group_turns_members_away_with_coordinator_not_available(room: Room) -> None:
+def test_dead_group_is_coordinator_not_available(room: Room) -> None:
     a = dying(room)
     offsets = (OffsetToCommit("t", 0, 9), OffsetToCommit("t", 1, 9))
 
@@ -374,7 +374,7 @@ def test_a_dead_group_turns_members_away_with_coordinator_not_available(room: Ro
 
 
 @pytest.mark.proves("ST-12", "OF-01")
-def test_a_dead_group_has_no_offsets(room: Room) -> None:
+def test_dead_group_has_no_offsets(room: Room) -> None:
     dying(room)
 
     assert room.fetch(("t", 0)) == (FetchedOffset("t", 0, -1, -1, "", Error.NONE),)
@@ -382,7 +382,7 @@ def test_a_dead_group_has_no_offsets(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-12")
-def test_a_dead_group_is_not_found_by_deletions(room: Room) -> None:
+def test_dead_group_is_not_found_by_deletions(room: Room) -> None:
     dying(room)
 
     assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse(
@@ -392,7 +392,7 @@ def test_a_dead_group_is_not_found_by_deletions(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-13", "OC-01", "AD-03")
-def test_a_group_that_only_commits_is_simple(room: Room) -> None:
+def test_group_that_only_commits_is_simple(room: Room) -> None:
     room.commit_simply(42)
 
     group = room.group
@@ -403,7 +403,7 @@ def test_a_group_that_only_commits_is_simple(room: Room) -> None:
 
 
 @pytest.mark.proves("ST-13")
-def test_a_simple_group_may_become_a_group_with_members(room: Room) -> None:
+def test_simple_group_may_become_a_group_with_members(room: Room) -> None:
     room.commit_simply(42)
     room.settled("a")
 

@@ -29,7 +29,7 @@ S = GroupState.STABLE
 
 
 @pytest.mark.proves("JG-13")
-def test_a_static_member_gets_a_new_id_at_each_return(room: Room) -> None:
+def test_static_member_gets_a_new_id_at_each_return(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     ids = [b.id]
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_unusual_instance_ids_are_accepted(room: Room, instance: str) -> None:
 
 
 @pytest.mark.proves("JG-16")
-def test_an_instance_id_held_by_another_member_id_fences_a_join(room: Room) -> None:
+def test_instance_id_held_by_another_member_id_fences_a_join(room: Room) -> None:
     a, _ = room.settled("a", "b", static=True)
     before, events = room.snapshot(), room.events.mark()
     twin = room.member("twin", instance="a")
@@ -69,7 +69,7 @@ def test_an_instance_id_held_by_another_member_id_fences_a_join(room: Room) -> N
 
 
 @pytest.mark.proves("JG-16")
-def test_an_unknown_instance_id_is_unknown_even_under_a_known_member_id(room: Room) -> None:
+def test_unknown_instance_id_is_unknown_member(room: Room) -> None:
     a, _ = room.settled("a", "b", static=True)
     before = room.snapshot()
     a.instance = "c"
@@ -79,7 +79,7 @@ def test_an_unknown_instance_id_is_unknown_even_under_a_known_member_id(room: Ro
 
 
 @pytest.mark.proves("JG-16")
-def test_the_instance_id_is_checked_before_the_member_id(room: Room) -> None:
+def test_instance_id_is_checked_before_the_member_id(room: Room) -> None:
     _, b = room.settled("a", "b", static=True)
     b.instance = "a"
 
@@ -90,7 +90,7 @@ def test_the_instance_id_is_checked_before_the_member_id(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-41")
-def test_a_static_member_that_returns_within_its_session_gets_its_partitions_back_without_a_rebalance(
+def test_static_rejoin_keeps_assignment(
     room: Room,
 ) -> None:
     a, b = room.settled("a", "b", static=True)
@@ -110,7 +110,7 @@ def test_a_static_member_that_returns_within_its_session_gets_its_partitions_bac
 
 
 @pytest.mark.proves("JG-41")
-def test_the_new_id_is_in_the_log_before_it_is_told(room: Room) -> None:
+def test_new_static_id_is_written_before_response(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     room.hold_writes()
     again = b.restarted()
@@ -130,7 +130,7 @@ def test_the_new_id_is_in_the_log_before_it_is_told(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-41")
-def test_the_new_id_survives_a_restart_of_the_coordinator(room: Room) -> None:
+def test_new_id_survives_a_restart_of_the_coordinator(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     again = b.restarted()
     again.join()
@@ -143,7 +143,7 @@ def test_the_new_id_survives_a_restart_of_the_coordinator(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-41")
-def test_a_static_member_may_return_with_another_subscription_unnoticed(room: Room) -> None:
+def test_static_rejoin_with_new_subscription_no_rebalance(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     again = b.restarted(protocols=offering("range", topics=["u"]))
 
@@ -154,7 +154,7 @@ def test_a_static_member_may_return_with_another_subscription_unnoticed(room: Ro
 
 
 @pytest.mark.proves("JG-42")
-def test_a_returning_leader_leads_and_is_told_to_skip_the_assignment(room: Room) -> None:
+def test_static_leader_rejoin_skips_assignment(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     again = a.restarted()
     answer = again.join().answer
@@ -176,7 +176,7 @@ def test_a_returning_leader_leads_and_is_told_to_skip_the_assignment(room: Room)
 
 
 @pytest.mark.proves("JG-43")
-def test_a_returning_leader_of_an_older_version_is_told_its_old_id_leads_and_acts_as_follower(room: Room) -> None:
+def test_old_static_leader_rejoin_gets_old_leader_id(room: Room) -> None:
     a, _ = room.settled("a", "b", static=True)
     again = a.restarted(skips_assignment=False)
 
@@ -185,7 +185,7 @@ def test_a_returning_leader_of_an_older_version_is_told_its_old_id_leads_and_act
 
 
 @pytest.mark.proves("JG-43")
-def test_a_returning_follower_of_an_older_version_is_told_the_leader(room: Room) -> None:
+def test_old_static_follower_rejoin_gets_leader_id(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     again = b.restarted(skips_assignment=False)
 
@@ -201,7 +201,7 @@ def test_a_returning_follower_of_an_older_version_is_told_the_leader(room: Room)
         (Error.MESSAGE_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_return_that_cannot_be_written_leaves_the_old_id_in_place(room: Room, write: Error, error: Error) -> None:
+def test_failed_static_rejoin_keeps_old_id(room: Room, write: Error, error: Error) -> None:
     a, b = room.settled("a", "b", static=True)
     room.fail_next_write(write)
     again = b.restarted(protocols=offering("range", topics=["u"]))
@@ -216,7 +216,7 @@ def test_a_return_that_cannot_be_written_leaves_the_old_id_in_place(room: Room, 
 
 
 @pytest.mark.proves("JG-44")
-def test_a_leaders_return_that_cannot_be_written_leaves_the_old_id_leading(room: Room) -> None:
+def test_failed_static_leader_rejoin_keeps_old_leader(room: Room) -> None:
     a, _ = room.settled("a", "b", static=True)
     room.fail_next_write(Error.REQUEST_TIMED_OUT)
     a.restarted().join()
@@ -226,7 +226,7 @@ def test_a_leaders_return_that_cannot_be_written_leaves_the_old_id_leading(room:
 
 
 @pytest.mark.proves("JG-44", "SE-01")
-def test_the_restored_old_id_has_a_full_session_again(room: Room) -> None:
+def test_restored_old_id_has_a_full_session_again(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     room.pass_ms(SESSION_MS - 1, beating=[a])
     room.fail_next_write(Error.REQUEST_TIMED_OUT)
@@ -239,7 +239,7 @@ def test_the_restored_old_id_has_a_full_session_again(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-45")
-def test_a_static_member_whose_return_changes_the_chosen_protocol_starts_a_rebalance(room: Room) -> None:
+def test_static_rejoin_that_changes_protocol_rebalances(room: Room) -> None:
     both = offering("range", "sticky")
     a, b, c = room.settled("a", "b", "c", static=True, protocols=both)
     assert room.group.protocol_name == "range"
@@ -261,7 +261,7 @@ def test_a_static_member_whose_return_changes_the_chosen_protocol_starts_a_rebal
 
 
 @pytest.mark.proves("JG-41", "SE-01")
-def test_the_return_restarts_the_session(room: Room) -> None:
+def test_return_restarts_the_session(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     room.pass_ms(SESSION_MS - 1, beating=[a])
     again = b.restarted()
@@ -277,7 +277,7 @@ def test_the_return_restarts_the_session(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-46", "ST-10")
-def test_a_static_return_while_completing_always_starts_a_rebalance(room: Room) -> None:
+def test_static_rejoin_while_completing_rebalances(room: Room) -> None:
     a, b, c = (room.member(name, instance=name) for name in "abc")
     for member in (a, b, c):
         member.join()
@@ -295,7 +295,7 @@ def test_a_static_return_while_completing_always_starts_a_rebalance(room: Room) 
 
 
 @pytest.mark.proves("JG-47")
-def test_a_static_return_during_a_rebalance_is_parked_under_its_new_id(room: Room) -> None:
+def test_static_rejoin_during_rebalance_is_parked(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     a.join()
     assert room.state is PR
@@ -307,7 +307,7 @@ def test_a_static_return_during_a_rebalance_is_parked_under_its_new_id(room: Roo
 
 
 @pytest.mark.proves("JG-47", "JG-48")
-def test_a_static_return_during_the_initial_delay_replaces_the_first_join(room: Room) -> None:
+def test_static_rejoin_in_initial_delay_replaces_join(room: Room) -> None:
     a = room.member("a", instance="a")
     first = a.join()
     again = a.restarted()
@@ -320,7 +320,7 @@ def test_a_static_return_during_the_initial_delay_replaces_the_first_join(room: 
 
 
 @pytest.mark.proves("JG-48")
-def test_the_old_ids_parked_join_is_fenced_at_once_under_its_old_id(room: Room) -> None:
+def test_parked_join_of_old_static_id_is_fenced(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     parked = a.join()
     again = a.restarted()
@@ -335,7 +335,7 @@ def test_the_old_ids_parked_join_is_fenced_at_once_under_its_old_id(room: Room) 
 
 
 @pytest.mark.proves("JG-48")
-def test_the_old_ids_parked_sync_is_fenced_at_once(room: Room) -> None:
+def test_old_ids_parked_sync_is_fenced_at_once(room: Room) -> None:
     a, b = (room.member(name, instance=name) for name in "ab")
     a.join()
     b.join()
@@ -353,7 +353,7 @@ def test_the_old_ids_parked_sync_is_fenced_at_once(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-48", "JG-41")
-def test_a_static_member_that_returns_twice_before_its_first_return_is_written_is_answered_twice(room: Room) -> None:
+def test_two_static_rejoins_during_write_get_responses(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     room.hold_writes()
     first, second = b.restarted(), b.restarted()
@@ -366,7 +366,7 @@ def test_a_static_member_that_returns_twice_before_its_first_return_is_written_i
 
 
 @pytest.mark.proves("JG-41")
-def test_a_rebalance_that_starts_before_a_return_is_written_finds_the_member_under_its_new_id(room: Room) -> None:
+def test_rebalance_during_static_write_uses_new_id(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     room.hold_writes()
     again = b.restarted()
@@ -380,7 +380,7 @@ def test_a_rebalance_that_starts_before_a_return_is_written_finds_the_member_und
 
 
 @pytest.mark.proves("JG-49", "HB-03")
-def test_the_old_id_is_fenced_with_its_instance_id_and_unknown_without(room: Room) -> None:
+def test_old_static_id_is_fenced_or_unknown(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     again = b.restarted()
     again.join()
@@ -398,7 +398,7 @@ def test_the_old_id_is_fenced_with_its_instance_id_and_unknown_without(room: Roo
 
 
 @pytest.mark.proves("JG-49")
-def test_whoever_is_fenced_is_told_with_the_operation_and_the_holder(room: Room) -> None:
+def test_fenced_event_has_operation_and_holder(room: Room) -> None:
     _, b = room.settled("a", "b", static=True)
     again = b.restarted()
     again.join()
@@ -419,7 +419,7 @@ def test_whoever_is_fenced_is_told_with_the_operation_and_the_holder(room: Room)
 
 
 @pytest.mark.proves("JG-29", "SE-06")
-def test_an_absent_static_member_stays_in_the_next_generation(room: Room) -> None:
+def test_absent_static_member_stays_in_the_next_generation(room: Room) -> None:
     a = room.member("a", rebalance_timeout_ms=20_000)
     b = room.member("b", instance="b", session_timeout_ms=45_000, rebalance_timeout_ms=20_000)
     a.join()
@@ -436,7 +436,7 @@ def test_an_absent_static_member_stays_in_the_next_generation(room: Room) -> Non
 
 
 @pytest.mark.proves("SE-06", "JG-25")
-def test_an_absent_static_members_session_starts_anew_with_the_generation_it_is_carried_into(room: Room) -> None:
+def test_absent_static_member_gets_new_session(room: Room) -> None:
     a = room.member("a", session_timeout_ms=45_000, rebalance_timeout_ms=40_000)
     b = room.member("b", instance="b", session_timeout_ms=50_000, rebalance_timeout_ms=40_000)
     a.join()
@@ -453,7 +453,7 @@ def test_an_absent_static_members_session_starts_anew_with_the_generation_it_is_
 
 
 @pytest.mark.proves("SE-06", "SE-02")
-def test_an_absent_static_member_is_removed_when_its_session_ends(room: Room) -> None:
+def test_absent_static_member_expires(room: Room) -> None:
     a, b = room.settled("a", "b", static=True, session_timeout_ms=30_000)
     a.join()
     room.pass_ms(29_999)
@@ -464,7 +464,7 @@ def test_an_absent_static_member_is_removed_when_its_session_ends(room: Room) ->
 
 
 @pytest.mark.proves("SE-06", "SE-02", "SG-11")
-def test_an_absent_static_member_that_never_syncs_is_removed_by_the_sync_timer(room: Room) -> None:
+def test_sync_timer_removes_absent_static_member(room: Room) -> None:
     a = room.member("a", rebalance_timeout_ms=20_000)
     b = room.member("b", instance="b", session_timeout_ms=600_000, rebalance_timeout_ms=20_000)
     a.join()
@@ -481,7 +481,7 @@ def test_an_absent_static_member_that_never_syncs_is_removed_by_the_sync_timer(r
 
 
 @pytest.mark.proves("SE-06", "LG-04")
-def test_an_absent_static_member_is_removed_by_an_administrator(room: Room) -> None:
+def test_absent_static_member_is_removed_by_an_administrator(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     before = room.events.mark()
     leaving = room.ask(LeaveGroup(GROUP, (LeavingMember("", "b"),)))
@@ -492,7 +492,7 @@ def test_an_absent_static_member_is_removed_by_an_administrator(room: Room) -> N
 
 
 @pytest.mark.proves("JG-30")
-def test_if_only_absent_static_members_are_left_the_join_phase_goes_on_for_another_timeout(room: Room) -> None:
+def test_absent_static_members_restart_join_timer(room: Room) -> None:
     static = room.member("static", instance="s", session_timeout_ms=600_000, rebalance_timeout_ms=20_000)
     dynamic = room.member("dynamic", rebalance_timeout_ms=20_000)
     static.join()
@@ -516,7 +516,7 @@ def test_if_only_absent_static_members_are_left_the_join_phase_goes_on_for_anoth
 
 
 @pytest.mark.proves("JG-30", "SE-02")
-def test_a_join_phase_that_waits_for_absent_static_members_ends_when_their_sessions_do(room: Room) -> None:
+def test_join_phase_ends_when_absent_static_members_expire(room: Room) -> None:
     a, b = room.settled("a", "b", static=True, session_timeout_ms=90_000)
     b.leave()
     room.pass_ms(REBALANCE_MS)

@@ -29,13 +29,13 @@ def completing(room: Room, *names: str, static: bool = False, **settings: int) -
 
 
 @pytest.mark.proves("SG-01")
-def test_a_sync_with_an_unknown_group_is_refused(room: Room) -> None:
+def test_sync_with_an_unknown_group_is_refused(room: Room) -> None:
     assert room.ask(SyncGroup(GROUP, "a", None, 1)).answer == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
     assert dict(room.coordinator.groups) == {}
 
 
 @pytest.mark.proves("SG-01")
-def test_a_sync_with_an_empty_group_is_refused(room: Room) -> None:
+def test_sync_with_an_empty_group_is_refused(room: Room) -> None:
     (a,) = room.settled("a")
     a.leave()
 
@@ -45,7 +45,7 @@ def test_a_sync_with_an_empty_group_is_refused(room: Room) -> None:
 @pytest.mark.proves("SG-02")
 @pytest.mark.parametrize(("protocol_type", "protocol_name"), [(None, "range"), ("consumer", None), (None, None)])
 @pytest.mark.parametrize("group_id", [GROUP, "absent", "", None])
-def test_a_new_clients_sync_without_protocol_is_inconsistent_before_anything_else(
+def test_sync_without_protocol_is_checked_first(
     room: Room, protocol_type: str | None, protocol_name: str | None, group_id: str | None
 ) -> None:
     completing(room, "a")
@@ -56,7 +56,7 @@ def test_a_new_clients_sync_without_protocol_is_inconsistent_before_anything_els
 
 @pytest.mark.proves("SG-03")
 @pytest.mark.parametrize("stage", ["completing", "preparing", "stable"])
-def test_the_checks_of_a_sync_come_in_order(room: Room, stage: str) -> None:
+def test_checks_of_a_sync_come_in_order(room: Room, stage: str) -> None:
     a, b = completing(room, "a", "b", static=True)
     if stage != "completing":
         room.sync(a, b)
@@ -77,7 +77,7 @@ def test_the_checks_of_a_sync_come_in_order(room: Room, stage: str) -> None:
 
 
 @pytest.mark.proves("SG-03")
-def test_an_old_clients_sync_without_protocol_skips_that_check(room: Room) -> None:
+def test_old_clients_sync_without_protocol_skips_that_check(room: Room) -> None:
     (a,) = room.settled("a")
 
     assert room.ask(SyncGroup(GROUP, a.id, None, 1)).answer == a.synced_answer()
@@ -87,7 +87,7 @@ def test_an_old_clients_sync_without_protocol_skips_that_check(room: Room) -> No
 
 
 @pytest.mark.proves("SG-04")
-def test_a_sync_while_members_join_is_sent_back(room: Room) -> None:
+def test_sync_while_members_join_is_sent_back(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
 
@@ -95,7 +95,7 @@ def test_a_sync_while_members_join_is_sent_back(room: Room) -> None:
 
 
 @pytest.mark.proves("SG-05")
-def test_a_followers_sync_waits_for_the_leader(room: Room) -> None:
+def test_follower_sync_waits_for_leader(room: Room) -> None:
     a, b, c = completing(room, "a", "b", "c")
     syncing = b.sync()
     assert syncing.parked
@@ -107,7 +107,7 @@ def test_a_followers_sync_waits_for_the_leader(room: Room) -> None:
 
 
 @pytest.mark.proves("SG-06")
-def test_the_leaders_sync_answers_everybody_with_what_it_gave_them(room: Room) -> None:
+def test_leader_sync_sends_all_assignments(room: Room) -> None:
     a, b, c = completing(room, "a", "b", "c")
     following = [b.sync(), c.sync()]
     leading = a.sync([(a.id, b"for a"), (b.id, b"for b"), ("nobody", b"for nobody")])
@@ -119,7 +119,7 @@ def test_the_leaders_sync_answers_everybody_with_what_it_gave_them(room: Room) -
 
 
 @pytest.mark.proves("SG-06")
-def test_the_generation_is_written_with_every_members_assignment(room: Room) -> None:
+def test_generation_is_written_with_every_members_assignment(room: Room) -> None:
     a, b = completing(room, "a", "b", static=True)
     formed_ms = room.now_ms
     a.sync([(a.id, b"for a")])
@@ -138,7 +138,7 @@ def test_the_generation_is_written_with_every_members_assignment(room: Room) -> 
 
 
 @pytest.mark.proves("SG-06", "ST-09")
-def test_nobody_is_answered_before_the_assignment_is_written(room: Room) -> None:
+def test_sync_responses_wait_for_write(room: Room) -> None:
     a, b = completing(room, "a", "b")
     room.hold_writes()
     syncing = [b.sync(), a.sync()]
@@ -150,7 +150,7 @@ def test_nobody_is_answered_before_the_assignment_is_written(room: Room) -> None
 
 @pytest.mark.proves("SG-07")
 @pytest.mark.parametrize("outcome", [Error.NONE, Error.NOT_ENOUGH_REPLICAS])
-def test_a_write_that_ends_after_the_group_moved_on_changes_nothing(room: Room, outcome: Error) -> None:
+def test_late_write_after_new_rebalance_is_ignored(room: Room, outcome: Error) -> None:
     a, b = completing(room, "a", "b")
     room.hold_writes()
     syncing = [b.sync(), a.sync()]
@@ -167,7 +167,7 @@ def test_a_write_that_ends_after_the_group_moved_on_changes_nothing(room: Room, 
 
 @pytest.mark.proves("SG-07")
 @pytest.mark.parametrize("outcome", [Error.NONE, Error.NOT_ENOUGH_REPLICAS])
-def test_a_write_of_an_older_generation_does_not_complete_the_next(room: Room, outcome: Error) -> None:
+def test_write_of_older_generation_is_ignored(room: Room, outcome: Error) -> None:
     a, b = completing(room, "a", "b")
     room.hold_writes()
     a.sync()
@@ -200,9 +200,7 @@ def test_a_write_of_an_older_generation_does_not_complete_the_next(room: Room, o
         (Error.CORRUPT_MESSAGE, Error.CORRUPT_MESSAGE),
     ],
 )
-def test_an_assignment_that_cannot_be_written_fails_the_syncs_and_starts_over(
-    room: Room, write: Error, answer: Error
-) -> None:
+def test_failed_assignment_write_rebalances(room: Room, write: Error, answer: Error) -> None:
     a, b = room.settled("a", "b")
     a.join()
     b.join()
@@ -222,7 +220,7 @@ def test_an_assignment_that_cannot_be_written_fails_the_syncs_and_starts_over(
 
 
 @pytest.mark.proves("SG-09")
-def test_a_sync_with_a_stable_group_is_answered_at_once(room: Room) -> None:
+def test_sync_in_stable_group_is_immediate(room: Room) -> None:
     a, b = room.settled("a", "b")
 
     assert a.sync([]).answer == a.synced_answer()
@@ -232,7 +230,7 @@ def test_a_sync_with_a_stable_group_is_answered_at_once(room: Room) -> None:
 
 
 @pytest.mark.proves("SG-09", "SE-01")
-def test_a_sync_with_a_stable_group_does_not_extend_the_session(room: Room) -> None:
+def test_sync_with_a_stable_group_does_not_extend_the_session(room: Room) -> None:
     a, b = room.settled("a", "b")
     room.pass_ms(SESSION_MS - 1, beating=[a])
     b.sync()
@@ -242,7 +240,7 @@ def test_a_sync_with_a_stable_group_does_not_extend_the_session(room: Room) -> N
 
 
 @pytest.mark.proves("SG-10", "SE-01")
-def test_the_answer_to_a_parked_sync_restarts_the_session(room: Room) -> None:
+def test_sync_response_restarts_session(room: Room) -> None:
     a, b = completing(room, "a", "b")
     b.sync()
     room.pass_ms(9_000, beating=[a])
@@ -273,7 +271,7 @@ def test_even_a_sync_sent_back_restarts_the_session(room: Room) -> None:
 
 
 @pytest.mark.proves("SG-11")
-def test_a_leader_that_never_syncs_is_removed_however_well_it_heartbeats(room: Room) -> None:
+def test_leader_that_never_syncs_is_removed(room: Room) -> None:
     a, b = completing(room, "a", "b")
     syncing = b.sync()
     before = room.events.mark()
@@ -292,7 +290,7 @@ def test_a_leader_that_never_syncs_is_removed_however_well_it_heartbeats(room: R
 
 
 @pytest.mark.proves("SG-11")
-def test_a_follower_that_never_syncs_is_removed_from_a_stable_group(room: Room) -> None:
+def test_follower_that_never_syncs_is_removed(room: Room) -> None:
     a, b = completing(room, "a", "b")
     a.sync()
     assert room.state is S
@@ -306,7 +304,7 @@ def test_a_follower_that_never_syncs_is_removed_from_a_stable_group(room: Room) 
 
 
 @pytest.mark.proves("SG-11")
-def test_a_static_member_that_never_syncs_is_removed_like_any_other(room: Room) -> None:
+def test_static_member_that_never_syncs_is_removed(room: Room) -> None:
     a, b = completing(room, "a", "b", static=True)
     a.sync()
     room.pass_ms(REBALANCE_MS, beating=[a, b])
@@ -323,7 +321,7 @@ def test_when_all_have_synced_the_sync_timer_is_off(room: Room) -> None:
 
 
 @pytest.mark.proves("SG-12")
-def test_a_sync_to_the_stable_group_satisfies_the_sync_timer(room: Room) -> None:
+def test_sync_to_the_stable_group_satisfies_the_sync_timer(room: Room) -> None:
     a, b = completing(room, "a", "b")
     a.sync()
     room.pass_ms(REBALANCE_MS - 1, beating=[a, b])
@@ -334,7 +332,7 @@ def test_a_sync_to_the_stable_group_satisfies_the_sync_timer(room: Room) -> None
 
 
 @pytest.mark.proves("SG-12")
-def test_a_new_rebalance_turns_the_old_sync_timer_off(room: Room) -> None:
+def test_new_rebalance_turns_the_old_sync_timer_off(room: Room) -> None:
     a, b = completing(room, "a", "b")
     room.pass_ms(40_000, beating=[a, b])
     c = room.member("c")
@@ -348,7 +346,7 @@ def test_a_new_rebalance_turns_the_old_sync_timer_off(room: Room) -> None:
 
 
 @pytest.mark.proves("SG-13")
-def test_a_leader_that_leaves_while_completing_sends_the_followers_back(room: Room) -> None:
+def test_leader_leaving_while_completing_fails_syncs(room: Room) -> None:
     a, b, c = completing(room, "a", "b", "c")
     following = [b.sync(), c.sync()]
     a.leave()
@@ -358,7 +356,7 @@ def test_a_leader_that_leaves_while_completing_sends_the_followers_back(room: Ro
 
 
 @pytest.mark.proves("SG-13", "SE-02")
-def test_a_leader_that_expires_while_completing_sends_the_followers_back(room: Room) -> None:
+def test_leader_expiring_while_completing_fails_syncs(room: Room) -> None:
     a, b = completing(room, "a", "b")
     syncing = b.sync()
     before = room.events.mark()

@@ -156,9 +156,7 @@ def _unmoved(before: Sequence[Look], after: Sequence[Look]) -> None:
         pytest.param("killed", marks=pytest.mark.proves("SY-02", "CO-06")),
     ],
 )
-def test_a_broker_that_is_restarted_under_live_members_costs_no_rebalance(
-    house: House, client: Client, how: str
-) -> None:
+def test_broker_restart_causes_no_rebalance(house: House, client: Client, how: str) -> None:
     driver = house.driver(client)
     ledger = _ledger(house, driver, 4)
     members = [driver.join(name, GROUP, [TOPIC], session_ms=30_000) for name in ("a", "b")]
@@ -181,7 +179,7 @@ def test_a_broker_that_is_restarted_under_live_members_costs_no_rebalance(
 
 
 @pytest.mark.proves("CO-06")
-def test_a_restart_brings_back_groups_with_members_as_stable_and_without_as_empty(tmp_path: Path) -> None:
+def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
     """Members have their whole session before them, however long the broker was away."""
     clock = ManualClock()
 
@@ -222,9 +220,7 @@ def test_a_restart_brings_back_groups_with_members_as_stable_and_without_as_empt
 
 @pytest.mark.proves("SY-03")
 @pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
-def test_the_live_member_loses_nothing_when_static_ones_are_bounced_and_does_when_dynamic_ones_are(
-    house: House, is_static: bool
-) -> None:
+def test_static_restarts_do_not_affect_other_members(house: House, is_static: bool) -> None:
     driver = house.driver()
     ledger = _ledger(house, driver, 6)
 
@@ -260,9 +256,7 @@ def _revoked(look: Look) -> list[tuple[str, frozenset[str]]]:
 
 @pytest.mark.proves("SY-04")
 @pytest.mark.parametrize("how", ["rolled", "killed"])
-def test_the_new_id_of_a_restarted_static_member_is_still_its_id_after_the_broker_was_restarted(
-    house: House, how: str
-) -> None:
+def test_static_member_id_survives_broker_restart(house: House, how: str) -> None:
     driver, victim = house.driver(), house.driver()
     ledger = _ledger(house, driver, 4)
     one = driver.join("one", GROUP, [TOPIC], instance="one", session_ms=60_000)
@@ -312,7 +306,7 @@ def _static_consumer(house: House, client_id: str) -> Iterator[Consumer]:
 
 
 @pytest.mark.proves("SY-05")
-def test_of_two_classic_members_with_one_static_id_the_newcomer_joins_and_the_old_one_dies(house: House) -> None:
+def test_newer_static_member_fences_older_one(house: House) -> None:
     _ledger(house, house.driver(), 2)
 
     def owns_all(consumer: Consumer) -> Callable[[], bool]:
@@ -347,7 +341,7 @@ def test_of_two_classic_members_with_one_static_id_the_newcomer_joins_and_the_ol
 
 
 @pytest.mark.proves("SY-06")
-def test_a_roll_to_another_assignor_takes_place_with_the_last_restart(house: House) -> None:
+def test_assignor_changes_with_last_rolling_restart(house: House) -> None:
     driver = house.driver()
     _ledger(house, driver, 4)
 
@@ -375,7 +369,7 @@ def partitions_of(*numbers: int) -> frozenset[str]:
 
 
 @pytest.mark.proves("SY-07")
-def test_a_killed_owner_s_partitions_are_another_s_within_twice_the_session_and_five_seconds(house: House) -> None:
+def test_partitions_of_killed_member_move_in_time(house: House) -> None:
     session_ms = 2_000
     driver, victim = house.driver(), house.driver()
     ledger = _ledger(house, driver, 2)
@@ -395,7 +389,7 @@ def test_a_killed_owner_s_partitions_are_another_s_within_twice_the_session_and_
 
 
 @pytest.mark.proves("SY-07")
-def test_a_member_that_stops_cleanly_leaves_no_duplicates_and_its_last_commit_is_its_position(house: House) -> None:
+def test_clean_stop_commits_position_without_duplicates(house: House) -> None:
     driver = house.driver()
     ledger = _ledger(house, driver, 2)
     one = driver.join("one", GROUP, [TOPIC])

@@ -18,7 +18,7 @@ S = GroupState.STABLE
 
 
 @pytest.mark.proves("SE-02")
-def test_a_silent_member_is_removed_when_its_session_ends_and_not_before(room: Room) -> None:
+def test_silent_member_expires_at_session_timeout(room: Room) -> None:
     a, b = room.settled("a", "b")
     room.pass_ms(4_000)
     a.heartbeat()
@@ -38,7 +38,7 @@ def test_a_silent_member_is_removed_when_its_session_ends_and_not_before(room: R
 
 
 @pytest.mark.proves("SE-02")
-def test_a_session_that_is_ended_by_hand_ends_as_one_that_ran_out(room: Room) -> None:
+def test_manual_expiration_equals_session_timeout(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
     room.do(room.coordinator.expire_member(GROUP, b.id, room.now_ms))
@@ -49,7 +49,7 @@ def test_a_session_that_is_ended_by_hand_ends_as_one_that_ran_out(room: Room) ->
 
 
 @pytest.mark.proves("SE-02", "ST-11")
-def test_the_last_member_expiring_empties_the_group(room: Room) -> None:
+def test_last_member_expiring_empties_the_group(room: Room) -> None:
     room.settled("a")
     room.pass_ms(SESSION_MS)
 
@@ -57,7 +57,7 @@ def test_the_last_member_expiring_empties_the_group(room: Room) -> None:
 
 
 @pytest.mark.proves("SE-02")
-def test_a_session_ending_during_a_rebalance_may_end_the_join_phase(room: Room) -> None:
+def test_expiration_during_rebalance_can_end_join_phase(room: Room) -> None:
     a, b = room.settled("a", "b")
     joining = a.join()
     room.pass_ms(SESSION_MS - 1)
@@ -81,7 +81,7 @@ def test_members_whose_sessions_end_together_are_all_removed(room: Room) -> None
 
 
 @pytest.mark.proves("SE-03")
-def test_a_session_does_not_end_while_the_member_is_parked_in_its_join(room: Room) -> None:
+def test_member_with_parked_join_does_not_expire(room: Room) -> None:
     a, b = room.settled("a", "b")
     joining = a.join()
     room.pass_ms(3 * SESSION_MS, beating=[b])
@@ -91,7 +91,7 @@ def test_a_session_does_not_end_while_the_member_is_parked_in_its_join(room: Roo
 
 
 @pytest.mark.proves("SE-03")
-def test_a_session_does_not_end_while_the_member_is_parked_in_its_sync(room: Room) -> None:
+def test_member_with_parked_sync_does_not_expire(room: Room) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -104,7 +104,7 @@ def test_a_session_does_not_end_while_the_member_is_parked_in_its_sync(room: Roo
 
 
 @pytest.mark.proves("SE-03", "JG-25")
-def test_a_session_that_ran_out_while_parked_starts_anew_with_the_answer(room: Room) -> None:
+def test_response_restarts_session_of_parked_member(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     room.pass_ms(3 * SESSION_MS, beating=[b])
@@ -118,7 +118,7 @@ def test_a_session_that_ran_out_while_parked_starts_anew_with_the_answer(room: R
 
 
 @pytest.mark.proves("SE-04")
-def test_the_session_of_a_replaced_id_ends_without_effect(room: Room) -> None:
+def test_session_of_a_replaced_id_ends_without_effect(room: Room) -> None:
     a, b = room.settled("a", "b", static=True)
     room.pass_ms(5_000, beating=[a])
     again = b.restarted()
@@ -131,7 +131,7 @@ def test_the_session_of_a_replaced_id_ends_without_effect(room: Room) -> None:
 
 
 @pytest.mark.proves("SE-04")
-def test_the_session_of_a_member_that_left_ends_without_effect(room: Room) -> None:
+def test_session_of_a_member_that_left_ends_without_effect(room: Room) -> None:
     a, b = room.settled("a", "b")
     b.leave()
     room.rebalance(a)
@@ -143,7 +143,7 @@ def test_the_session_of_a_member_that_left_ends_without_effect(room: Room) -> No
 
 
 @pytest.mark.proves("SE-05", "JG-29")
-def test_a_dynamic_member_that_heartbeats_and_does_not_rejoin_is_removed_at_the_rebalance_timeout(
+def test_member_that_does_not_rejoin_is_removed(
     room: Room,
 ) -> None:
     a, b = room.settled("a", "b")
@@ -172,7 +172,7 @@ def test_loading_gives_every_member_a_full_session(room: Room) -> None:
 # --- KIP-62 -----------------------------------------------------------------------------------------------------
 
 
-def test_kip_62_the_rebalance_timeout_and_not_the_session_bounds_the_join_phase(room: Room) -> None:
+def test_kip_62_rebalance_timeout_bounds_join_phase(room: Room) -> None:
     a, b = room.settled("a", "b", session_timeout_ms=6_000, rebalance_timeout_ms=120_000)
     a.join()
     room.pass_ms(119_999, beating=[b])
@@ -182,14 +182,14 @@ def test_kip_62_the_rebalance_timeout_and_not_the_session_bounds_the_join_phase(
     assert (room.state, room.member_ids) == (CR, {a.id})
 
 
-def test_kip_62_a_dead_process_is_found_by_its_session_however_long_its_rebalance_timeout(room: Room) -> None:
+def test_kip_62_session_detects_dead_process(room: Room) -> None:
     a, _ = room.settled("a", "b", session_timeout_ms=6_000, rebalance_timeout_ms=120_000)
     room.pass_ms(6_000, beating=[a])
 
     assert room.member_ids == {a.id}
 
 
-def test_kip_62_a_rebalance_timeout_may_be_shorter_than_the_session(room: Room) -> None:
+def test_kip_62_rebalance_timeout_below_session_timeout(room: Room) -> None:
     a, _ = room.settled("a", "b", session_timeout_ms=30_000, rebalance_timeout_ms=8_000)
     a.join()
     room.pass_ms(7_999)
@@ -201,7 +201,7 @@ def test_kip_62_a_rebalance_timeout_may_be_shorter_than_the_session(room: Room) 
 
 @pytest.mark.proves("JG-26")
 @pytest.mark.parametrize("timeouts_ms", [(20_000, 40_000, 90_000), (90_000, 20_000, 40_000)])
-def test_kip_62_of_conflicting_rebalance_timeouts_the_longest_counts(room: Room, timeouts_ms: tuple[int, ...]) -> None:
+def test_kip_62_longest_rebalance_timeout_counts(room: Room, timeouts_ms: tuple[int, ...]) -> None:
     members = [
         room.member(f"m{number}", rebalance_timeout_ms=timeout_ms) for number, timeout_ms in enumerate(timeouts_ms)
     ]
@@ -235,7 +235,7 @@ def test_kip_62_the_longest_timeout_leaves_with_its_member(room: Room) -> None:
 
 
 @pytest.mark.proves("JG-27")
-def test_kip_62_a_client_of_version_0_has_its_session_timeout_as_rebalance_timeout(room: Room) -> None:
+def test_kip_62_v0_client_uses_session_timeout(room: Room) -> None:
     a, b = room.settled("a", "b", two_steps=False, session_timeout_ms=12_000, rebalance_timeout_ms=-1)
     a.join()
     room.pass_ms(11_999, beating=[b])
@@ -246,7 +246,7 @@ def test_kip_62_a_client_of_version_0_has_its_session_timeout_as_rebalance_timeo
 
 
 @pytest.mark.proves("JG-27", "SG-11")
-def test_kip_62_a_rebalance_timeout_of_0_is_no_missing_one_and_leaves_no_time_to_sync(room: Room) -> None:
+def test_kip_62_rebalance_timeout_0_is_a_value(room: Room) -> None:
     a = room.member("a", rebalance_timeout_ms=0)
     joining = a.join()
     room.end_initial_delay()
@@ -256,7 +256,7 @@ def test_kip_62_a_rebalance_timeout_of_0_is_no_missing_one_and_leaves_no_time_to
 
 
 @pytest.mark.proves("JG-27", "JG-26")
-def test_kip_62_old_and_new_clients_share_a_group_and_the_newer_ones_patience(room: Room) -> None:
+def test_kip_62_old_and_new_clients_share_longest_timeout(room: Room) -> None:
     old = room.member(
         "old", two_steps=False, skips_assignment=False, session_timeout_ms=12_000, rebalance_timeout_ms=-1
     )
@@ -275,7 +275,7 @@ def test_kip_62_old_and_new_clients_share_a_group_and_the_newer_ones_patience(ro
 
 
 @pytest.mark.proves("HB-05", "HB-06", "HB-07")
-def test_kip_62_heartbeats_are_answered_all_through_a_rebalance(room: Room) -> None:
+def test_kip_62_heartbeats_get_responses_during_rebalance(room: Room) -> None:
     a, b = room.settled("a", "b")
     heard = [b.heartbeat()]
     a.join()
@@ -309,7 +309,7 @@ def waits(room: Room, since: int) -> list[tuple[int, tuple[str, ...]]]:
     ]
 
 
-def test_a_round_that_lasts_longer_than_a_second_tells_for_whom_it_waits(room: Room) -> None:
+def test_long_rebalance_emits_waiting_members(room: Room) -> None:
     a, b = room.settled("a", "b")
     before, started_ms = room.events.mark(), room.now_ms
     c = room.member("c")
@@ -328,7 +328,7 @@ def test_a_round_that_lasts_longer_than_a_second_tells_for_whom_it_waits(room: R
     assert waiting.until_ms == started_ms + REBALANCE_MS
 
 
-def test_after_the_first_second_a_change_of_whom_a_round_waits_for_is_told_within_a_second_and_nothing_else(
+def test_waiting_members_event_is_rate_limited(
     room: Room,
 ) -> None:
     a, b = room.settled("a", "b")
@@ -348,7 +348,7 @@ def test_after_the_first_second_a_change_of_whom_a_round_waits_for_is_told_withi
     assert len(waits(room, before)) == 2
 
 
-def test_a_round_that_is_over_within_a_second_tells_nothing_of_waiting(room: Room) -> None:
+def test_short_rebalance_emits_no_waiting_event(room: Room) -> None:
     a, b = room.settled("a", "b")
     before = room.events.mark()
     a.join()
@@ -362,7 +362,7 @@ def test_a_round_that_is_over_within_a_second_tells_nothing_of_waiting(room: Roo
     assert room.coordinator.waiting_for(GROUP) is None
 
 
-def test_a_round_waits_for_an_issued_id_too(room: Room) -> None:
+def test_round_waits_for_an_issued_id_too(room: Room) -> None:
     (a,) = room.settled("a")
     b = room.member("b")
     b.ask_to_join()
@@ -373,7 +373,7 @@ def test_a_round_waits_for_an_issued_id_too(room: Room) -> None:
     assert [waiting_for for _, waiting_for in waits(room, before)] == [(b.id,)]
 
 
-def test_a_round_whose_leader_does_not_sync_waits_for_it(room: Room) -> None:
+def test_round_whose_leader_does_not_sync_waits_for_it(room: Room) -> None:
     a, b = room.settled("a", "b")
     a.join()
     b.join()
@@ -384,7 +384,7 @@ def test_a_round_whose_leader_does_not_sync_waits_for_it(room: Room) -> None:
     assert [waiting_for for _, waiting_for in waits(room, before)] == [(a.id,)]
 
 
-def test_nobody_is_waited_for_in_a_stable_an_empty_or_an_unknown_group(room: Room) -> None:
+def test_no_waiting_members_without_rebalance(room: Room) -> None:
     assert room.coordinator.waiting_for(GROUP) is None
     (a,) = room.settled("a")
     assert room.coordinator.waiting_for(GROUP) is None

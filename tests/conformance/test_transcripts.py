@@ -85,7 +85,9 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scen
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_the_broker_answers_as_kafka_did(scenario: Scenario, brokers: Callable[[Scenario], QuietBroker]) -> None:
+def test_broker_responses_equal_kafka_transcript(
+    scenario: Scenario, brokers: Callable[[Scenario], QuietBroker]
+) -> None:
     stored, recorded = read(scenario.name)
     assert steps_of(stored) == [as_stored(step) for step in scenario.steps], "record this scenario anew"
     assert stored["settings"] == scenario.settings, "record this scenario anew"

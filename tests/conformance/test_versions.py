@@ -124,7 +124,7 @@ def committed(code: Error) -> list[Fields]:
 
 @pytest.mark.proves("JG-07")
 @pytest.mark.parametrize("version", range(4))
-def test_before_v4_a_dynamic_member_without_an_id_is_a_member_at_once(house: House, version: int) -> None:
+def test_join_before_v4_needs_no_member_id(house: House, version: int) -> None:
     fields = house.join(version)
     assert fields["error_code"] == Error.NONE
     assert house.member_ids == {fields["member_id"]}
@@ -133,7 +133,7 @@ def test_before_v4_a_dynamic_member_without_an_id_is_a_member_at_once(house: Hou
 
 @pytest.mark.proves("JG-08")
 @pytest.mark.parametrize("version", range(4, 10))
-def test_from_v4_on_a_dynamic_member_without_an_id_is_told_its_id_first(house: House, version: int) -> None:
+def test_join_from_v4_requires_member_id(house: House, version: int) -> None:
     fields = house.join(version)
     assert fields["error_code"] == Error.MEMBER_ID_REQUIRED
     assert fields["member_id"].startswith("c-")
@@ -143,7 +143,7 @@ def test_from_v4_on_a_dynamic_member_without_an_id_is_told_its_id_first(house: H
 
 @pytest.mark.proves("JG-13")
 @pytest.mark.parametrize("version", range(3, 10))
-def test_an_instance_id_makes_a_static_member_from_v5_on(house: House, version: int) -> None:
+def test_instance_id_makes_a_static_member_from_v5_on(house: House, version: int) -> None:
     fields = house.join(version, group_instance_id="i")
     assert fields["error_code"] == (Error.MEMBER_ID_REQUIRED if version == 4 else Error.NONE)
     assert {member_id.partition("-")[0] for member_id in house.member_ids} == (
@@ -153,7 +153,7 @@ def test_an_instance_id_makes_a_static_member_from_v5_on(house: House, version: 
 
 @pytest.mark.proves("JG-42", "JG-43")
 @pytest.mark.parametrize("version", range(5, 10))
-def test_a_static_leader_that_returns_keeps_the_lead_from_v9_on(house: House, version: int) -> None:
+def test_static_leader_that_returns_keeps_the_lead_from_v9_on(house: House, version: int) -> None:
     leader = house.settle("a")
     fields = house.join(version, group_instance_id="a")
     assert fields["error_code"] == Error.NONE
@@ -170,14 +170,14 @@ def test_a_static_leader_that_returns_keeps_the_lead_from_v9_on(house: House, ve
 
 @pytest.mark.proves("JG-27")
 @pytest.mark.parametrize("version", [0, 1])
-def test_v0_has_no_rebalance_timeout_so_the_session_timeout_is_used(house: House, version: int) -> None:
+def test_join_v0_uses_session_timeout(house: House, version: int) -> None:
     house.join(version)
     assert house.joined().rebalance_timeout_ms == (SESSION_MS if version == 0 else REBALANCE_MS)
 
 
 @pytest.mark.proves("JG-50")
 @pytest.mark.parametrize("version", range(10))
-def test_a_join_without_a_protocol_names_it_empty_before_v7_and_null_from_then_on(house: House, version: int) -> None:
+def test_join_error_protocol_is_empty_before_v7_then_null(house: House, version: int) -> None:
     fields = house.join(version, member_id="nobody")
     assert fields["error_code"] == Error.UNKNOWN_MEMBER_ID
     assert fields["generation_id"] == -1
@@ -196,7 +196,7 @@ def test_a_join_without_a_protocol_names_it_empty_before_v7_and_null_from_then_o
         (9, None, "not provided"),
     ],
 )
-def test_a_reason_counts_from_v8_on_if_there_is_one(house: House, version: int, reason: str | None, told: str) -> None:
+def test_reason_counts_from_v8_on_if_there_is_one(house: House, version: int, reason: str | None, told: str) -> None:
     member_id = house.join(version)["member_id"]
     house.join(version, member_id=member_id, reason=reason)
     assert house.joined().reason == told
@@ -216,7 +216,7 @@ def test_from_v5_on_a_sync_must_name_its_protocol(
 
 @pytest.mark.proves("LG-01")
 @pytest.mark.parametrize("version", range(3))
-def test_before_v3_a_leavers_error_is_the_answers(house: House, version: int) -> None:
+def test_leave_before_v3_has_top_level_error(house: House, version: int) -> None:
     member_id = house.settle()
     for leaver, error in (("nobody", Error.UNKNOWN_MEMBER_ID), (member_id, Error.NONE)):
         fields = house.ask("LeaveGroup", version, group_id=GROUP, member_id=leaver)
@@ -240,14 +240,14 @@ def test_from_v3_on_each_leaver_has_its_own_error(house: House, version: int) ->
 
 @pytest.mark.proves("OC-02")
 @pytest.mark.parametrize("version", range(2, 10))
-def test_a_commit_with_a_generation_to_a_group_that_does_not_exist(house: House, version: int) -> None:
+def test_commit_with_generation_to_missing_group(house: House, version: int) -> None:
     error = Error.GROUP_ID_NOT_FOUND if version >= 9 else Error.ILLEGAL_GENERATION
     assert house.commit(version, generation=3)["topics"] == committed(error)
 
 
 @pytest.mark.proves("OC-13")
 @pytest.mark.parametrize("version", range(2, 10))
-def test_a_retention_counts_from_v2_to_v4(house: House, version: int) -> None:
+def test_retention_counts_from_v2_to_v4(house: House, version: int) -> None:
     assert house.commit(version, retention_ms=3_600_000)["topics"] == committed(Error.NONE)
     assert house.offset() == 5
     house.broker.pass_ms(3_600_000 + CHECK_MS)
@@ -256,7 +256,7 @@ def test_a_retention_counts_from_v2_to_v4(house: House, version: int) -> None:
 
 @pytest.mark.proves("OC-13")
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_retention_of_minus_one_leaves_it_to_the_broker(house: House, version: int) -> None:
+def test_retention_minus_one_is_broker_default(house: House, version: int) -> None:
     house.commit(version)
     house.broker.pass_ms(RETENTION_MS // 2)
     assert house.offset() == 5
@@ -276,7 +276,7 @@ def test_from_v2_on_null_topics_fetch_everything(house: House, version: int) -> 
 
 @pytest.mark.proves("OF-04")
 @pytest.mark.parametrize("version", [8, 9])
-def test_from_v8_on_many_groups_are_fetched_each_with_its_own_answer(house: House, version: int) -> None:
+def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
     house.commit(9)
     topics = [{"name": "t", "partition_indexes": [0]}]
     asked = [{"group_id": group_id, "topics": topics} for group_id in (GROUP, "unheard of")]
@@ -293,7 +293,7 @@ def test_from_v8_on_many_groups_are_fetched_each_with_its_own_answer(house: Hous
 
 @pytest.mark.proves("AD-01")
 @pytest.mark.parametrize("version", range(7))
-def test_a_group_that_does_not_exist_is_dead_and_from_v6_on_an_error_too(house: House, version: int) -> None:
+def test_describe_missing_group_is_error_from_v6(house: House, version: int) -> None:
     (group,) = house.ask("DescribeGroups", version, groups=["unheard of"])["groups"]
     assert group["group_state"] == "Dead"
     assert group["error_code"] == (Error.GROUP_ID_NOT_FOUND if version >= 6 else Error.NONE)
@@ -302,7 +302,7 @@ def test_a_group_that_does_not_exist_is_dead_and_from_v6_on_an_error_too(house: 
 
 @pytest.mark.proves("AD-03")
 @pytest.mark.parametrize("version", range(6))
-def test_states_are_filtered_and_told_from_v4_on_and_types_from_v5_on(house: House, version: int) -> None:
+def test_list_filters_states_from_v4_and_types_from_v5(house: House, version: int) -> None:
     house.settle()
     group = {"group_id": GROUP, "protocol_type": "consumer"}
     group |= {"group_state": "Stable"} if version >= 4 else {}

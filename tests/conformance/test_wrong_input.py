@@ -228,7 +228,7 @@ def at(room: Room, stage: str) -> tuple[Member, Member]:
         refused_by_administration,
     ],
 )
-def test_a_wrong_request_is_answered_with_its_error_and_changes_nothing(room: Room, cases: Cases, stage: str) -> None:
+def test_invalid_request_gets_error_and_changes_nothing(room: Room, cases: Cases, stage: str) -> None:
     a, b = at(room, stage)
     before = room.snapshot()
     for name, case in cases(a, b):
@@ -238,7 +238,7 @@ def test_a_wrong_request_is_answered_with_its_error_and_changes_nothing(room: Ro
 
 
 @pytest.mark.parametrize("cases", [refused_syncs, refused_heartbeats, refused_leaves])
-def test_an_empty_group_knows_nobody(room: Room, cases: Cases) -> None:
+def test_empty_group_has_no_members(room: Room, cases: Cases) -> None:
     a, b = at(room, "stable")
     a.leave()
     b.leave()
@@ -255,7 +255,7 @@ def test_an_empty_group_knows_nobody(room: Room, cases: Cases) -> None:
         assert room.snapshot() == before, name
 
 
-def test_negative_rebalance_timeouts_are_read_as_the_session_timeout(room: Room) -> None:
+def test_negative_rebalance_timeout_is_session_timeout(room: Room) -> None:
     a = room.member("a", rebalance_timeout_ms=-(2**31))
     a.join()
     room.end_initial_delay()
@@ -267,7 +267,7 @@ def test_negative_rebalance_timeouts_are_read_as_the_session_timeout(room: Room)
     assert room.member_ids == set(), "its sync timer is its session timeout of 10 s"
 
 
-def test_a_partition_named_twice_in_a_commit_is_answered_twice_and_its_last_offset_kept(room: Room) -> None:
+def test_repeated_partition_in_commit_keeps_last_offset(room: Room) -> None:
     (a,) = room.settled("a")
     offsets = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 0, 2))
 
@@ -277,7 +277,7 @@ def test_a_partition_named_twice_in_a_commit_is_answered_twice_and_its_last_offs
     assert room.offset() == 2
 
 
-def test_a_group_named_twice_in_a_fetch_is_answered_twice(room: Room) -> None:
+def test_repeated_group_in_fetch_gets_two_results(room: Room) -> None:
     room.commit_simply(3)
     fetched = FetchedGroup(GROUP, Error.NONE, (FetchedOffset("t", 0, 3),))
     request = OffsetFetch((GroupToFetch(GROUP, None), GroupToFetch(GROUP, (("t", 0),))))
@@ -285,7 +285,7 @@ def test_a_group_named_twice_in_a_fetch_is_answered_twice(room: Room) -> None:
     assert room.ask(request).answer == OffsetFetchResponse((fetched, fetched))
 
 
-def test_a_leader_may_give_nonsense_and_only_members_get_it(room: Room) -> None:
+def test_leader_may_give_nonsense_and_only_members_get_it(room: Room) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()
@@ -298,7 +298,7 @@ def test_a_leader_may_give_nonsense_and_only_members_get_it(room: Room) -> None:
     assert room.member_ids == {a.id, b.id}
 
 
-def test_a_followers_assignments_are_ignored(room: Room) -> None:
+def test_followers_assignments_are_ignored(room: Room) -> None:
     a, b = room.member("a"), room.member("b")
     a.join()
     b.join()

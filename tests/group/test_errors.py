@@ -15,11 +15,11 @@ def test_codes_are_kafkas_and_without_a_gap() -> None:
     assert sorted(int(error) for error in Error) == list(range(-1, 134))
 
 
-def test_a_brokers_answer_knows_whether_to_try_again() -> None:
+def test_broker_error_is_retriable_by_code() -> None:
     assert BrokerError(Error.NOT_COORDINATOR).retriable
     assert not BrokerError(Error.FENCED_INSTANCE_ID, "somebody else has it").retriable
     assert str(BrokerError(Error.NONE)) == "NONE"
 
 
-def test_everything_raised_is_one_family() -> None:
+def test_all_exceptions_share_a_base_class() -> None:
     assert all(issubclass(kind, SlackwaterError) for kind in (UsageError, PeerError, BrokerError))

@@ -43,14 +43,14 @@ def _events(draw: st.DrawFn) -> GroupEvent:
 
 
 @given(_events())
-def test_a_json_line_reads_back_as_the_same_event(event: GroupEvent) -> None:
+def test_json_line_reads_back_as_the_same_event(event: GroupEvent) -> None:
     line = event.to_json()
 
     assert "\n" not in line
     assert GroupEvent.from_json(line) == event
 
 
-def test_the_columns_of_a_json_line_are_those_of_the_specification_in_order() -> None:
+def test_json_columns_are_in_schema_order() -> None:
     event = GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)
 
     assert " ".join(json.loads(event.to_json())) == (

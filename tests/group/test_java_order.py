@@ -18,7 +18,7 @@ def test_strings_hash_as_in_java() -> None:
     assert string_hash("\U0001f980") == 1772802
 
 
-def test_a_partition_hashes_as_in_java() -> None:
+def test_partition_hashes_as_in_java() -> None:
     assert partition_hash(string_hash("topic"), 3) == 110547277
 
 
@@ -28,11 +28,11 @@ def test_text_sorts_by_utf_16_code_unit() -> None:
     assert sorted_as_java(["\uffee", "\U0001f980"]) == ["\U0001f980", "\uffee"]
 
 
-def test_a_table_doubles_when_it_is_three_quarters_full() -> None:
+def test_table_doubles_when_it_is_three_quarters_full() -> None:
     assert [capacity(size) for size in (0, 12, 13, 24, 25, 2000)] == [16, 16, 32, 32, 64, 4096]
 
 
-def test_a_bucket_mixes_the_upper_half_of_the_hash_into_the_lower() -> None:
+def test_bucket_mixes_upper_hash_bits() -> None:
     assert bucket(0x0001_0000, 16) == 1
     assert bucket(0x0001_0001, 16) == 0
 

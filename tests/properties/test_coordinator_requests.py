@@ -535,7 +535,7 @@ thorough = settings(
 
 @thorough
 @given(configs, steps)
-def test_a_coordinator_keeps_its_promises_whatever_it_is_sent(config: CoordinatorConfig, story: list[Step]) -> None:
+def test_coordinator_keeps_its_promises_whatever_it_is_sent(config: CoordinatorConfig, story: list[Step]) -> None:
     world = World(config)
     for step in story:
         world.take(step)
@@ -549,7 +549,7 @@ def test_a_coordinator_keeps_its_promises_whatever_it_is_sent(config: Coordinato
 
 @thorough
 @given(configs, steps)
-def test_what_a_coordinator_says_of_offsets_is_what_its_log_says(config: CoordinatorConfig, story: list[Step]) -> None:
+def test_fetched_offsets_match_the_log(config: CoordinatorConfig, story: list[Step]) -> None:
     world = World(config)
     for step in story:
         world.take(step)
@@ -571,9 +571,7 @@ def test_what_a_coordinator_says_of_offsets_is_what_its_log_says(config: Coordin
 
 @thorough
 @given(configs, st.lists(requests, max_size=30))
-def test_a_coordinator_that_owns_nothing_answers_everything_at_once(
-    config: CoordinatorConfig, story: list[Symbolic]
-) -> None:
+def test_coordinator_without_partitions_responds_at_once(config: CoordinatorConfig, story: list[Symbolic]) -> None:
     coordinator, callers = Coordinator(config), []
     for step in story:
         caller = Asked(step.request)

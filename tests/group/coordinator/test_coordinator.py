@@ -61,7 +61,7 @@ def _answers(effects: list[Effect]) -> list[Response]:
     return [effect.response for effect in effects if isinstance(effect, SendResponse)]
 
 
-def test_records_of_a_shard_that_was_given_up_while_it_was_loading_are_ignored() -> None:
+def test_records_after_unload_while_loading_are_ignored() -> None:
     coordinator = Coordinator(CoordinatorConfig(offsets_topic_num_partitions=1))
     coordinator.load(0, 1, 0)
     coordinator.unload(0, None, 0)
@@ -81,7 +81,7 @@ def test_records_after_the_end_of_loading_are_ignored() -> None:
     assert not coordinator.groups
 
 
-def test_a_group_of_which_only_tombstones_are_left_does_not_come_back() -> None:
+def test_group_with_only_tombstones_is_not_loaded() -> None:
     coordinator = Coordinator(CoordinatorConfig(offsets_topic_num_partitions=1))
     coordinator.load(0, 1, 0)
     for record in (OFFSET, CommittedOffset("g", "t", 0, None), CommittedOffset("h", "t", 0, None)):
@@ -93,7 +93,7 @@ def test_a_group_of_which_only_tombstones_are_left_does_not_come_back() -> None:
     assert not coordinator.groups
 
 
-def test_an_unload_answers_what_waits_for_a_write_and_ignores_its_outcome() -> None:
+def test_unload_fails_pending_writes_and_ignores_results() -> None:
     coordinator = _ready()
     append = _append(coordinator.handle(_commit(), "c", 1))
 
@@ -104,7 +104,7 @@ def test_an_unload_answers_what_waits_for_a_write_and_ignores_its_outcome() -> N
     assert coordinator.on_append_result(append.write_id, Error.NONE, 3) == []
 
 
-def test_an_unload_answers_a_deletion_whose_tombstones_are_not_written_yet() -> None:
+def test_unload_fails_pending_deletion() -> None:
     coordinator = _ready()
     coordinator.on_append_result(_append(coordinator.handle(_commit(), "c", 1)).write_id, Error.NONE, 1)
     coordinator.handle(DeleteGroups(("g",)), "d", 2)
@@ -116,7 +116,7 @@ def test_an_unload_answers_a_deletion_whose_tombstones_are_not_written_yet() -> 
     assert not coordinator.groups
 
 
-def test_a_deletion_takes_along_an_offset_that_is_still_being_written() -> None:
+def test_deletion_includes_offset_being_written() -> None:
     coordinator = _ready()
     coordinator.on_append_result(_append(coordinator.handle(_commit(), "c", 1)).write_id, Error.NONE, 1)
     late = OffsetCommit("g", "", None, -1, (OffsetToCommit("t", 1, 7),))
@@ -136,7 +136,7 @@ def test_a_deletion_takes_along_an_offset_that_is_still_being_written() -> None:
 
 
 @pytest.mark.parametrize("group_id", ["", None])
-def test_nobody_can_heartbeat_in_the_group_without_a_name_even_if_it_has_offsets(group_id: str | None) -> None:
+def test_heartbeat_with_empty_group_id_is_invalid(group_id: str | None) -> None:
     coordinator = _ready()
     coordinator.on_append_result(_append(coordinator.handle(_commit(""), "c", 1)).write_id, Error.NONE, 1)
     fetch = OffsetFetch((GroupToFetch("", None),))
@@ -149,7 +149,7 @@ def test_nobody_can_heartbeat_in_the_group_without_a_name_even_if_it_has_offsets
     assert _answers(coordinator.handle(beat, "h", 2)) == [HeartbeatResponse(Error.INVALID_GROUP_ID)]
 
 
-def test_an_illegal_move_is_an_internal_error() -> None:
+def test_invalid_transition_is_an_assertion_error() -> None:
     group = ClassicGroup("g", 0, 0)
 
     with pytest.raises(AssertionError, match="no transition from Empty to Stable"):
@@ -197,7 +197,7 @@ def _some_commits(dice: random.Random, members: dict[str, str]) -> list[OffsetCo
 
 @pytest.mark.parametrize("error", [Error.NONE, Error.NOT_ENOUGH_REPLICAS])
 @pytest.mark.parametrize("seed", range(20))
-def test_commits_that_come_together_are_decided_like_those_that_come_alone(seed: int, error: Error) -> None:
+def test_batched_commits_equal_single_commits(seed: int, error: Error) -> None:
     dice = random.Random(seed)
     config = CoordinatorConfig(offsets_topic_num_partitions=1, offset_metadata_max_bytes=10)
     together, alone = Coordinator(config), Coordinator(config)
@@ -234,7 +234,7 @@ def _offsets(coordinator: Coordinator) -> dict[str, dict[TopicPartition, StoredO
     return {group_id: group.offsets for group_id, group in coordinator.groups.items()}
 
 
-def test_requests_of_several_kinds_that_come_together_are_done_in_their_order() -> None:
+def test_mixed_batch_is_handled_in_order() -> None:
     coordinator = _ready()
     asked: list[tuple[Request, object]] = [(_commit("x"), 1), (Heartbeat("x", "m", None, 1), 2), (_commit("x"), 3)]
 

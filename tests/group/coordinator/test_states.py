@@ -11,11 +11,11 @@ from slackwater.sim.simulation import Simulation
 
 
 @pytest.mark.parametrize("group_input", GroupInput)
-def test_every_state_answers_every_input(group_input: GroupInput) -> None:
+def test_every_state_handles_every_input(group_input: GroupInput) -> None:
     assert set(TRANSITIONS[group_input]) == set(GroupState)
 
 
-def test_every_state_has_its_moves() -> None:
+def test_every_state_has_next_states() -> None:
     assert set(NEXT_STATES) == set(GroupState)
 
 
@@ -26,13 +26,13 @@ def _reachable(state: GroupState) -> set[GroupState]:
 
 
 @pytest.mark.parametrize("group_input", GroupInput)
-def test_outcomes_move_only_along_legal_moves(group_input: GroupInput) -> None:
+def test_next_states_are_allowed(group_input: GroupInput) -> None:
     for state, transition in TRANSITIONS[group_input].items():
         assert set(transition.next_states) <= _reachable(state), (group_input, state)
 
 
 @pytest.mark.parametrize("group_input", GroupInput)
-def test_only_refusals_carry_an_error(group_input: GroupInput) -> None:
+def test_only_rejections_have_an_error(group_input: GroupInput) -> None:
     for transition in TRANSITIONS[group_input].values():
         assert (transition.error is not Error.NONE) == (transition.action is GroupAction.REJECT)
         assert not (
@@ -60,7 +60,7 @@ class _Moves(Checker):
             self.seen.add((event.state_before, event.state_after))
 
 
-def test_what_random_runs_do_stands_in_the_table() -> None:
+def test_random_runs_use_only_table_transitions() -> None:
     _Moves.seen = set()
     for seed in range(60):
         Simulation(scenario(seed), checkers=[_Moves]).run()

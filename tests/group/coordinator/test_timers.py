@@ -24,7 +24,7 @@ def test_timers_fire_in_order_of_deadline_and_then_of_arming() -> None:
     assert timers.next_due_ms() is None
 
 
-def test_whether_something_may_be_due_is_known_without_looking_further() -> None:
+def test_may_be_due_checks_only_the_heap_top() -> None:
     timers: Timers[str] = Timers()
     assert not timers.may_be_due(1_000)
     timer = Timer("a")
@@ -36,7 +36,7 @@ def test_whether_something_may_be_due_is_known_without_looking_further() -> None
     assert not timers.may_be_due(1_000)
 
 
-def test_moving_a_deadline_later_is_an_assignment_and_the_timer_fires_at_the_new_time() -> None:
+def test_later_deadline_is_an_assignment() -> None:
     timers: Timers[str] = Timers()
     timer = Timer("a")
     timers.arm(timer, 10)
@@ -58,7 +58,7 @@ def test_arming_for_an_earlier_time_fires_once_and_early() -> None:
     assert _fired(timers, 1_000) == []
 
 
-def test_a_cancelled_timer_does_not_fire_until_armed_again() -> None:
+def test_cancelled_timer_does_not_fire_until_armed_again() -> None:
     timers: Timers[str] = Timers()
     timer = Timer("a")
     timers.arm(timer, 10)
@@ -97,7 +97,7 @@ def test_timers_agree_with_a_plain_list(steps: list[tuple[str, int, int]]) -> No
         assert timers.next_due_ms() == min(deadlines.values(), default=None)
 
 
-def test_timers_that_were_cancelled_long_before_their_time_are_not_kept() -> None:
+def test_cancelled_timers_are_removed_from_heap() -> None:
     timers: Timers[str] = Timers()
     kept = Timer("kept")
     timers.arm(kept, 1_000_000)

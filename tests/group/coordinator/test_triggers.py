@@ -22,7 +22,7 @@ def _range(*topics: str, owned: tuple[TopicPartition, ...] = ()) -> tuple[JoinPr
         ("consumer poll timeout has expired.", True, Trigger.ADMIN_REMOVAL),
     ],
 )
-def test_a_leave_is_told_by_its_reason_and_who_asked(
+def test_leave_trigger_depends_on_reason_and_administrator(
     reason: str | None, administrator: bool, expected: Trigger
 ) -> None:
     assert triggers.of_leave(reason, administrator=administrator) is expected
@@ -36,7 +36,7 @@ def test_a_leave_is_told_by_its_reason_and_who_asked(
         ("subscription has changed from [a] to [b]", Trigger.SUBSCRIPTION_CHANGE),
     ],
 )
-def test_a_clients_own_reason_is_believed(reason: str, expected: Trigger) -> None:
+def test_clients_own_reason_is_believed(reason: str, expected: Trigger) -> None:
     assert triggers.of_rejoin("consumer", _range("a"), _range("b"), reason, leader=False) is expected
 
 
