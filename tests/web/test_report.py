@@ -28,7 +28,7 @@ def round_of(generation: int, trigger: str | None = "poll_timeout") -> Rebalance
     )
 
 
-def ill(group: str = "orders") -> Verdict:
+def unhealthy(group: str = "orders") -> Verdict:
     return Verdict(
         cluster="east",
         group=group,
@@ -40,7 +40,7 @@ def ill(group: str = "orders") -> Verdict:
         changes=12,
         confidence=0.95,
         evidence=(EvidenceLine(BEGAN_MS, "broker_log", "slow-1 left the group", "b.log:7"),),
-        missing=("whose handler it was: ask for the client's log",),
+        missing=("which handler it was; add the client's log",),
         began_ms=BEGAN_MS,
         ended_ms=BEGAN_MS + 600_000,
         prescriptions=(
@@ -48,7 +48,7 @@ def ill(group: str = "orders") -> Verdict:
                 1,
                 "give the handler more time",
                 "client",
-                "a stuck member is noticed later",
+                "a stuck member is detected later",
                 {"max.poll.interval.ms": "600000"},
                 {"java": ("max.poll.interval.ms=600000",)},
                 (),
@@ -79,92 +79,96 @@ def ill(group: str = "orders") -> Verdict:
     )
 
 
-def calm(group: str) -> Verdict:
+def healthy(group: str) -> Verdict:
     return Verdict("east", group, "healthy", False, False, (), 2, 2, 1.0, began_ms=BEGAN_MS, ended_ms=BEGAN_MS + 1)
 
 
-def test_who_needs_somebody_comes_first_and_the_calm_are_a_line_each() -> None:
-    page = report([calm("quiet"), ill()])
+def test_groups_that_need_action_come_first() -> None:
+    page = report([healthy("quiet"), unhealthy()])
     assert page.index(">orders<") < page.index(">quiet<")
-    assert "1 of 2 groups needs somebody." in page
+    assert "1 of 2 groups needs action." in page
     assert page.count('id="timeline-') == 1
 
 
-def test_a_verdict_is_told_with_its_evidence_its_gaps_and_its_cure() -> None:
-    page = report([ill()])
-    for text in ("slow-1 left the group", "b.log:7", "ask for the client", "max.poll.interval.ms=600000", "95%"):
+def test_verdict_has_evidence_gaps_and_prescriptions() -> None:
+    page = report([unhealthy()])
+    for text in ("slow-1 left the group", "b.log:7", "add the client", "max.poll.interval.ms=600000", "95%"):
         assert text in page
 
 
-def test_the_lines_that_decide_are_shown_as_they_were_written() -> None:
+def test_evidence_shows_the_log_line() -> None:
     line = "[2026-11-15 19:16:07,441] INFO [Group orders] Member <slow-1> has left group"
-    page = report([replace(ill(), evidence=(EvidenceLine(BEGAN_MS, "broker_log", "slow-1 left", "b.log:7", line),))])
+    page = report(
+        [replace(unhealthy(), evidence=(EvidenceLine(BEGAN_MS, "broker_log", "slow-1 left", "b.log:7", line),))]
+    )
     assert "Member &lt;slow-1&gt; has left group" in page
 
 
-def test_who_else_was_hit_and_what_else_it_could_be_is_told() -> None:
+def test_secondary_members_and_alternatives_are_shown() -> None:
     other = Finding("rolling_restart", ("other",), (BEGAN_MS,), 0.8)
-    verdict = replace(ill(), secondary=("other",), also=(other,), alternatives=("crash_loop",), alerts=("Rebalances",))
+    verdict = replace(
+        unhealthy(), secondary=("other",), also=(other,), alternatives=("crash_loop",), alerts=("Rebalances",)
+    )
     page = report([verdict])
-    assert "Overloaded by what they took over: other." in page
-    assert "Also: rolling restart (by other)." in page
-    assert "It could also be: crash loop." in page
+    assert "Overloaded by the partitions they took over: other." in page
+    assert "Also: rolling restart (caused by other)." in page
+    assert "Other possible causes: crash loop." in page
 
 
-def test_a_change_that_needs_nobody_is_drawn_too() -> None:
-    page = report([replace(ill(), cause="scale_out", action_needed=False, storm=False)])
-    assert "1 group, all calm." in page
+def test_expected_change_has_a_timeline() -> None:
+    page = report([replace(unhealthy(), cause="scale_out", action_needed=False, storm=False)])
+    assert "1 group, none needs action." in page
     assert page.count('id="timeline-') == 1
 
 
-def test_what_could_not_be_told_is_not_called_calm() -> None:
-    unknown = replace(ill(), cause="unknown", action_needed=False, storm=False)
-    assert "2 groups; of 1 it could not be told." in report([unknown, calm("quiet")])
-    assert "1 of 2 groups needs somebody. Of 1 it could not be told." in report([unknown, ill("other")])
+def test_unknown_cause_is_not_called_healthy() -> None:
+    unknown = replace(unhealthy(), cause="unknown", action_needed=False, storm=False)
+    assert "2 groups. The cause is unknown for 1." in report([unknown, healthy("quiet")])
+    assert "1 of 2 groups needs action. The cause is unknown for 1." in report([unknown, unhealthy("other")])
 
 
-def test_lines_that_were_not_understood_are_on_the_page() -> None:
-    page = report([calm("quiet")], unread=[("server.log", 1234, "Group <x> was frobnicated")])
+def test_unrecognised_lines_are_on_the_page() -> None:
+    page = report([healthy("quiet")], unread=[("server.log", 1234, "Group <x> was frobnicated")])
     assert "1,234" in page
     assert "Group &lt;x&gt; was frobnicated" in page
 
 
-def test_how_much_of_the_lag_came_from_pauses_is_told_and_drawn_on_the_time_axis() -> None:
-    page = report([ill()])
-    assert "up to <b>400 records</b> behind" in page
-    assert "<b>75%</b> of that was not read because of rebalances" in page
+def test_lag_caused_by_rebalances_is_shown_and_drawn() -> None:
+    page = report([unhealthy()])
+    assert "The lag reached <b>400 records</b>" in page
+    assert "<b>75%</b> of it was caused by rebalances" in page
     began, minute = BEGAN_MS, 60_000
-    points = [(1, 0, 0), (2, 400, 300), (4, 400, 300), (5, 0, 0)]  # as it was in the minutes that nobody tells of
+    points = [(1, 0, 0), (2, 400, 300), (4, 400, 300), (5, 0, 0)]  # constant in minutes without data
     curve = ", ".join(f"[{began + at * minute}, {behind}, {rounds}]" for at, behind, rounds in points)
     assert f'"lag": [{curve}]' in page
     assert f'"frequency": [[{began}, {began + minute}, 0], [{began + minute}, {began + 2 * minute}, 12]' in page
 
 
-def test_where_a_round_stops_only_what_moves_no_share_of_the_lag_is_claimed() -> None:
-    page = report([replace(ill(), lag=LagEstimate(600, 400, BEGAN_MS + 120_000, None, 30_000))])
-    assert "Its rounds stop only what moves" in page
+def test_no_share_of_lag_for_cooperative_groups() -> None:
+    page = report([replace(unhealthy(), lag=LagEstimate(600, 400, BEGAN_MS + 120_000, None, 30_000))])
+    assert "stop only the partitions that move" in page
 
 
-def test_the_page_fetches_nothing() -> None:
-    page = report([ill()])
+def test_page_has_no_external_resources() -> None:
+    page = report([unhealthy()])
     assert not re.findall(r"(?:src|href)=|@import|url\(\s*['\"]?(?:https?:)?//", page)
 
 
-def test_what_a_log_says_is_text_and_cannot_run() -> None:
-    page = report([ill(NASTY)], title=NASTY)
+def test_text_from_logs_is_escaped() -> None:
+    page = report([unhealthy(NASTY)], title=NASTY)
     assert NASTY not in page
     assert page.count("<script>") == page.count("</script>") == 1
 
 
-def test_nothing_to_tell_is_a_page_too() -> None:
-    assert "0 groups, all calm." in report([])
+def test_empty_report() -> None:
+    assert "0 groups, none needs action." in report([])
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; apt-get install chromium")
-def test_a_browser_draws_a_lane_for_every_member(tmp_path: Path) -> None:
+def test_browser_draws_a_timeline_for_every_member(tmp_path: Path) -> None:
     assert CHROMIUM is not None
     page = tmp_path / "report.html"
-    page.write_text(report([ill()]), encoding="utf-8")
+    page.write_text(report([unhealthy()]), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
     done = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, check=False, timeout=120)
     drawn = done.stdout

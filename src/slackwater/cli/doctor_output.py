@@ -97,7 +97,7 @@ def _print_prescriptions(verdict: "Verdict") -> None:
         for line in _lines_to_paste(prescription, library):
             typer.echo(f"       {line}")
         if prescription.price != "none":
-            _print(f"price: {prescription.price}", indent=5)
+            _print(f"cost: {prescription.price}", indent=5)
         for text in prescription.caution:
             _print(f"caution: {text}", indent=5)
     if left := len(verdict.prescriptions) - len(shown):

@@ -1,1 +1,1 @@
-"""Pages for people: one self-contained file each, with nothing fetched from anywhere."""
+"""HTML pages: one self-contained file each, without external resources."""

@@ -1,10 +1,10 @@
-"""The doctor's report: one HTML file with the verdicts, their evidence, the cures, and each group's history to look at.
+"""The doctor's report: one HTML file with verdicts, evidence, prescriptions and the timeline of each group.
 
-Rules kept here
-- The page stands alone: styles, script and data are in it, and it opens without a network.
-- Whatever came from a log is text: it is escaped, and data for the script cannot end the script.
-- Groups that need somebody come first, then those of which something is to be told; healthy ones are a line each.
-- What was not understood, and what would make a verdict surer, is on the page: nothing is left out in silence.
+Invariants:
+- The page is self-contained: styles, script and data are in it, and it opens without a network.
+- Text from logs is escaped, and data for the script cannot end the script element.
+- Groups that need action come first, then other findings; healthy groups get one line each.
+- Lines that were not recognised, and sources that would make a verdict more certain, are listed.
 """
 
 import json
@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from slackwater.doctor.causes.finding import EvidenceLine
+from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions import Prescription
 from slackwater.doctor.timeline.member_timelines import MemberTimeline
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
@@ -23,31 +24,32 @@ from slackwater.doctor.verdict import Verdict
 from slackwater.version import __version__
 
 _LEGEND: Final = (
-    ("come", "a member came"),
-    ("go", "a member left"),
-    ("slow", "too slow"),
-    ("dead", "session ran out"),
+    ("come", "member joined"),
+    ("go", "member left"),
+    ("slow", "max.poll.interval.ms or rebalance timeout exceeded"),
+    ("dead", "session expired"),
     ("data", "topics or subscription changed"),
-    ("fight", "conflict"),
-    ("follow", "second round of a cooperative change"),
+    ("fight", "error or conflict"),
+    ("follow", "follow-up of a cooperative rebalance"),
     ("broker", "coordinator moved or restarted"),
 )
 
 
 def report(
-    verdicts: Sequence[Verdict], title: str = "RebalanceRound report", unread: Sequence[tuple[str, int, str]] = ()
+    verdicts: Sequence[Verdict], title: str = "Rebalance report", unread: Sequence[tuple[str, int, str]] = ()
 ) -> str:
-    """The page; `unread` has, per file, how many lines about groups were not understood, and one of them."""
-    ordered = sorted(verdicts, key=lambda one: (not one.action_needed, not one.storm, -one.rebalances, one.group))
-    ill = [one for one in ordered if one.cause != "healthy"]
-    calm = [one for one in ordered if one.cause == "healthy"]
-    body = [_head(title, ordered), *(_group(one, at) for at, one in enumerate(ill))]
-    if calm:
-        body.append(_calm(calm))
+    """Return the page; `unread` has per file the number of unrecognised lines about groups, and one of them."""
+    ordered = sorted(verdicts, key=_report_order)
+    unhealthy = [verdict for verdict in ordered if verdict.cause != "healthy"]
+    healthy = [verdict for verdict in ordered if verdict.cause == "healthy"]
+    body = [_head(title, ordered), *(_group(verdict, at) for at, verdict in enumerate(unhealthy))]
+    if healthy:
+        body.append(_healthy(healthy))
     if unread:
         body.append(_unread(unread))
     scripts = "".join(
-        f"timeline(document.getElementById('timeline-{at}'), {_data(_timeline(one))});\n" for at, one in enumerate(ill)
+        f"timeline(document.getElementById('timeline-{at}'), {_data(_timeline(verdict))});\n"
+        for at, verdict in enumerate(unhealthy)
     )
     return (
         "<!doctype html>\n"
@@ -64,8 +66,12 @@ def _asset(name: str) -> str:
     return files("slackwater.web").joinpath(name).read_text(encoding="utf-8")
 
 
+def _report_order(verdict: Verdict) -> tuple[bool, bool, int, str]:
+    return not verdict.action_needed, not verdict.storm, -verdict.rebalances, verdict.group
+
+
 def _data(value: object) -> str:
-    """JSON that can stand inside a script element."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -73,29 +79,34 @@ def _data(value: object) -> str:
 
 
 def _head(title: str, verdicts: Sequence[Verdict]) -> str:
-    needed = sum(one.action_needed for one in verdicts)
+    needed = sum(verdict.action_needed for verdict in verdicts)
     count = f"{len(verdicts)} group{'s' if len(verdicts) != 1 else ''}"
-    untold = sum(one.cause == "unknown" for one in verdicts)
-    said = f"{needed} of {count} need{'s' if needed == 1 else ''} somebody." if needed else f"{count}, all calm."
-    if untold:
-        said = f"{said} Of {untold} it could not be told." if needed else f"{count}; of {untold} it could not be told."
-    times = [one.began_ms for one in verdicts if one.began_ms], [one.ended_ms for one in verdicts if one.ended_ms]
-    when = f" From {_when(min(times[0]))} to {_when(max(times[1]))}." if all(times) else ""
-    return f'<h1>{escape(title)}</h1><p class="faint">{escape(said + when)}</p>'
+    unknown = sum(verdict.cause == "unknown" for verdict in verdicts)
+    if needed:
+        summary = f"{needed} of {count} need{'s' if needed == 1 else ''} action."
+    else:
+        summary = f"{count}." if unknown else f"{count}, none needs action."
+    if unknown:
+        summary += f" The cause is unknown for {unknown}."
+    begins = [verdict.began_ms for verdict in verdicts if verdict.began_ms]
+    ends = [verdict.ended_ms for verdict in verdicts if verdict.ended_ms]
+    if begins and ends:
+        summary += f" From {_when(min(begins))} to {_when(max(ends))}."
+    return f'<h1>{escape(title)}</h1><p class="faint">{escape(summary)}</p>'
 
 
 def _group(verdict: Verdict, at: int) -> str:
     where = f'<span class="faint">{escape(verdict.cluster)}</span>' if verdict.cluster else ""
-    culprits = f"<p>Brought about by <b>{escape(', '.join(verdict.culprits))}</b>.</p>" if verdict.culprits else ""
+    culprits = f" Caused by <b>{escape(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
     parts = [
         f'<section class="group"><div class="heading"><h2>{escape(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
-        culprits,
-        _beside(verdict),
+        f"<p>{escape(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
+        _related(verdict),
         _figures(verdict),
         _evidence(verdict.evidence),
         _missing(verdict.missing),
         "<h3>What happened</h3>" + _lag(verdict) + _legend() + f'<div id="timeline-{at}"></div>',
-        _cures(verdict.prescriptions),
+        _prescriptions(verdict.prescriptions),
         _episodes(verdict.episodes),
         _rounds(verdict.rounds),
         "</section>",
@@ -103,18 +114,23 @@ def _group(verdict: Verdict, at: int) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _beside(verdict: Verdict) -> str:
-    """Who else was hit, what else there was, and what else it could be."""
+def _related(verdict: Verdict) -> str:
+    """Secondary members, other findings, alternatives and alerts."""
     also = ", ".join(
-        _named(one.cause) + (f" (by {', '.join(one.culprits)})" if one.culprits else "") for one in verdict.also
+        _named(finding.cause) + (f" (caused by {', '.join(finding.culprits)})" if finding.culprits else "")
+        for finding in verdict.also
     )
     shown = (
-        ("Overloaded by what they took over", ", ".join(verdict.secondary)),
+        ("Overloaded by the partitions they took over", ", ".join(verdict.secondary)),
         ("Also", also),
-        ("It could also be", ", ".join(map(_named, verdict.alternatives))),
+        ("Other possible causes", ", ".join(map(_named, verdict.alternatives))),
         ("Alerts", ", ".join(verdict.alerts)),
     )
     return "".join(f'<p class="faint">{name}: {escape(text)}.</p>' for name, text in shown if text)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _named(cause: str) -> str:
@@ -128,121 +144,123 @@ def _badge(verdict: Verdict) -> str:
 
 
 def _figures(verdict: Verdict) -> str:
-    stopped_s = sum(one.stopped_ms for one in verdict.episodes) / 1000
+    stopped_s = sum(episode.stopped_ms for episode in verdict.episodes) / 1000
     hours = max(verdict.ended_ms - verdict.began_ms, 1) / 3_600_000
     shown = [
         (f"{verdict.rebalances:,}", "rebalances"),
         (f"{verdict.changes:,}", "changes"),
         (f"{verdict.rebalances / hours:,.1f}" if hours >= 1 / 6 else "–", "per hour"),
-        (f"{stopped_s:,.0f} s" if stopped_s else "–", "in rounds"),
-        (f"{verdict.confidence:.0%}", "sure"),
+        (f"{stopped_s:,.0f} s" if stopped_s else "–", "rebalancing"),
+        (f"{verdict.confidence:.0%}", "confidence"),
     ]
     return '<div class="figures">' + "".join(f"<div><b>{a}</b><span>{b}</span></div>" for a, b in shown) + "</div>"
 
 
-def _evidence(found: Sequence[EvidenceLine]) -> str:
-    if not found:
+def _evidence(lines: Sequence[EvidenceLine]) -> str:
+    if not lines:
         return ""
     rows = "".join(
-        f'<li><b>{escape(one.what)}</b><span class="where">{escape(_when(one.time_ms))} · '
-        f"{escape(one.where or one.source)}</span>{escape(one.line or '')}</li>"
-        for one in found
+        f'<li><b>{escape(line.what)}</b><span class="where">{escape(_when(line.time_ms))} · '
+        f"{escape(line.where or line.source)}</span>{escape(line.line or '')}</li>"
+        for line in lines
     )
-    return f'<h3>What decides it</h3><ul class="evidence">{rows}</ul>'
+    return f'<h3>Evidence</h3><ul class="evidence">{rows}</ul>'
 
 
 def _lag(verdict: Verdict) -> str:
-    """How much of the lag came from pauses, in a sentence."""
+    """The largest lag and the part caused by rebalances."""
     lag = verdict.lag
     if lag is None:
         return ""
-    said = f"It fell up to <b>{lag.most_behind:,} records</b> behind, at {escape(_when(lag.most_behind_ms)[11:16])}"
+    largest = f"The lag reached <b>{lag.most_behind:,} records</b> at {escape(_when(lag.most_behind_ms)[11:16])}"
     if lag.by_pauses is None:
-        return f"<p>{said}. Its rounds stop only what moves; how much that was is not recorded.</p>"
+        return f"<p>{largest}. Its rebalances stop only the partitions that move; their number is not recorded.</p>"
     share = lag.by_pauses / lag.most_behind
     return (
-        f"<p>{said}; <b>{share:.0%}</b> of that was not read because of rebalances, which had lasted "
+        f"<p>{largest}; <b>{share:.0%}</b> of it was caused by rebalances, which had taken "
         f"{_lasted(lag.stopped_ms)} by then. "
-        f'<span class="faint">Reckoned from commits: usually {lag.read_per_minute:,} records a minute are read.</span>'
+        f'<span class="faint">Estimated from commits: usually {lag.read_per_minute:,} records per minute.</span>'
         "</p>"
     )
 
 
 def _missing(missing: Sequence[str]) -> str:
-    return "".join(f'<p class="faint">Not certain: {escape(one)}.</p>' for one in missing)
+    return "".join(f'<p class="faint">Not certain: {escape(text)}.</p>' for text in missing)
 
 
 def _legend() -> str:
-    shown = "".join(f'<span><i style="background:var(--{tone})"></i>{escape(what)}</span>' for tone, what in _LEGEND)
+    shown = "".join(f'<span><i style="background:var(--{tone})"></i>{escape(text)}</span>' for tone, text in _LEGEND)
     return f'<div class="legend">{shown}</div>'
 
 
-def _cures(found: Sequence[Prescription]) -> str:
-    if not found:
+def _prescriptions(prescriptions: Sequence[Prescription]) -> str:
+    if not prescriptions:
         return ""
-    return f'<h3>What to do, in this order</h3><ol class="cure">{"".join(map(_cure, found))}</ol>'
+    return f'<h3>What to do, in this order</h3><ol class="cure">{"".join(map(_prescription, prescriptions))}</ol>'
 
 
-def _cure(one: Prescription) -> str:
-    texts = [f"<li>{escape(one.what)}"]
-    if one.optional:
+def _prescription(prescription: Prescription) -> str:
+    texts = [f"<li>{escape(prescription.what)}"]
+    if prescription.optional:
         texts.append(' <span class="faint">(optional)</span>')
-    if one.price not in ("", "none"):
-        texts.append(f'<p class="faint">Its price: {escape(one.price)}</p>')
-    texts += [f'<p class="faint">Fights with: {escape(fight)}</p>' for fight in one.caution]
-    if one.properties:
+    if prescription.price not in ("", "none"):
+        texts.append(f'<p class="faint">Cost: {escape(prescription.price)}</p>')
+    texts += [f'<p class="faint">Caution: {escape(text)}</p>' for text in prescription.caution]
+    if prescription.properties:
         blocks = (
             f"<dt>{escape(library)}</dt><dd><pre>{escape(chr(10).join(lines))}</pre></dd>"
-            for library, lines in one.properties.items()
+            for library, lines in prescription.properties.items()
         )
         texts.append(f'<dl class="paste">{"".join(blocks)}</dl>')
+    if prescription.cites:
+        texts.append(f'<p class="faint">See {escape("; ".join(prescription.cites))}.</p>')
     return "".join(texts) + "</li>"
 
 
-def _episodes(found: Sequence[Episode]) -> str:
-    if not found:
+def _episodes(episodes: Sequence[Episode]) -> str:
+    if not episodes:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(one.kind)}</td><td>{escape(_when(one.began_ms))}</td>"
-        f'<td>{escape(_lasted(one.ended_ms - one.began_ms))}</td><td class="number">{one.rebalances:,}</td>'
-        f"<td>{escape(', '.join(f'{name} × {count}' for name, count in one.triggers))}</td></tr>"
-        for one in found
+        f"<tr><td>{escape(episode.kind)}</td><td>{escape(_when(episode.began_ms))}</td>"
+        f'<td>{escape(_lasted(episode.ended_ms - episode.began_ms))}</td><td class="number">{episode.rebalances:,}</td>'
+        f"<td>{escape(', '.join(f'{name} × {count}' for name, count in episode.triggers))}</td></tr>"
+        for episode in episodes
     )
-    return _table("Episodes", ("what", "from", "for", "rebalances", "triggers"), rows)
+    return _table("Episodes", ("kind", "from", "duration", "rebalances", "triggers"), rows)
 
 
-def _rounds(found: Sequence[RebalanceRound]) -> str:
-    if not found:
+def _rounds(rounds: Sequence[RebalanceRound]) -> str:
+    if not rounds:
         return ""
     rows = "".join(
-        f'<tr><td class="number">{one.generation}</td><td>{escape(_when(one.began_ms))}</td>'
-        f"<td>{escape(_lasted(one.duration_ms))}</td><td>{escape(one.trigger or '?')}"
-        f"{' (second round)' if one.follow_up else ''}</td><td>{escape(one.culprit or '')}</td>"
-        f"<td>{_count(one.members_before)} → {_count(one.members_after)}</td>"
-        f'<td class="faint">{escape(one.evidence or "")}</td></tr>'
-        for one in found[-200:]
+        f'<tr><td class="number">{round_.generation}</td><td>{escape(_when(round_.began_ms))}</td>'
+        f"<td>{escape(_lasted(round_.duration_ms))}</td><td>{escape(round_.trigger or '?')}"
+        f"{' (follow-up)' if round_.follow_up else ''}</td><td>{escape(round_.culprit or '')}</td>"
+        f"<td>{_count(round_.members_before)} → {_count(round_.members_after)}</td>"
+        f'<td class="faint">{escape(round_.evidence or "")}</td></tr>'
+        for round_ in rounds[-200:]
     )
-    names = ("generation", "from", "for", "trigger", "by", "members", "evidence")
-    return f"<details><summary>Every rebalance</summary>{_table('', names, rows)}</details>"
+    names = ("generation", "from", "duration", "trigger", "caused by", "members", "evidence")
+    return f"<details><summary>All rebalances</summary>{_table('', names, rows)}</details>"
 
 
-def _calm(verdicts: Sequence[Verdict]) -> str:
+def _healthy(verdicts: Sequence[Verdict]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(one.group)}</td><td>{escape(one.cluster)}</td><td>{_badge(one)}</td>"
-        f'<td class="number">{one.rebalances:,}</td><td class="number">{one.confidence:.0%}</td>'
-        f'<td class="faint">{escape("; ".join(one.missing))}</td></tr>'
-        for one in verdicts
+        f"<tr><td>{escape(verdict.group)}</td><td>{escape(verdict.cluster)}</td><td>{_badge(verdict)}</td>"
+        f'<td class="number">{verdict.rebalances:,}</td><td class="number">{verdict.confidence:.0%}</td>'
+        f'<td class="faint">{escape("; ".join(verdict.missing))}</td></tr>'
+        for verdict in verdicts
     )
-    table = _table("Healthy groups", ("group", "cluster", "", "rebalances", "sure", "not certain"), rows)
+    table = _table("Healthy groups", ("group", "cluster", "", "rebalances", "confidence", "not certain"), rows)
     return f'<section class="group">{table}</section>'
 
 
-def _unread(found: Sequence[tuple[str, int, str]]) -> str:
+def _unread(files: Sequence[tuple[str, int, str]]) -> str:
     rows = "".join(
         f'<tr><td>{escape(file)}</td><td class="number">{lines:,}</td><td><code>{escape(example)}</code></td></tr>'
-        for file, lines, example in found
+        for file, lines, example in files
     )
-    table = _table("Lines about groups that were not understood", ("file", "lines", "such as"), rows)
+    table = _table("Unrecognised lines about groups", ("file", "lines", "example"), rows)
     return f'<section class="group">{table}</section>'
 
 
@@ -262,64 +280,66 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
         "to_ms": verdict.ended_ms,
         "episodes": [
             {
-                "from_ms": one.began_ms,
-                "to_ms": one.ended_ms,
-                "kind": one.kind,
-                "title": f"{one.kind}: {one.rebalances} rebalances in {_lasted(one.ended_ms - one.began_ms)}",
+                "from_ms": episode.began_ms,
+                "to_ms": episode.ended_ms,
+                "kind": episode.kind,
+                "title": f"{episode.kind}: {episode.rebalances} rebalances in "
+                f"{_lasted(episode.ended_ms - episode.began_ms)}",
             }
-            for one in verdict.episodes
+            for episode in verdict.episodes
         ],
         "rebalances": [
             {
-                "from_ms": one.began_ms,
-                "to_ms": one.ended_ms,
-                "generation": one.generation,
-                "trigger": "cooperative_followup" if one.follow_up else one.trigger,
-                "failed": not one.completed,
-                "title": _round_title(one),
+                "from_ms": round_.began_ms,
+                "to_ms": round_.ended_ms,
+                "generation": round_.generation,
+                "trigger": "cooperative_followup" if round_.follow_up else round_.trigger,
+                "failed": not round_.completed,
+                "title": _round_title(round_),
             }
-            for one in verdict.rounds
+            for round_ in verdict.rounds
         ],
-        "lanes": [_lane(one) for one in verdict.member_timelines],
-        "frequency": [[one.began_ms, one.began_ms + MINUTE_MS, one.rebalances] for one in verdict.minutes],
+        "lanes": [_lane(timeline) for timeline in verdict.member_timelines],
+        "frequency": [[minute.began_ms, minute.began_ms + MINUTE_MS, minute.rebalances] for minute in verdict.minutes],
         "lag": _curve(verdict.minutes),
     }
 
 
-def _curve(found: Sequence[MinuteStats]) -> list[list[int]]:
-    """How far behind at which time, and how much of that because of rounds; in a gap nothing changed."""
+def _curve(minutes: Sequence[MinuteStats]) -> list[list[int]]:
+    """Points of time, lag and the part caused by rebalances; the lag is constant in gaps."""
     points: list[list[int]] = []
-    for one in found:
-        if one.behind is None:
+    for minute in minutes:
+        if minute.behind is None:
             continue
-        if points and one.began_ms > points[-1][0]:
-            points.append([one.began_ms, *points[-1][1:]])
-        points.append([one.began_ms + MINUTE_MS, one.behind, one.behind_by_pauses or 0])
+        if points and minute.began_ms > points[-1][0]:
+            points.append([minute.began_ms, *points[-1][1:]])
+        points.append([minute.began_ms + MINUTE_MS, minute.behind, minute.behind_by_pauses or 0])
     return points if any(point[1] for point in points) else []
 
 
-def _round_title(one: RebalanceRound) -> str:
-    by = f" by {one.culprit}" if one.culprit else ""
+def _round_title(round_: RebalanceRound) -> str:
+    by = f", caused by {round_.culprit}" if round_.culprit else ""
     return (
-        f"generation {one.generation}: {one.trigger or 'trigger unknown'}{by}\n"
-        f"{_when(one.began_ms)}, {_lasted(one.duration_ms)}, "
-        f"members {_count(one.members_before)} → {_count(one.members_after)}"
+        f"generation {round_.generation}: {round_.trigger or 'trigger unknown'}{by}\n"
+        f"{_when(round_.began_ms)}, {_lasted(round_.duration_ms)}, "
+        f"members {_count(round_.members_before)} → {_count(round_.members_after)}"
     )
 
 
-def _lane(lane: MemberTimeline) -> dict[str, Any]:
+def _lane(timeline: MemberTimeline) -> dict[str, Any]:
     return {
-        "name": lane.name,
-        "note": lane.host,
-        "culprit": lane.culprit,
+        "name": timeline.name,
+        "note": timeline.host,
+        "culprit": timeline.culprit,
         "spans": [
-            {"from_ms": one.began_ms, "to_ms": one.ended_ms, "kind": "member", "title": one.what} for one in lane.spans
+            {"from_ms": span.began_ms, "to_ms": span.ended_ms, "kind": "member", "title": span.what}
+            for span in timeline.spans
         ],
-        "marks": [{"time_ms": one.time_ms, "kind": one.kind, "title": one.what} for one in lane.marks],
+        "marks": [{"time_ms": marker.time_ms, "kind": marker.kind, "title": marker.what} for marker in timeline.marks],
     }
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- formatting -------------------------------------------------------------------------------------------------------
 
 
 def _when(time_ms: int) -> str:

@@ -54,10 +54,10 @@ function timeline(element, data) {
 
   function bar(one, y, h, attributes) {
     const left = x(clamp(one.from_ms)), right = x(clamp(one.to_ms));
-    return told(node("rect", { x: left, y, width: Math.max(2, right - left), height: h, rx: 3, ...attributes }), one.title);
+    return withTitle(node("rect", { x: left, y, width: Math.max(2, right - left), height: h, rx: 3, ...attributes }), one.title);
   }
 
-  function told(made, title) {
+  function withTitle(made, title) {
     if (title) { made.dataset.title = title; made.append(node("title", {}, title)); }
     return made;
   }
@@ -106,7 +106,7 @@ function timeline(element, data) {
       svg.append(bar(one, y + 14, height - y - 24, { class: "round " + hue + (one.failed ? " failed" : ""), rx: 0 }));
       const at = x(clamp(one.from_ms));
       if (at - last > 26) {
-        svg.append(told(node("text", { x: at, y: y + 10, class: "generation " + hue }, String(one.generation ?? "·")), one.title));
+        svg.append(withTitle(node("text", { x: at, y: y + 10, class: "generation " + hue }, String(one.generation ?? "·")), one.title));
         last = at;
       }
     }
@@ -115,11 +115,11 @@ function timeline(element, data) {
       const middle = top + index * LANE + LANE / 2;
       svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: middle, y2: middle, class: "lane" }));
       const name = lane.name.length > letters ? "…" + lane.name.slice(1 - letters) : lane.name;
-      svg.append(told(node("text", { x: LEFT - 12, y: middle + 4, class: "name" + (lane.culprit ? " culprit" : "") }, name),
+      svg.append(withTitle(node("text", { x: LEFT - 12, y: middle + 4, class: "name" + (lane.culprit ? " culprit" : "") }, name),
         lane.note ? lane.name + "\n" + lane.note : lane.name));
       for (const one of lane.spans.filter(seen)) svg.append(bar(one, middle - 5, 10, { class: "span " + one.kind }));
       for (const one of lane.marks) if (one.time_ms >= from && one.time_ms <= to)
-        svg.append(told(node("circle", { cx: x(one.time_ms), cy: middle, r: 4.5, class: "mark " + one.kind }), one.title));
+        svg.append(withTitle(node("circle", { cx: x(one.time_ms), cy: middle, r: 4.5, class: "mark " + one.kind }), one.title));
     });
     const below = top + Math.max(1, data.lanes.length) * LANE + 8;
     if (OFTEN) frequency(below);
@@ -149,7 +149,7 @@ function timeline(element, data) {
     svg.append(node("path", { d: line(1), class: "lag", ...clip }));
     for (let i = 1; i < data.lag.length; i++) {
       const [to_ms, all, rounds] = data.lag[i], one = { from_ms: data.lag[i - 1][0], to_ms };
-      const title = `${clock(to_ms, 6e4)}: ${all.toLocaleString("en")} records behind, ${rounds.toLocaleString("en")} of them because of rebalances`;
+      const title = `${clock(to_ms, 6e4)}: ${all.toLocaleString("en")} records of lag, ${rounds.toLocaleString("en")} of them caused by rebalances`;
       if (seen(one)) svg.append(bar({ ...one, title }, y, LAG - 10, { class: "feel", rx: 0 }));
     }
     svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2, class: "name faint" }, "behind, up to " + most.toLocaleString("en")));
