@@ -1,4 +1,4 @@
-"""The labelled incidents, all of them in one run: as many rebalances as there were, and no line left unread."""
+"""All incidents of the corpus, in one run: every rebalance is found and no relevant line is unread."""
 
 import json
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from tests.incidents import incidents_directory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.doctor.history import History
+    from slackwater.spark.doctor.history.event_history import EventHistory
 
 OPEN = incidents_directory()
 
 
 @pytest.fixture(scope="module")
-def history(spark: "SparkSession") -> "Iterator[History]":
+def history(spark: "SparkSession") -> "Iterator[EventHistory]":
     """The history of every incident, each as a cluster of its own."""
-    from slackwater.spark.doctor.history import read_history
+    from slackwater.spark.doctor.history.event_history import read_history
 
     with read_history(spark, [str(OPEN)], below=str(OPEN)) as found:
         yield found
@@ -30,14 +30,14 @@ def _truth() -> dict[tuple[str, str], int]:
     return {(one["id"], name): group["rebalances"] for one in labels for name, group in one["groups"].items()}
 
 
-def test_every_rebalance_of_every_incident_is_found_and_no_relevant_line_is_left(history: "History") -> None:
+def test_every_rebalance_is_found_and_every_line_read(history: "EventHistory") -> None:
     formed = history.events.filter("kind = 'generation_formed' AND source = 'broker_log'")
     counts = {(row.cluster, row["group"]): row["count"] for row in formed.groupBy("cluster", "group").count().collect()}
     assert {key: counts.get(key, 0) for key in _truth()} == _truth()
     assert [row.asDict() for row in history.unread.collect()] == []
 
 
-def test_every_event_has_its_time_and_a_clients_event_its_group_and_client(history: "History") -> None:
+def test_every_event_has_its_time_group_and_client(history: "EventHistory") -> None:
     assert history.events.filter("time_ms IS NULL OR (source = 'client_log' AND `group` IS NULL)").collect() == []
     nameless = history.events.filter("source = 'client_log' AND client IS NULL AND instance IS NULL")
     # sarama prints its member id and nothing else that names it: who never got into the group stays unknown.

@@ -1,4 +1,4 @@
-"""The doctor's job on Spark: paths of any spelling, and what it says when Spark cannot read what it was given."""
+"""The doctor's Spark job: paths of any spelling, and errors of Spark described to the user."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,40 +9,40 @@ from tests.doctor.lines import java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENT = DiagnosisRequest(paths=["/logs"])
+REQUEST = DiagnosisRequest(paths=["/logs"])
 
 
-def sentence(said: str) -> str:
-    from slackwater.spark.doctor.job import _sentence
+def describe(text: str) -> str:
+    from slackwater.spark.doctor.job import describe_error
 
-    return _sentence(said, PATIENT)
+    return describe_error(text, REQUEST)
 
 
-def test_the_damaged_file_of_many_is_named() -> None:
-    said = """An error occurred while calling o112.collectToPython.
+def test_damaged_file_is_named() -> None:
+    error = """An error occurred while calling o112.collectToPython.
 : org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file \
 file:///logs/server.log.3.gz.  SQLSTATE: KD001
 Caused by: java.io.EOFException: Unexpected end of input stream
 """
-    assert sentence(said).startswith("/logs/server.log.3.gz is cut off or damaged.")
+    assert describe(error).startswith("/logs/server.log.3.gz is cut off or damaged.")
 
 
-def test_a_file_system_that_does_not_answer_is_told_without_java_in_front() -> None:
-    said = "An error occurred while calling o194.text.\n: java.net.ConnectException: Call to nowhere:1 failed\n"
-    assert sentence(said) == "/logs could not be read: java.net.ConnectException: Call to nowhere:1 failed"
+def test_java_exception_is_described_without_its_prefix() -> None:
+    error = "An error occurred while calling o194.text.\n: java.net.ConnectException: Call to nowhere:1 failed\n"
+    assert describe(error) == "/logs could not be read: java.net.ConnectException: Call to nowhere:1 failed"
 
 
-def test_what_a_worker_raised_is_told_and_not_that_it_did() -> None:
-    said = """An exception was thrown from the Python worker:
+def test_exception_of_a_worker_is_named() -> None:
+    error = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "diagnosis.py", line 134, in _asked
     asked = pc.is_valid(rows["time_ms"])
 KeyError: 'Field "time_ms" does not exist in schema'
 """
-    assert sentence(said).endswith("""slackwater's: KeyError: 'Field "time_ms" does not exist in schema'""")
+    assert describe(error).endswith("""bug in slackwater: KeyError: 'Field "time_ms" does not exist in schema'""")
 
 
-def test_clusters_are_told_apart_whatever_their_directories_are_called(spark: "SparkSession", tmp_path: Path) -> None:
+def test_cluster_directories_may_have_any_name(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     root = tmp_path / "my incidents ü 100%"

@@ -24,20 +24,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: "SparkSession") -> None:
+def test_verdict_on_every_incident_matches_its_label(spark: "SparkSession") -> None:
     from slackwater.spark.doctor.job import diagnose
 
     found = diagnose(spark, DiagnosisRequest(paths=[str(CORPUS)], clusters_dir=str(CORPUS)))
-    said = {
-        (one.cluster, one.group): (one.cause, frozenset(one.culprits), one.rebalances, one.storm)
-        for one in found.verdicts
+    judged = {
+        (verdict.cluster, verdict.group): (
+            verdict.cause,
+            frozenset(verdict.culprits),
+            verdict.rebalances,
+            verdict.storm,
+        )
+        for verdict in found.verdicts
     }
     labelled = {
         (incident, group): (label["cause"], frozenset(label["culprits"]), label["rebalances"], label["storm"])
         for incident in incidents()
         for group, label in truth(incident)["groups"].items()
     }
-    assert {key: said.get(key) for key in labelled} == labelled
+    assert {key: judged.get(key) for key in labelled} == labelled
     shown = [line for one in found.verdicts for line in one.evidence if line.source.endswith("_log")]
     assert all(line.line for line in shown)
 
@@ -46,7 +51,7 @@ def test_cause_culprits_and_generations_of_every_group_of_every_incident(spark: 
     ("files", "source"),
     [("broker.log", "broker_log"), ("clients/*", "client_log"), ("consumer_offsets.jsonl", "offsets_topic")],
 )
-def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession", files: str, source: str) -> None:
+def test_single_source_is_never_confident_and_wrong(spark: "SparkSession", files: str, source: str) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     found = diagnose(spark, DiagnosisRequest(paths=[f"{CORPUS}/*/{files}"], clusters_dir=str(CORPUS)))
@@ -62,20 +67,18 @@ def test_one_source_alone_never_contradicts_with_confidence(spark: "SparkSession
 @pytest.mark.parametrize(
     ("name", "content"), [("empty.log", b""), ("other.log", b"GET / 200\n" * 50), ("x.bin", bytes(range(256)) * 40)]
 )
-def test_what_is_no_kafka_log_is_told_in_a_sentence(
+def test_file_that_is_not_a_kafka_log_is_a_usage_error(
     spark: "SparkSession", tmp_path: Path, name: str, content: bytes
 ) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="is about a consumer group"):
+    with pytest.raises(UsageError, match="has no lines about consumer groups"):
         diagnose(spark, DiagnosisRequest(paths=[str(path)]))
 
 
-def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_silent_group_is_stuck_while_its_broker_logs_on(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     members = {name: f"{name}-0f3b1c9a-1111-4222-8333-444455556666" for name in ("a", "b")}
@@ -118,7 +121,7 @@ def test_a_group_of_which_no_more_is_told_is_stuck_while_its_broker_goes_on(
     assert [one.cause for one in until.verdicts if one.group == "open"] != ["stuck_rebalance"]
 
 
-def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp_path: Path) -> None:
+def test_truncated_gzip_file_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     path = tmp_path / "server.log.gz"
@@ -128,20 +131,22 @@ def test_a_gzip_that_is_cut_off_is_told_in_a_sentence(spark: "SparkSession", tmp
         diagnose(spark, DiagnosisRequest(paths=[str(path)]))
 
 
-def test_a_file_that_is_gone_when_a_worker_wants_it_is_told_in_a_sentence(
+def test_file_removed_after_listing_is_a_usage_error(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from slackwater.spark.doctor.history import reading
-    from slackwater.spark.doctor.history.files import Files, LocalFile
+    from slackwater.spark.doctor.history.files import HistoryFiles, LocalFile
     from slackwater.spark.doctor.job import diagnose
 
     gone = str(tmp_path / "server.log")
-    monkeypatch.setattr(reading, "files", lambda *_: Files([LocalFile(gone, f"file://{gone}", 1000)], [], []))
-    with pytest.raises(UsageError, match=r"server\.log could not be read: No such file or directory\. See whether"):
+    monkeypatch.setattr(
+        reading, "list_files", lambda *_: HistoryFiles([LocalFile(gone, f"file://{gone}", 1000)], [], [])
+    )
+    with pytest.raises(UsageError, match=r"server\.log could not be read: No such file or directory\. Check"):
         diagnose(spark, DiagnosisRequest(paths=[gone]))
 
 
-def test_records_that_cannot_be_decoded_are_counted_and_one_is_shown(spark: "SparkSession", tmp_path: Path) -> None:
+def test_undecodable_records_are_counted_and_shown(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     group, member = GroupKey("g"), GroupMember("m", None, "c", "/h", 10_000, 10_000, b"", b"")

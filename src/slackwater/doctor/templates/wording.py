@@ -1,17 +1,16 @@
-"""Log lines as they are worded, and the patterns that read them.
+"""Log line templates: wordings, and the regular expressions that match them.
 
-Rules kept here
-- A wording is the line itself, as its library's source has it: `<slot>` where a value stands, `<*>` where something
-  stands that nobody asks for, `[[…]]` around what may be missing. All else is taken literally.
-- Patterns keep to a small dialect (spark/doctor/history/patterns.py): numbered groups, classes, lazy runs of one
-  character.
-- A pattern spans the whole text: what follows the message is the logger's name, or the rest of a longer message.
-- The first family with a marker in the text has it, and of its templates the first with its `key` in the text; only
-  templates that share a key are tried one after the other. So a key must be telling, and what is telling comes first.
+A wording is the line as its library's source has it: `<slot>` captures a value, `<*>` matches any text, `[[…]]` is
+optional. Everything else is literal.
+
+Invariants:
+- A pattern matches the whole text; the family's suffix allows the logger's name or further lines after the message.
+- A line belongs to the first family with a marker in it. Within the family, the first key that the line contains
+  selects the templates to try, in their order.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -69,21 +68,21 @@ SLOTS: Final = (
     "value",
     "version",
 )
-"""What a line can tell."""
+"""The values that a template can capture."""
 
-_PLACE: Final = re.compile(r"<([a-z_]+|\*)>|(\[\[)|(\]\])")
+_TOKEN: Final = re.compile(r"<([a-z_]+|\*)>|(\[\[)|(\]\])")
 _TYPES: Final = COLUMNS | DETAIL
-_TAILS: Final = frozenset(
+_POSSIBLY_EMPTY: Final = frozenset(
     {"reason", "client_reason", "error", "why", "member_ids", "partitions", "topics", "assignors", "value", "node"}
 )
-_WORDS: Final = frozenset({"state_before", "operation", "setting", "version", "topic"})
+_SINGLE_WORDS: Final = frozenset({"state_before", "operation", "setting", "version", "topic"})
 SUFFIX: Final = r"(?: \([\w.$]+\))?\s*(?:\n[\s\S]*)?$"
-"""What may follow a message: the logger in brackets, as Kafka's layout has it, and the lines of a longer message."""
+"""The text after a message: the logger in brackets, as in Kafka's layout, and the further lines of a long message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One line, as one library in some of its versions words it."""
+    """One wording of one library, and the event that it reports."""
 
     name: str
     versions: str
@@ -91,115 +90,153 @@ class Template:
     wording: str
     kind: str | None
     also: Mapping[str, str] = field(default_factory=dict)
-    """Slots that the words do not have and the template knows: a constant, or `<slot>` for what stands in that one."""
+    """Further slots: a constant, or `<slot>` to copy another slot's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The lines that one kind of program writes, and what they begin with."""
+    """The templates of one kind of program, with the prefix that its lines share."""
 
     name: str
     source: str
     markers: tuple[str, ...]
-    """A line of this family contains one of them; families are tried in order, and the first one has the line."""
+    """Every line of the family contains one of these."""
     prefix: str
-    """A pattern from the line's beginning to its message."""
+    """The pattern from the start of the line to the message."""
     prefix_slots: tuple[str, ...]
     words: tuple[str, ...]
-    """A line that no template reads is still relevant if it contains one of these; with none, none is."""
+    """A line that no template matches is reported as unread if it contains one of these."""
     templates: tuple[Template, ...]
     suffix: str = SUFFIX
 
 
 def compile_wording(wording: str) -> tuple[str, tuple[str, ...]]:
-    """A wording's pattern, and the slots of its groups."""
+    """Return the wording's pattern and the slots of its groups."""
     pattern: list[str] = []
     slots: list[str] = []
-    at = 0
-    for place in _PLACE.finditer(wording):
-        pattern.append(re.escape(wording[at : place.start()]))
-        at = place.end()
-        if place[2]:
+    position = 0
+    for token in _TOKEN.finditer(wording):
+        pattern.append(re.escape(wording[position : token.start()]))
+        position = token.end()
+        if token[2]:
             pattern.append("(?:")
-        elif place[3]:
+        elif token[3]:
             pattern.append(")?")
-        elif place[1] == "*":
+        elif token[1] == "*":
             pattern.append(".*?")
         else:
-            pattern.append(_capture(place[1]))
-            slots.append(place[1])
-    pattern.append(re.escape(wording[at:]))
+            pattern.append(_capture(token[1]))
+            slots.append(token[1])
+    pattern.append(re.escape(wording[position:]))
     return "".join(pattern), tuple(slots)
 
 
 def _capture(slot: str) -> str:
     if slot not in SLOTS:
-        raise KeyError(f"a wording has <{slot}>, which is no slot")
+        raise KeyError(f"a wording has <{slot}>, which is not in SLOTS")
     if _TYPES.get(slot) == LONG:
         return r"(-?\d+)"
-    if slot in _WORDS:
+    if slot in _SINGLE_WORDS:
         return r"(\S+?)"
-    return r"(.*?)" if slot in _TAILS else r"(.+?)"
+    return r"(.*?)" if slot in _POSSIBLY_EMPTY else r"(.+?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A template made ready: the pattern over the whole text, and which group fills which slot."""
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledTemplate:
+    """A template with the pattern for the whole line and the group number of each slot."""
 
     template: Template
     pattern: str
     groups: Mapping[str, int]
     constants: Mapping[str, str]
+    match: Callable[[str], re.Match[str] | None]
+
+    def values(self, match: re.Match[str]) -> dict[str, str]:
+        """Return the non-empty values by slot."""
+        values = {slot: match[number] for slot, number in self.groups.items() if match[number]}
+        return values | {slot: value for slot, value in self.constants.items() if value}
 
 
-def reading(family: Family, template: Template) -> Reading:
-    """Make a family's template ready."""
+def compile_template(family: Family, template: Template) -> CompiledTemplate:
+    """Compile one template of a family."""
     body, body_slots = compile_wording(template.wording)
     groups = {slot: number for number, slot in enumerate((*family.prefix_slots, *body_slots), start=1)}
     constants = {"template": template.name, "kind": template.kind or "", "source": family.source}
     for slot, value in template.also.items():
-        same = _PLACE.fullmatch(value)
-        if same:
-            groups[slot] = groups[same[1]]
+        reference = _TOKEN.fullmatch(value)
+        if reference:
+            groups[slot] = groups[reference[1]]
         else:
             constants[slot] = value
-    return Reading(template, family.prefix + body + family.suffix, groups, constants)
+    pattern = family.prefix + body + family.suffix
+    constants = {slot: value for slot, value in constants.items() if slot not in groups}
+    return CompiledTemplate(template, pattern, groups, constants, re.compile(pattern, re.ASCII).match)
 
 
-def compile_by_key(family: Family) -> dict[str, list[Reading]]:
-    """A family's templates made ready, those of one key together, in order."""
-    found: dict[str, list[Reading]] = {}
+def compile_by_key(family: Family) -> dict[str, list[CompiledTemplate]]:
+    """Compile a family's templates, grouped by key, in their order."""
+    compiled: dict[str, list[CompiledTemplate]] = {}
     for template in family.templates:
-        found.setdefault(template.key, []).append(reading(family, template))
-    return found
+        compiled.setdefault(template.key, []).append(compile_template(family, template))
+    return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateChoice:
+    """The templates to try on a line, and the words that make the line relevant if none matches."""
+
+    templates: Sequence[CompiledTemplate]
+    words: Sequence[str]
 
 
 class TemplateSet:
-    """Reads single texts by the families' templates: what Spark's workers do to columns, done to one text."""
+    """The templates of several families. The literals in a line select the templates to try.
 
-    def __init__(self, families: tuple[Family, ...]) -> None:
-        self._families = [
+    A set of literals is an integer with bit `n` set for `literals[n]`. The selection depends on nothing else, so it is
+    cached by that integer.
+    """
+
+    def __init__(self, families: Sequence[Family]) -> None:
+        keyed = [(family, compile_by_key(family)) for family in families]
+        self.literals: Final = sorted(
+            {literal for family, compiled in keyed for literal in (*family.markers, *compiled) if literal}
+        )
+        bits = {literal: 1 << number for number, literal in enumerate(self.literals)} | {"": 0}
+        self._families: Final = [
             (
-                family,
-                [
-                    (key, [(made, re.compile(made.pattern)) for made in some])
-                    for key, some in compile_by_key(family).items()
-                ],
+                [bits[marker] for marker in family.markers],
+                [(bits[key], templates) for key, templates in compiled.items()],
+                family.words,
             )
-            for family in families
+            for family, compiled in keyed
         ]
+        self._choices: Final[dict[int, TemplateChoice | None]] = {}
+
+    def choose(self, literals: int) -> TemplateChoice | None:
+        """Return the templates for a line with these literals, or None if no family has a marker among them."""
+        try:
+            return self._choices[literals]
+        except KeyError:
+            choice = self._choices[literals] = self._choose(literals)
+            return choice
+
+    def literals_in(self, text: str) -> int:
+        """Return the literals in a text."""
+        return sum(1 << number for number, literal in enumerate(self.literals) if literal in text)
 
     def read(self, text: str) -> dict[str, str] | None:
-        """A line's values by slot; {} for a relevant line that no template reads, None for one that does not matter."""
-        for family, keys in self._families:
-            if any(marker in text for marker in family.markers):
-                return _read(text, keys) or ({} if any(word in text for word in family.words) else None)
+        """Return a line's values by slot, {} for a relevant line that no template matches, None for any other line."""
+        choice = self.choose(self.literals_in(text))
+        if choice is None:
+            return None
+        for template in choice.templates:
+            if match := template.match(text):
+                return template.values(match)
+        return {} if any(word in text for word in choice.words) else None
+
+    def _choose(self, literals: int) -> TemplateChoice | None:
+        for markers, keys, words in self._families:
+            if any(bit & literals == bit for bit in markers):
+                templates = next((templates for bit, templates in keys if bit & literals == bit), [])
+                return TemplateChoice(templates, words)
         return None
-
-
-def _read(text: str, keys: list[tuple[str, list[tuple[Reading, re.Pattern[str]]]]]) -> dict[str, str] | None:
-    for made, pattern in next((some for key, some in keys if key in text), []):
-        if match := pattern.match(text):
-            values = {slot: match[number] for slot, number in made.groups.items() if match[number]}
-            return values | {slot: value for slot, value in made.constants.items() if value}
-    return None

@@ -1,17 +1,16 @@
-"""Events to verdicts: each group judged by itself, wherever Spark has its rows.
+"""Event rows to verdicts: Spark brings the rows of each group together, and a worker judges it.
 
-Rules kept here
-- Raw lines never come here: what a group's history is made of is the event table, which is small beside the logs.
-- Rows come packed (history/packing.py): Spark brings pieces of bytes together, and a worker unpacks one bucket of
-  groups at a time. Rows that no rule asks for, or nobody chose, go then, before any of them is looked at.
-- One pass over a group's rows, in work that grows with their number.
-- What brokers and topics did belongs to all groups of a cluster. It is little, and goes to every worker.
-- A group of which nothing but its loading is known was not alive in this history: it has no verdict.
+Invariants:
+- A worker receives a bucket of groups (history/exchange.py) and judges them one by one, in time linear in their rows.
+- Rows that no rule reads, and those outside the selection, are dropped before they become Python objects.
+- The history of a cluster's brokers and topics concerns all its groups. It is small and goes to every worker.
+- A group of which only the loading or the commits are known was not active: it gets no verdict.
 """
 
 import gc
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -25,12 +24,12 @@ from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import EventKind
-from slackwater.spark.doctor.history.reading import SAID
+from slackwater.spark.doctor.history.lines import SHOWN_CHARACTERS
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-_UNASKED: Final = (
+_UNUSED_KINDS: Final = (
     EventKind.PARTITIONS_REVOKED,
     EventKind.PARTITIONS_LOST,
     EventKind.COORDINATOR_FOUND,
@@ -41,181 +40,158 @@ _UNASKED: Final = (
     FactKind.COORDINATOR_LOADED,
     FactKind.BROKER_SETTING,
 )
-"""Kinds that no rule asks for."""
+"""Kinds that no rule reads."""
 _REBALANCING: Final = "REBALANCE_IN_PROGRESS"
-"""A heartbeat's refusal that says nothing: every member gets it in every round."""
-_LIFELESS: Final = frozenset(
+"""The error of a heartbeat that every member receives in every rebalance: no rule reads it."""
+_INACTIVE_KINDS: Final = frozenset(
     {EventKind.GROUP_LOADED, EventKind.GROUP_UNLOADED, EventKind.GROUP_DELETED, EventKind.PROGRESS}
 )
-_PARTED_BY: Final = ("cluster", "group")
-_BATCH_MS: Final = 1_000
-"""Partitions of one topic that are created or deleted within this are told as one."""
+_TOPIC_CHANGE_MS: Final = 1_000
+"""Partitions of one topic that are created or deleted within this time are one change."""
 VERDICTS: Final = "verdicts binary"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What is to be judged: these groups, or all; from and until these times."""
+class Selection:
+    """The groups and the time span to judge."""
 
     groups: Collection[str] = ()
+    """All groups if empty."""
     since_ms: int | None = None
     until_ms: int | None = None
     with_timeline: bool = True
-    """Verdicts are with_timeline: their single rounds, minutes and lanes are wanted."""
+    """Whether verdicts need the single rebalances, minutes and member timelines of a report."""
 
 
-ALL: Final = Choice()
+ALL: Final = Selection()
 
 
-def verdicts(packed: DataFrame, surroundings: dict[str, ClusterHistory], choice: Choice = ALL) -> list[Verdict]:
-    """The verdict on every group that was chosen, by cluster and name."""
-    judged = by_group(packed).mapInArrow(_judge(surroundings, choice), VERDICTS)
-    found: list[Verdict] = [verdict for row in judged.collect() for verdict in pickle.loads(bytes(row.verdicts))]
-    return sorted(found, key=lambda verdict: (verdict.cluster, verdict.group))
+def judge_groups(
+    bucketed: DataFrame, cluster_histories: dict[str, ClusterHistory], selection: Selection = ALL
+) -> list[Verdict]:
+    """Return the verdict on every selected group, ordered by cluster and name."""
+    judged = bucketed.groupBy("bucket").applyInArrow(_judge_bucket(cluster_histories, selection), VERDICTS)
+    verdicts: list[Verdict] = [verdict for row in judged.collect() for verdict in pickle.loads(bytes(row.verdicts))]
+    return sorted(verdicts, key=lambda verdict: (verdict.cluster, verdict.group))
 
 
-def by_group(packed: DataFrame) -> DataFrame:
-    """Rows of one group in one place. `whole_groups` takes them apart again."""
-    return packed.repartition("bucket")
+def _judge_bucket(
+    cluster_histories: dict[str, ClusterHistory], selection: Selection
+) -> Callable[["pa.Table"], "pa.Table"]:
+    def judge_bucket(bucket: "pa.Table") -> "pa.Table":
+        import pyarrow as pa
+
+        from slackwater.spark.doctor.rows import to_rows
+
+        with garbage_collection_paused():
+            verdicts = []
+            groups, table = rows_by_group(bucket, selection)
+            rows = to_rows(table)
+            for cluster, group, count in groups:
+                group_rows = list(islice(rows, count))
+                if any(row.kind not in _INACTIVE_KINDS for row in group_rows):
+                    history = GroupHistory(group, group_rows, cluster_histories.get(cluster))
+                    verdicts.append(judge(history, cluster, with_timeline=selection.with_timeline))
+            # One pickle for all verdicts of a bucket: their common texts are written once.
+            return pa.table({"verdicts": pa.array([pickle.dumps(verdicts)], pa.binary())})
+
+    return judge_bucket
 
 
-def whole_groups(batches: Iterable["pa.RecordBatch"], choice: Choice = ALL) -> Iterator["Bucket"]:
-    """Groups with all their rows that rules ask for, some groups at a time; a group's rows by time."""
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Switch the garbage collector off: rows have no cycles, and scanning millions of them doubles the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def rows_by_group(bucket: "pa.Table", selection: Selection = ALL) -> tuple[list[tuple[str, str, int]], "pa.Table"]:
+    """Return cluster, name and row count of each group of a bucket, and all their rows by group and time."""
     import numpy as np
-    import pyarrow as pa
 
-    from slackwater.spark.doctor.history.packing import pieces
+    from slackwater.spark.doctor.history.exchange import unbucket
 
-    for _, every in pieces(batches):
-        if "time_ms" not in every.column_names:
-            continue  # none of these rows has a time that could be read: they are told as unread
-        asked = np.flatnonzero(_asked(every, choice).to_numpy(zero_copy_only=False))
-        if not len(asked):
-            continue
-        groups, clusters = _codes(every, "group"), _codes(every, "cluster")
-        key = (groups.codes * len(clusters.names) + clusters.codes)[asked]
-        order = np.lexsort((every["time_ms"].to_numpy()[asked], key))
-        found, firsts = np.unique(key[order], return_index=True)
-        ends = [*firsts[1:].tolist(), len(asked)]
-        names = [(clusters.names[one % len(clusters.names)], groups.names[one // len(clusters.names)]) for one in found]
-        told = every.select([name for name in every.column_names if name not in _PARTED_BY])
-        rows = told.take(pa.array(asked[order]))
-        yield Bucket(tuple(zip(names, firsts.tolist(), ends, strict=True)), rows)
+    table = unbucket(bucket["rows"])
+    if "time_ms" not in table.column_names:
+        return [], table.slice(0, 0)
+    table = table.filter(_is_selected(table, selection))
+    (groups, group_codes), (clusters, cluster_codes) = _encode(table, "group"), _encode(table, "cluster")
+    keys = group_codes * len(clusters) + cluster_codes
+    order = np.lexsort((table["time_ms"].to_numpy(), keys))
+    present, counts = np.unique(keys, return_counts=True)
+    names = [
+        (clusters[key % len(clusters)], groups[key // len(clusters)], count)
+        for key, count in zip(present.tolist(), counts.tolist(), strict=True)
+    ]
+    return names, table.drop_columns([name for name in ("cluster", "group") if name in table.column_names]).take(order)
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Rows of some groups."""
-
-    groups: Sequence[tuple[tuple[str, str], int, int]]
-    """Cluster and name, and from where to where its rows are."""
-    rows: "pa.Table"
-
-
-@dataclass(frozen=True, slots=True)
-class _Codes:
-    names: list[str]
-    codes: Any
-
-
-def _codes(rows: "pa.Table", name: str) -> _Codes:
-    """A column's names, each once, and which of them each row has; none is an empty one."""
+def _encode(table: "pa.Table", name: str) -> tuple[list[str], Any]:
+    """Return the distinct values of a column, with "" for null, and each row's index among them."""
     import numpy as np
-    import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-    if name not in rows.column_names:
-        return _Codes([""], np.zeros(rows.num_rows, np.int64))
-    encoded = pc.fill_null(rows[name].combine_chunks().cast(pa.string()), "").dictionary_encode()
-    return _Codes(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64))
+    if name not in table.column_names:
+        return [""], np.zeros(table.num_rows, np.int64)
+    encoded = pc.fill_null(table[name], "").combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist() or [""], encoded.indices.to_numpy().astype(np.int64)
 
 
-def _asked(rows: "pa.Table", choice: Choice) -> "pa.Array":
-    """Which rows rules ask for, of those that were chosen."""
+def _is_selected(table: "pa.Table", selection: Selection) -> "pa.Array":
+    """Return which rows rules read, and the selection includes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from slackwater.spark.doctor.history.log_events import among
+    def is_one_of(name: str, values: Collection[str]) -> "pa.Array":
+        return pc.is_in(table[name], pa.array([str(value) for value in values], pa.string()))
 
-    asked = pc.and_(pc.is_valid(rows["time_ms"]), pc.invert(among(rows["kind"], _UNASKED)))
-    for name in ("error", "detail"):
-        if name in rows.column_names:
-            told = rows[name].cast(pa.string())
-            said = (
-                pc.equal(told, _REBALANCING)
-                if name == "error"
-                else pc.match_substring(told, f'"error":"{_REBALANCING}"')
-            )
-            silent = pc.and_(among(rows["kind"], [EventKind.HEARTBEAT_REFUSED]), pc.fill_null(said, False))
-            asked = pc.and_(asked, pc.invert(silent))
-    if choice.groups:
-        asked = pc.and_(asked, among(rows["group"], choice.groups))
-    if choice.since_ms is not None:
-        asked = pc.and_(asked, pc.greater_equal(rows["time_ms"], choice.since_ms))
-    if choice.until_ms is not None:
-        asked = pc.and_(asked, pc.less_equal(rows["time_ms"], choice.until_ms))
-    return asked
+    selected = pc.and_(pc.is_valid(table["time_ms"]), pc.invert(is_one_of("kind", _UNUSED_KINDS)))
+    is_refusal = is_one_of("kind", (EventKind.HEARTBEAT_REFUSED,))
+    if "error" in table.column_names:
+        selected = pc.and_not(selected, pc.and_(is_refusal, is_one_of("error", (_REBALANCING,))))
+    if "detail" in table.column_names:
+        matches = pc.fill_null(pc.match_substring(table["detail"], f'"error":"{_REBALANCING}"'), False)
+        selected = pc.and_not(selected, pc.and_(is_refusal, matches))
+    if selection.groups:
+        selected = pc.and_(selected, is_one_of("group", selection.groups))
+    if selection.since_ms is not None:
+        selected = pc.and_(selected, pc.greater_equal(table["time_ms"], selection.since_ms))
+    if selection.until_ms is not None:
+        selected = pc.and_(selected, pc.less_equal(table["time_ms"], selection.until_ms))
+    return selected
 
 
-def clusters(events: DataFrame | None, ended_ms: Mapping[str, int]) -> dict[str, ClusterHistory]:
-    """What happened to the brokers and the topics of each cluster, by rows with their detail as JSON.
-
-    Nothing did if there are no rows. `ended_ms` says until when anything was told of a cluster.
-    """
-    rows = _around(events) if events is not None else {}
+def read_cluster_histories(around: DataFrame | None, ended_ms: Mapping[str, int]) -> dict[str, ClusterHistory]:
+    """Return the history of each cluster's brokers and topics; `ended_ms` is the time of its last row."""
+    rows = _cluster_rows(around) if around is not None else {}
     return {name: ClusterHistory.of(rows.get(name, ()), ended_ms.get(name, 0)) for name in rows.keys() | ended_ms}
 
 
-def _around(events: DataFrame) -> dict[str, list[Row]]:
-    told = events.filter("time_ms IS NOT NULL").withColumn(
-        "told", F.from_json("detail", "topic string, node string, partition bigint")
+def _cluster_rows(around: DataFrame) -> dict[str, list[Row]]:
+    events = around.filter("time_ms IS NOT NULL").withColumn(
+        "fields", F.from_json("detail", "topic string, node string, partition bigint")
     )
-    together = told.groupBy(
+    changes = events.groupBy(
         F.coalesce("cluster", F.lit("")).alias("cluster"),
         "kind",
-        "told.topic",
-        "told.node",
-        F.expr(f"time_ms div {_BATCH_MS}").alias("second"),
+        "fields.topic",
+        "fields.node",
+        F.expr(f"time_ms div {_TOPIC_CHANGE_MS}").alias("second"),
     ).agg(
         F.min("time_ms").alias("time_ms"),
-        F.min("told.partition").alias("partition"),
+        F.min("fields.partition").alias("partition"),
         F.min_by(F.coalesce("evidence", F.expr("concat(file, ':', position)")), "time_ms").alias("evidence"),
         F.min_by("source", "time_ms").alias("source"),
-        F.min_by(F.substring("text", 1, SAID), "time_ms").alias("text"),
+        F.min_by(F.substring("text", 1, SHOWN_CHARACTERS), "time_ms").alias("text"),
     )
     rows: dict[str, list[Row]] = {}
-    for row in together.collect():
-        columns = row.asDict()
+    for change in changes.collect():
+        columns = change.asDict()
         detail = {name: columns.pop(name) for name in ("topic", "node", "partition")}
         rows.setdefault(columns["cluster"], []).append(read_row(columns | {"detail": detail}))
     return rows
-
-
-def _judge(
-    surroundings: dict[str, ClusterHistory], choice: Choice
-) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    def judge_groups(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa
-
-        from slackwater.spark.doctor.rows import rows_of
-
-        gc.disable()  # rows by the million, and no circles: looking for some costs as much as the judging
-        for bucket in whole_groups(batches, choice):
-            rows = rows_of(bucket.rows)
-            found = [
-                _judged(cluster, group, list(islice(rows, end - begin)), surroundings, choice.with_timeline)
-                for (cluster, group), begin, end in bucket.groups
-            ]
-            told = [verdict for verdict in found if verdict is not None]
-            # In one piece: what many verdicts have in common, such as the words of a cure, is written once.
-            yield pa.record_batch({"verdicts": pa.array([pickle.dumps(told)], pa.binary())})
-
-    return judge_groups
-
-
-def _judged(
-    cluster: str, group: str, rows: list[Row], surroundings: dict[str, ClusterHistory], with_timeline: bool
-) -> Verdict | None:
-    if all(row.kind in _LIFELESS for row in rows):
-        return None
-    return judge(GroupHistory(group, rows, surroundings.get(cluster)), cluster, with_timeline=with_timeline)

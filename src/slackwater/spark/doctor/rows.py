@@ -1,12 +1,10 @@
-"""Columns to the rows that rules read, many at once.
+"""Arrow columns to the rows that rules read, many at a time.
 
-Rules kept here
-- A column becomes a list of Python values in one step, and a row is made of values that are there already. A text that
-  many rows have in common is made once.
-- The fields of a row's detail are columns (or stand together in one, as JSON, where a row came by Spark's own ways). A
-  field's column is turned into values when a rule first asks for it: most fields of most rows never are.
-- An empty text is none.
-- Rows come parted by their groups, and do not name them again.
+Invariants:
+- A column becomes a list of Python values in one step. Equal texts of a column are one object.
+- The fields of `detail` are columns of their own, or JSON in the column `detail`. A field's column is converted when a
+  rule first reads it: most fields never are.
+- An empty text is None.
 """
 
 import json
@@ -22,84 +20,80 @@ from numpy.typing import NDArray
 from slackwater.doctor.events.rows import Detail, Row, SingleRowDetail
 from slackwater.doctor.events.table import DETAIL, UNUSED_BY_RULES
 
-AT_ONCE: Final = 4_096
-"""So many rows are made at a time: what is made of them finds them still near the processor."""
-_COLUMN_OF: Final = {"line": "text"}
-"""Fields of a row that are called otherwise in the event table."""
-_ALWAYS: Final[Mapping[str, Any]] = {"position": 0}
-"""What stands where nothing is told."""
+MAX_BATCH_ROWS: Final = 4_096
+"""Rows are created in batches of this size, which the processor's cache holds."""
+_COLUMN_OF_FIELD: Final = {"line": "text"}
+"""Fields of a row with another name in the event table."""
+_DEFAULTS: Final[Mapping[str, Any]] = {"position": 0}
 
 
-def rows_of(table: pa.Table) -> Iterator[Row]:
-    """The rows of a table in which each kind of value has a column, or none if no row has one."""
-    whole = table.combine_chunks()
-    return chain.from_iterable(_some(whole.slice(begin, AT_ONCE)) for begin in range(0, table.num_rows, AT_ONCE))
+def to_rows(table: pa.Table) -> Iterator[Row]:
+    """Yield the rows of a table. A column that has no values may be missing."""
+    table = table.combine_chunks()
+    starts = range(0, table.num_rows, MAX_BATCH_ROWS)
+    return chain.from_iterable(_batch_rows(table.slice(start, MAX_BATCH_ROWS)) for start in starts)
 
 
-def _some(table: pa.Table) -> Iterator[Row]:
-    have = set(table.column_names)
+def _batch_rows(table: pa.Table) -> Iterator[Row]:
     details, places = _details(table)
     columns: dict[str, Iterable[Any]] = {"detail": details, "place": places, "group": repeat("", table.num_rows)}
     for name in Row._fields:
-        column = _COLUMN_OF.get(name, name)
+        column = _COLUMN_OF_FIELD.get(name, name)
         if name not in columns:
-            nothing = _ALWAYS.get(name)
-            columns[name] = _values(table[column], nothing) if column in have else repeat(nothing, table.num_rows)
+            default = _DEFAULTS.get(name)
+            present = column in table.column_names
+            columns[name] = _values(table[column], default) if present else repeat(default, table.num_rows)
     return map(_AS_ROW, zip(*(columns[name] for name in Row._fields), strict=True))
 
 
 def _details(table: pa.Table) -> tuple[Iterable[Detail], Iterable[int]]:
-    """The columns that each row's detail is in, and its place there."""
-    fields = _Fields(table)
+    """Return the columns of each row's detail and the row's index in them."""
+    columns = _DetailColumns(table)
     if "detail" not in table.column_names:
-        return repeat(fields, table.num_rows), range(table.num_rows)
+        return repeat(columns, table.num_rows), range(table.num_rows)
     texts = _values(table["detail"])
-    alone = [SingleRowDetail(json.loads(text)) if text else fields for text in texts]
-    return alone, [0 if text else place for place, text in enumerate(texts)]
+    details = [SingleRowDetail(json.loads(text)) if text else columns for text in texts]
+    return details, [0 if text else index for index, text in enumerate(texts)]
 
 
-class _Fields(dict[str, list[Any]]):
-    """The columns of fields, as values once they are asked for."""
+class _DetailColumns(dict[str, list[Any]]):
+    """The columns of the fields of `detail`, converted when they are first read."""
 
     def __init__(self, table: pa.Table) -> None:
         super().__init__()
-        self._table = table
-        self._have: Final = set(table.column_names)
+        self._table: Final = table
 
     def __missing__(self, name: str) -> list[Any]:
         if name in UNUSED_BY_RULES:
-            raise KeyError(f"{name} was left behind: take it out of UNUSED_BY_RULES in event_table.py to ask for it")
-        known = name in DETAIL and name in self._have
-        values = self[name] = _values(self._table[name]) if known else [None] * self._table.num_rows
+            raise KeyError(f"{name} is not sent to the rules: remove it from UNUSED_BY_RULES in doctor/events/table.py")
+        present = name in DETAIL and name in self._table.column_names
+        values = self[name] = _values(self._table[name]) if present else [None] * self._table.num_rows
         return values
 
 
 _AS_ROW: Final = partial(tuple.__new__, Row)
-"""A tuple as what it is, by no code of Python's: what `_make` adds takes as long again."""
+"""Creates a row without `Row._make`, which takes twice as long."""
 
 
-def _values(column: pa.ChunkedArray, nothing: Any = None) -> list[Any]:
-    """A column's values; `nothing` where there is none."""
-    values = column.combine_chunks()
-    if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
-        values = values.dictionary_decode()  # most of its names are those of other rows
-    if pa.types.is_string(values.type):
-        values = values.dictionary_encode()
-    if pa.types.is_dictionary(values.type):
-        names = [one or nothing for one in values.dictionary.to_pylist()]
-        texts: list[Any] = _objects([*names, nothing])[values.indices.fill_null(len(names)).to_numpy()].tolist()
+def _values(column: pa.ChunkedArray, default: Any = None) -> list[Any]:
+    """Return a column's values, with the default for null."""
+    array = column.combine_chunks()
+    if pa.types.is_string(array.type):
+        array = array.dictionary_encode()
+        names = [name or default for name in array.dictionary.to_pylist()]
+        texts: list[Any] = _objects([*names, default])[array.indices.fill_null(len(names)).to_numpy()].tolist()
         return texts
-    if pa.types.is_integer(values.type):
-        numbers: list[Any] = values.fill_null(0).to_numpy().tolist()
-        if values.null_count:
-            some = _objects(numbers)
-            some[values.is_null().to_numpy(zero_copy_only=False)] = nothing
-            numbers = some.tolist()
+    if pa.types.is_integer(array.type):
+        numbers: list[Any] = array.fill_null(0).to_numpy().tolist()
+        if array.null_count:
+            objects = _objects(numbers)
+            objects[array.is_null().to_numpy(zero_copy_only=False)] = default
+            numbers = objects.tolist()
         return numbers
-    return [nothing if one is None else one for one in values.to_pylist()]
+    return [default if value is None else value for value in array.to_pylist()]
 
 
 def _objects(values: list[Any]) -> NDArray[np.object_]:
-    found = np.empty(len(values), np.object_)
-    found[:] = values
-    return found
+    objects = np.empty(len(values), np.object_)
+    objects[:] = values
+    return objects

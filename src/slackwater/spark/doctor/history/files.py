@@ -1,12 +1,10 @@
-"""Which files a history's paths name, and who reads each: a worker its bytes, or Spark its lines.
+"""The files in a history's paths, and who reads each: Python workers plain local files, Spark all others.
 
-Rules kept here
-- Plain files of the local file system are read by workers (blocks.py). Spark reads the rest: compressed files, which it
-  knows by their names, and other file systems.
-- Local files and directories are listed here, as Spark lists them: directories with all that is in them, nothing with a
-  hidden name, each file once. A pattern is listed by Spark.
-- A file is called as Spark calls it: by its URI, with the characters escaped that Java escapes.
-- A path that is not there, or that this user may not read, is the caller's mistake, and is told in a sentence.
+Invariants:
+- Local files and directories are listed as Spark lists them: recursively, without hidden names, each file once. Spark
+  lists the matches of a pattern.
+- A file is named by its URI as Spark writes it, with the characters escaped that Java escapes.
+- A path that does not exist or is not readable is a `UsageError`.
 """
 
 import os
@@ -23,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater.group.errors import UsageError
 
 COMPRESSED: Final = (".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst", ".zstd")
-"""What the names of files end with that Spark unpacks."""
+"""The endings of the files that Spark decompresses."""
 _SCHEME: Final = re.compile(r"^([^/:]*):(?://(?=/))?")
 _PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
 _LOCAL: Final = "file"
@@ -36,73 +34,79 @@ class LocalFile(NamedTuple):
 
     path: str
     name: str
-    """As Spark calls it."""
+    """Its URI, as Spark writes it."""
     size: int
 
 
-class Files(NamedTuple):
+class HistoryFiles(NamedTuple):
     """The files of a history."""
 
     local: Sequence[LocalFile]
     compressed: Sequence[str]
-    """Local paths in which there are compressed files, too."""
+    """Local paths with compressed files."""
     elsewhere: Sequence[str]
     """Paths of other file systems."""
 
 
-def files(spark: SparkSession, paths: Sequence[str]) -> Files:
-    """What these paths name."""
+def list_files(spark: SparkSession, paths: Sequence[str]) -> HistoryFiles:
+    """Return the files in these paths."""
     if not paths:
-        raise UsageError("No path was given. Name a log file, or a directory of log files.")
-    by_default = _is_local_default(spark)
-    local = {path: bare for path in paths if (bare := _bare(path, by_default)) is not None}
-    if missing := [path for path, bare in local.items() if not _PATTERN.search(bare) and not os.path.exists(bare)]:
-        raise _nothing_at(missing)
+        raise UsageError("No path was given. Name a log file or a directory of log files.")
+    is_local_default = _is_local_default(spark)
+    local = {path: stripped for path in paths if (stripped := _without_scheme(path, is_local_default)) is not None}
+    if missing := [
+        path for path, stripped in local.items() if not _PATTERN.search(stripped) and not os.path.exists(stripped)
+    ]:
+        raise _missing_error(missing)
     plain: dict[str, LocalFile] = {}
     compressed = []
-    for path, bare in local.items():
-        there = list(_matching(spark, path) if _PATTERN.search(bare) else _below(os.path.abspath(bare)))
-        plain |= {file: _local_file(file) for file in there if not file.endswith(COMPRESSED)}
-        if any(file.endswith(COMPRESSED) for file in there):
+    for path, stripped in local.items():
+        found = list(
+            _files_matching(spark, path) if _PATTERN.search(stripped) else _files_below(os.path.abspath(stripped))
+        )
+        plain |= {file: _local_file(file) for file in found if not file.endswith(COMPRESSED)}
+        if any(file.endswith(COMPRESSED) for file in found):
             compressed.append(path)
     elsewhere = [path for path in paths if path not in local]
-    return Files([file for file in plain.values() if file.size], compressed, elsewhere)
+    return HistoryFiles([file for file in plain.values() if file.size], compressed, elsewhere)
 
 
-def texts(
-    spark: SparkSession, paths: Sequence[str], *, only: Collection[str] = (), skip_corrupt: bool = False
+def read_text(
+    spark: SparkSession, paths: Sequence[str], *, endings: Collection[str] = (), skip_corrupt: bool = False
 ) -> DataFrame:
-    """The lines of what Spark reads below these paths; `only` those of files whose names end so."""
+    """Return the lines of the files in these paths, as Spark reads them; only those with one of the endings."""
     reader = spark.read.option("recursiveFileLookup", "true").option("ignoreCorruptFiles", str(skip_corrupt).lower())
-    if only:
-        reader = reader.option("pathGlobFilter", "*{" + ",".join(only) + "}")
+    if endings:
+        reader = reader.option("pathGlobFilter", "*{" + ",".join(endings) + "}")
     try:
         return reader.text(list(paths))
     except AnalysisException as error:
         if "PATH_NOT_FOUND" not in str(error):
             raise
-        raise _nothing_at([path for path in paths if path.rstrip("/") in str(error)] or paths) from None
+        raise _missing_error([path for path in paths if path.rstrip("/") in str(error)] or paths) from None
 
 
 def local_path(name: str) -> str | None:
-    """Where the file lies that Spark calls so, if it is one that workers read."""
+    """Return the path of a file by its URI, if workers read it."""
     path = unquote(_SCHEME.sub("", name, count=1))
     return path if name.startswith(f"{_LOCAL}:") and not path.endswith(COMPRESSED) else None
 
 
 def uri(path: str) -> str:
-    """What Spark calls a local file: only what is no letter of any alphabet is escaped."""
+    """Return the URI of a local file. Java escapes ASCII and space characters only."""
     return f"{_LOCAL}://" + "".join(
-        quote(one, safe=_UNESCAPED, errors="replace") if one.isascii() or unicodedata.category(one) in _SPACES else one
-        for one in path.encode("utf-8", "replace").decode()
+        quote(char, safe=_UNESCAPED, errors="replace")
+        if char.isascii() or unicodedata.category(char) in _SPACES
+        else char
+        for char in path.encode("utf-8", "replace").decode()
     )
 
 
-def _bare(path: str, by_default: bool) -> str | None:
-    """A local path without its scheme; None for one that is not local, `by_default` if it has no scheme."""
+def _without_scheme(path: str, is_local_default: bool) -> str | None:
+    """Return a local path without its scheme, None for a path that is not local."""
     scheme = _SCHEME.match(path)
     if scheme is None:
-        return path if by_default else None
+        return path if is_local_default else None
     bare = path[scheme.end() :]
     return bare if scheme[1] == _LOCAL and not bare.startswith("//") else None
 
@@ -112,45 +116,45 @@ def _is_local_default(spark: SparkSession) -> bool:
     return str(conf.get("fs.defaultFS") or "").startswith(f"{_LOCAL}:")
 
 
-def _matching(spark: SparkSession, pattern: str) -> list[str]:
-    """What a pattern matches."""
-    return [unquote(_SCHEME.sub("", name, count=1)) for name in texts(spark, [pattern]).inputFiles()]
+def _files_matching(spark: SparkSession, pattern: str) -> list[str]:
+    """Return the files that a pattern matches."""
+    return [unquote(_SCHEME.sub("", name, count=1)) for name in read_text(spark, [pattern]).inputFiles()]
 
 
-def _below(path: str, above: tuple[str, ...] = ()) -> Iterator[str]:
-    """A file, or all files in a directory, in the order of their names."""
+def _files_below(path: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield a file, or all files in a directory, in the order of their names."""
     if not os.path.isdir(path):
-        if not _hidden(os.path.basename(path)):
+        if not _is_hidden(os.path.basename(path)):
             yield path
         return
     real = os.path.realpath(path)
-    if real in above:  # a link to a directory that it is in
+    if real in above:  # a link to a directory above it
         return
     try:
         names = sorted(os.listdir(path))
     except PermissionError:
-        raise _may_not_read(path) from None
+        raise _unreadable_error(path) from None
     for name in names:
-        whole = os.path.join(path, name)
-        if not _hidden(name) and os.path.exists(whole):
-            yield from _below(whole, (*above, real))
+        child = os.path.join(path, name)
+        if not _is_hidden(name) and os.path.exists(child):
+            yield from _files_below(child, (*above, real))
 
 
-def _hidden(name: str) -> bool:
-    """Whether Spark passes over a file, or a directory in another one, of this name."""
+def _is_hidden(name: str) -> bool:
+    """Return whether Spark ignores files and directories of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def _local_file(path: str) -> LocalFile:
     if not os.access(path, os.R_OK):
-        raise _may_not_read(path)
-    known = os.stat(path)
-    return LocalFile(path, uri(path), known.st_size if stat.S_ISREG(known.st_mode) else 0)
+        raise _unreadable_error(path)
+    status = os.stat(path)
+    return LocalFile(path, uri(path), status.st_size if stat.S_ISREG(status.st_mode) else 0)
 
 
-def _nothing_at(paths: Sequence[str]) -> UsageError:
-    return UsageError(f"Nothing is at {' and '.join(paths)}. Name a file or a directory that exists.")
+def _missing_error(paths: Sequence[str]) -> UsageError:
+    return UsageError(f"No such file or directory: {' and '.join(paths)}. Name a file or a directory that exists.")
 
 
-def _may_not_read(path: str) -> UsageError:
-    return UsageError(f"{path} may not be read by this user. Ask for the right to read it.")
+def _unreadable_error(path: str) -> UsageError:
+    return UsageError(f"This user may not read {path}. Change its permissions, or run as a user who may read it.")

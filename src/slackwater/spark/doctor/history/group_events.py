@@ -1,9 +1,9 @@
-"""Our own `__group_events` to rows of the event table.
+"""Events of `__group_events` to rows of the event table.
 
-Rules kept here
-- The JSON is that of `GroupEvent.to_json`; the coordinator's word and the member's are taken as they are.
-- A detail's partitions are printed `topic-0`, as everywhere in the table.
-- The cluster is the reader's: members do not know its id, and a group's events must not fall apart by who told them.
+Invariants:
+- The JSON is that of `GroupEvent.to_json`.
+- Partitions are printed `topic-0`, as everywhere in the table.
+- The cluster is the reader's. Members do not know the cluster id, and all events of a group must have the same one.
 """
 
 from typing import Final
@@ -26,8 +26,8 @@ _DERIVED: Final[dict[str, str]] = {
 }
 
 
-def own_events(lines: DataFrame) -> DataFrame:
-    """The events in lines of JSON, of the cluster that the lines are of."""
+def read_group_events(lines: DataFrame) -> DataFrame:
+    """Return the events in lines of JSON (cluster, file, position, text)."""
     rows = lines.withColumn("e", F.from_json("text", _SCHEMA)).filter("e.kind IS NOT NULL")
     columns = {"cluster": "cluster"}
     evidence = {

@@ -1,265 +1,263 @@
-"""Raw lines to lines of logs that may be about groups: what wraps them is taken off, what is about other things goes.
+"""The lines of a block of bytes that may report an event, found by one hyperscan pass over the block.
 
-Rules kept here
-- Most lines of a broker's log are about other things, and their logger, which stands last, says so: those lines go
-  before anything else is done with them. Of the rest, those stay that contain one of a few words.
-- One statement of the words, two forms: SQL, for what Spark reads (`relevant`), and a sieve over bytes, for the files
-  that workers read themselves (`SIEVE`, `unwrapped`; blocks.py). Both keep the same lines and make the same of them.
-- A JSON line of a container runtime or a log shipper holds the line that was logged (`log`, `message` or the like), and
-  its own time. Lines that are JSON because their library writes JSON (kafkajs), records of `__consumer_offsets` and
-  events of `__group_events` stay as they are.
-- What Kubernetes puts before each line of a container (its time, the stream, `F` or `P`) is part of a line's head.
-  Before a line that is JSON it is taken off, and its time counts where the wrapper has none.
-- A wrapped text of several lines is kept whole: the reader of templates takes it apart.
+Invariants:
+- A candidate line contains a literal of a template, or is a JSON object. Only candidate lines become Python strings.
+- Lines of broker loggers that report nothing about groups are dropped, and so are indented lines (stack traces) that
+  are not settings.
+- A JSON line of a container runtime or log shipper holds the logged text (`log`, `message`, ...) and its own timestamp.
+  JSON that a library writes itself (kafkajs), records of `__consumer_offsets` and events of `__group_events` stay as
+  they are. A text of several lines becomes several lines with one position.
+- The prefix that Kubernetes writes before each line (time, stream, `F` or `P`) is removed before a JSON object only.
+- A candidate line of more than MAX_LINE_LENGTH characters is not matched. It is counted and reported as unread.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple, NoReturn
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import hyperscan
 
 from slackwater.doctor.templates.java import BROKER_SETTINGS, SETTINGS
-from slackwater.spark.doctor.history.kernels import Sieve
+from slackwater.doctor.templates.registry import FAMILIES
+from slackwater.doctor.templates.wording import TemplateSet
 
 RECORD: Final = "record"
-EVENT: Final = "group event"
-"""Lines that are no log's: records of `__consumer_offsets` and events of `__group_events`, dumped as JSON. They are
-kept as they are, under these names (`what`, and then in the place of a template's), for their own readers."""
+GROUP_EVENT: Final = "group event"
+"""Lines that are not from a log: records of `__consumer_offsets` and events of `__group_events`, dumped as JSON. These
+names stand in the `template` column until the line is decoded."""
+MAX_LINE_LENGTH: Final = 2**16
+SHOWN_CHARACTERS: Final = 300
+"""The length of a line in the evidence of a verdict."""
 
 _IN_RECORDS: Final = ('"partition"', '"key"')
-_IN_EVENTS: Final = ('"time_ms":', '"kind":')
-_OF_LIBRARY: Final = '"logger":"kafkajs"'
-_LOGGED: Final = ("message", "msg", "log", "textPayload")
-_STAMPS: Final = ("time", "@timestamp", "timestamp", "ts", "timeMillis", "instant")
-"""As Docker, Logstash, ECS, Google's logging, zap and log4j2 name them."""
-OF_CONTAINER: Final = r"^\S+ std(?:out|err) [FP] \{"
-"""A line that is JSON, as Kubernetes writes it down. No look-ahead: RE2 has none."""
-_DATED: Final = "[20"
-"""As lines of Kafka's own layout begin."""
-
-_OTHER_LOGGERS: Final = (
-    "state.change.logger",
-    "BrokerLifecycleManager",
-    "BrokerMetadataPublisher",
-    "DynamicConfigPublisher",
-    "FetchSessionHandler",
-    "KafkaRaftClient",
-    "LeaderEpochFileCache",
-    "LocalLog",
-    "LogCleaner",
-    "LogLoader",
-    "LogSegment",
-    "MetadataLoader",
-    "NodeToControllerRequestThread",
-    "Partition",
-    "ProducerStateManager",
-    "QuorumController",
-    "ReplicaAlterLogDirsManager",
-    "ReplicaFetcherManager",
-    "ReplicaFetcherThread",
-    "ReplicaManager",
-    "Selector",
-    "SnapshotEmitter",
-    "SnapshotGenerator",
-    "TransactionCoordinator",
-    "TransactionMarkerChannelManager",
-    "TransactionStateManager",
-    "UnifiedLog",
-)
-"""The loggers of a broker, without their packages, that never say anything a template reads."""
-
-_KAFKA_LAYOUT: Final = {
-    "roup": (),
-    "og for partition ": (),
-    "SHUTTING_DOWN": (),
-    "Topics result": (),
-    "eartbeat ": (),
-    "onsumer": ("ConsumerConfig values:", ".consumer", "onsumer poll"),
-    "Server ": ("KafkaServer id=", "Server started"),
-}
-"""Words of which a line has one, and more closely, one of those behind it: a line that has none costs the fewest looks.
-"""
-_ANY_LAYOUT: Final = (*_KAFKA_LAYOUT, "[thrd:", "lient", "kafka.errors.", "Exception in thread ")
-"""Every marker of every family contains one of these. A line that begins as Kafka's own layout begins, and so as nearly
-all lines of a broker, needs fewer of them: the other families do not begin so."""
-_SETTINGS: Final = (*SETTINGS, *BROKER_SETTINGS)
-
-SIEVE: Final = Sieve(
-    dated=_DATED,
-    other_loggers=tuple(f"{name.rpartition('.')[2]})" for name in _OTHER_LOGGERS),
-    dated_words=tuple(word for first, closer in _KAFKA_LAYOUT.items() for word in closer or (first,)),
-    indented=tuple(f"{name} = " for name in _SETTINGS),
-    words=_ANY_LAYOUT,
-    wrapped_words=(*_ANY_LAYOUT, *(f"{name} = " for name in _SETTINGS)),
-    wrapped_pairs=(_IN_RECORDS, _IN_EVENTS),
-)
-"""What `relevant` keeps, for who reads bytes. The words that stand behind another contain it."""
-
-
-# --- in SQL -----------------------------------------------------------------------------------------------------------
-
-
-def literal(text: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _is(parts: Sequence[str]) -> str:
-    return "(startswith(text, '{') AND " + " AND ".join(f"contains(text, {literal(part)})" for part in parts) + ")"
-
-
-_IS_RECORD: Final = _is(_IN_RECORDS)
-_IS_EVENT: Final = _is(_IN_EVENTS)
-_IN_CONTAINER: Final = f"text RLIKE {literal(OF_CONTAINER)}"
-_OWN: Final = f"(contains(text, {literal(_OF_LIBRARY)}) OR {_IS_RECORD} OR {_IS_EVENT})"
-
-
-def relevant(raw: DataFrame) -> DataFrame:
-    """Of raw lines (file, position, text) those that may matter, unwrapped, with the wrapper's time in `stamp`."""
-    return _unwrapped(raw.filter(_worth_reading()).filter(_coarse()))
-
-
-def _worth_reading() -> str:
-    last = ", ".join(map(literal, SIEVE.other_loggers))
-    return f"NOT (startswith(text, '{_DATED}') AND substring_index(text, '.', -1) IN ({last}))"
-
-
-def _coarse() -> str:
-    settings = "^\\s+(" + "|".join(map(re.escape, _SETTINGS)) + ") = "
-    return (
-        f"CASE WHEN startswith(text, '{_DATED}') THEN {_closely(_KAFKA_LAYOUT)} "
-        f"WHEN startswith(text, '\t') THEN text RLIKE {literal(settings)} "
-        f"ELSE {_any(_ANY_LAYOUT)} OR (startswith(text, '{{') AND ({_wrapped()})) END"
+_IN_GROUP_EVENTS: Final = ('"time_ms":', '"kind":')
+_KAFKAJS: Final = '"logger":"kafkajs"'
+_TEXT_FIELDS: Final = ("message", "msg", "log", "textPayload")
+_TIMESTAMP_FIELDS: Final = ("time", "@timestamp", "timestamp", "ts", "timeMillis", "instant")
+"""As Docker, Logstash, ECS, Google Cloud Logging, zap and log4j2 name them."""
+_CONTAINER_JSON: Final = re.compile(r"\S+ std(?:out|err) [FP] \{")
+_WRAPPERS: Final = ("\n{", " stdout F {", " stdout P {", " stderr F {", " stderr P {")
+"""Literals of lines that may be JSON."""
+_KAFKA_LAYOUT: Final = b"[20"
+_OTHER_LOGGERS: Final = frozenset(
+    f"{name})".encode()
+    for name in (
+        "logger",  # state.change.logger
+        "BrokerLifecycleManager",
+        "BrokerMetadataPublisher",
+        "DynamicConfigPublisher",
+        "FetchSessionHandler",
+        "KafkaRaftClient",
+        "LeaderEpochFileCache",
+        "LocalLog",
+        "LogCleaner",
+        "LogLoader",
+        "LogSegment",
+        "MetadataLoader",
+        "NodeToControllerRequestThread",
+        "Partition",
+        "ProducerStateManager",
+        "QuorumController",
+        "ReplicaAlterLogDirsManager",
+        "ReplicaFetcherManager",
+        "ReplicaFetcherThread",
+        "ReplicaManager",
+        "Selector",
+        "SnapshotEmitter",
+        "SnapshotGenerator",
+        "TransactionCoordinator",
+        "TransactionMarkerChannelManager",
+        "TransactionStateManager",
+        "UnifiedLog",
     )
+)
+"""The ends of broker loggers' names whose lines no template matches."""
+_SETTING_NAMES: Final = "|".join(re.escape(name) for name in (*SETTINGS, *BROKER_SETTINGS))
+_INDENTED_SETTING: Final = re.compile(rf"\s+(?:{_SETTING_NAMES}) = ".encode())
+_RELEVANT_JSON: Final = re.compile(
+    rb"roup|og for partition |SHUTTING_DOWN|Topics result|eartbeat |onsumer|Server |\[thrd:|lient|kafka\.errors\.|"
+    rb"Exception in thread |\"partition\"|\"time_ms\":|" + rf"(?:{_SETTING_NAMES}) = ".encode()
+)
+"""A JSON line without any of these holds no event and no record. JSON escapes quotes and tabs, so the literals of
+templates can only be found after the line is decoded."""
+
+TEMPLATES: Final = TemplateSet(FAMILIES)
 
 
-def _wrapped() -> str:
-    """What else matters of a line that is JSON: records, our own events, and settings in a wrapper."""
-    settings = "(" + "|".join(map(re.escape, _SETTINGS)) + ") = "
-    return f"{_IS_RECORD} OR {_IS_EVENT} OR text RLIKE {literal(settings)}"
+class LogLine(NamedTuple):
+    """A line that may report an event."""
+
+    position: int
+    text: str
+    literals: int
+    """The literals of `TEMPLATES` that the text contains."""
+    timestamp: str | None = None
+    """The timestamp of the JSON object or of the container runtime that the text was in."""
+    record_kind: str | None = None
+    """RECORD or GROUP_EVENT."""
+    is_too_long: bool = False
 
 
-def _closely(words: Mapping[str, Sequence[str]]) -> str:
-    some = (_any([word]) + (f" AND {_any(closer)}" if closer else "") for word, closer in words.items())
-    return "(" + " OR ".join(f"({one})" for one in some) + ")"
+class LinePrefilter:
+    """Finds the lines of a block that contain one of some literals."""
+
+    def __init__(self, literals: Sequence[str]) -> None:
+        self._database: Final = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        expressions = [literal.encode() for literal in literals]
+        self._database.compile(
+            expressions=expressions, ids=list(range(len(literals))), elements=len(literals), flags=0, literal=True
+        )
+
+    def scan(self, data: bytes) -> Iterator[tuple[int, int, int]]:
+        """Yield start, end and literals (as a bit set) of each line with a literal, in order."""
+        matches: list[tuple[int, int]] = []
+        self._database.scan(data, match_event_handler=lambda literal, _, end, *__: matches.append((end, literal)))
+        start = literals = 0
+        line_end = -1
+        for end, literal in matches:  # hyperscan reports matches in the order of their ends
+            if end > line_end:
+                if literals:
+                    yield start, line_end, literals
+                start = data.rfind(b"\n", 0, end) + 1
+                line_end = data.find(b"\n", end)
+                line_end = len(data) if line_end < 0 else line_end
+                literals = 0
+            literals |= 1 << literal
+        if literals:
+            yield start, line_end, literals
+
+    def literals_in(self, text: str) -> int:
+        """Return the literals in a text as a bit set."""
+        found: list[int] = []
+        self._database.scan(text.encode(), match_event_handler=lambda literal, *_: found.append(literal))
+        return sum(1 << literal for literal in set(found))
 
 
-def _unwrapped(raw: DataFrame) -> DataFrame:
-    what = F.expr(f"CASE WHEN {_IS_RECORD} THEN '{RECORD}' WHEN {_IS_EVENT} THEN '{EVENT}' END")
-    outer = F.expr(f"CASE WHEN {_IN_CONTAINER} THEN substring_index(text, ' ', 1) END")
-    raw = raw.select("file", "position", _bare().alias("text"), outer.alias("outer"))
-    stamp = F.coalesce(F.expr(_inner(_STAMPS)), "outer")
-    return raw.select("file", "position", _logged().alias("text"), stamp.alias("stamp"), what.alias("what"))
+@cache
+def _prefilter() -> LinePrefilter:
+    return LinePrefilter([*TEMPLATES.literals, *_WRAPPERS])
 
 
-def logged(raw: DataFrame) -> DataFrame:
-    """Raw lines with what was logged in the place of their `text`."""
-    return raw.withColumn("text", _bare()).withColumn("text", _logged())
+_TEMPLATE_LITERALS: Final = (1 << len(TEMPLATES.literals)) - 1
 
 
-def _bare() -> Column:
-    return F.expr(f"CASE WHEN {_IN_CONTAINER} THEN substring(text, locate('{{', text)) ELSE text END")
+def find_lines(data: bytes) -> Iterator[LogLine]:
+    """Yield the lines of a block that may report an event. Positions are offsets in the block."""
+    data = b"\n" + data  # the first line may be JSON, too
+    if b"\r" in data:
+        data = data.replace(b"\r", b"\n")  # Hadoop ends lines at both; the offsets stay the same
+    for start, end, literals in _prefilter().scan(data):
+        if literals > _TEMPLATE_LITERALS:
+            yield from _json_lines(data[start:end], start - 1)
+        elif _is_candidate(data, start, end):
+            yield _log_line(data[start:end].decode("utf-8", "replace").rstrip(" "), start - 1, literals)
 
 
-def _logged() -> Column:
-    return F.expr(f"rtrim(coalesce({_inner(_LOGGED)}, text))")
+def _is_candidate(data: bytes, start: int, end: int) -> bool:
+    if data.startswith(_KAFKA_LAYOUT, start):
+        return data[data.rfind(b".", start, end) + 1 : end] not in _OTHER_LOGGERS
+    return not data.startswith(b"\t", start) or _INDENTED_SETTING.match(data, start) is not None
 
 
-def _inner(names: Iterable[str]) -> str:
-    """The first of these fields that a wrapper has. Asked one by one, they cost a line that is not wrapped nothing."""
-    fields = ", ".join(f"get_json_object(text, {literal(f'$[{name!r}]')})" for name in names)
-    return f"CASE WHEN startswith(text, '{{') AND NOT {_OWN} THEN coalesce({fields}) END"
+def _json_lines(line: bytes, position: int) -> Iterator[LogLine]:
+    if not _RELEVANT_JSON.search(line):
+        return
+    logged = unwrap(line.decode("utf-8", "replace"))
+    if logged.record_kind is not None:
+        yield LogLine(position, logged.text, 0, None, logged.record_kind)
+        return
+    for text in logged.text.split("\n"):
+        literals = _prefilter().literals_in(text) & _TEMPLATE_LITERALS
+        yield _log_line(text, position, literals, logged.timestamp)
 
 
-def _any(parts: Iterable[str]) -> str:
-    return "(" + " OR ".join(f"contains(text, {literal(part)})" for part in parts) + ")"
+def _log_line(text: str, position: int, literals: int, timestamp: str | None = None) -> LogLine:
+    if len(text) > MAX_LINE_LENGTH:
+        shown = f"(line of {len(text)} characters, longer than {MAX_LINE_LENGTH}) {text[:SHOWN_CHARACTERS]}"
+        return LogLine(position, shown, literals, timestamp, is_too_long=True)
+    return LogLine(position, text, literals, timestamp)
 
 
-# --- in Python --------------------------------------------------------------------------------------------------------
+# --- JSON wrappers ----------------------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
-    """What a line's wrapper holds: the text that was logged, the wrapper's time, and what it is if no log's."""
+class LoggedText(NamedTuple):
+    """The text in a JSON wrapper, and the wrapper's timestamp."""
 
     text: str
-    stamp: str | None = None
-    what: str | None = None
+    timestamp: str | None = None
+    record_kind: str | None = None
 
 
-def unwrapped(text: str) -> Line:
-    """A line that may be a wrapper, without it: what the SQL of `relevant` makes of a line."""
-    if _CONTAINERS.match(text):
-        head, brace, rest = text.partition("{")
-        line = unwrapped(brace + rest)
-        return line._replace(stamp=line.stamp or head.split(" ", 1)[0])
+def unwrap(text: str) -> LoggedText:
+    """Return the logged text of a line that may be a JSON wrapper."""
+    if _CONTAINER_JSON.match(text):
+        prefix, brace, rest = text.partition("{")
+        logged = unwrap(brace + rest)
+        return logged._replace(timestamp=logged.timestamp or prefix.split(" ", 1)[0])
     if not text.startswith("{"):
-        return Line(text.rstrip(" "))
-    for what, parts in ((RECORD, _IN_RECORDS), (EVENT, _IN_EVENTS)):
+        return LoggedText(text.rstrip(" "))
+    for record_kind, parts in ((RECORD, _IN_RECORDS), (GROUP_EVENT, _IN_GROUP_EVENTS)):
         if all(part in text for part in parts):
-            return Line(text.rstrip(" "), None, what)
-    fields = {} if _OF_LIBRARY in text else _fields(text)
-    logged, stamp = _first(fields, _LOGGED), _first(fields, _STAMPS)
-    return Line((text if logged is None else logged).rstrip(" "), stamp)
+            return LoggedText(text.rstrip(" "), None, record_kind)
+    fields = {} if _KAFKAJS in text else _fields(text)
+    inner, timestamp = _first_field(fields, _TEXT_FIELDS), _first_field(fields, _TIMESTAMP_FIELDS)
+    return LoggedText((text if inner is None else inner).rstrip(" "), timestamp)
 
 
-_CONTAINERS: Final = re.compile(OF_CONTAINER)
-
-
-class _Written(float):
-    """A number with a fraction, as it was written."""
+class _NumberAsWritten(float):
+    """A number with a fraction that keeps its digits."""
 
     text: str
 
-    def __new__(cls, text: str) -> "_Written":
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+    def __new__(cls, text: str) -> "_NumberAsWritten":
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON.")
+def _reject_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
-def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        found.setdefault(name, value)
-    return found
+def _keep_first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
 
 
 _JSON: Final = json.JSONDecoder(
-    strict=False, parse_float=_Written, parse_constant=_refuse, object_pairs_hook=_first_of_each
+    strict=False, parse_float=_NumberAsWritten, parse_constant=_reject_constant, object_pairs_hook=_keep_first
 )
 _QUOTED: Final = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])*)\1""", re.DOTALL)
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """A wrapper's fields, none where a line only looks like one. As Spark, it takes single quotes for quotes."""
-    for way in (str, _requoted):
+    """Return the fields of a JSON object, {} if the text is not one. Single quotes count as quotes, as in Spark."""
+    for convert in (str, _with_double_quotes):
         try:
-            found: dict[str, Any] = _JSON.raw_decode(way(text))[0]
+            fields: dict[str, Any] = _JSON.raw_decode(convert(text))[0]
         except (ValueError, RecursionError):
             continue
-        return found
+        return fields
     return {}
 
 
-def _requoted(text: str) -> str:
-    def double(found: re.Match[str]) -> str:
-        inner = found[2].replace("\\'", "'")
-        return '"' + (inner if found[1] == '"' else re.sub(r'(?<!\\)"', r"\"", inner)) + '"'
+def _with_double_quotes(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        inner = match[2].replace("\\'", "'")
+        return '"' + (inner if match[1] == '"' else re.sub(r'(?<!\\)"', r"\"", inner)) + '"'
 
-    return _QUOTED.sub(double, text)
+    return _QUOTED.sub(replace, text)
 
 
-def _first(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """The first of these fields that is there, as a text."""
+def _first_field(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Return the first of these fields that has a value, as text."""
     value = next((fields[name] for name in names if fields.get(name) is not None), None)
     if value is None:
         return None
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()  # half a character, which only an escape can write
-    return value.text if isinstance(value, _Written) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return value.encode("utf-8", "replace").decode()  # half a surrogate pair, which only an escape can write
+    if isinstance(value, _NumberAsWritten):
+        return value.text
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,317 +1,270 @@
-"""What lines say, as rows of the event table (doctor/events/table.py): a batch of lines to a table of Arrow.
+"""Log lines to rows of the event table: templates, timestamps, and the values that need more than a pattern.
 
-Rules kept here
-- A column is there only if a row has a value in it: what is missing is null for all. The fields of `detail` are columns
-  of their own names; `as_detail` and `as_json` bring them together, for who asks for it.
-- A line that names several members who went is one event for each of them.
-- The trigger of a rebalance comes from the reason in its line, and the client's part of it, if there is one.
-- Lines without a time of their own (settings, the last line of a trace) have that of the last line before them in the
-  same file, or else of the first one after, as far as one task reads.
-- Lines that no template reads stay, without a template; so do records and own events, under the names of their kinds.
+Invariants:
+- The lines of one template become columns together. The fields of `detail` are columns of their own.
+- A line that names several removed members becomes one row for each of them.
+- The trigger of a rebalance comes from the reason in its line, and from the client's part of the reason if it has one.
+- A client's line without a timestamp, and a setting that a broker prints when it starts, have the time of the line
+  before it in the same file, or else of the first one after it in the same block.
+- A relevant line that no template matches, and one that is too long, becomes a row without a template. A record or
+  group event in JSON becomes a row with its kind in place of the template.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-from numpy.typing import NDArray
 
 from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, FactKind
+from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
+from slackwater.doctor.templates.wording import CompiledTemplate, TemplateSet
 from slackwater.group.events import EventKind, EventSource
-from slackwater.spark.doctor.history.kernels import Kernels, Texts, column
-from slackwater.spark.doctor.history.recognise import CLIENTS_WHY, LINES, WHY, Said, read, with_constants
-from slackwater.spark.doctor.history.stamps import time_ms, zone_of
+from slackwater.spark.doctor.history.lines import TEMPLATES, LogLine
+from slackwater.spark.doctor.history.timestamps import parse_timestamp, zone_of
 
-Rows = NDArray[np.int64]
-Longs = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Values = list[Any]
+Columns = dict[str, Values]
+LineMatch = tuple[int, LogLine, tuple[str | None, ...]]
+"""A line's number in its block, the line, and the values of its template's groups."""
 
-ARROW: Final[dict[str, pa.DataType]] = {
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     TEXT: pa.string(),
     LONG: pa.int64(),
     FLAG: pa.bool_(),
     LIST: pa.list_(pa.string()),
     ASSIGNMENT: pa.list_(pa.struct([("member", pa.string()), ("partitions", pa.list_(pa.string()))])),
 }
-"""The types of the event table, as Arrow has them."""
-_TYPES: Final = COLUMNS | DETAIL
-_GONE: Final = (EventKind.MEMBER_DROPPED, EventKind.MEMBER_UNSYNCED)
-_WHEN_STARTING: Final = (FactKind.BROKER_SETTING, FactKind.BROKER_STARTED)
-_BRACKETS: Final = r"^\w*[(\[{]+|[)\]}]+$"
-_PARTITION: Final = r"TopicPartition\(topic='(.*?)', partition=(\d+)\)"
-_NOTHING: Final = pa.array(["null", "None", "Optional.empty"])
-_INNER: Final = r"^(?:Some\(|Optional\[)(.*)[)\]]$"
-_TRUE: Final = "true"
-_SLOTS_APART: Final = frozenset(
-    {"head", "member_ids", "partitions", "topics", "assignors", "template", "source", "kind"}
-)
+"""The Arrow types of the event table's Spark types."""
+EVENT_TYPES: Final[dict[str, str]] = COLUMNS | DETAIL | EVIDENCE
+UNREAD: Final = "unread"
+_CLIENT_LOG: Final = EventSource.CLIENT_LOG.value
+_REASONS: Final = TemplateSet([REASONS])
+_REMOVED: Final = (EventKind.MEMBER_DROPPED, EventKind.MEMBER_UNSYNCED)
+_AT_START: Final = (FactKind.BROKER_SETTING, FactKind.BROKER_STARTED)
+_INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
+_BRACKETS: Final = re.compile(r"^\w*[(\[{]+|[)\]}]+$", re.ASCII)
+_QUOTES: Final = re.compile("['\"]")
+_TOPIC_PARTITION: Final = re.compile(r"TopicPartition\(topic='(.*?)', partition=(\d+)\)", re.ASCII)
+_NO_NAME: Final = frozenset({"null", "None", "Optional.empty"})
+_OPTIONAL: Final = re.compile(r"^(?:Some\(|Optional\[)(.*)[)\]]$")
 
 
 @dataclass(slots=True)
-class Reader:
-    """Reads the lines of one task, batch after batch, in the order of their files."""
+class LogReader:
+    """Reads the lines of one task, block by block, in the order of their files."""
 
     zones: Mapping[str, str]
     zone: str
     cluster: str | None = None
-    below: str | None = None
-    last: dict[str, int] = field(default_factory=dict)
-    """The last time that was told in a file."""
+    clusters_below: str | None = None
+    """A directory whose subdirectories are clusters."""
+    _last_time_ms: dict[str, int] = field(default_factory=dict, init=False)
+    """By file: the time of the last row that passes its time on to rows without one."""
 
-    def rows(self, lines: pa.RecordBatch, kernels: Kernels) -> pa.Table:
-        """The rows that lines (file, position, text, stamp, what) tell; `line` is the place of a row's line in them."""
-        texts, parents = _texts(lines.column("text"))
-        said = read(texts, LINES, kernels)
-        kept = said.has("kind") | said.unread
-        what = lines.column("what")
-        if what.null_count < len(what):
-            apart = np.asarray(pc.is_valid(what).to_numpy(zero_copy_only=False), np.bool_)
-            _forget(said, apart[parents])
-            kept = np.where(apart[parents], _firsts(parents), kept)
-        rows = np.flatnonzero(kept)
-        if len(rows) < said.rows:
-            parents, said = parents[rows], said.only(rows)
-        return self._told(lines, parents, said, kernels)
+    def read(self, file: str, lines: Iterable[LogLine]) -> pa.Table:
+        """Return the rows of a file's next lines, in the order of the lines; columns without values are left out."""
+        matches: dict[CompiledTemplate | str, list[LineMatch]] = {}
+        for number, line in enumerate(lines):
+            template, groups = match_line(line)
+            if template is not None:
+                matches.setdefault(template, []).append((number, line, groups))
+        if not matches:
+            return pa.table({})
+        zone = zone_of(file, self.zones, self.zone)
+        table = pa.concat_tables(
+            [_template_table(template, found, zone) for template, found in matches.items()], promote_options="default"
+        )
+        numbers = [number for found in matches.values() for number, _, _ in found]
+        table = table.take(pa.array(np.argsort(numbers)))
+        if any(_shares_time(template) for template in matches):
+            table = self._fill_times(file, table)
+        table = table.append_column("file", pa.repeat(pa.scalar(file), table.num_rows))
+        cluster = self._cluster_of(file)
+        if cluster is not None:
+            table = table.append_column("cluster", pa.repeat(pa.scalar(cluster), table.num_rows))
+        return _row_per_removed_member(table)
 
-    def _told(self, lines: pa.RecordBatch, parents: Rows, said: Said, kernels: Kernels) -> pa.Table:
-        where = pa.array(parents)
-        files = lines.column("file").dictionary_encode()
-        names, codes = files.dictionary.to_pylist(), files.indices.to_numpy()[parents]
-        why = _why(said, kernels)
-        columns: dict[str, pa.Array] = {
-            "line": where,
-            "cluster": _each([self._cluster(name) for name in names], codes),
-            "time_ms": self._times(lines.column("stamp").take(where), said, names, codes, kernels),
-            "file": pa.DictionaryArray.from_arrays(pa.array(codes), files.dictionary),
-            "position": lines.column("position").take(where),
-        }
-        for name in ("kind", "source", "template"):
-            columns[name] = _text(said, name, kernels)
-        if (what := lines.column("what")).null_count < len(what):
-            columns["template"] = pc.coalesce(columns["template"].cast(pa.string()), what.take(where))
-        columns |= _plain(said, kernels)
-        columns |= _derived(said, why, kernels)
-        return _each_that_went(pa.table({name: one for name, one in columns.items() if one.null_count < len(one)}))
-
-    def _cluster(self, file: str) -> str | None:
-        if self.below is None:
+    def _cluster_of(self, file: str) -> str | None:
+        if self.clusters_below is None:
             return self.cluster
-        return file.rpartition(self.below.rstrip("/") + "/")[2].partition("/")[0]
+        return file.rpartition(self.clusters_below.rstrip("/") + "/")[2].partition("/")[0]
 
-    def _times(self, stamps: pa.Array, said: Said, names: list[str], codes: NDArray[Any], kernels: Kernels) -> pa.Array:
-        by_file = np.array([zone_of(name, self.zones, self.zone) for name in names] or [""], np.object_)
-        zones = by_file[codes] if len(codes) else np.empty(0, np.object_)
-        times, known = time_ms(said.slot("head"), zones, kernels)
-        wanting = np.flatnonzero(~known & said.has("kind"))
-        if len(wanting) and stamps.null_count < len(stamps):
-            wrapped, _ = _texts(stamps.take(pa.array(wanting)), whole=True)
-            times[wanting], known[wanting] = time_ms(wrapped, zones[wanting], kernels)
-        self._fill(times, known, said, names, codes)
-        return column(pa.int64(), known, times)
-
-    def _fill(self, times: Longs, known: Flags, said: Said, names: list[str], codes: NDArray[Any]) -> None:
-        """Give lines of clients, and what brokers print when they start, the time of the line before."""
-        apart = said.among("source", [EventSource.CLIENT_LOG]) | said.among("kind", _WHEN_STARTING)
-        apart &= said.has("kind")
-        wanting = set(codes[apart & ~known].tolist())
-        for code in set(codes[apart].tolist()):
-            rows = np.flatnonzero(apart & (codes == code))
-            told = rows[known[rows]]
-            if code in wanting:
-                _fill_in(times, known, rows, told, self.last.get(names[code]))
-            if len(told):
-                self.last[names[code]] = int(times[told[-1]])
+    def _fill_times(self, file: str, table: pa.Table) -> pa.Table:
+        """Give rows without a timestamp the time of the row before."""
+        times: Values = table["time_ms"].to_pylist() if "time_ms" in table.column_names else [None] * table.num_rows
+        kinds, sources = table["kind"].to_pylist(), table["source"].to_pylist()
+        sharing = [row for row, kind in enumerate(kinds) if kind and (sources[row] == _CLIENT_LOG or kind in _AT_START)]
+        last = self._last_time_ms.get(file)
+        if last is None:
+            last = next((times[row] for row in sharing if times[row] is not None), None)
+        for row in sharing:
+            last = times[row] = last if times[row] is None else times[row]
+        if last is None:
+            return table
+        self._last_time_ms[file] = last
+        table = table.drop_columns(["time_ms"]) if "time_ms" in table.column_names else table
+        return table.append_column("time_ms", pa.array(times, pa.int64()))
 
 
-def _fill_in(times: Longs, known: Flags, rows: Rows, told: Rows, last: int | None) -> None:
-    wanting = rows[~known[rows]]
-    before = np.searchsorted(told, wanting) - 1
-    if last is None and not len(told):
-        return
-    first = int(times[told[0]]) if last is None else last
-    known[wanting] = True
-    times[wanting] = np.where(before >= 0, times[told[np.maximum(before, 0)]] if len(told) else first, first)
+def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str | None, ...]]:
+    """Return the template that matches a line and the values of its groups.
+
+    In place of a template, a record or group event has its kind, an unread line UNREAD and an irrelevant line None.
+    """
+    if line.record_kind is not None:
+        return line.record_kind, ()
+    choice = TEMPLATES.choose(line.literals)
+    if choice is None:
+        return None, ()
+    if line.is_too_long:
+        return UNREAD, ()
+    for template in choice.templates:
+        if match := template.match(line.text):
+            return (template if template.template.kind else None), match.groups()
+    return (UNREAD if any(word in line.text for word in choice.words) else None), ()
 
 
-def _texts(lines: pa.Array, *, whole: bool = False) -> tuple[Texts, Rows]:
-    """Lines as places in their bytes, those of several lines taken apart; and which line each is of."""
-    lines = lines.cast(pa.string())
-    _, offsets, content = lines.buffers()
-    places = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    first, last = (int(places[0]), int(places[-1])) if len(lines) else (0, 0)
-    data = (
-        np.frombuffer(content, np.uint8)[first:last] if content is not None and last > first else np.empty(0, np.uint8)
-    )
-    starts, ends = places[:-1] - first, places[1:] - first
-    parents = np.arange(len(lines))
-    breaks = np.empty(0, np.int64) if whole else np.flatnonzero(data == ord("\n"))
-    if len(breaks):
-        owners = np.searchsorted(ends, breaks, side="right")
-        starts = np.concatenate((starts, breaks + 1))
-        ends = np.concatenate((ends, breaks))
-        parents = np.concatenate((parents, owners))
-        order = np.lexsort((starts, parents))
-        starts, parents = starts[order], parents[order]
-        ends = np.sort(ends)
-    if lines.null_count:
-        starts = np.where(pc.is_valid(lines).to_numpy(zero_copy_only=False)[parents], starts, -1)
-        ends = np.where(starts < 0, -1, ends)
-    return Texts(with_constants(data), starts.astype(np.int32), ends.astype(np.int32)), parents
+def _shares_time(template: CompiledTemplate | str) -> bool:
+    if isinstance(template, str):
+        return False
+    return template.constants["source"] == _CLIENT_LOG or template.template.kind in _AT_START
 
 
-def _firsts(parents: Rows) -> Flags:
-    """Of the texts of each line, the first one."""
-    return np.diff(parents, prepend=-1) > 0
+def _template_table(template: CompiledTemplate | str, found: Sequence[LineMatch], zone: str) -> pa.Table:
+    lines = [line for _, line, _ in found]
+    columns: Columns = {"position": [line.position for line in lines], "text": [line.text for line in lines]}
+    if isinstance(template, CompiledTemplate):
+        groups = list(zip(*(groups for _, _, groups in found), strict=True))
+        values = {slot: list(groups[number - 1]) for slot, number in template.groups.items()}
+        columns |= _event_columns(template, values, lines, zone)
+    elif template != UNREAD:
+        columns["template"] = [template] * len(lines)
+    return pa.table({name: _as_array(name, column) for name, column in columns.items() if _has_value(column)})
 
 
-def _forget(said: Said, which: Flags) -> None:
-    said.unread[which] = False
-    for starts, ends in said.slots.values():
-        starts[which] = ends[which] = -1
+def _has_value(column: Values) -> bool:
+    """Return whether a column has a value."""
+    return any(value is not None for value in column)
 
 
-def _each(values: list[str | None], codes: NDArray[Any]) -> pa.Array:
-    return pa.array(values, pa.string()).take(pa.array(codes))
+def _as_array(name: str, column: Values) -> pa.Array:
+    return pa.array(column, ARROW_TYPES[EVENT_TYPES[name]])
 
 
-def _why(said: Said, kernels: Kernels) -> Said:
-    """What the reasons of rebalances say, for all rows."""
-    rows = np.flatnonzero(said.among("kind", [EventKind.REBALANCE_STARTED]) & said.has("reason"))
-    found = read(said.slot("reason").of(rows), WHY, kernels)
-    why = Said(said.data, said.rows, np.zeros(said.rows, np.bool_))
-    for name, (starts, ends) in found.slots.items():
-        why.put(name, rows, starts, ends)
-    return why
-
-
-def _or(*some: Texts) -> Texts:
-    """The first value that is there."""
-    data, starts, ends = some[-1]
-    for one in reversed(some[:-1]):
-        there = one.ends > one.starts
-        starts, ends = np.where(there, one.starts, starts), np.where(there, one.ends, ends)
-    return Texts(data, starts, ends)
-
-
-def _where(which: Flags, texts: Texts) -> Texts:
-    return Texts(texts.data, np.where(which, texts.starts, -1), np.where(which, texts.ends, -1))
-
-
-def _plain(said: Said, kernels: Kernels) -> dict[str, pa.Array]:
-    """The slots that are columns as they are."""
-    columns = {}
-    for name in said.slots.keys() - _SLOTS_APART:
-        kind = _TYPES.get(name, TEXT)
-        if kind == LONG:
-            values, valid = kernels.numbers(said.slot(name))
-            columns[name] = column(pa.int64(), valid, values)
-        else:
-            text = _text(said, name, kernels)
-            columns[name] = among(text, [_TRUE], null=True) if kind == FLAG else text
-    return columns
-
-
-def _text(said: Said, name: str, kernels: Kernels) -> pa.Array:
-    """A slot as it is; constants are told once."""
-    constants = said.constants(name)
-    return kernels.strings(said.slot(name)) if constants is None else constants
-
-
-def among(values: pa.Array, known: Iterable[str], *, null: bool = False) -> pa.Array:
-    """Which values are among these; null, if asked for, where there is none."""
-    texts = pa.array([str(one) for one in known], pa.string())
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pa.DictionaryArray):
-        found = pc.is_in(values.dictionary, texts).take(values.indices)
-        return found if null else pc.fill_null(found, False)
-    found = pc.is_in(values, texts)
-    return pc.if_else(pc.is_valid(values), found, None) if null else found
-
-
-def _derived(said: Said, why: Said, kernels: Kernels) -> dict[str, pa.Array]:
-    started = said.among("kind", [EventKind.REBALANCE_STARTED])
-    client_reason = _or(said.slot("client_reason"), why.slot("client_reason"))
-    culprits = _names(kernels.strings(_or(said.slot("member_ids"), why.slot("member_ids"))))
-    first = _first(culprits)
-    culprit = kernels.strings(_or(said.slot("culprit"), why.slot("culprit")))
-    member = kernels.strings(_or(said.slot("member"), _where(started, why.slot("culprit"))))
-    columns = {
-        "trigger": _trigger(said, why, client_reason, kernels),
-        "client_reason": kernels.strings(client_reason),
-        "culprit": pc.coalesce(culprit, first),
-        "member": pc.if_else(pa.array(started), pc.coalesce(member, first), member),
-        "member_ids": culprits,
-        "instance": _instance(kernels.strings(_or(said.slot("instance"), why.slot("instance")))),
-    }
-    for name in ("group", "assignor"):
-        columns[name] = _named(kernels.strings(said.slot(name)))
-    return columns | _lists(said, kernels)
-
-
-def _lists(said: Said, kernels: Kernels) -> dict[str, pa.Array]:
-    columns = {}
-    for name, listed in (("assignors", _split), ("topics", _topics), ("partitions", _partitions)):
-        if said.has(name).any():
-            columns[name] = _some(kernels.strings(said.slot(name)), listed)
+def _event_columns(template: CompiledTemplate, values: Columns, lines: Sequence[LogLine], zone: str) -> Columns:
+    """Return the columns of the lines that one template matches."""
+    count = len(lines)
+    heads = values.pop("head", [None] * count)
+    columns: Columns = {slot: [value or None for value in column] for slot, column in values.items()}
+    columns |= {slot: [value] * count for slot, value in template.constants.items() if value}
+    columns["time_ms"] = [_time_ms(head, line, zone) for head, line in zip(heads, lines, strict=True)]
+    kind = template.template.kind
+    if kind == EventKind.REBALANCE_STARTED and "reason" in columns:
+        _add_reasons(columns)
+    if "member_ids" in columns:
+        _add_member_ids(columns, is_start=kind == EventKind.REBALANCE_STARTED)
+    _add_client_triggers(columns, is_leave=kind == EventKind.MEMBER_LEFT)
+    for name, convert in _CONVERSIONS.items():
+        if name in columns:
+            columns[name] = [None if value is None else convert(value) for value in columns[name]]
     if "partitions" in columns:
-        values, valid = kernels.numbers(said.slot("count"))
-        sizes = pc.cast(pc.list_value_length(columns["partitions"]), pa.int64())
-        columns["count"] = pc.coalesce(column(pa.int64(), valid, values), sizes)
+        counts = columns.get("count", [None] * count)
+        columns["count"] = [
+            number if number is not None or partitions is None else len(partitions)
+            for number, partitions in zip(counts, columns["partitions"], strict=True)
+        ]
     return columns
 
 
-def _trigger(said: Said, why: Said, client_reason: Texts, kernels: Kernels) -> pa.Array:
-    left = said.among("kind", [EventKind.MEMBER_LEFT])
-    told = _or(client_reason, _where(left, said.slot("reason")))
-    found = Said(said.data, said.rows, np.zeros(said.rows, np.bool_))
-    plain = _or(said.slot("trigger"), why.slot("trigger"))
-    found.put("trigger", np.arange(said.rows), plain.starts, plain.ends)
-    rows = np.flatnonzero(told.ends > told.starts)
-    better = read(told.of(rows), CLIENTS_WHY, kernels).slot("trigger")
-    which = better.starts >= 0
-    found.put("trigger", rows[which], better.starts[which], better.ends[which])
-    return _text(found, "trigger", kernels)
+def _time_ms(head: str | None, line: LogLine, zone: str) -> int | None:
+    time_ms = parse_timestamp(head, zone) if head else None
+    return parse_timestamp(line.timestamp, zone) if time_ms is None and line.timestamp else time_ms
 
 
-def _some(texts: pa.Array, listed: Any) -> pa.Array:
-    """A list of each text that there is: few rows have one."""
-    rows = pc.indices_nonzero(pc.is_valid(texts))
-    found = listed(texts.take(rows))
-    where = np.full(len(texts), -1, np.int64)
-    where[rows.to_numpy()] = np.arange(len(rows))
-    return found.take(pa.array(where, mask=where < 0))
+def _add_reasons(columns: Columns) -> None:
+    """Add what the reasons of rebalances report: trigger, culprit, members, instance, the client's reason."""
+    read = [(_REASONS.read(reason) or {}) if reason else {} for reason in columns["reason"]]
+    for name in ("trigger", "culprit", "member_ids", "instance", "client_reason"):
+        reported = [values.get(name) for values in read]
+        if _has_value(reported):
+            columns[name] = _coalesce(columns.get(name), reported)
+    columns["member"] = _coalesce(columns.get("member"), [values.get("culprit") for values in read])
 
 
-def _names(texts: pa.Array) -> pa.Array:
-    return _some(texts, lambda some: pc.split_pattern(pc.replace_substring_regex(some, _BRACKETS, ""), ", "))
+def _add_member_ids(columns: Columns, *, is_start: bool) -> None:
+    columns["member_ids"] = [None if text is None else _names(text) for text in columns["member_ids"]]
+    first = [members[0] if members else None for members in columns["member_ids"]]
+    columns["culprit"] = _coalesce(columns.get("culprit"), first)
+    if is_start:
+        columns["member"] = _coalesce(columns.get("member"), first)
 
 
-def _split(texts: pa.Array) -> pa.Array:
-    return pc.split_pattern(texts, ", ")
+def _add_client_triggers(columns: Columns, *, is_leave: bool) -> None:
+    """Use the trigger that a client's own reason names, if it names one (KIP-800)."""
+    reasons = columns.get("client_reason")
+    if is_leave and "reason" in columns:
+        reasons = _coalesce(reasons, columns["reason"])
+    if reasons is not None:
+        columns["trigger"] = _coalesce([_client_trigger(reason) for reason in reasons], columns.get("trigger"))
 
 
-def _topics(texts: pa.Array) -> pa.Array:
-    bare = pc.replace_substring_regex(texts, _BRACKETS + "|['\"]", "")
-    return _listed(pc.split_pattern_regex(bare, ",? ").to_pylist())
+def _client_trigger(reason: str | None) -> str | None:
+    if reason is None:
+        return None
+    return next((str(trigger) for part, trigger in CLIENT_REASONS if part in reason), None)
 
 
-def _partitions(texts: pa.Array) -> pa.Array:
-    """`topic-0` from the ways in which the libraries print partitions; null where a way is not known."""
-    plain = pc.replace_substring_regex(pc.replace_substring_regex(texts, _PARTITION, r"\1-\2"), _BRACKETS, "")
-    found = pc.split_pattern(plain, ", ").to_pylist()
-    odd = pc.indices_nonzero(pc.or_(pc.starts_with(texts, "map["), pc.starts_with(texts, '"'))).to_pylist()
-    for row in odd:
-        found[row] = _numbered(texts[row].as_py())
-    return _listed(found)
+def _coalesce(first: Values | None, second: Values | None) -> Values:
+    if first is None or second is None:
+        return first or second or []
+    return [other if value is None else value for value, other in zip(first, second, strict=True)]
 
 
-def _numbered(text: str) -> list[str] | None:
-    """kafkajs prints JSON: the numbers of each topic's partitions."""
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def _flag(text: str) -> bool:
+    return text == "true"
+
+
+def _name(text: str) -> str | None:
+    return None if text in _NO_NAME else text
+
+
+def _instance(text: str) -> str | None:
+    return None if text in _NO_NAME else _OPTIONAL.sub(r"\1", text)
+
+
+def _split(text: str) -> list[str]:
+    return text.split(", ")
+
+
+def _names(text: str) -> list[str]:
+    return _BRACKETS.sub("", text).split(", ")
+
+
+def _topics(text: str) -> list[str]:
+    bare = _QUOTES.sub("", _BRACKETS.sub("", text))
+    return [topic for topic in re.split(",? ", bare) if topic]
+
+
+def _partitions(text: str) -> list[str] | None:
+    """Return `topic-0` for each partition, in whichever way a library prints it; None if the way is not known."""
+    if text.startswith(("map[", '"')):
+        return _json_partitions(text)
+    return [name for name in _names(_TOPIC_PARTITION.sub(r"\1-\2", text)) if name]
+
+
+def _json_partitions(text: str) -> list[str] | None:
+    """Return the partitions that kafkajs prints as JSON: a list of numbers for each topic."""
     try:
         topics = json.loads("{" + text + "}")
         return [f"{topic}-{number}" for topic, numbers in topics.items() for number in numbers]
@@ -319,95 +272,45 @@ def _numbered(text: str) -> list[str] | None:
         return None
 
 
-def _listed(found: Iterable[list[str] | None]) -> pa.Array:
-    return pa.array([None if one is None else [name for name in one if name] for one in found], pa.list_(pa.string()))
+_CONVERSIONS: Final[dict[str, Callable[[str], Any]]] = {
+    **{name: _integer for name, kind in EVENT_TYPES.items() if kind == LONG and name not in ("time_ms", "position")},
+    **{name: _flag for name, kind in EVENT_TYPES.items() if kind == FLAG},
+    "group": _name,
+    "assignor": _name,
+    "instance": _instance,
+    "assignors": _split,
+    "topics": _topics,
+    "partitions": _partitions,
+}
+"""How the text in a slot becomes the value of a column. All other slots are text."""
 
 
-def _first(lists: pa.Array) -> pa.Array:
-    if lists.null_count == len(lists):
-        return pa.nulls(len(lists), pa.string())
-    return _some_first(lists)
+def _row_per_removed_member(table: pa.Table) -> pa.Table:
+    """Repeat each row about removed members, once for each member."""
+    if "member_ids" not in table.column_names or "kind" not in table.column_names:
+        return table
+    indices: list[int] = []
+    members: Values = []
+    own = table["member"].to_pylist() if "member" in table.column_names else [None] * table.num_rows
+    columns = (table["kind"].to_pylist(), table["member_ids"].to_pylist(), own)
+    for index, (kind, removed, member) in enumerate(zip(*columns, strict=True)):
+        row_members = removed if kind in _REMOVED and removed is not None else [member]
+        indices.extend([index] * len(row_members))
+        members.extend(row_members)
+    if len(indices) == table.num_rows and members == own:
+        return table
+    table = table.take(pa.array(indices, pa.int64()))
+    table = table.drop_columns(["member"]) if "member" in table.column_names else table
+    return table.append_column("member", pa.array(members, pa.string()))
 
 
-def _some_first(lists: pa.Array) -> pa.Array:
-    rows = pc.indices_nonzero(pc.greater(pc.list_value_length(lists), 0))
-    found = pc.list_element(lists.take(rows), 0)
-    where = np.full(len(lists), -1, np.int64)
-    where[rows.to_numpy()] = np.arange(len(rows))
-    return found.take(pa.array(where, mask=where < 0))
-
-
-def _named(texts: pa.Array) -> pa.Array:
-    nothing = pc.is_in(texts, _NOTHING)
-    return pc.if_else(nothing, None, texts) if pc.any(nothing).as_py() else texts
-
-
-def _instance(texts: pa.Array) -> pa.Array:
-    named = _named(texts)
-    return pc.replace_substring_regex(named, _INNER, r"\1") if named.null_count < len(named) else named
-
-
-def _each_that_went(rows: pa.Table) -> pa.Table:
-    """One row for each member that a line says is gone."""
-    if "member_ids" not in rows.column_names or "kind" not in rows.column_names:
-        return rows
-    several = pc.and_(among(rows["kind"], _GONE), pc.is_valid(rows["member_ids"]))
-    which = np.flatnonzero(several.to_numpy(zero_copy_only=False))
-    if not len(which):
-        return rows
-    gone = pc.fill_null(rows["member_ids"], pa.scalar([], pa.list_(pa.string()))).take(pa.array(which)).combine_chunks()
-    parents = np.concatenate(
-        (np.delete(np.arange(rows.num_rows), which), np.repeat(which, pc.list_value_length(gone).to_numpy()))
-    )
-    member = rows["member"].combine_chunks() if "member" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
-    members = pa.concat_arrays([member.take(pa.array(np.delete(np.arange(rows.num_rows), which))), gone.flatten()])
-    order = pa.array(np.argsort(parents, kind="stable"))
-    rows = rows.take(pa.array(parents))
-    rows = rows.drop_columns(["member"]) if "member" in rows.column_names else rows
-    return rows.append_column("member", members).take(order)
-
-
-# --- detail -----------------------------------------------------------------------------------------------------------
-
-
-def as_detail(rows: pa.Table) -> pa.Array:
-    """The fields of `detail` as one struct."""
-    fields = {name: _typed(rows, name, kind) for name, kind in DETAIL.items()}
-    return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
-
-
-def as_json(rows: pa.Table) -> pa.Array:
-    """The fields of `detail` as JSON, which leaves out what is null."""
-    names = [name for name in DETAIL if name in rows.column_names]
-    if not names:
-        return pa.array(["{}"] * rows.num_rows, pa.string())
-    pieces = [_piece(rows[name].combine_chunks(), name) for name in names]
-    inner = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
-    return pc.binary_join_element_wise("{", pc.utf8_rtrim(inner, ","), "}", "")
-
-
-def _piece(values: pa.Array, name: str) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(pa.string())
-    if pa.types.is_list(values.type):
-        shown = pa.array([None if one is None else json.dumps(one) for one in values.to_pylist()], pa.string())
-    elif pa.types.is_string(values.type):
-        shown = pc.replace_substring(pc.replace_substring(values, "\\", "\\\\"), '"', '\\"')
-        shown = pc.replace_substring_regex(pc.replace_substring(shown, "\t", "\\t"), r"[\x00-\x1f]", " ")
-        shown = pc.binary_join_element_wise('"', shown, '"', "")
-    else:
-        shown = pc.cast(values, pa.string())
-    return pc.binary_join_element_wise(f'"{name}":', shown, ",", "")
-
-
-def _typed(rows: pa.Table, name: str, kind: str) -> pa.Array:
-    if name in rows.column_names:
-        return rows[name].combine_chunks().cast(ARROW[kind])
-    return pa.nulls(rows.num_rows, ARROW[kind])
-
-
-def told(rows: pa.Table, detail: pa.Array) -> pa.RecordBatch:
-    """Rows with all columns of the event table, and this for their detail."""
-    columns = {name: _typed(rows, name, kind) for name, kind in COLUMNS.items()}
-    evidence = {name: _typed(rows, name, kind) for name, kind in EVIDENCE.items()}
-    return pa.record_batch({**columns, "detail": detail, **evidence})
+def event_batches(table: pa.Table, types: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with exactly these columns; a column without values is null."""
+    columns = {
+        name: table[name].combine_chunks()
+        if name in table.column_names
+        else pa.nulls(table.num_rows, ARROW_TYPES[kind])
+        for name, kind in types.items()
+    }
+    if table.num_rows:
+        yield pa.record_batch(columns)

@@ -1,14 +1,13 @@
-"""Records of `__consumer_offsets` to events: generations, who was in them, and how far the group got.
+"""Records of `__consumer_offsets` to rows of the event table: generations, their members, and commits.
 
-Rules kept here
-- The input is (cluster, file, position, partition, offset, timestamp, key, value): a dump, or the topic as a source
-  reads it. Bytes are decoded in batches by the project's own codecs (wire/), and none twice.
-- The topic is compacted: a generation that is not there is not missing, it was passed over. `gap` counts those between
-  two that are there; it is null for the first one seen, from which on the history is complete.
-- A KIP-848 group's epoch is its generation; its members' records tell which client a member id stands for.
-- Commits are told per group and minute, never one by one.
-- A record that cannot be decoded tells nothing, and is counted while the others are decoded; who finds that there are
-  some asks `undecoded` for them.
+Invariants:
+- The input is (cluster, file, position, partition, offset, timestamp, key, value), from a dump or from the topic.
+  Records are decoded in batches by the codecs of wire/, each of them once.
+- The topic is compacted, so generations may be missing. `gap` counts the missing ones between two that are present; it
+  is null for the first one.
+- The epoch of a KIP-848 group is its generation. Its member records hold the client id of each member id.
+- Commits are summed up by group and minute.
+- Records that cannot be decoded are counted. `undecoded` returns them.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +44,7 @@ MINUTE_MS: Final = 60_000
 UNREAD: Final = "unread"
 COMMIT: Final = "commit"
 _DUMPED: Final = "partition INT, offset BIGINT, timestamp BIGINT, key STRING, value STRING"
-_KEPT: Final = "cluster STRING, file STRING, position BIGINT, partition INT, offset BIGINT, timestamp BIGINT"
+_RECORD_COLUMNS: Final = "cluster STRING, file STRING, position BIGINT, partition INT, offset BIGINT, timestamp BIGINT"
 _DECODED: Final = (
     "kind STRING, group STRING, topic STRING, topic_partition INT, committed BIGINT, generation BIGINT, "
     "protocol_type STRING, protocol STRING, leader STRING, members BIGINT, member_ids ARRAY<STRING>, "
@@ -53,11 +52,11 @@ _DECODED: Final = (
     "session_timeout_ms BIGINT, rebalance_timeout_ms BIGINT, topics ARRAY<STRING>, partitions ARRAY<STRING>, "
     "group_protocol STRING, error STRING"
 )
-Row = dict[str, Any]
+RecordRow = dict[str, Any]
 
 
 def dumped_records(lines: DataFrame) -> DataFrame:
-    """The records in lines of JSON, with their bytes in base 64; of what is not in base 64, no bytes are left."""
+    """Return the records in lines of JSON with base64 bytes; invalid base64 becomes no bytes."""
     record = lines.withColumn("record", F.from_json("text", _DUMPED))
     return record.select(
         "cluster",
@@ -75,23 +74,23 @@ def _bytes(text: str) -> str:
 
 
 def offsets_events(records: DataFrame, undecodable: Accumulator[int] | None = None) -> DataFrame:
-    """The events that records tell; records that cannot be decoded are counted in `undecodable`."""
-    # Commits are told from the rest by the first bytes of their keys, so that and none twice.
+    """Return the events in records; `undecodable` counts the records that cannot be decoded."""
+    # The version in the key tells commits from the rest, so that no record is decoded twice.
     commit = F.hex(F.substring("key", 1, 2)).isin("0000", "0001")
-    told = _decoded(records.filter(~commit), undecodable).filter(F.col("kind") != UNREAD)
+    others = _decoded(records.filter(~commit), undecodable).filter(F.col("kind") != UNREAD)
     commits = _decoded(records.filter(commit), undecodable).filter(F.col("kind") == COMMIT)
-    return _select(_with_gap(told)).unionByName(_select(_progress(commits)))
+    return _select(_with_gap(others)).unionByName(_select(_progress(commits)))
 
 
 def undecoded(records: DataFrame) -> DataFrame:
-    """The records that cannot be decoded, as (cluster, file, position, text); the text says why."""
+    """Return the records that cannot be decoded as (cluster, file, position, text); the text is the error."""
     text = F.concat(F.lit("__consumer_offsets-"), "partition", F.lit("@"), "offset", F.lit(": "), "error")
-    found = _decoded(records, None).filter(F.col("kind") == UNREAD)
-    return found.select("cluster", "file", "position", text.alias("text"))
+    failed = _decoded(records, None).filter(F.col("kind") == UNREAD)
+    return failed.select("cluster", "file", "position", text.alias("text"))
 
 
 def _decoded(records: DataFrame, undecodable: Accumulator[int] | None) -> DataFrame:
-    return records.mapInArrow(_decoding(undecodable), f"{_KEPT}, {_DECODED}")
+    return records.mapInArrow(_decoding(undecodable), f"{_RECORD_COLUMNS}, {_DECODED}")
 
 
 def _with_gap(rows: DataFrame) -> DataFrame:
@@ -103,7 +102,7 @@ def _with_gap(rows: DataFrame) -> DataFrame:
 
 
 def _progress(commits: DataFrame) -> DataFrame:
-    """Per group and minute: how many commits, of how many partitions, and by how much they went on."""
+    """Sum up commits by group and minute: how many, of how many partitions, and the advance of the offsets."""
     minute = commits.withColumn("minute", F.expr(f"timestamp div {MINUTE_MS}"))
     each = minute.groupBy("cluster", "group", "topic", "topic_partition", "minute").agg(
         F.min("timestamp").alias("first_ms"),
@@ -150,10 +149,10 @@ def _decoding(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows: list[Row] = []
+            rows: list[RecordRow] = []
             for record in batch.to_pylist():
-                kept = {name: record[name] for name in _NAMES}
-                rows.extend({**kept, **told} for told in decode(record["key"], record["value"]))
+                common = {name: record[name] for name in _NAMES}
+                rows.extend({**common, **row} for row in decode(record["key"], record["value"]))
             if undecodable is not None:
                 undecodable.add(sum(row["kind"] == UNREAD for row in rows))
             yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
@@ -161,8 +160,8 @@ def _decoding(
     return decode_batches
 
 
-def decode(key: bytes | None, value: bytes | None) -> list[Row]:
-    """What one record tells; a record of another kind tells nothing."""
+def decode(key: bytes | None, value: bytes | None) -> list[RecordRow]:
+    """Return the rows of one record; a record of another kind has none."""
     if key is None:
         return []
     try:
@@ -177,7 +176,7 @@ def decode(key: bytes | None, value: bytes | None) -> list[Row]:
         return [{"kind": UNREAD, "error": str(error)}]
 
 
-def _commit(key: OffsetKey, value: bytes | None) -> list[Row]:
+def _commit(key: OffsetKey, value: bytes | None) -> list[RecordRow]:
     if value is None:
         return []
     committed = decode_offset_value(value).offset
@@ -185,7 +184,7 @@ def _commit(key: OffsetKey, value: bytes | None) -> list[Row]:
     return [{"kind": COMMIT, "group": key.group, **topic}]
 
 
-def _group(key: GroupKey, value: bytes | None) -> list[Row]:
+def _group(key: GroupKey, value: bytes | None) -> list[RecordRow]:
     if value is None:
         return [{"kind": EventKind.GROUP_DELETED, "group": key.group}]
     recorded = decode_group_value(value)
@@ -199,13 +198,13 @@ def _group(key: GroupKey, value: bytes | None) -> list[Row]:
         "leader": recorded.leader,
         "members": len(recorded.members),
         "member_ids": list(owned),
-        "assignment": [{"member": member, "partitions": some} for member, some in owned.items()],
+        "assignment": [{"member": member, "partitions": partitions} for member, partitions in owned.items()],
         "group_protocol": "classic",
     }
-    return [generation, *(_member(key.group, recorded, one, owned[one.member_id]) for one in recorded.members)]
+    return [generation, *(_member(key.group, recorded, member, owned[member.member_id]) for member in recorded.members)]
 
 
-def _member(group: str, recorded: GroupValue, member: GroupMember, partitions: list[str]) -> Row:
+def _member(group: str, recorded: GroupValue, member: GroupMember, partitions: list[str]) -> RecordRow:
     return {
         "kind": FactKind.MEMBER_RECORDED,
         "group": group,
@@ -225,7 +224,11 @@ def _member(group: str, recorded: GroupValue, member: GroupMember, partitions: l
 
 def _assigned(member: GroupMember) -> list[str]:
     try:
-        return [str(one) for one in decode_assignment(member.assignment).partitions] if member.assignment else []
+        return (
+            [str(partition) for partition in decode_assignment(member.assignment).partitions]
+            if member.assignment
+            else []
+        )
     except MalformedMetadata:
         return []
 
@@ -237,8 +240,8 @@ def _subscribed(member: GroupMember) -> list[str] | None:
         return None
 
 
-def _consumer_group(key: ConsumerGroupKey, value: bytes | None) -> list[Row]:
-    row: Row = {"group": key.group, "member": key.member_id, "group_protocol": "consumer"}
+def _consumer_group(key: ConsumerGroupKey, value: bytes | None) -> list[RecordRow]:
+    row: RecordRow = {"group": key.group, "member": key.member_id, "group_protocol": "consumer"}
     if key.version == GROUP_EPOCH_KEY:
         if value is None:
             return [{**row, "kind": EventKind.GROUP_DELETED}]
@@ -248,25 +251,25 @@ def _consumer_group(key: ConsumerGroupKey, value: bytes | None) -> list[Row]:
     if value is None:
         return [{**row, "kind": FactKind.MEMBER_GONE}]
     member = decode_member(value)
-    told = {
+    details = {
         "client": member.client_id,
         "host": member.client_host,
         "instance": member.group_instance_id,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": list(member.subscribed_topics),
     }
-    return [{**row, "kind": FactKind.MEMBER_RECORDED, **told}]
+    return [{**row, "kind": FactKind.MEMBER_RECORDED, **details}]
 
 
 _TEXTS: Final = pa.list_(pa.string())
 _PAIR: Final = pa.struct([("member", pa.string()), ("partitions", _TEXTS)])
 _ARROW: Final = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "ARRAY<STRING>": _TEXTS}
-_NAMES: Final = tuple(part.split()[0] for part in _KEPT.split(", "))
+_NAMES: Final = tuple(part.split()[0] for part in _RECORD_COLUMNS.split(", "))
 
 
 def _arrow_schema() -> pa.Schema:
     fields = []
-    for part in f"{_KEPT}, {_DECODED}".replace(DETAIL["assignment"], "PAIRS").split(", "):
+    for part in f"{_RECORD_COLUMNS}, {_DECODED}".replace(DETAIL["assignment"], "PAIRS").split(", "):
         name, kind = part.split(" ", 1)
         fields.append(pa.field(name, pa.list_(_PAIR) if kind == "PAIRS" else _ARROW[kind]))
     return pa.schema(fields)

@@ -1,162 +1,259 @@
-"""The one place where a history's files are read.
+"""The module that reads a history's files, through Spark's workers or Spark's text source.
 
-Rules kept here
-- Any path that Spark can read: files, directories with all that is in them, patterns, rotated files, gzip. files.py
-  tells which of them workers read by themselves, as bytes (blocks.py); Spark reads the lines of the others.
-- A line's `position` grows within its file, whatever the number of tasks that read it. Where workers read, it is the
-  byte at which the line begins; where Spark does, the byte at which its block begins, and the line's place in the task
-  that reads the block. It is not the line's number; `shown_lines` finds that, and the line itself, for the few lines
-  that are shown.
-- File and block are asked of the task that reads, not of the line: a line that goes at once costs nothing but itself.
+Invariants:
+- Workers read plain local files themselves, as byte ranges (ranges.py). Spark reads compressed files and those of other
+  file systems as lines. Both come to `LogReader` as blocks of bytes of one file.
+- A line's position grows within its file, whichever tasks read it. In a local file it is the offset of the line; where
+  Spark reads, the start of the Hadoop block and the line's number in the task. It is not the line number, which
+  `find_shown_lines` finds for the few lines that are shown.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.spark.doctor.history.blocks import (
-    EDGES,
-    SAID,
-    Edge,
-    Work,
-    counting_ranges,
-    edges_of,
-    planned,
-    reading_ranges,
+from slackwater.spark.doctor.history.exchange import (
+    BUCKETED,
+    EVENTS,
+    ArrowFunction,
+    Batches,
+    bucket_rows,
+    is_complete,
+    to_events,
 )
-from slackwater.spark.doctor.history.files import COMPRESSED, Files, LocalFile, files, local_path, texts
-from slackwater.spark.doctor.history.lines import literal, logged, relevant
+from slackwater.spark.doctor.history.files import (
+    COMPRESSED,
+    HistoryFiles,
+    LocalFile,
+    list_files,
+    local_path,
+    read_text,
+)
+from slackwater.spark.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, LogLine, find_lines, unwrap
+from slackwater.spark.doctor.history.log_events import LogReader
+from slackwater.spark.doctor.history.ranges import FileRange, LineCount, count_lines, plan_tasks, read_blocks
+from slackwater.spark.doctor.history.summaries import FileSummaries, summarize
 
-__all__ = ["SAID", "Lines", "Shown", "raw_lines", "shown_lines", "shown_of_lines"]
-
-ROWS: Final = 2**26
-"""More lines than one task reads of one block: what stands between the positions of two blocks."""
+MAX_TASK_LINES: Final = 2**26
+"""More lines than a task reads of one Hadoop block: the distance of the positions of two blocks."""
 _ROW_BITS: Final = 2**33 - 1
-_AT_ONCE: Final = 2**25
-"""So many bytes are gone through before Spark has begun to."""
+MAX_DRIVER_BYTES: Final = 2**25
+"""Line numbers in files of up to this size are counted without a Spark job."""
+_LINE_COUNTS: Final = "name string, position bigint, line_ends bigint, text string"
 
 Place = tuple[str, int]
+"""A file and a position."""
+TableFunction = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 
 
-class Lines:
-    """The lines of a history that may matter, for any work that is done on them: (file, position, text, stamp, what).
+class LogFiles:
+    """The files in some paths, read into rows."""
 
-    `work` is that of `DataFrame.mapInArrow`.
-    """
-
-    def __init__(self, spark: SparkSession, paths: Sequence[str], *, skip_corrupt: bool = False) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        paths: Sequence[str],
+        reader: Callable[[], LogReader],
+        *,
+        skip_corrupt: bool = False,
+    ) -> None:
         self._spark: Final = spark
-        self._files: Final = files(spark, paths)
-        self._tasks: Final = planned(self._files.local, spark.sparkContext.defaultParallelism)
-        self._raw: Final = [relevant(raw) for raw in _raw(spark, self._files, skip_corrupt=skip_corrupt)]
+        self._reader: Final = reader
+        files = list_files(spark, paths)
+        self._tasks: Final = plan_tasks(files.local, spark.sparkContext.defaultParallelism)
+        self._texts: Final = _raw_tables(spark, files, skip_corrupt=skip_corrupt)
 
-    def map(self, work: Work, schema: str) -> DataFrame:
-        """What work makes of the lines."""
-        found = [raw.mapInArrow(work, schema) for raw in self._raw]
+    def bucketed_rows(self, buckets: int, summaries: Accumulator[FileSummaries]) -> DataFrame:
+        """Return all rows in buckets; the summaries of the files go to the accumulator."""
+
+        def convert(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+            summaries.add(summarize(rows))
+            yield from bucket_rows(rows, buckets)
+
+        return self._read(convert, BUCKETED)
+
+    def events(self) -> DataFrame:
+        """Return the complete rows as an event table."""
+
+        def convert(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+            yield to_events(rows.filter(pa.array(is_complete(rows))))
+
+        return self._read(convert, EVENTS)
+
+    def _read(self, convert: TableFunction, schema: str) -> DataFrame:
+        tables = [text.mapInArrow(_read_text_lines(self._reader, convert), schema) for text in self._texts]
         if self._tasks:
-            found.append(_numbers(self._spark, len(self._tasks)).mapInArrow(reading_ranges(self._tasks, work), schema))
-        return reduce(DataFrame.unionByName, found) if found else self._spark.createDataFrame([], schema)
+            numbers = _task_numbers(self._spark, len(self._tasks))
+            tables.append(numbers.mapInArrow(_read_ranges(self._tasks, self._reader, convert), schema))
+        return reduce(DataFrame.unionByName, tables) if tables else self._spark.createDataFrame([], schema)
+
+
+def _read_ranges(
+    tasks: Sequence[Sequence[FileRange]], make_reader: Callable[[], LogReader], convert: TableFunction
+) -> ArrowFunction:
+    """Return a function for `mapInArrow` over task numbers that reads the ranges of the tasks."""
+
+    def read_ranges(batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = make_reader()
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for part in tasks[number]:
+                for position, data in read_blocks(part):
+                    rows = reader.read(part.name, _moved(find_lines(data), position))
+                    if rows.num_rows:
+                        yield from convert(rows)
+
+    return read_ranges
+
+
+def _moved(lines: Iterable[LogLine], offset: int) -> Iterator[LogLine]:
+    return (line._replace(position=line.position + offset) for line in lines)
+
+
+def _read_text_lines(make_reader: Callable[[], LogReader], convert: TableFunction) -> ArrowFunction:
+    """Return a function for `mapInArrow` over (file, position, text)."""
+
+    def read_text_lines(batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = make_reader()
+        for batch in batches:
+            columns = (column.to_pylist() for column in batch.columns)
+            for file, lines in groupby(zip(*columns, strict=True), key=lambda line: str(line[0])):
+                rows = reader.read(file, _lines_of_texts([(position, text) for _, position, text in lines]))
+                if rows.num_rows:
+                    yield from convert(rows)
+
+    return read_text_lines
+
+
+def _lines_of_texts(lines: Sequence[tuple[int, str]]) -> Iterator[LogLine]:
+    texts = [text.encode() for _, text in lines]
+    offsets = accumulate((len(text) + 1 for text in texts), initial=0)
+    positions = {offset: position for offset, (position, _) in zip(offsets, lines, strict=False)}
+    return (line._replace(position=positions[line.position]) for line in find_lines(b"\n".join(texts)))
 
 
 def raw_lines(spark: SparkSession, paths: Sequence[str], *, skip_corrupt: bool = False) -> DataFrame:
-    """Every line of the files, as Spark reads them: (file, position, text)."""
-    return _placed(texts(spark, paths, skip_corrupt=skip_corrupt))
+    """Return every line of the files as Spark reads them: (file, position, text)."""
+    return _with_position(read_text(spark, paths, skip_corrupt=skip_corrupt))
 
 
-class Shown(NamedTuple):
-    """A line as it is shown: its number in its file, from 1, and what was logged."""
+def _raw_tables(spark: SparkSession, files: HistoryFiles, *, skip_corrupt: bool) -> list[DataFrame]:
+    """Return the lines of the files that Spark reads. With `skip_corrupt` a broken gzip file ends where it breaks."""
+    sources = ((files.compressed, COMPRESSED), (files.elsewhere, ()))
+    return [
+        _with_position(read_text(spark, paths, endings=endings, skip_corrupt=skip_corrupt))
+        for paths, endings in sources
+        if paths
+    ]
+
+
+def _with_position(lines: DataFrame) -> DataFrame:
+    return lines.select(F.input_file_name().alias("file"), _position().alias("position"), F.col("value").alias("text"))
+
+
+def _position() -> Column:
+    return F.expr(f"input_file_block_start() * {MAX_TASK_LINES} + (monotonically_increasing_id() & {_ROW_BITS})")
+
+
+def _task_numbers(spark: SparkSession, tasks: int) -> DataFrame:
+    return spark.range(0, tasks, 1, tasks).toDF("number")
+
+
+# --- the lines that are shown -----------------------------------------------------------------------------------------
+
+
+class ShownLine(NamedTuple):
+    """A line of the evidence: its number in its file, from 1, and its text."""
 
     number: int
     text: str | None
 
 
-def shown_lines(spark: SparkSession, paths: Sequence[str], places: Collection[Place]) -> dict[Place, Shown]:
-    """The lines at these places, each a file and a position, in the reading of these paths."""
-    by_bytes = {place for place in places if local_path(place[0]) is not None}
-    by_lines = set(places) - by_bytes
-    found = _shown_of_bytes(spark, by_bytes) if by_bytes else {}
-    if by_lines:
-        for raw in _raw(spark, files(spark, paths), skip_corrupt=True):
-            found |= shown_of_lines(raw, by_lines)
-    return found
+def find_shown_lines(spark: SparkSession, paths: Sequence[str], places: Collection[Place]) -> dict[Place, ShownLine]:
+    """Return the lines at these places, as the same paths were read before."""
+    local = {place for place in places if local_path(place[0]) is not None}
+    shown = _shown_local_lines(spark, local) if local else {}
+    if others := set(places) - local:
+        for raw in _raw_tables(spark, list_files(spark, paths), skip_corrupt=True):
+            shown |= find_shown_text_lines(raw, others)
+    return shown
 
 
-def _shown_of_bytes(spark: SparkSession, places: Collection[Place]) -> dict[Place, Shown]:
-    """Files are read to the last of their places, and no further."""
-    known: dict[str, list[int]] = {}
-    for name, at in places:
-        known.setdefault(name, []).append(at)
-    wanted = [LocalFile(local_path(name) or "", name, max(some) + 1) for name, some in sorted(known.items())]
-    return dict(_numbered(_edges(spark, wanted, known)))
+def _shown_local_lines(spark: SparkSession, places: Collection[Place]) -> dict[Place, ShownLine]:
+    """Find lines in local files, which are read up to the last place only."""
+    positions: dict[str, list[int]] = {}
+    for name, position in places:
+        positions.setdefault(name, []).append(position)
+    files = [LocalFile(local_path(name) or "", name, max(some) + 1) for name, some in sorted(positions.items())]
+    return dict(_number_lines(_line_counts(spark, files, positions)))
 
 
-def _edges(spark: SparkSession, wanted: Sequence[LocalFile], places: dict[str, list[int]]) -> Iterable[Edge]:
-    tasks = planned(wanted, spark.sparkContext.defaultParallelism)
-    if sum(file.size for file in wanted) <= _AT_ONCE:
-        return [edge for ranges in tasks for part in ranges for edge in edges_of(part, places[part.name])]
-    counted = _numbers(spark, len(tasks)).mapInArrow(counting_ranges(tasks, places), EDGES)
-    return [Edge(*row) for row in counted.collect()]
+def _line_counts(
+    spark: SparkSession, files: Sequence[LocalFile], positions: dict[str, list[int]]
+) -> Iterable[LineCount]:
+    tasks = plan_tasks(files, spark.sparkContext.defaultParallelism)
+    if sum(file.size for file in files) <= MAX_DRIVER_BYTES:
+        return [count for ranges in tasks for part in ranges for count in count_lines(part, positions[part.name])]
+
+    def count_ranges(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            ranges = [part for number in batch.column(0).to_pylist() for part in tasks[number]]
+            counts = [count._asdict() for part in ranges for count in count_lines(part, positions[part.name])]
+            schema = pa.schema(
+                [("name", pa.string()), ("position", pa.int64()), ("line_ends", pa.int64()), ("text", pa.string())]
+            )
+            yield pa.RecordBatch.from_pylist(counts, schema=schema)
+
+    counted = _task_numbers(spark, len(tasks)).mapInArrow(count_ranges, _LINE_COUNTS)
+    return [LineCount(*row) for row in counted.collect()]
 
 
-def _numbered(edges: Iterable[Edge]) -> Iterator[tuple[Place, Shown]]:
-    """Every line before a place ends before it: where a range ends, that counts for what begins there."""
-    last, total = "", 0
-    for edge in sorted(edges, key=lambda one: (one.name, one.at, one.text is not None)):
-        total = edge.lines + (total if edge.name == last else 0)
-        last = edge.name
-        if edge.text is not None:
-            yield (edge.name, edge.at), Shown(total + 1, edge.text)
+def _number_lines(counts: Iterable[LineCount]) -> Iterator[tuple[Place, ShownLine]]:
+    """Add up the line ends of each file. At the border of two ranges, the count of the first one comes first."""
+    name, total = "", 0
+    for count in sorted(counts, key=lambda count: (count.name, count.position, count.text is not None)):
+        total = count.line_ends + (total if count.name == name else 0)
+        name = count.name
+        if count.text is not None:
+            yield (name, count.position), ShownLine(total + 1, count.text)
 
 
-def shown_of_lines(raw: DataFrame, places: Collection[Place]) -> dict[Place, Shown]:
-    """The lines at these places, in Spark's reading (`raw_lines`) of all that was read with them.
+def find_shown_text_lines(raw: DataFrame, places: Collection[Place]) -> dict[Place, ShownLine]:
+    """Return the lines at these places among all lines that Spark reads (`raw_lines`).
 
-    A task reads several small files, and how many lines it has read before one of them depends on all that there are.
+    A task may read several small files, so the lines' numbers in the task depend on all files.
     """
-    # Looked up by their positions, which is cheap, and then by file and position. Written as SQL, which is parsed at
-    # once: so many columns would be made one by one.
-    positions = ", ".join(map(str, sorted({at for _, at in places})))
-    exactly = ", ".join(literal(f"{file}:{at}") for file, at in sorted(places))
-    wanted = F.expr(f"position IN ({positions}) AND concat(file, ':', position) IN ({exactly})")
-    names = ", ".join(literal(file) for file in sorted({file for file, _ in places}))
+    # One SQL text: thousands of Column objects would take long to create.
+    positions = ", ".join(map(str, sorted({position for _, position in places})))
+    exact = ", ".join(_literal(f"{file}:{position}") for file, position in sorted(places))
+    names = ", ".join(_literal(file) for file in sorted({file for file, _ in places}))
+    is_shown = F.expr(f"position IN ({positions}) AND concat(file, ':', position) IN ({exact})")
+    text = F.substring("text", 1, MAX_LINE_LENGTH).alias("text")
     counted = (
-        logged(raw.filter(f"file IN ({names})"))
-        .groupBy("file", F.expr(f"position div {ROWS}").alias("block"))
+        raw.filter(f"file IN ({names})")
+        .groupBy("file", F.expr(f"position div {MAX_TASK_LINES}").alias("block"))
         .agg(
             F.min("position").alias("first"),
             F.count(F.lit(1)).alias("lines"),
-            F.collect_list(F.when(wanted, F.struct("position", F.substring("text", 1, SAID).alias("text")))).alias(
-                "shown"
-            ),
+            F.collect_list(F.when(is_shown, F.struct("position", text))).alias("shown"),
         )
     )
-    found: dict[Place, Shown] = {}
-    last, total = "", 0
-    for row in sorted(counted.collect(), key=lambda one: (one.file, one.block)):
-        total = total if row.file == last else 0
-        # A line's number is its position, less that of its block's first line, and more by the lines above the block.
-        found |= {(row.file, at): Shown(total + at - row.first + 1, text) for at, text in row.shown}
-        last, total = row.file, total + row.lines
-    return found
+    shown: dict[Place, ShownLine] = {}
+    name, total = "", 0
+    for row in sorted(counted.collect(), key=lambda row: (row.file, row.block)):
+        total = total if row.file == name else 0
+        for position, line in row.shown:
+            number = total + position - row.first + 1
+            shown[row.file, position] = ShownLine(number, unwrap(line).text[:SHOWN_CHARACTERS])
+        name, total = row.file, total + row.lines
+    return shown
 
 
-def _raw(spark: SparkSession, found: Files, *, skip_corrupt: bool) -> list[DataFrame]:
-    """What Spark reads. With `skip_corrupt` a broken gzip ends where it breaks."""
-    ways = ((found.compressed, COMPRESSED), (found.elsewhere, ()))
-    return [_placed(texts(spark, paths, only=only, skip_corrupt=skip_corrupt)) for paths, only in ways if paths]
-
-
-def _placed(lines: DataFrame) -> DataFrame:
-    return lines.select(F.input_file_name().alias("file"), _position().alias("position"), F.col("value").alias("text"))
-
-
-def _numbers(spark: SparkSession, tasks: int) -> DataFrame:
-    """The numbers of so many tasks, one for each of them."""
-    return spark.range(0, tasks, 1, tasks).toDF("number")
-
-
-def _position() -> Column:
-    return F.expr(f"input_file_block_start() * {ROWS} + (monotonically_increasing_id() & {_ROW_BITS})")
+def _literal(text: str) -> str:
+    """Return a text as SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

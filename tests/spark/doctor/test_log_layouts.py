@@ -1,4 +1,4 @@
-"""Logs of other layouts, logs without times, damaged dumps: read, or counted and shown; never dropped in silence."""
+"""Log layouts, logs without timestamps, damaged dumps: every line is read, or counted and shown."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEGAN_MS = 1_777_629_600_000
 CONSUMER = "[Consumer clientId=app-1, groupId=g] "
 OVERRUN = "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer"
-SAID = (
+MESSAGES = (
     (1, "Successfully joined group with generation Generation{generationId=1, memberId='app-1-x', protocol='range'}"),
     (9, OVERRUN),
 )
@@ -51,16 +51,16 @@ def _kubernetes(at: int, text: str) -> str:
     return f"2026-05-01T10:00:0{at}.000000000Z stdout F " + json.dumps({"level": "INFO", "message": CONSUMER + text})
 
 
-def _timeless(at: int, text: str) -> str:
+def _without_timestamp(at: int, text: str) -> str:
     return f"10:00:0{at}.000 [main] INFO o.a.k.c.c.i.ConsumerCoordinator - {CONSUMER}{text}"
 
 
 def _log(layout: Callable[[int, str], str]) -> str:
-    return "".join(layout(at, text) + "\n" for at, text in SAID)
+    return "".join(layout(at, text) + "\n" for at, text in MESSAGES)
 
 
 @pytest.mark.parametrize("layout", [_spark, _log4j2, _log4j2_old, _google, _kubernetes])
-def test_a_layout_is_read_with_its_times(
+def test_layout_is_read_with_its_timestamps(
     spark: "SparkSession", tmp_path: Path, layout: Callable[[int, str], str]
 ) -> None:
     from slackwater.spark.doctor.job import diagnose
@@ -71,24 +71,24 @@ def test_a_layout_is_read_with_its_times(
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("app-1",))
 
 
-def test_lines_without_a_time_are_shown_where_there_are_no_others(spark: "SparkSession", tmp_path: Path) -> None:
+def test_log_without_timestamps_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    (tmp_path / "client.log").write_text(_log(_timeless))
+    (tmp_path / "client.log").write_text(_log(_without_timestamp))
     with pytest.raises(UsageError, match=r"client\.log has 2 .*no date and time that could be read"):
         diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
 
 
-def test_lines_without_a_time_are_counted_beside_others(spark: "SparkSession", tmp_path: Path) -> None:
+def test_lines_without_timestamps_are_counted(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     (tmp_path / "server.log").write_text(BROKER)
-    (tmp_path / "client.log").write_text(_log(_timeless))
+    (tmp_path / "client.log").write_text(_log(_without_timestamp))
     found = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
     assert [one.sources for one in found.verdicts] == [("broker_log",)]
     ((file, lines, example),) = found.unread
     assert file.endswith("/client.log")
-    assert lines == len(SAID)
+    assert lines == len(MESSAGES)
     assert example.startswith("(no date and time that could be read) 10:00:01.000 ")
 
 
@@ -96,7 +96,7 @@ def _dumped(time_ms: int, key: str, value: str) -> str:
     return json.dumps({"partition": 0, "offset": time_ms, "timestamp": time_ms, "key": key, "value": value}) + "\n"
 
 
-def test_a_record_that_is_not_in_base_64_costs_only_itself(spark: "SparkSession", tmp_path: Path) -> None:
+def test_record_with_invalid_base64_is_counted(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     (tmp_path / "server.log").write_text(BROKER)
@@ -107,7 +107,7 @@ def test_a_record_that_is_not_in_base_64_costs_only_itself(spark: "SparkSession"
     assert (file.rpartition("/")[2], lines) == ("consumer_offsets.jsonl", 1)
 
 
-def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSession", tmp_path: Path) -> None:
+def test_first_commit_begins_the_history(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     key = base64.b64encode(encode_key(OffsetKey("g", "t", 0))).decode()
@@ -120,7 +120,7 @@ def test_commits_tell_of_the_first_of_them_and_not_of_its_minute(spark: "SparkSe
     assert verdict.began_ms == BEGAN_MS - 17_000
 
 
-def test_a_log_of_librdkafka_has_its_group_from_the_offsets_topic(spark: "SparkSession", tmp_path: Path) -> None:
+def test_librdkafka_log_gets_its_group_from_the_offsets(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     shutil.copytree(CORPUS / "r301" / "clients", tmp_path / "clients")

@@ -1,4 +1,4 @@
-"""Files of every shape, read into the one event table."""
+"""Files of every shape, read into the event table."""
 
 import base64
 import gzip
@@ -41,7 +41,7 @@ OVERRUN = rdkafka("MAXPOLL", "Application maximum poll interval (5000ms) exceede
 
 
 class Read(NamedTuple):
-    """All scenes, read in one run: each is a directory, and so a cluster."""
+    """All scenes, read in one run; the directory of each is a cluster."""
 
     events: "DataFrame"
     rows: "dict[str, list[Row]]"
@@ -50,7 +50,7 @@ class Read(NamedTuple):
 
 @pytest.fixture(scope="module")
 def read(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Read]":
-    from slackwater.spark.doctor.history import read_history
+    from slackwater.spark.doctor.history.event_history import read_history
 
     root = tmp_path_factory.mktemp("scenes")
     for path, content in _scenes().items():
@@ -141,13 +141,13 @@ def _own_events() -> list[GroupEvent]:
     ]
 
 
-def test_the_table_has_its_columns(read: Read) -> None:
+def test_event_table_has_its_columns(read: Read) -> None:
     assert read.events.columns == [*COLUMNS, "detail", *EVIDENCE]
     detail = ",".join(f"{name}:{kind}" for name, kind in DETAIL.items())
     assert read.events.schema["detail"].dataType.simpleString() == f"struct<{detail}>"
 
 
-def test_plain_gzip_wrapped_and_rotated_files_tell_the_same(read: Read) -> None:
+def test_plain_gzip_wrapped_and_rotated_files_are_read(read: Read) -> None:
     found = read.rows["shapes"]
     assert len(found) == 5
     assert {(row.kind, row["group"], row.generation, row.members, row.time_ms) for row in found} == {
@@ -155,7 +155,7 @@ def test_plain_gzip_wrapped_and_rotated_files_tell_the_same(read: Read) -> None:
     }
 
 
-def test_a_wrapped_message_of_several_lines_is_taken_apart(read: Read) -> None:
+def test_wrapped_message_of_several_lines_is_split(read: Read) -> None:
     found = [(row.kind, row.client, row["group"], row.detail.setting, row.time_ms) for row in read.rows["settings"]]
     one = [
         ("client_started", "app-1", "g", None, START + 123),
@@ -165,10 +165,8 @@ def test_a_wrapped_message_of_several_lines_is_taken_apart(read: Read) -> None:
     assert sorted(found, key=str) == sorted(one + one, key=str)
 
 
-def test_a_line_that_spark_reads_has_a_place_in_its_file_whichever_task_reads_it_and_its_number_is_found(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    from slackwater.spark.doctor.history.reading import raw_lines, shown_of_lines
+def test_line_number_of_a_file_that_several_tasks_read(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor.history.reading import find_shown_text_lines, raw_lines
 
     (tmp_path / "server.log").write_text("".join(f"line {number}\n" for number in range(1, 5001)))
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
@@ -178,7 +176,7 @@ def test_a_line_that_spark_reads_has_a_place_in_its_file_whichever_task_reads_it
         assert [row.text for row in lines.orderBy("position").collect()] == [f"line {n}" for n in range(1, 5001)]
         some = lines.filter("text RLIKE ' (1|2777|5000)$'").collect()
         shown = {(row.file, row.position): row.text for row in some}
-        numbers = shown_of_lines(raw_lines(spark, [str(tmp_path)]), shown)
+        numbers = find_shown_text_lines(raw_lines(spark, [str(tmp_path)]), shown)
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
     assert {text: tuple(numbers[place]) for place, text in shown.items()} == {
@@ -188,20 +186,20 @@ def test_a_line_that_spark_reads_has_a_place_in_its_file_whichever_task_reads_it
     }
 
 
-def test_a_line_has_its_number_also_where_one_task_reads_several_files(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history.reading import raw_lines, shown_lines
+def test_line_number_where_one_task_reads_several_files(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor.history.reading import find_shown_lines, raw_lines
 
     for name, count in (("a", 300), ("b", 200), ("c", 100)):
         lines = "".join(f"{name} {number}\n" for number in range(1, count + 1))
         (tmp_path / f"{name}.log.gz").write_bytes(gzip.compress(lines.encode()))
     paths = [str(tmp_path)]
     shown = {(row.file, row.position): row.text for row in raw_lines(spark, paths).filter("text = 'c 42'").collect()}
-    assert list(shown_lines(spark, paths, shown).values()) == [(42, "c 42")]
+    assert list(find_shown_lines(spark, paths, shown).values()) == [(42, "c 42")]
 
 
-def test_the_lines_of_compressed_and_of_plain_files_are_found_together(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history import read_history
-    from slackwater.spark.doctor.history.reading import shown_lines
+def test_lines_of_compressed_and_plain_files_are_shown(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor.history.event_history import read_history
+    from slackwater.spark.doctor.history.reading import find_shown_lines
 
     told = [java(f"Stabilized group g generation {number} with 2 members.") for number in range(1, 4)]
     log = ("\n".join(["of other things", *told[:2], "more", told[2]]) + "\n").encode()
@@ -209,12 +207,12 @@ def test_the_lines_of_compressed_and_of_plain_files_are_found_together(spark: "S
     (tmp_path / "server.log.1.gz").write_bytes(gzip.compress(log))
     with read_history(spark, [str(tmp_path)]) as history:
         places = {(row.file, row.position): row.generation for row in history.events.collect()}
-    found = [(place[0][-3:], shown) for place, shown in shown_lines(spark, [str(tmp_path)], places).items()]
+    found = [(place[0][-3:], shown) for place, shown in find_shown_lines(spark, [str(tmp_path)], places).items()]
     lines = [(2, told[0]), (3, told[1]), (5, told[2])]
     assert sorted(found) == [*((".gz", line) for line in lines), *(("log", line) for line in lines)]
 
 
-def test_a_reason_gives_trigger_and_culprit_and_several_that_went_are_several_events(read: Read) -> None:
+def test_reason_gives_trigger_and_members(read: Read) -> None:
     assert [(row.kind, row.trigger, row.member, row.instance) for row in read.rows["reasons"]] == [
         ("rebalance_started", "member_join", M, "i"),
         ("rebalance_started", "poll_timeout", M, None),
@@ -224,7 +222,7 @@ def test_a_reason_gives_trigger_and_culprit_and_several_that_went_are_several_ev
     ]
 
 
-def test_a_clients_line_without_a_group_gets_the_only_one_it_can_be(read: Read) -> None:
+def test_client_line_gets_the_only_possible_group(read: Read) -> None:
     groups = {
         name: {row["group"] for row in read.rows[name] if row.kind == "poll_overrun"}
         for name in ("one-group", "two-groups")
@@ -232,12 +230,12 @@ def test_a_clients_line_without_a_group_gets_the_only_one_it_can_be(read: Read) 
     assert groups == {"one-group": {"g"}, "two-groups": {None}}
 
 
-def test_zones_are_given_per_file(read: Read) -> None:
+def test_time_zone_depends_on_the_file(read: Read) -> None:
     (berlin,), (tokyo,) = read.rows["berlin"], read.rows["tokyo"]
     assert (berlin.time_ms, tokyo.time_ms) == (START + 123 - 2 * 3_600_000, START + 123 - 9 * 3_600_000)
 
 
-def test_relevant_lines_that_nothing_reads_are_counted_and_shown(read: Read) -> None:
+def test_unread_lines_are_counted_and_shown(read: Read) -> None:
     row = read.unread["to-come"]
     assert (row.lines, len(row.examples)) == (9, 5)
     assert "to come, 0" in row.examples[0]
@@ -245,7 +243,7 @@ def test_relevant_lines_that_nothing_reads_are_counted_and_shown(read: Read) -> 
     assert "to-come" not in read.rows
 
 
-def test_records_of_the_offsets_topic_tell_generations_members_and_progress(read: Read) -> None:
+def test_offsets_records_become_generations_and_progress(read: Read) -> None:
     found = read.rows["offsets"]
     by_kind = {kind: [row for row in found if row.kind == kind] for kind in {row.kind for row in found}}
     generations = sorted(by_kind["generation_recorded"], key=lambda row: int(row.generation))
@@ -261,19 +259,19 @@ def test_records_of_the_offsets_topic_tell_generations_members_and_progress(read
     assert {row.source for row in found} == {"offsets_topic"}
 
 
-def test_our_own_events_are_rows_as_they_are(read: Read) -> None:
+def test_group_events_become_rows(read: Read) -> None:
     formed, revoked = read.rows["own"]
     assert (formed.kind, formed.source, formed.members, formed.generation) == ("generation_formed", "coordinator", 2, 5)
     assert (formed.detail.leader, formed.detail.static_members, formed.detail.join_phase_ms) == (M, 1, 30)
     assert (revoked.client, revoked.detail.partitions, revoked.detail.callback_ms) == ("app-1", ["t-0"], 7)
 
 
-def test_files_without_a_kafka_line_give_no_event(read: Read) -> None:
+def test_files_without_kafka_lines_have_no_events(read: Read) -> None:
     assert "nothing" not in read.rows
 
 
-def test_without_a_cluster_lines_find_their_group_all_the_same(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history import read_history
+def test_groups_are_filled_in_without_a_cluster_name(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor.history.event_history import read_history
 
     (tmp_path / "app.log").write_text(OVERRUN)
     (tmp_path / "server.log").write_text(java(f"Member {M} in group g has failed, removing it from the group."))
@@ -282,10 +280,10 @@ def test_without_a_cluster_lines_find_their_group_all_the_same(spark: "SparkSess
     assert found == {(None, "poll_overrun", "g"), (None, "member_expired", "g")}
 
 
-def test_a_path_that_is_not_there_is_told_in_a_sentence(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history import read_history
+def test_missing_path_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor.history.event_history import read_history
 
-    with pytest.raises(UsageError, match=r"Nothing is at .*nowhere\. Name a file"):
+    with pytest.raises(UsageError, match=r"No such file or directory: .*nowhere\. Name a file"):
         read_history(spark, [str(tmp_path / "nowhere")])
     with pytest.raises(UsageError, match="No path was given"):
         read_history(spark, [])

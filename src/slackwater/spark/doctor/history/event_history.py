@@ -1,0 +1,185 @@
+"""The history in some paths: complete rows for the verdicts, the event table, and the lines that were not understood.
+
+Invariants:
+- The files are read once, when an `EventHistory` is created. The rows are kept by Spark, in buckets (exchange.py).
+- Steps that the files do not need, by their summaries, are not planned.
+- The event table has the text of every line. It reads the files again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial, reduce
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from slackwater.doctor.events.table import CLUSTER_KINDS, DETAIL
+from slackwater.spark.doctor.history.attribution import fill_group_from_instance, fill_names
+from slackwater.spark.doctor.history.exchange import (
+    BUCKETED,
+    INCOMPLETE,
+    NAMES,
+    ROWS,
+    bucket_json_rows,
+    json_rows,
+    names_of_rows,
+)
+from slackwater.spark.doctor.history.group_events import read_group_events
+from slackwater.spark.doctor.history.lines import GROUP_EVENT, RECORD
+from slackwater.spark.doctor.history.log_events import LogReader
+from slackwater.spark.doctor.history.offsets_topic import dumped_records, offsets_events, undecoded
+from slackwater.spark.doctor.history.reading import LogFiles
+from slackwater.spark.doctor.history.summaries import FileSummaries, FileSummariesParam
+
+_DETAIL_STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
+_NAMES: Final = ", ".join(f"`{name}` string" for name in NAMES)
+_MAX_EXAMPLES: Final = 5
+_NO_TIMESTAMP: Final = "(no date and time that could be read) "
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySource:
+    """The paths of a history, and how to read their lines."""
+
+    paths: Sequence[str]
+    cluster: str | None = None
+    below: str | None = None
+    """A directory whose subdirectories are clusters, each with its own name."""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """Time zones of timestamps without an offset, by a part of the file's path; `zone` for all other files."""
+    zone: str = "UTC"
+    skip_corrupt: bool = False
+
+
+class EventHistory:
+    """The rows of a history. Close it to free what Spark keeps."""
+
+    def __init__(self, spark: SparkSession, source: HistorySource, live: Sequence[DataFrame] = ()) -> None:
+        """Read the files. `live` are rows of the same cluster, with a JSON detail, that may complete rows of logs."""
+        self._live: Final = live
+        self._buckets: Final = bucket_count(spark)
+        self._undecodable: Final = spark.sparkContext.accumulator(0)
+        summaries = spark.sparkContext.accumulator(FileSummaries(), FileSummariesParam())
+        reader = partial(LogReader, dict(source.zones), source.zone, source.cluster, source.below)
+        self._files: Final = LogFiles(spark, source.paths, reader, skip_corrupt=source.skip_corrupt)
+        self._rows: Final = self._files.bucketed_rows(self._buckets, summaries).localCheckpoint(eager=True)
+        self.summaries: Final = summaries.value
+
+    @property
+    def bucketed(self) -> DataFrame:
+        """All rows with a group, in buckets."""
+        tables = [self._other_rows] if self._other_rows is not None else []
+        if self.summaries.has_any("incomplete"):
+            rows = self._completed
+            if self.summaries.has_any("instances_without_group"):
+                rows = fill_group_from_instance(rows, self._names())
+            tables.append(rows)
+        return reduce(DataFrame.unionByName, [bucket(rows, self._buckets) for rows in tables], self._complete)
+
+    @property
+    def around(self) -> DataFrame:
+        """The rows about brokers and topics, which have no group."""
+        return self._incomplete.filter(F.col("kind").isin(*CLUSTER_KINDS))
+
+    @property
+    def events(self) -> DataFrame:
+        """The event table."""
+        events = self._files.events().unionByName(_with_struct_detail(self._completed))
+        if self._other_rows is not None:
+            events = events.unionByName(_with_struct_detail(self._other_rows))
+        return events.withColumn("evidence", F.coalesce("evidence", F.expr("concat(file, ':', position)")))
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether lines were not understood; for records of `__consumer_offsets`, after they have been read."""
+        return self.summaries.has_any("unread") or self._undecodable.value > 0
+
+    @property
+    def unread(self) -> DataFrame:
+        """By cluster and file: the number of relevant lines that no template matches, and the first of them.
+
+        Lines without a readable timestamp and records that cannot be decoded count, too.
+        """
+        first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, _MAX_EXAMPLES)
+        without_time = F.expr("kind IS NOT NULL AND time_ms IS NULL")
+        text = F.when(without_time, F.concat(F.lit(_NO_TIMESTAMP), "text")).otherwise(F.col("text"))
+        lines = self._incomplete.filter(F.col("template").isNull() | without_time)
+        lines = lines.select("cluster", "file", "position", text.alias("text"))
+        if self.summaries.has_any("records"):
+            lines = lines.unionByName(undecoded(self._records))
+        return lines.groupBy("cluster", "file").agg(
+            F.count(F.lit(1)).alias("lines"), F.transform(first, lambda line: line["text"]).alias("examples")
+        )
+
+    def close(self) -> None:
+        """Free the rows that Spark keeps."""
+        self._rows._jdf.queryExecution().logical().rdd().unpersist(False)
+
+    @property
+    def _complete(self) -> DataFrame:
+        return self._rows.filter(F.col("bucket") != INCOMPLETE)
+
+    @property
+    def _incomplete(self) -> DataFrame:
+        return self._rows.filter(F.col("bucket") == INCOMPLETE).mapInArrow(json_rows, ROWS)
+
+    @cached_property
+    def _completed(self) -> DataFrame:
+        """The incomplete rows of logs, with the names that other rows determine."""
+        return fill_names(self._incomplete.filter("kind IS NOT NULL"), self.summaries, self._names())
+
+    @property
+    def _records(self) -> DataFrame:
+        return dumped_records(self._incomplete.filter(F.col("template") == RECORD))
+
+    @cached_property
+    def _other_rows(self) -> DataFrame | None:
+        """The rows of dumped records and group events; None if there are none."""
+        tables = []
+        if self.summaries.has_any("records"):
+            tables.append(offsets_events(self._records, self._undecodable))
+        if self.summaries.has_any("group_events"):
+            tables.append(read_group_events(self._incomplete.filter(F.col("template") == GROUP_EVENT)))
+        return reduce(DataFrame.unionByName, map(with_json_detail, tables)) if tables else None
+
+    def _names(self) -> DataFrame:
+        """The names that stand together in any row."""
+        others = [self._incomplete, *self._live]
+        if self._other_rows is not None:
+            others.append(self._other_rows)
+        names = [rows.select(*NAMES) for rows in others]
+        return reduce(DataFrame.unionByName, names, self._complete.mapInArrow(names_of_rows, _NAMES))
+
+    def __enter__(self) -> "EventHistory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_history(spark: SparkSession, paths: Sequence[str], **options: object) -> EventHistory:
+    """Read files and directories of logs and of dumped topics; the options are those of `HistorySource`."""
+    return EventHistory(spark, HistorySource(paths, **options))  # type: ignore[arg-type]
+
+
+def bucket_count(spark: SparkSession) -> int:
+    """Return the number of buckets: one for each shuffle partition."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def bucket(rows: DataFrame, buckets: int) -> DataFrame:
+    """Put rows with a JSON detail into buckets; rows without a group are dropped."""
+    return rows.filter("`group` IS NOT NULL").mapInArrow(bucket_json_rows(buckets), BUCKETED)
+
+
+def with_json_detail(events: DataFrame) -> DataFrame:
+    """Return events with their detail as JSON."""
+    return events.withColumn("detail", F.to_json("detail"))
+
+
+def _with_struct_detail(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("detail", F.from_json("detail", _DETAIL_STRUCT))
+
+
+__all__ = ["EventHistory", "HistorySource", "bucket", "bucket_count", "read_history", "with_json_detail"]

@@ -1,0 +1,180 @@
+"""Event rows as Spark moves them: the rows of a bucket of groups as one Arrow stream in a binary column.
+
+Plain rows through `groupBy("cluster", "group").applyInArrow` cost more than the whole budget of the job (see
+docs/benchmarks.md): Spark converts every value four times. A batch of rows in one value costs it almost nothing.
+
+Invariants:
+- All rows of a group are in one bucket. `groupBy("bucket")` therefore brings whole groups to one worker.
+- A complete row has its kind, time and group, and its client if a client's log reports it: rows of other files cannot
+  change it. All other rows are in the bucket INCOMPLETE until attribution.py has completed them.
+- Columns that no rule reads, and the text of complete rows, are left out. The lines of the evidence are read again.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE, TEXT, UNUSED_BY_RULES
+from slackwater.group.events import EventSource
+from slackwater.spark.doctor.history.log_events import ARROW_TYPES
+
+Batches = Iterable[pa.RecordBatch]
+ArrowFunction = Callable[[Batches], Iterator[pa.RecordBatch]]
+
+INCOMPLETE: Final = -1
+BUCKETED: Final = "bucket int, rows binary"
+ROW_TYPES: Final[dict[str, str]] = {**COLUMNS, "detail": TEXT, **EVIDENCE}
+ROWS: Final = ", ".join(f"`{name}` {kind}" for name, kind in ROW_TYPES.items())
+"""The event table with its detail as JSON."""
+EVENTS: Final = ", ".join(
+    f"`{name}` {kind}"
+    for name, kind in (
+        *COLUMNS.items(),
+        ("detail", "struct<" + ",".join(f"`{name}`:{kind}" for name, kind in DETAIL.items()) + ">"),
+        *EVIDENCE.items(),
+    )
+)
+"""The event table."""
+NAMES: Final = ("cluster", "group", "client", "member", "instance")
+_BUCKETED: Final = pa.schema([("bucket", pa.int32()), ("rows", pa.binary())])
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def is_complete(rows: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows need nothing from other rows."""
+    complete = has_value(rows, "kind") & has_value(rows, "time_ms") & has_value(rows, "group")
+    return complete & (has_value(rows, "client") | ~is_one_of(rows, "source", (EventSource.CLIENT_LOG,)))
+
+
+def bucket_rows(rows: pa.Table, buckets: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table in their buckets."""
+    complete = is_complete(rows)
+    if not complete.all():
+        yield _bucketed({INCOMPLETE: rows.filter(pa.array(~complete))})
+        rows = rows.filter(pa.array(complete))
+    if rows.num_rows:
+        judged = [name for name in rows.column_names if name not in UNUSED_BY_RULES and name != "text"]
+        yield _bucketed(_by_bucket(rows.select(judged), buckets))
+
+
+def bucket_json_rows(buckets: int) -> ArrowFunction:
+    """Return a function for `mapInArrow` that puts rows with a JSON detail into their buckets."""
+
+    def to_buckets(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield _bucketed(_by_bucket(pa.Table.from_batches([batch]), buckets))
+
+    return to_buckets
+
+
+def unbucket(rows: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """Return the rows of some values of the column `rows`."""
+    tables = [_read_stream(value.as_buffer()) for value in rows]
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def json_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield rows with a JSON detail, for `mapInArrow` over buckets."""
+    for batch in batches:
+        if batch.num_rows:
+            yield to_json_rows(unbucket(batch.column("rows")))
+
+
+def names_of_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield the distinct names in the rows, for `mapInArrow` over buckets."""
+    for batch in batches:
+        for value in batch.column("rows"):
+            rows = _read_stream(value.as_buffer())
+            present = [name for name in NAMES if name in rows.column_names]
+            names = rows.select(present).group_by(present, use_threads=False).aggregate([])
+            yield pa.record_batch({name: _typed(names, name, TEXT) for name in NAMES})
+
+
+def to_json_rows(rows: pa.Table) -> pa.RecordBatch:
+    """Return the rows with their detail as JSON."""
+    names = [name for name in DETAIL if name in rows.column_names]
+    detail = [
+        json.dumps({name: value for name, value in row.items() if value is not None}, separators=(",", ":"))
+        for row in rows.select(names).to_pylist()
+    ] or ["{}"] * rows.num_rows
+    return _event_batch(rows, pa.array(detail, pa.string()))
+
+
+def to_events(rows: pa.Table) -> pa.RecordBatch:
+    """Return the rows with their detail as a struct."""
+    fields = {name: _typed(rows, name, kind) for name, kind in DETAIL.items()}
+    return _event_batch(rows, pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
+
+
+def has_value(rows: pa.Table, name: str) -> NDArray[np.bool_]:
+    """Return which rows have a value in a column."""
+    if name not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.asarray(pc.is_valid(rows[name]).to_numpy(), np.bool_)
+
+
+def is_one_of(rows: pa.Table, name: str, values: Iterable[str]) -> NDArray[np.bool_]:
+    """Return which rows have one of these values in a column."""
+    if name not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.asarray(
+        pc.is_in(rows[name], pa.array([str(value) for value in values], pa.string())).to_numpy(), np.bool_
+    )
+
+
+def _event_batch(rows: pa.Table, detail: pa.Array) -> pa.RecordBatch:
+    columns = {name: _typed(rows, name, kind) for name, kind in COLUMNS.items()}
+    evidence = {name: _typed(rows, name, kind) for name, kind in EVIDENCE.items()}
+    return pa.record_batch({**columns, "detail": detail, **evidence})
+
+
+def _typed(rows: pa.Table, name: str, kind: str) -> pa.Array:
+    if name not in rows.column_names:
+        return pa.nulls(rows.num_rows, ARROW_TYPES[kind])
+    return rows[name].combine_chunks().cast(ARROW_TYPES[kind])
+
+
+def _bucketed(buckets: Mapping[int, pa.Table]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(buckets), pa.array(map(_stream, buckets.values()), pa.binary())], schema=_BUCKETED)
+
+
+def _by_bucket(rows: pa.Table, buckets: int) -> dict[int, pa.Table]:
+    numbers = (_hashes(rows, "group") ^ _hashes(rows, "cluster")) % buckets
+    order = np.argsort(numbers, kind="stable")
+    present, starts = np.unique(numbers[order], return_index=True)
+    rows = rows.take(pa.array(order)).combine_chunks()
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    return {
+        number: rows.slice(start, end - start)
+        for number, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True)
+    }
+
+
+def _hashes(rows: pa.Table, name: str) -> NDArray[np.int64]:
+    if name not in rows.column_names:
+        return np.zeros(rows.num_rows, np.int64)
+    encoded = pc.fill_null(rows[name], "").combine_chunks().dictionary_encode()
+    hashes = np.array([zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()], np.int64)
+    codes: NDArray[np.int32] = encoded.indices.to_numpy()
+    return hashes[codes]
+
+
+def _stream(rows: pa.Table) -> bytes:
+    """Return rows as an Arrow stream, without columns that have no value."""
+    rows = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def _read_stream(data: pa.Buffer) -> pa.Table:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
