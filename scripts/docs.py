@@ -16,7 +16,7 @@ from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupA
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
-from slackwater.spark.source.options import PREFIX, REFUSED
+from slackwater.spark.source.options import PREFIX, REJECTED
 
 DOCS = Path(__file__).parent.parent / "docs"
 MAX_LABELS = 6
@@ -173,7 +173,7 @@ def spark_page() -> str:
     lines += [
         "## Client settings that are rejected",
         "",
-        *table(["setting", "reason"], ([f"`{PREFIX}{name}`", why] for name, why in REFUSED.items())),
+        *table(["setting", "reason"], ([f"`{PREFIX}{name}`", why] for name, why in REJECTED.items())),
         "",
     ]
     return "\n".join(lines)

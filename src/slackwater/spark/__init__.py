@@ -1,8 +1,8 @@
 """Spark applications as members of a consumer group: `slackwater.spark.register(spark)`, then `format("slackwater")`.
 
-Rules kept here
-- Importing this costs nothing: Spark's workers import it for every task.
-- Registering twice does no harm.
+Invariants:
+- Importing this package loads nothing else: Spark's workers import it for every task.
+- Registering a session twice has no effect.
 """
 
 from typing import TYPE_CHECKING
@@ -14,12 +14,11 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("slackwater")` known to this session.
+    """Register `format("slackwater")` with this session.
 
-    Beside that, this process listens to the session's queries from now on, and tells the members of groups among them
-    when a batch has ended. Under Spark Connect the queries run elsewhere, and their members learn it from the next
-    trigger.
+    Also adds a listener to the session: it notifies queries that are group members when a batch has ended. Under Spark
+    Connect the queries run in the server, and learn about the end of a batch from the next trigger.
     """
-    from slackwater.spark.registration import register as registered
+    from slackwater.spark.registration import register_session
 
-    registered(spark)
+    register_session(spark)

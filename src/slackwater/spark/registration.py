@@ -1,10 +1,9 @@
-"""What `register` does, in the user's process.
+"""Registers the data source and the query listener with a Spark session.
 
-Rules kept here
-- One control room and one listener for a Spark application, whatever number of its sessions are registered: queries of
-  all sessions are heard by it. They end with Spark.
-- Under Spark Connect the server's process is another one: the source is registered, and nobody listens.
-- A Python of the workers that lacks this package is a common mistake, and is told before the first query fails on it.
+Invariants:
+- One control server and one listener per Spark application and session. They end with the application.
+- Under Spark Connect only the data source is registered: the queries run in the server's process.
+- If the workers run another Python, a warning appears before the first query fails.
 """
 
 import logging
@@ -22,60 +21,60 @@ if TYPE_CHECKING:
     from slackwater.spark.member.control_server import ControlServer
 
 log = logging.getLogger("slackwater.spark")
-PYTHON: Final = "PYSPARK_PYTHON"
+PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
 
 
-class _Listening:
-    """The control room of this process, and the application it belongs to."""
+class _Registration:
+    """The Spark application of this process, its control server and its registered sessions."""
 
     def __init__(self) -> None:
-        self.application = ""
-        self.room: ControlServer | None = None
+        self.application_id = ""
+        self.server: ControlServer | None = None
         self.sessions: set[int] = set()
 
 
-_listening = _Listening()
+_registration = _Registration()
 
 
-def register(spark: "SparkSession") -> None:
-    """Make the source known, and listen where that can be."""
-    room = _room(spark)
-    source = SlackwaterDataSource if room is None else SlackwaterDataSource.with_control_server(room.address)
+def register_session(spark: "SparkSession") -> None:
+    """Register the data source, and a listener unless this is Spark Connect."""
+    server = _control_server(spark)
+    source = SlackwaterDataSource if server is None else SlackwaterDataSource.with_control_server(server.address)
     spark.dataSource.register(source)
 
 
-def _room(spark: Any) -> "ControlServer | None":
-    """The application's control room; None under Spark Connect."""
+def _control_server(spark: Any) -> "ControlServer | None":
+    """Return the application's control server; None under Spark Connect."""
     if not hasattr(spark, "_jsparkSession"):
         return None
     from slackwater.spark.member.control_server import ControlServer
     from slackwater.spark.member.query_listener import QueryListener, QueryMonitor
 
     _check_python(spark)
-    application = str(spark.sparkContext.applicationId)
-    if _listening.application != application:
-        if _listening.room is not None:
-            _listening.room.close()
-        _listening.application, _listening.room, _listening.sessions = application, ControlServer(), set()
-    room = _listening.room
-    assert room is not None
+    application_id = str(spark.sparkContext.applicationId)
+    if _registration.application_id != application_id:
+        if _registration.server is not None:
+            _registration.server.close()
+        _registration.application_id, _registration.server = application_id, ControlServer()
+        _registration.sessions = set()
+    server = _registration.server
+    assert server is not None
     session = int(spark._jsparkSession.hashCode())
-    if session not in _listening.sessions:
-        _listening.sessions.add(session)
-        spark.streams.addListener(QueryListener(room, QueryMonitor(spark, room)))
-    return room
+    if session not in _registration.sessions:
+        _registration.sessions.add(session)
+        spark.streams.addListener(QueryListener(server, QueryMonitor(spark, server)))
+    return server
 
 
 def _check_python(spark: Any) -> None:
-    """Say so if the workers run another Python than this one."""
-    workers = spark.conf.get("spark.pyspark.python", None) or os.environ.get(PYTHON) or "python3"
-    same = Path(shutil.which(workers) or workers).parent == Path(sys.executable).parent
-    if not same:
+    """Warn if the workers run another Python than this process."""
+    workers = spark.conf.get("spark.pyspark.python", None) or os.environ.get(PYSPARK_PYTHON) or "python3"
+    if Path(shutil.which(workers) or workers).parent != Path(sys.executable).parent:
         log.warning(
-            "Spark's workers run %s, and this process runs %s: slackwater must be installed in both. To use this one, "
-            "set %s=%s before Spark starts.",
+            "Spark's workers run %s, but this process runs %s. Install slackwater in both, or set %s=%s before Spark "
+            "starts.",
             workers,
             sys.executable,
-            PYTHON,
+            PYSPARK_PYTHON,
             sys.executable,
         )

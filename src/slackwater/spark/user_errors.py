@@ -1,12 +1,10 @@
-"""Errors as Spark's user gets to see them: a sentence, not a traceback.
+"""Hides the traceback of expected errors from Spark's users.
 
-Rules kept here
-- What this library raises on purpose (`SlackwaterError`) says all there is to say. Spark would put the traceback first,
-  and its first line is the one that people read.
-- Anything else is a fault of ours, and keeps its traceback.
+Spark puts the traceback before the message, and users read the first line. An error that this library raises on purpose
+(`SlackwaterError`) has a complete message and needs no traceback. Any other exception keeps its traceback.
 
-Spark asks the environment whether to hide a traceback when it writes an exception down. The process that failed ends
-with that: nothing that comes later is hidden.
+Spark reads the environment variable when it serializes the exception. The process ends afterwards, so nothing else is
+hidden.
 """
 
 import os
@@ -21,7 +19,7 @@ HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def as_user_error() -> Iterator[None]:
-    """Let an error of this library out without its traceback."""
+    """Hide the traceback of a `SlackwaterError` that leaves this context."""
     try:
         yield
     except SlackwaterError:

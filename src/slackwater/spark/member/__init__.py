@@ -1,1 +1,1 @@
-"""A streaming query as a member of a consumer group, on the driver."""
+"""A streaming query as a member of a consumer group, in the driver."""

@@ -1,8 +1,8 @@
-"""The member's end of the line to the user's process (`control.py` has the other end, and the words).
+"""The member's end of the control connection; `control_server.py` describes the messages.
 
-Rules kept here
-- The line is heard on a thread of its own, and told one message at a time.
-- A room that is not there, or goes away, costs the query nothing but what it would have heard: `hears` is false then.
+Invariants:
+- A thread receives the messages and passes them on one at a time.
+- If the server is unreachable or disconnects, the query continues without its messages, and `is_connected` is false.
 """
 
 import json
@@ -16,43 +16,45 @@ from slackwater.spark.member.control_server import ControlAddress
 
 log = logging.getLogger("slackwater.spark.member.query_member")
 CONNECT_TIMEOUT_S: Final = 5.0
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
 
 class ControlClient:
-    """One line, from hello to its end."""
+    """One connection to the control server."""
 
     def __init__(
-        self, address: ControlAddress, hello: Mapping[str, object], heard: Callable[[dict[str, Any]], None]
+        self, address: ControlAddress, hello: Mapping[str, object], on_message: Callable[[dict[str, Any]], None]
     ) -> None:
-        self.hears = False
-        self._heard = heard
+        self.is_connected = False
+        self._on_message = on_message
         self._socket: socket.socket | None = None
         try:
             self._socket = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
             self._socket.sendall(json.dumps({"hello": {"secret": address.secret, **hello}}).encode() + b"\n")
             self._socket.settimeout(None)
         except OSError as error:
-            log.warning("The user's process cannot be heard at %s:%d: %s.", address.host, address.port, error)
+            log.warning("Cannot connect to the control server at %s:%d: %s.", address.host, address.port, error)
             self.close()
             return
-        self.hears = True
-        threading.Thread(target=self._listen, args=(self._socket,), name="slackwater-line", daemon=True).start()
+        self.is_connected = True
+        threading.Thread(
+            target=self._receive, args=(self._socket,), name="slackwater-control-client", daemon=True
+        ).start()
 
     def close(self) -> None:
-        """Hang up."""
-        self.hears = False
+        """Close the connection."""
+        self.is_connected = False
         if self._socket is not None:
             self._socket.close()
 
-    def _listen(self, line: socket.socket) -> None:
+    def _receive(self, connection: socket.socket) -> None:
         try:
-            with line.makefile("rb") as lines:
-                while text := lines.readline(MOST_BYTES):
-                    message = json.loads(text)
+            with connection.makefile("rb") as lines:
+                while line := lines.readline(MAX_MESSAGE_BYTES):
+                    message = json.loads(line)
                     if isinstance(message, dict):
-                        self._heard(message)
+                        self._on_message(message)
         except (OSError, ValueError) as error:
-            log.debug("The line to the user's process ended: %s", error)
-        self.hears = False
-        self._heard({"gone": True})
+            log.debug("The control connection ended: %s", error)
+        self.is_connected = False
+        self._on_message({"gone": True})

@@ -1,17 +1,18 @@
-"""What the user's process tells the members of its queries, and what they tell it: one line of JSON each.
+"""Connects the user's process to the processes in which Spark runs the queries: one JSON object per line.
 
-Rules kept here
-- A member lives in a process that Spark started. It hears from Spark when the next batch is planned, which may be a
-  trigger's length after the last one ended. The user's process hears at once, and says so here.
-- Loopback only. Whoever connects first says the secret that the query's options carried, or is shown out.
-- A room that is slow or gone never stops a query: what cannot be sent is dropped, and the member learns the same thing
-  later from Spark.
+A query runs in a process that Spark starts. Spark tells it that a batch has ended only when it plans the next one. The
+listener in the user's process learns it at once, and sends it over this connection.
 
-    member  -> {"hello": {"secret": …, "token": …, "group": …, "instance": …}}
-    room    -> {"welcome": {}}  or  {"refused": "why"}
-    room    -> {"finished": {offset as in the query's progress}}
-    room    -> {"task": "token"}                     a task of the running batch has ended
-    room    -> {"query": {"token": …, "stateful": true}}
+    member -> {"hello": {"secret": ..., "token": ..., "group": ..., "instance": ...}}
+    server -> {"welcome": {}}  or  {"refused": "reason"}
+    server -> {"finished": {offset as in the query's progress}}
+    server -> {"task": "token"}                     a task of the running batch has ended
+    server -> {"query": {"token": ..., "stateful": true}}
+
+Invariants:
+- The server listens on loopback only. A client authenticates with the secret from the query's options.
+- A slow or closed control connection never blocks a query. Messages that cannot be sent are dropped, and the member
+  learns the same from Spark later.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ MAX_HELLO_BYTES: Final = 64 * 1024
 
 
 class ControlAddress(NamedTuple):
-    """Where the room is, and what to say at its door."""
+    """Address and secret of a control server."""
 
     host: str
     port: int
@@ -44,7 +45,7 @@ class ControlAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectedMember:
-    """A member that has said hello."""
+    """An authenticated member."""
 
     token: str
     group_id: str | None
@@ -52,99 +53,99 @@ class ConnectedMember:
 
 
 class ControlServer:
-    """The user's end: members come in by themselves, and are told what happens to their queries."""
+    """Accepts members, and sends them the progress of their queries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._telling = threading.Lock()  # lines do not mix
-        self._guests: dict[socket.socket, ConnectedMember] = {}
-        self._stateful: dict[str, bool] = {}  # by token: told again to a member that comes later
-        self._door = socket.create_server((LOOPBACK, 0))
-        self.address = ControlAddress(LOOPBACK, self._door.getsockname()[1], secrets.token_hex(16))
-        threading.Thread(target=self._receive, name="slackwater-control", daemon=True).start()
+        self._send_lock = threading.Lock()  # one line at a time
+        self._members: dict[socket.socket, ConnectedMember] = {}
+        self._stateful: dict[str, bool] = {}  # by token; sent again to members that connect later
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.address = ControlAddress(LOOPBACK, self._listener.getsockname()[1], secrets.token_hex(16))
+        threading.Thread(target=self._accept, name="slackwater-control", daemon=True).start()
 
     def close(self) -> None:
-        """Let everybody go."""
-        # A thread that waits in accept() is not woken by close() alone.
+        """Close all connections."""
+        # close() alone does not wake a thread in accept().
         with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
-        self._door.close()
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
         with self._lock:
-            guests, self._guests = list(self._guests), {}
-        for connection in guests:
-            _hang_up(connection)
+            connections, self._members = list(self._members), {}
+        for connection in connections:
+            _close(connection)
 
     @property
-    def guests(self) -> list[ConnectedMember]:
-        """The members that are here."""
+    def members(self) -> list[ConnectedMember]:
+        """The connected members."""
         with self._lock:
-            return list(self._guests.values())
+            return list(self._members.values())
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------------------
 
-    def finished(self, token: str, offset: Mapping[str, object]) -> None:
-        """A query's batch has ended: everything up to this offset is done."""
-        self._tell(token, {"finished": dict(offset)})
+    def batch_finished(self, token: str, offset: Mapping[str, object]) -> None:
+        """Report that a query has finished all batches up to this offset."""
+        self._send_to(token, {"finished": dict(offset)})
 
     def task_ended(self, token: str) -> None:
-        """The running batch of a query has made progress."""
-        self._tell(token, {"task": token})
+        """Report that a task of the running batch has ended."""
+        self._send_to(token, {"task": token})
 
-    def stateful(self, token: str, stateful: bool) -> None:
-        """Whether a query keeps state."""
+    def set_stateful(self, token: str, stateful: bool) -> None:
+        """Report whether a query is stateful."""
         with self._lock:
             if self._stateful.get(token) is stateful:
                 return
             self._stateful[token] = stateful
-        self._tell(token, _query(token, stateful))
+        self._send_to(token, _query(token, stateful))
 
-    def _tell(self, token: str, message: Mapping[str, object]) -> None:
+    def _send_to(self, token: str, message: Mapping[str, object]) -> None:
         with self._lock:
-            connections = [connection for connection, guest in self._guests.items() if guest.token == token]
+            connections = [connection for connection, member in self._members.items() if member.token == token]
         for connection in connections:
-            with self._telling:
+            with self._send_lock:
                 sent = _send(connection, message)
             if not sent:
-                self._forget(connection)
+                self._remove(connection)
 
-    # --- the door -----------------------------------------------------------------------------------------------------
+    # --- connections --------------------------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
+    def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._door.accept()
+                connection, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._welcome, args=(connection,), name="slackwater-guest", daemon=True).start()
+            threading.Thread(target=self._serve, args=(connection,), name="slackwater-member", daemon=True).start()
 
-    def _welcome(self, connection: socket.socket) -> None:
-        """Hear a hello, answer it, and wait until the member is gone."""
+    def _serve(self, connection: socket.socket) -> None:
+        """Authenticate a member, and wait until it disconnects."""
         connection.settimeout(HELLO_TIMEOUT_S)
-        guest = self._hello(connection)
+        member = self._authenticate(connection)
         connection.settimeout(None)
-        # A time-out of sending alone: settimeout() would end the wait for the member's end, too.
+        # A timeout for sending only: settimeout() would also limit the wait for the disconnect.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
-        if guest is None:
-            _hang_up(connection)
+        if member is None:
+            _close(connection)
             return
-        with self._telling:
+        with self._send_lock:
             with self._lock:
-                refusal = self._refusal(guest)
-                if refusal is None:
-                    self._guests[connection] = guest
-                stateful = self._stateful.get(guest.token)
-            _send(connection, {"welcome": {}} if refusal is None else {"refused": refusal})
+                rejection = self._rejection(member)
+                if rejection is None:
+                    self._members[connection] = member
+                stateful = self._stateful.get(member.token)
+            _send(connection, {"welcome": {}} if rejection is None else {"refused": rejection})
             if stateful is not None:
-                _send(connection, _query(guest.token, stateful))
-        if refusal is not None:
-            _hang_up(connection)
+                _send(connection, _query(member.token, stateful))
+        if rejection is not None:
+            _close(connection)
             return
         with contextlib.suppress(OSError):
             while connection.recv(4096):
-                pass  # a member has nothing more to say; the end of the stream is its end
-        self._forget(connection)
+                pass  # members send nothing else
+        self._remove(connection)
 
-    def _hello(self, connection: socket.socket) -> ConnectedMember | None:
+    def _authenticate(self, connection: socket.socket) -> ConnectedMember | None:
         line = b""
         try:
             while not line.endswith(b"\n"):
@@ -159,24 +160,23 @@ class ControlServer:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def _refusal(self, guest: ConnectedMember) -> str | None:
-        """Why this member cannot be let in, if it cannot."""
-        if guest.instance_id is None:
+    def _rejection(self, member: ConnectedMember) -> str | None:
+        """Return why this member is rejected, or None."""
+        if member.instance_id is None:
             return None
-        for other in self._guests.values():
-            same = (other.group_id, other.instance_id) == (guest.group_id, guest.instance_id)
-            if same and other.token != guest.token:
+        for other in self._members.values():
+            same = (other.group_id, other.instance_id) == (member.group_id, member.instance_id)
+            if same and other.token != member.token:
                 return (
-                    f"Two queries of this application have kafka.group.instance.id={guest.instance_id} in group "
-                    f"{guest.group_id}: each would throw the other out of the group. Give every query an instance id "
-                    "of its own."
+                    f"Two queries of this application have kafka.group.instance.id={member.instance_id} in group "
+                    f"{member.group_id} and would fence each other. Use a different instance id for each query."
                 )
         return None
 
-    def _forget(self, connection: socket.socket) -> None:
+    def _remove(self, connection: socket.socket) -> None:
         with self._lock:
-            self._guests.pop(connection, None)
-        _hang_up(connection)
+            self._members.pop(connection, None)
+        _close(connection)
 
 
 def _query(token: str, stateful: bool) -> dict[str, object]:
@@ -184,7 +184,7 @@ def _query(token: str, stateful: bool) -> dict[str, object]:
 
 
 def _send(connection: socket.socket, message: Mapping[str, object]) -> bool:
-    """Send one line; False when the other end is gone, or does not listen."""
+    """Send one line. Returns False if the connection is closed or does not accept data."""
     try:
         connection.sendall(json.dumps(message).encode() + b"\n")
         return True
@@ -192,7 +192,7 @@ def _send(connection: socket.socket, message: Mapping[str, object]) -> bool:
         return False
 
 
-def _hang_up(connection: socket.socket) -> None:
+def _close(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

@@ -1,9 +1,9 @@
-"""Things of which one process of this host may have only one at a time: a checkpoint, a name in a group.
+"""Locks between the processes of one host: one query per checkpoint, one per group instance id.
 
-Rules kept here
-- A lock is a file that the kernel keeps locked for a process, and lets go of with it, however it ends: there is nothing
-  stale to clean up. The file itself stays; it says who had it last.
-- A query that is started again may meet its own last run on its way out: whoever finds a lock taken waits a little.
+Invariants:
+- A lock is a file lock (`flock`): the kernel releases it when the process ends, so there are no stale locks. The file
+  stays and contains the last holder.
+- A restarted query may meet its previous run shutting down, so acquiring waits for a short time.
 """
 
 import contextlib
@@ -18,26 +18,26 @@ from typing import Final
 from slackwater.group.errors import UsageError
 
 HOLDER: Final = "{holder}"
-_LOOK_AGAIN_S: Final = 0.05
+_RETRY_S: Final = 0.05
 
 
 class HostLock:
-    """One lock, by its name."""
+    """A lock with a name."""
 
     def __init__(self, name: str) -> None:
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         self._path = _directory() / f"{digest}.lock"
         self._file: int | None = None
 
-    def take(self, refusal: str, wait_s: float) -> None:
-        """Take it, or refuse after a while; `{holder}` in the refusal says who has it."""
-        deadline = time.monotonic() + wait_s
+    def acquire(self, error: str, timeout_s: float) -> None:
+        """Acquire the lock, or raise UsageError after the timeout. `{holder}` in `error` is replaced by the holder."""
+        deadline = time.monotonic() + timeout_s
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not _locked(file):
+            while not _try_lock(file):
                 if time.monotonic() >= deadline:
-                    raise UsageError(refusal.replace(HOLDER, _holder(file)))
-                time.sleep(_LOOK_AGAIN_S)
+                    raise UsageError(error.replace(HOLDER, _holder(file)))
+                time.sleep(_RETRY_S)
             os.ftruncate(file, 0)
             os.pwrite(file, f"process {os.getpid()}".encode(), 0)
         except BaseException:
@@ -46,13 +46,13 @@ class HostLock:
         self._file = file
 
     def release(self) -> None:
-        """Let it go."""
+        """Release the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
-def _locked(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True

@@ -1,11 +1,10 @@
-"""What happens to the queries of this Spark session, passed on to their members.
+"""Observes the queries of a Spark session, and reports their progress to the control server.
 
-Rules kept here
-- The end of a batch comes from Spark's own listener, as it happens. Tasks and state come by looking: Spark has no
-  listener for them that Python could hear without slowing every task down.
-- A query is known by the token in its offset, so that a member is found whatever the query is called, and whatever
-  other sources it has.
-- Looking never disturbs: a query that ends in the middle of it, or a Spark that has stopped, ends the look and no more.
+Invariants:
+- The end of a batch comes from Spark's listener at once. Finished tasks and stateful operators are polled: Spark has no
+  listener for them that Python could use without slowing down every task.
+- The token in its offset identifies a query, whatever its name and its other sources are.
+- Polling never disturbs: if a query or Spark has stopped, only the poll ends.
 """
 
 import json
@@ -29,8 +28,8 @@ from slackwater.spark.member.control_server import ControlServer
 
 log = logging.getLogger("slackwater.spark.member.query_listener")
 
-LOOK_SECONDS: Final = 0.5
-# Logical operators that keep state between batches when what they work on is a stream.
+POLL_S: Final = 0.5
+# Logical operators that keep state between batches if their input is a stream.
 STATEFUL: Final = (
     "Aggregate",
     "Deduplicate",
@@ -44,7 +43,7 @@ STATEFUL: Final = (
 
 
 def parse_offset(text: str | None) -> tuple[str, Mapping[str, object]] | None:
-    """The token and the whole of an offset of ours; None for an offset of somebody else."""
+    """Return the token and the content of an offset; None if another source wrote it."""
     try:
         offset = json.loads(text or "null")
     except ValueError:
@@ -55,105 +54,105 @@ def parse_offset(text: str | None) -> tuple[str, Mapping[str, object]] | None:
 
 
 class QueryListener(StreamingQueryListener):
-    """Tells the control room of every batch that has ended."""
+    """Reports every finished batch to the control server."""
 
-    def __init__(self, room: ControlServer, queries: "QueryMonitor") -> None:
-        self._room = room
+    def __init__(self, server: ControlServer, queries: "QueryMonitor") -> None:
+        self._server = server
         self._queries = queries
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """A query begins: look at it from now on."""
+        """Start polling."""
         self._queries.wake()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch has ended."""
+        """Report a finished batch."""
         keeps_state = bool(event.progress.stateOperators)
         for source in event.progress.sources:
-            if (found := parse_offset(source.endOffset)) is not None:
-                token, offset = found
-                self._room.finished(token, offset)
+            if (parsed := parse_offset(source.endOffset)) is not None:
+                token, offset = parsed
+                self._server.batch_finished(token, offset)
                 if keeps_state:
-                    self._room.stateful(token, True)
+                    self._server.set_stateful(token, True)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new."""
+        """Ignored."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query has ended; its member learns that from Spark."""
+        """Ignored: Spark stops the query's reader."""
 
 
 class QueryMonitor:
-    """Looks at the running queries twice a second, while there are any with a member."""
+    """Polls the running queries twice a second while there are any."""
 
-    def __init__(self, spark: SparkSession, room: ControlServer) -> None:
+    def __init__(self, spark: SparkSession, server: ControlServer) -> None:
         self._spark = spark
-        self._room = room
-        self._ended_tasks: dict[str, int] = {}  # by run
-        self._judged: set[str] = set()  # runs whose plan has been looked at
-        self._begun = threading.Event()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="slackwater-queries", daemon=True)
+        self._server = server
+        self._completed_tasks: dict[str, int] = {}  # by run id
+        self._checked_plans: set[str] = set()  # run ids
+        self._active = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slackwater-queries", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something to look at."""
-        self._begun.set()
+        """Start polling: a query has started."""
+        self._active.set()
 
     def close(self) -> None:
-        """Look no more."""
-        self._over.set()
-        self._begun.set()
+        """Stop polling."""
+        self._closed.set()
+        self._active.set()
 
-    def _watch(self) -> None:
-        while not self._over.is_set():
-            self._begun.wait()
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._active.wait()
             try:
                 active = list(self._spark.streams.active)
             except (Py4JError, OSError, AttributeError, AssertionError):
                 return  # Spark has stopped
             if not active:
-                self._begun.clear()
-                self._ended_tasks.clear()
-                self._judged.clear()
+                self._active.clear()
+                self._completed_tasks.clear()
+                self._checked_plans.clear()
             for query in active:
                 try:
-                    self._look(query)
+                    self._poll(query)
                 except (Py4JError, OSError, AttributeError) as error:
-                    log.debug("A query could not be looked at: %s", error)
-            self._over.wait(LOOK_SECONDS)
+                    log.debug("Cannot poll a query: %s", error)
+            self._closed.wait(POLL_S)
 
-    def _look(self, query: StreamingQuery) -> None:
+    def _poll(self, query: StreamingQuery) -> None:
         run_id = str(query.runId)
         execution = query._jsq.streamingQuery()
-        tokens = [found[0] for text in _offsets(execution) if (found := parse_offset(text)) is not None]
+        tokens = [offset[0] for text in _offsets(execution) if (offset := parse_offset(text)) is not None]
         if not tokens:
             return
-        if run_id not in self._judged:
-            self._judged.add(run_id)
+        if run_id not in self._checked_plans:
+            self._checked_plans.add(run_id)
             for token in tokens:
-                self._room.stateful(token, keeps_state(execution.logicalPlan()))
-        ended = self._tasks_ended(run_id)
-        if ended > self._ended_tasks.get(run_id, 0):
-            self._ended_tasks[run_id] = ended
+                self._server.set_stateful(token, keeps_state(execution.logicalPlan()))
+        completed = self._count_completed_tasks(run_id)
+        if completed > self._completed_tasks.get(run_id, 0):
+            self._completed_tasks[run_id] = completed
             for token in tokens:
-                self._room.task_ended(token)
+                self._server.task_ended(token)
 
-    def _tasks_ended(self, run_id: str) -> int:
-        """The number of tasks a run of a query has finished, of those that Spark still remembers."""
+    def _count_completed_tasks(self, run_id: str) -> int:
+        """Return a number that grows with every finished task of a query run."""
         tracker = self._spark.sparkContext.statusTracker()
         active = set(tracker.getActiveJobsIds())
         jobs = tracker.getJobIdsForGroup(run_id)
-        # A job's number grows, so that the sum grows with every task, and with every new job.
-        ended = max(jobs, default=0) << 32
+        # Job ids increase, so the sum grows with every task and every job.
+        completed = max(jobs, default=0) << 32
         for job in active.intersection(jobs):
             info = tracker.getJobInfo(job)
             stages = (tracker.getStageInfo(stage) for stage in (info.stageIds if info is not None else ()))
-            ended += sum(stage.numCompletedTasks for stage in stages if stage is not None)
-        return ended
+            completed += sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        return completed
 
 
 def keeps_state(plan: Any) -> bool:
-    """Whether a logical plan in the JVM has an operator that keeps state from batch to batch."""
+    """Whether a logical plan in the JVM has an operator that keeps state between batches."""
     children = [plan.children().apply(at) for at in range(plan.children().size())]
     streams = sum(bool(child.isStreaming()) for child in children)
     name = plan.nodeName()
@@ -163,7 +162,7 @@ def keeps_state(plan: Any) -> bool:
 
 
 def _offsets(execution: Any) -> Iterator[str]:
-    """The offsets of the batch that a query works on, or has ended last, one per source."""
+    """The offsets of the current or last batch of a query, one per source."""
     iterator = execution.availableOffsets().valuesIterator()
     while iterator.hasNext():
         yield str(iterator.next().json())

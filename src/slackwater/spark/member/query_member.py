@@ -1,12 +1,13 @@
-"""A query as a member of its group: the core's machines at work in the process that Spark keeps for the source.
+"""A streaming query as a member of its consumer group, in the process that Spark runs for the source.
 
-Rules kept here
-- Two machines, one lock: the member of the group (`client.membership`) and the batches of the query (`group.member`).
-  What the group says reaches the batches on a thread of its own, at once, whatever Spark does meanwhile.
-- Effects of the batches are carried out in the order they came in, one at a time, however deep the calls are.
-- What goes wrong for good is raised at Spark's next call (`failure`).
-- The process timer runs while a batch runs and the user's process can be heard; it starts anew with every call of Spark
-  and every task that ended. Whoever lets it run out leaves the group, says why, and joins again at Spark's next call.
+Invariants:
+- Two state machines share one lock: the group member (`client.consumer.membership`) and the query's batches
+  (`group.batches`). A thread passes the group's notifications to the batches at once, whatever Spark does meanwhile.
+- Effects of the batches are executed in order, one at a time, also when executing one produces more.
+- A permanent error is raised in Spark's next call (`failure`).
+- The process timer (`max.poll.interval.ms`) runs while a batch runs and the control connection is up. Every call from
+  Spark and every finished task resets it. When it expires, the member leaves the group, logs the reason, and rejoins on
+  Spark's next call.
 """
 
 import logging
@@ -61,19 +62,19 @@ from slackwater.spark.source.options import SourceOptions
 log = logging.getLogger("slackwater.spark.member.query_member")
 COOPERATIVE: Final = "cooperative-sticky"
 STATIC_SESSION_MS: Final = 120_000
-SESSION: Final = "session.timeout.ms"
-CLOSE_S: Final = 5.0
-LAST_WORD_S: Final = 2.0
+SESSION_TIMEOUT: Final = "session.timeout.ms"
+CLOSE_TIMEOUT_S: Final = 5.0
+LAST_BATCH_WAIT_S: Final = 2.0
 
 
 class QueryClient:
-    """The cluster, and the thread its connections live on, for one run of a query."""
+    """The Kafka client of one query run: settings, cluster and network thread."""
 
     def __init__(self, options: SourceOptions) -> None:
         settings = dict(options.kafka)
         self.strategy = settings.pop(STRATEGY, COOPERATIVE)
         if options.group_instance_id is not None:
-            settings.setdefault(SESSION, str(STATIC_SESSION_MS))
+            settings.setdefault(SESSION_TIMEOUT, str(STATIC_SESSION_MS))
         self.values: Mapping[str, Value] = parse_settings(settings, CONSUMER_SETTINGS, ignored=lambda _name: None)
         group_id = options.group_id or ""
         self.client_id = str(self.values["client.id"]) or default_client_id(group_id)
@@ -83,94 +84,94 @@ class QueryClient:
         self.cluster: Cluster = self.network.run(Cluster.create(brokers))
 
     def member_config(self) -> MemberConfig:
-        """What the group member takes."""
+        """Return the configuration of the group member."""
         config = member_config(self.values, self.client_id, parse_assignors(self.strategy))
         return replace(config, driver=RebalanceDriver.BACKGROUND, enable_auto_commit=False)
 
     def close(self) -> None:
-        """Let go of everything."""
-        self.network.run(self.cluster.close(), CLOSE_S)
+        """Close the connections and stop the thread."""
+        self.network.run(self.cluster.close(), CLOSE_TIMEOUT_S)
         self.network.close()
 
 
 class QueryMember:
-    """One query in one group, for one run."""
+    """The group membership of one query run."""
 
     def __init__(
         self,
-        home: QueryClient,
+        client: QueryClient,
         options: SourceOptions,
         batches: BatchPlanner,
         changed: threading.Condition,
         clock: Clock,
         control: ControlAddress | None,
     ) -> None:
-        config = home.member_config()
+        config = client.member_config()
         self.batches = batches
         self.changed = changed
         self.failure: SlackwaterError | None = None
         self.joined = False
-        self._home = home
+        self._client = client
         self._options = options
         self._clock = clock
-        self._lines = LogLines(home.client_id, config.group_id, config.group_instance_id)
-        publish = bool(home.values["group.events.publish"])
-        self._publisher = EventPublisher(home.cluster, home.network) if publish else None
+        self._log_lines = LogLines(client.client_id, config.group_id, config.group_instance_id)
+        publish = bool(client.values["group.events.publish"])
+        self._publisher = EventPublisher(client.cluster, client.network) if publish else None
         self._membership = Membership(
             config,
-            home.cluster,
-            home.network,
+            client.cluster,
+            client.network,
             changed,
             clock=clock,
-            on_event=self._tell,
-            on_request=self._lines.log_request,
+            on_event=self._publish,
+            on_request=self._log_lines.log_request,
         )
-        self._waiting: deque[BatchEffect] = deque()
-        self._carrying = False
-        self._alive_ms = clock.now_ms()
-        self._is_out = False
-        self._over = False
-        self._bare_told = False
-        self._stateful = False
-        self._stateful_told = False
-        self._line: ControlClient | None = None
-        self._control = control
-        self._last_word = threading.Event()
+        self._pending_effects: deque[BatchEffect] = deque()
+        self._is_executing = False
+        self._last_progress_ms = clock.now_ms()
+        self._has_left = False  # max.poll.interval.ms exceeded
+        self._is_stopped = False
+        self._has_no_partitions = False
+        self._is_stateful = False
+        self._stateful_reported = False
+        self._control_client: ControlClient | None = None
+        self._control_address = control
+        self._last_batch_reported = threading.Event()
         warn_about_settings(config)
         if (notice := self._membership.member.eager_background_warning) is not None:
-            log.warning("%s%s", home.prefix, notice)
+            log.warning("%s%s", client.prefix, notice)
 
     @property
     def config(self) -> MemberConfig:
-        """The settings."""
+        """The configuration of the member."""
         return self._membership.member.config
 
     @property
     def generation_id(self) -> int:
-        """The generation, -1 when there is none."""
+        """The generation id, or -1."""
         return self._membership.member.generation_id
 
     @property
     def member_id(self) -> str:
-        """The id the coordinator gave."""
+        """The member id from the coordinator."""
         return self._membership.member.member_id
 
     @property
     def protocol_name(self) -> str | None:
-        """The assignor the group agreed on."""
+        """The assignor that the group uses."""
         return self._membership.member.protocol_name
 
     @property
     def is_settled(self) -> bool:
-        """Whether the group has given what it has to give, for now."""
+        """Whether the member has joined and no rebalance is pending."""
         return self.joined and not self._membership.member.needs_rejoin
 
-    def begin(self) -> None:
-        """Join, and hear the user's process."""
-        self._open_line()
+    def start(self) -> None:
+        """Connect to the control server and join the group."""
+        self._connect_control()
         self._subscribe()
-        threading.Thread(target=self._serve, name=f"slackwater-member-{self._home.client_id}", daemon=True).start()
-        self._home.network.submit(run_maintenance(self._home.cluster, self._membership.refresh))
+        threading.Thread(target=self._serve, name=f"slackwater-member-{self._client.client_id}", daemon=True).start()
+        self._client.network.submit(run_maintenance(self._client.cluster, self._membership.refresh))
 
     def _subscribe(self) -> None:
         pattern, topics = self._options.subscribe_pattern, self._options.subscribe or ()
@@ -179,56 +180,58 @@ class QueryMember:
         else:
             self._membership.do(lambda member, now_ms: member.subscribe(topics, now_ms))
 
-    # --- Spark's side -------------------------------------------------------------------------------------------------
+    # --- calls from Spark -------------------------------------------------------------------------------------------
 
-    def touch(self) -> None:
-        """Spark has called, or something of the batch has ended: the query is alive."""
+    def reset_process_timer(self) -> None:
+        """Reset the process timer; rejoin if it had expired."""
         with self.changed:
-            self._alive_ms = self._clock.now_ms()
+            self._last_progress_ms = self._clock.now_ms()
             member = self._membership.member
-            if self._is_out and not member.is_notifying_listener and not member.owned:
-                self._is_out = False
-                log.info("%sThe query goes on; joining again.", self._home.prefix)
+            if self._has_left and not member.is_notifying_listener and not member.owned:
+                self._has_left = False
+                log.info("%sThe query makes progress again; rejoining the group.", self._client.prefix)
                 self._subscribe()
 
-    def finished(self, seq: int) -> None:
-        """Everything up to this batch is done."""
+    def on_batch_finished(self, seq: int) -> None:
+        """Record that all batches up to this one are finished."""
         with self.changed:
-            self.carry(self.batches.on_finished(seq, self._clock.now_ms()))
+            self.execute(self.batches.on_finished(seq, self._clock.now_ms()))
 
     def stop(self) -> None:
-        """Commit what is finished, and leave; a static member stays for its next run."""
-        if self.batches.is_running and self._line is not None and self._line.hears:
-            # Spark does not say how the last batch ended. The user's process may be about to.
-            self._last_word.wait(LAST_WORD_S)
+        """Commit finished batches and leave the group. A static member stays for its next run."""
+        if self.batches.is_running and self._control_client is not None and self._control_client.is_connected:
+            # Spark does not report how the last batch ended; the control server may.
+            self._last_batch_reported.wait(LAST_BATCH_WAIT_S)
         with self.changed:
-            self.carry(self.batches.stop(self._clock.now_ms()))
-            self.changed.wait_for(lambda: not self.batches.has_pending_commits or self.failure is not None, CLOSE_S)
-            self._membership.do(lambda member, now_ms: member.close(now_ms, timeout_ms=int(CLOSE_S * 1000)))
-            self.changed.wait_for(lambda: self._membership.member.is_closed, CLOSE_S)
-            self._over = True
+            self.execute(self.batches.stop(self._clock.now_ms()))
+            self.changed.wait_for(
+                lambda: not self.batches.has_pending_commits or self.failure is not None, CLOSE_TIMEOUT_S
+            )
+            self._membership.do(lambda member, now_ms: member.close(now_ms, timeout_ms=int(CLOSE_TIMEOUT_S * 1000)))
+            self.changed.wait_for(lambda: self._membership.member.is_closed, CLOSE_TIMEOUT_S)
+            self._is_stopped = True
             self.changed.notify_all()
-        if self._line is not None:
-            self._line.close()
+        if self._control_client is not None:
+            self._control_client.close()
         if self._publisher is not None:
-            self._home.network.run(self._publisher.finish(1.0), CLOSE_S)
+            self._client.network.run(self._publisher.finish(1.0), CLOSE_TIMEOUT_S)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def carry(self, effects: list[BatchEffect]) -> None:
-        """Carry out what the batches want; with the lock."""
-        self._waiting.extend(effects)
-        if self._carrying:
+    def execute(self, effects: list[BatchEffect]) -> None:
+        """Execute effects of the batches. The caller holds the lock."""
+        self._pending_effects.extend(effects)
+        if self._is_executing:
             return
-        self._carrying = True
+        self._is_executing = True
         try:
-            while self._waiting:
-                self._carry_one(self._waiting.popleft())
+            while self._pending_effects:
+                self._execute_one(self._pending_effects.popleft())
         finally:
-            self._carrying = False
+            self._is_executing = False
         self.changed.notify_all()
 
-    def _carry_one(self, effect: BatchEffect) -> None:
+    def _execute_one(self, effect: BatchEffect) -> None:
         match effect:
             case HoldPartitions():
                 self._membership.member.hold(effect.partitions)
@@ -240,37 +243,41 @@ class QueryMember:
             case FetchCommitted():
                 self._fetch(effect)
             case BatchEvent():
-                _say(effect, self._home.prefix)
+                _log_event(effect, self._client.prefix)
 
     def _commit(self, commit: CommitBatchOffsets) -> None:
-        def heard(error: SlackwaterError | None) -> None:
+        def on_response(error: SlackwaterError | None) -> None:
             if error is not None:
-                log.debug("%sA commit was refused: %s", self._home.prefix, error)
-            self.carry(self.batches.on_commit_done(commit.commit_id, error, self._clock.now_ms()))
+                log.debug("%sOffset commit failed: %s", self._client.prefix, error)
+            self.execute(self.batches.on_commit_done(commit.commit_id, error, self._clock.now_ms()))
 
         try:
-            self._membership.commit(commit.offsets, heard, sync=True)
-        except UsageError as error:  # on its way out
-            heard(error)
+            self._membership.commit(commit.offsets, on_response, sync=True)
+        except UsageError as error:  # the member is closing
+            on_response(error)
 
     def _fetch(self, fetch: FetchCommitted) -> None:
-        def heard(offsets: Mapping[TopicPartition, OffsetAndMetadata | None], error: SlackwaterError | None) -> None:
+        def on_response(
+            offsets: Mapping[TopicPartition, OffsetAndMetadata | None], error: SlackwaterError | None
+        ) -> None:
             if isinstance(error, BrokerError) and not error.retriable:
                 self._fail(error)
             failed = error is not None
-            self.carry(self.batches.on_committed_fetched(fetch.fetch_id, offsets, self._clock.now_ms(), failed=failed))
+            self.execute(
+                self.batches.on_committed_fetched(fetch.fetch_id, offsets, self._clock.now_ms(), failed=failed)
+            )
 
         try:
-            self._membership.fetch_committed(fetch.partitions, heard)
-        except UsageError:  # on its way out
+            self._membership.fetch_committed(fetch.partitions, on_response)
+        except UsageError:  # the member is closing
             return
 
-    # --- the group's side ---------------------------------------------------------------------------------------------
+    # --- notifications of the group -----------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Tell the batches what the group does, until the end."""
+        """Pass the group's notifications and due timers to the batches until the query stops."""
         with self.changed:
-            while not self._over:
+            while not self._is_stopped:
                 while self._membership.due:
                     due = self._membership.due.popleft()
                     if isinstance(due, Raise):
@@ -280,12 +287,12 @@ class QueryMember:
                 now_ms = self._clock.now_ms()
                 leaving = self._membership.member.leaving
                 if leaving != self.batches.leaving:
-                    self.carry(self.batches.set_leaving(leaving, now_ms))
+                    self.execute(self.batches.set_leaving(leaving, now_ms))
                 due_ms = self.batches.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms:
-                    self.carry(self.batches.tick(now_ms))
+                    self.execute(self.batches.tick(now_ms))
                     due_ms = self.batches.next_due_ms()
-                self._check_alive(now_ms)
+                self._check_process_timer(now_ms)
                 if not self._membership.due:
                     wait_s = 1.0 if due_ms is None else min(max((due_ms - now_ms) / 1000, 0.001), 1.0)
                     self.changed.wait(wait_s)
@@ -296,160 +303,165 @@ class QueryMember:
         match notify.callback:
             case Callback.ASSIGNED:
                 self.joined = True
-                self.carry(self.batches.on_assigned(partitions, now_ms))
-                self._tell_bareness()
-                self._tell_stateful()
+                self.execute(self.batches.on_assigned(partitions, now_ms))
+                self._log_without_partitions()
+                self._check_stateful()
             case Callback.REVOKED:
-                self.carry(self.batches.on_revoked(partitions, now_ms))
+                self.execute(self.batches.on_revoked(partitions, now_ms))
             case Callback.LOST:
-                self.carry(self.batches.on_lost(partitions, now_ms))
+                self.execute(self.batches.on_lost(partitions, now_ms))
         self._membership.do(lambda member, now_ms: member.on_listener_done(now_ms))
 
-    def _tell_bareness(self) -> None:
-        bare = not self.batches.owned
-        if bare and not self._bare_told:
+    def _log_without_partitions(self) -> None:
+        is_without = not self.batches.owned
+        if is_without and not self._has_no_partitions:
             log.info(
-                "%sThis query has no partitions now: others of the group have them all. It waits.", self._home.prefix
+                "%sThis query has no partitions; it waits for the next rebalance.",
+                self._client.prefix,
             )
-        self._bare_told = bare
+        self._has_no_partitions = is_without
 
-    def _tell(self, event: GroupEvent) -> None:
-        self._lines.log_event(event)
+    def _publish(self, event: GroupEvent) -> None:
+        self._log_lines.log_event(event)
         if self._publisher is not None:
             self._publisher.publish(event)
 
     def _fail(self, error: SlackwaterError) -> None:
         if self.failure is None:
-            self.failure = _explained(error, self.config)
-            log.error("%s%s", self._home.prefix, self.failure)
+            self.failure = _translate_error(error, self.config)
+            log.error("%s%s", self._client.prefix, self.failure)
         self.changed.notify_all()
 
-    def _check_alive(self, now_ms: int) -> None:
+    def _check_process_timer(self, now_ms: int) -> None:
         limit_ms = self.config.max_poll_interval_ms
-        if not self.batches.is_running or self._line is None or not self._line.hears or self._is_out:
+        if (
+            not self.batches.is_running
+            or self._control_client is None
+            or not self._control_client.is_connected
+            or self._has_left
+        ):
             return
-        if now_ms - self._alive_ms < limit_ms:
+        if now_ms - self._last_progress_ms < limit_ms:
             return
-        self._is_out = True
+        self._has_left = True
         log.warning(
-            "%sThe running batch has ended no task for %d ms, which is kafka.max.poll.interval.ms: the query is taken "
-            "for stuck and leaves its group, so that others go on; it joins again when it does. What the batch "
-            "contains may be read twice.",
-            self._home.prefix,
+            "%sNo task of the running batch has ended within %d ms (kafka.max.poll.interval.ms exceeded): the query "
+            "leaves the group and rejoins when it makes progress. Other members may read the batch again.",
+            self._client.prefix,
             limit_ms,
         )
-        over_ms = now_ms - self._alive_ms - limit_ms
-        self._membership.do(lambda member, now_ms: member.leave_on_poll_timeout(over_ms, now_ms))
+        overrun_ms = now_ms - self._last_progress_ms - limit_ms
+        self._membership.do(lambda member, now_ms: member.leave_on_poll_timeout(overrun_ms, now_ms))
 
-    # --- the user's process -------------------------------------------------------------------------------------------
+    # --- control connection -------------------------------------------------------------------------------------------
 
-    def _open_line(self) -> None:
+    def _connect_control(self) -> None:
         config = self.config
-        if self._control is not None:
+        if self._control_address is not None:
             hello = {
                 "token": self.batches.token,
                 "group": config.group_id,
                 "instance": config.group_instance_id,
             }
-            self._line = ControlClient(self._control, hello, self._heard)
-        if self._line is None or not self._line.hears:
+            self._control_client = ControlClient(self._control_address, hello, self._on_control_message)
+        if self._control_client is None or not self._control_client.is_connected:
             log.info(
-                "%sThe end of a batch is heard when Spark plans the next one, and kafka.max.poll.interval.ms is not "
-                "checked, because this query has no listener: slackwater.spark.register(spark) starts one.",
-                self._home.prefix,
+                "%sThis query has no listener. It learns the end of a batch when Spark plans the next one, and does "
+                "not check kafka.max.poll.interval.ms. Call slackwater.spark.register(spark) to start a listener.",
+                self._client.prefix,
             )
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _on_control_message(self, message: dict[str, Any]) -> None:
         with self.changed:
             match message:
                 case {"finished": {"token": str(token), "seq": int(seq)}} if token == self.batches.token:
-                    self.touch()
-                    self.finished(seq)
+                    self.reset_process_timer()
+                    self.on_batch_finished(seq)
                     if not self.batches.is_running:
-                        self._last_word.set()
+                        self._last_batch_reported.set()
                 case {"task": str(token)} if token == self.batches.token:
-                    self.touch()
+                    self.reset_process_timer()
                 case {"query": {"stateful": bool(stateful)}}:
-                    self._stateful = stateful
-                    self._tell_stateful()
-                case {"refused": str(why)}:
-                    self._fail(UsageError(why))
+                    self._is_stateful = stateful
+                    self._check_stateful()
+                case {"refused": str(reason)}:
+                    self._fail(UsageError(reason))
                 case {"gone": True}:
-                    self._last_word.set()
-                    if not self._over:
-                        log.info("%sThe user's process is heard no more.", self._home.prefix)
+                    self._last_batch_reported.set()
+                    if not self._is_stopped:
+                        log.info("%sThe control connection is closed.", self._client.prefix)
 
-    def _tell_stateful(self) -> None:
-        """State does not move with a partition: say so, or refuse, where partitions may move."""
+    def _check_stateful(self) -> None:
+        """Warn or fail if a stateful query shares its topics: state does not move with a partition."""
         policy = self._options.stateful_handover
-        if not self._stateful or self._stateful_told or policy == "allow" or not self._shares_topics():
+        if not self._is_stateful or self._stateful_reported or policy == "allow" or not self._shares_topics():
             return
-        self._stateful_told = True
+        self._stateful_reported = True
         text = (
-            "This query keeps state, and shares its topics with other members of the group: state does not move with "
-            "a partition. Let a stateless query of the group write to a topic by key, and keep state in a query of "
-            "its own; or set statefulHandover to allow."
+            "This query is stateful and shares its topics with other members of the group, but state does not move "
+            "with a partition. Use a stateless query in the group that writes to a topic by key, and a separate "
+            "stateful query that reads it; or set statefulHandover to allow."
         )
         if policy == "refuse":
             self._fail(UsageError(text))
         else:
-            log.warning("%s%s", self._home.prefix, text)
+            log.warning("%s%s", self._client.prefix, text)
 
     def _shares_topics(self) -> bool:
         if not self.joined:
             return False
-        topics = self._home.cluster.topics
-        wanted = self._membership.member.subscription
-        total = sum(len(topics[name].partitions) for name in wanted if name in topics)
+        topics = self._client.cluster.topics
+        subscription = self._membership.member.subscription
+        total = sum(len(topics[name].partitions) for name in subscription if name in topics)
         return len(self.batches.owned) < total
 
 
-def _explained(error: SlackwaterError, config: MemberConfig) -> SlackwaterError:
-    """An error of the member, in the words of the source's options."""
+def _translate_error(error: SlackwaterError, config: MemberConfig) -> SlackwaterError:
+    """Translate an error of the member into terms of the source's options."""
     if isinstance(error, FencedInstanceId):
         return UsageError(
-            f"Another process has joined group {config.group_id} as kafka.group.instance.id="
-            f"{config.group_instance_id}, and this query is out; give every query an instance id of its own."
+            f"Another process has joined group {config.group_id} with kafka.group.instance.id="
+            f"{config.group_instance_id} and fenced this query. Use a different instance id for each query."
         )
     if isinstance(error, BrokerError) and error.error is Error.INCONSISTENT_GROUP_PROTOCOL:
         return UsageError(
-            f"Group {config.group_id} is in use in a way that this query cannot join: as something other than a "
-            "consumer group, or with none of the assignors in kafka.partition.assignment.strategy = "
-            f"{', '.join(one.name for one in config.assignors)}. Use another kafka.group.id, or its assignor."
+            f"This query cannot join group {config.group_id}: it is not a consumer group, or it uses none of the "
+            "assignors in kafka.partition.assignment.strategy = "
+            f"{', '.join(assignor.name for assignor in config.assignors)}. Use another kafka.group.id or assignor."
         )
     return error
 
 
-def _say(happened: BatchEvent, prefix: str) -> None:
-    partition, at = happened.partition, happened.offset
-    match happened.kind:
+def _log_event(event: BatchEvent, prefix: str) -> None:
+    partition, offset = event.partition, event.offset
+    match event.kind:
         case BatchEventKind.STARTED:
-            log.info("%s%s is read from offset %d on.", prefix, partition, at)
+            log.info("%s%s starts at offset %d.", prefix, partition, offset)
         case BatchEventKind.HANDED_OVER:
-            log.info("%s%s was handed over, after %d ms.", prefix, partition, happened.duration_ms)
+            log.info("%s%s was handed over after %d ms.", prefix, partition, event.duration_ms)
         case BatchEventKind.HANDOVER_TIMED_OUT:
             log.warning(
-                "%s%s had to leave %d ms ago, and its batch still runs: it is released, and others will read the batch "
-                "again.",
+                "%s%s was revoked %d ms ago and the batch still runs (handoverTimeout exceeded): the partition is "
+                "released, and its new owner reads the batch again.",
                 prefix,
                 partition,
-                happened.duration_ms,
+                event.duration_ms,
             )
         case BatchEventKind.RESET_OBEYED:
             log.warning(
-                "%s%s starts at offset %d, where the group's offset was put; this query stood at %d.",
+                "%s%s starts at offset %d: the committed offset was reset; the position of this query was %d.",
                 prefix,
                 partition,
-                at,
-                happened.previous_offset,
+                offset,
+                event.previous_offset,
             )
         case BatchEventKind.REPLAYED:
             log.info(
-                "%s%s of the unfinished batch is read again from %d to %d.",
+                "%s%s: reading the unfinished batch again from offset %d to %d.",
                 prefix,
                 partition,
-                at,
-                happened.previous_offset,
+                offset,
+                event.previous_offset,
             )
         case BatchEventKind.LEFT_OUT:
-            log.info("%s%s of the unfinished batch is left out: others have it.", prefix, partition)
+            log.info("%s%s: skipping the unfinished batch; the partition has another owner.", prefix, partition)

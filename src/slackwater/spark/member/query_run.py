@@ -1,10 +1,10 @@
-"""One run of a streaming query, from Spark's first call to its last: in the driver, outside of any task.
+"""One run of a streaming query, from Spark's first call to its last, in the driver.
 
-Rules kept here
-- Whichever call comes first joins the group: after a restart with an unfinished batch that is `ranges`, else `latest`.
-- A call that has nothing to give waits a moment for news before it says so: Spark asks again at once.
-- The first call waits for the group's first assignment, because a trigger may not ask twice.
-- With `fix_ends`, what comes later is not there.
+Invariants:
+- The first call joins the group: `batch_ranges` after a restart with an unfinished batch, otherwise `next_batch`.
+- A call without new data waits for a short time before it returns, because Spark calls again at once.
+- The first call waits for the first assignment, because a trigger may call only once.
+- After `fix_end_offsets`, later records are ignored.
 """
 
 import logging
@@ -32,29 +32,29 @@ from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
 
 log = logging.getLogger("slackwater.spark.member.query_member")
-NEWS_S: Final = 0.15
-FIRST_LOOK_S: Final = 0.01
+MAX_IDLE_WAIT_S: Final = 0.15
+MIN_IDLE_WAIT_S: Final = 0.01
 FIRST_ASSIGNMENT_S: Final = 60.0
 FIRST_PARTITIONS_S: Final = 10.0
-LONGEST_REBALANCE_S: Final = 600.0
+MAX_REBALANCE_S: Final = 600.0
 REPLAY_WAIT_MS: Final = 15_000
 LOCK_WAIT_S: Final = 20.0
-COMMIT_S: Final = 1.0
+COMMIT_WAIT_S: Final = 1.0
 
 
 class QueryRun:
-    """What a reader keeps while its query runs."""
+    """The state of a query run."""
 
     def __init__(self, options: SourceOptions, control: ControlAddress | None) -> None:
         if options.assign is not None and options.group_id is not None:
             raise UsageError(
-                "assign and kafka.group.id cannot be set together: the group decides who reads which partition; use "
-                "subscribe, or leave the group out."
+                "assign and kafka.group.id cannot be set together: the group assigns the partitions. Use subscribe, or "
+                "remove kafka.group.id."
             )
         self._options = options
         self._control = control
-        self._home = QueryClient(options)
-        self._watch = OffsetReader(self._home.network, self._home.cluster, options)
+        self._client = QueryClient(options)
+        self._offset_reader = OffsetReader(self._client.network, self._client.cluster, options)
         self._clock = AnchoredClock()
         self._changed = threading.Condition(threading.RLock())
         self._batches: BatchPlanner | None = None
@@ -62,77 +62,77 @@ class QueryRun:
         self._locks: list[HostLock] = []
         self._initial: BatchOffset | None = None
         self._ends: dict[TopicPartition, int] = {}
-        self._fixed: dict[TopicPartition, int] | None = None
-        self._first = True
-        self._stopped = False
-        self.token = uuid.uuid4().hex  # of a checkpoint that has none yet
+        self._fixed_ends: dict[TopicPartition, int] | None = None
+        self._is_first_call = True
+        self._is_stopped = False
+        self.token = uuid.uuid4().hex  # for a checkpoint without a token
 
-    # --- Spark's calls ------------------------------------------------------------------------------------------------
+    # --- calls from Spark ---------------------------------------------------------------------------------------------
 
-    def initial(self) -> BatchOffset:
-        """The place before the first batch of a new query: where partitions begin that nobody has committed."""
+    def initial_offset(self) -> BatchOffset:
+        """Return the offset before the first batch: the starting offsets of partitions without a committed offset."""
         if self._initial is None:
-            starts = self._watch.resolve(self._options.starting, self._watch.partitions())
+            starts = self._offset_reader.resolve(self._options.starting, self._offset_reader.partitions())
             self._initial = BatchOffset(self.token, 0, self._options.group_id, starts=starts)
         return self._initial
 
-    def latest(self, start: BatchOffset, limits: BatchLimits) -> BatchOffset | None:
-        """The next batch; None if there is nothing new. Everything up to `start` is finished."""
-        self._begin(start)
-        self.finished(start.seq)
-        if self._first:
-            self._first = False
+    def next_batch(self, start: BatchOffset, limits: BatchLimits) -> BatchOffset | None:
+        """Plan the next batch; None if there is no new data. All batches up to `start` are finished."""
+        self._start(start)
+        self.on_batch_finished(start.seq)
+        if self._is_first_call:
+            self._is_first_call = False
             self._await_partitions()
         self._await_commits()
         self._follow_topics()
-        deadline = time.monotonic() + NEWS_S
-        pause_s = FIRST_LOOK_S
+        deadline = time.monotonic() + MAX_IDLE_WAIT_S
+        pause_s = MIN_IDLE_WAIT_S
         while True:
             offset = self._plan(limits)
-            self._check()
-            if offset is not None or self._fixed is not None or time.monotonic() >= deadline:
+            self._raise_failure()
+            if offset is not None or self._fixed_ends is not None or time.monotonic() >= deadline:
                 return offset
             with self._changed:
                 self._changed.wait(pause_s)
-            pause_s = min(pause_s * 2, NEWS_S)
+            pause_s = min(pause_s * 2, MAX_IDLE_WAIT_S)
 
-    def ranges(self, start: BatchOffset, end: BatchOffset) -> list[OffsetRange]:
-        """What a batch reads, that is in the checkpoint now; of an unfinished one after a restart, what is ours."""
+    def batch_ranges(self, start: BatchOffset, end: BatchOffset) -> list[OffsetRange]:
+        """Return the ranges of a planned batch; after a restart, only those of partitions that are owned."""
         if self._batches is None:
             if end.group_id is None and end.starts and not end.ranges:
                 new = sorted(end.starts.keys() - start.starts.keys())
-                end = batch_from_spark_offsets(start, end, self._watch.earliest(new))
-            self._begin(end, unfinished=True)
+                end = batch_from_spark_offsets(start, end, self._offset_reader.earliest(new))
+            self._start(end, unfinished=True)
         batches = self._batches
         assert batches is not None
-        self._touch()
+        self._reset_process_timer()
         with self._changed:
             if batches.ranges(end.seq) is None:
-                self._carry(batches.on_logged(end.seq, self._clock.now_ms()))
-            known = batches.ranges(end.seq)
-        if known is None:
-            self._await(lambda: batches.ranges(end.seq) is not None, LONGEST_REBALANCE_S, "take part in its group")
-            known = batches.ranges(end.seq)
-            assert known is not None
-        return sorted(known)
+                self._execute(batches.on_logged(end.seq, self._clock.now_ms()))
+            ranges = batches.ranges(end.seq)
+        if ranges is None:
+            self._await(lambda: batches.ranges(end.seq) is not None, MAX_REBALANCE_S, "join its group")
+            ranges = batches.ranges(end.seq)
+            assert ranges is not None
+        return sorted(ranges)
 
-    def finished(self, seq: int) -> None:
-        """Everything up to this batch is done."""
-        self._touch()
+    def on_batch_finished(self, seq: int) -> None:
+        """Record that all batches up to this one are finished."""
+        self._reset_process_timer()
         if self._member is not None:
-            self._member.finished(seq)
+            self._member.on_batch_finished(seq)
         elif self._batches is not None:
             self._batches.on_finished(seq, self._clock.now_ms())
 
-    def fix_ends(self) -> None:
-        """Read what is there now, and nothing that comes later."""
-        self._fixed = self._watch.latest(self._watch.partitions())
+    def fix_end_offsets(self) -> None:
+        """Ignore records after the current end offsets."""
+        self._fixed_ends = self._offset_reader.latest(self._offset_reader.partitions())
 
     def stop(self) -> None:
-        """Commit, leave, let go."""
-        if self._stopped:
+        """Commit, leave the group and close the connections."""
+        if self._is_stopped:
             return
-        self._stopped = True
+        self._is_stopped = True
         try:
             if self._member is not None:
                 self._member.stop()
@@ -140,54 +140,58 @@ class QueryRun:
             for lock in self._locks:
                 lock.release()
             try:
-                self._home.close()
+                self._client.close()
             except SlackwaterError as error:
-                log.debug("The connections did not close in time: %s", error)
+                log.debug("Closing the connections timed out: %s", error)
 
     def progress(self) -> dict[str, Any]:
-        """What `lastProgress` shows of this source."""
+        """Return the metrics of this source for `lastProgress`."""
         batches, member = self._batches, self._member
         if batches is None:
             return {}
         with self._changed:
             now_ms = self._clock.now_ms()
-            # Spark shows this when the batch is finished: what counts is what is left then.
+            # Spark shows this after the batch: report the lag that remains then.
             reached = batches.planned_positions
-            lag = {one: max(end - reached[one], 0) for one, end in self._ends.items() if one in reached}
-            shown: dict[str, Any] = {"lag": _by_topic(lag), "totalLag": sum(lag.values())}
+            lag = {
+                partition: max(end - reached[partition], 0)
+                for partition, end in self._ends.items()
+                if partition in reached
+            }
+            metrics: dict[str, Any] = {"lag": _by_topic(lag), "totalLag": sum(lag.values())}
             if member is None:
-                return shown
-            counts = batches.counters
-            return shown | {
+                return metrics
+            counters = batches.counters
+            return metrics | {
                 "group": member.config.group_id,
                 "member": member.member_id,
                 "instance": member.config.group_instance_id,
                 "generation": member.generation_id,
                 "assignor": member.protocol_name,
-                "owned": _owned(batches.owned),
-                "leaving": _owned(batches.leaving),
-                "rebalances": counts.rebalances,
-                "handovers": counts.handovers,
-                "handoverTimeouts": counts.handover_timeouts,
+                "owned": _by_topic_list(batches.owned),
+                "leaving": _by_topic_list(batches.leaving),
+                "rebalances": counters.rebalances,
+                "handovers": counters.handovers,
+                "handoverTimeouts": counters.handover_timeouts,
                 "handoverWaitMs": batches.handover_wait_ms(now_ms),
                 "withoutPartitionsMs": batches.without_partitions_ms(now_ms),
-                "resetsObeyed": counts.resets_obeyed,
+                "resetsObeyed": counters.resets_obeyed,
             }
 
-    # --- beginning ----------------------------------------------------------------------------------------------------
+    # --- starting -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, last: BatchOffset, *, unfinished: bool = False) -> None:
+    def _start(self, last: BatchOffset, *, unfinished: bool = False) -> None:
         if self._batches is not None:
             return
         options = self._options
         self._check_group(last)
         if last.group_id is None and options.group_id is not None:
-            # Written without a group: the group's word counts where it has one, and these positions elsewhere.
-            starts = {**last.starts, **{one: part.until_offset for one, part in last.ranges.items()}}
+            # A checkpoint without a group: committed offsets take precedence over its positions.
+            starts = {**last.starts, **{partition: part.until_offset for partition, part in last.ranges.items()}}
             ranges = last.ranges if unfinished else {}
             last = BatchOffset(last.token, last.seq, options.group_id, ranges=ranges, starts=starts)
         self._lock(last.token)
-        self._watch.partitions()  # unknown topics and unreachable brokers are told here
+        self._offset_reader.partitions()  # fails for unknown topics and unreachable brokers
         config = BatchConfig(
             in_group=options.group_id is not None,
             handover=Handover(options.handover),
@@ -200,78 +204,80 @@ class QueryRun:
             batches.replay(last, self._clock.now_ms(), wait_ms=REPLAY_WAIT_MS)
         self._batches = batches
         if config.in_group:
-            self._member = QueryMember(self._home, options, batches, self._changed, self._clock, self._control)
-            self._member.begin()
+            self._member = QueryMember(self._client, options, batches, self._changed, self._clock, self._control)
+            self._member.start()
 
     def _check_group(self, last: BatchOffset) -> None:
-        wanted = self._options.group_id
-        if last.group_id is not None and last.group_id != wanted:
-            as_what = f"kafka.group.id is {wanted}" if wanted else "kafka.group.id is not set"
+        group_id = self._options.group_id
+        if last.group_id is not None and last.group_id != group_id:
+            current = f"kafka.group.id is {group_id}" if group_id else "kafka.group.id is not set"
             raise UsageError(
-                f"This checkpoint belongs to group {last.group_id}, and {as_what}: its positions are those of another "
-                f"group. Set kafka.group.id to {last.group_id}, or use another checkpoint."
+                f"This checkpoint belongs to group {last.group_id}, but {current}. Set kafka.group.id to "
+                f"{last.group_id}, or use another checkpoint."
             )
 
     def _lock(self, token: str) -> None:
         options = self._options
-        self._take(
+        self._acquire(
             f"checkpoint {token}",
-            "This query's checkpoint is in use by {holder}: two queries cannot share one. Stop the other, or give this "
-            "one a checkpointLocation of its own.",
+            "The checkpoint of this query is in use by {holder}. Stop the other query, or use another "
+            "checkpointLocation.",
         )
         if options.group_instance_id is not None:
-            self._take(
+            self._acquire(
                 f"instance {options.kafka['bootstrap.servers']} {options.group_id} {options.group_instance_id}",
                 f"kafka.group.instance.id={options.group_instance_id} of group {options.group_id} is in use by "
-                "{holder} on this host: each would throw the other out of the group. Give every query an instance id "
-                "of its own.",
+                "{holder} on this host, and the queries would fence each other. Use a different instance id for each "
+                "query.",
             )
 
-    def _take(self, name: str, refusal: str) -> None:
+    def _acquire(self, name: str, error: str) -> None:
         lock = HostLock(name)
-        lock.take(refusal, LOCK_WAIT_S)
+        lock.acquire(error, LOCK_WAIT_S)
         self._locks.append(lock)
 
     def _await_partitions(self) -> None:
-        """Wait for the group's first assignment, and for a newcomer's share of it."""
+        """Wait for the first assignment, and for the partitions that other members hand over."""
         member, batches = self._member, self._batches
         if member is None or batches is None:
             return
-        bounded = self._fixed is None
+        may_return_early = self._fixed_ends is None
         self._await(
             lambda: member.joined and not batches.is_starting,
-            FIRST_ASSIGNMENT_S if bounded else LONGEST_REBALANCE_S,
-            None if bounded else "take part in its group",
+            FIRST_ASSIGNMENT_S if may_return_early else MAX_REBALANCE_S,
+            None if may_return_early else "join its group",
         )
         self._await(lambda: bool(batches.positions) and member.is_settled, FIRST_PARTITIONS_S, None)
         self._await(lambda: not batches.is_starting, FIRST_PARTITIONS_S, None)
 
     def _await_commits(self) -> None:
-        """Let the group know of the last batch before the next one is planned: what a crash repeats is one batch.
+        """Wait for the commit of the last batch, so that a crash repeats at most one batch.
 
-        Not for long: a group that rebalances, or cannot be reached, does not stop the query.
+        The wait is short: a rebalancing or unreachable group does not stop the query.
         """
         batches = self._batches
         if batches is not None and batches.has_pending_commits:
-            self._await(lambda: not batches.has_pending_commits, COMMIT_S, None)
+            self._await(lambda: not batches.has_pending_commits, COMMIT_WAIT_S, None)
 
-    def _await(self, condition: Callable[[], bool], timeout_s: float, what: str | None) -> None:
-        """Wait for a condition; `what` could not be done is an error then, or nothing at all."""
+    def _await(self, condition: Callable[[], bool], timeout_s: float, action: str | None) -> None:
+        """Wait for a condition. After the timeout, raise an error that names `action`, or return if it is None."""
         deadline = time.monotonic() + timeout_s
         while True:
             self._resolve()
             with self._changed:
-                self._check()
+                self._raise_failure()
                 if condition():
                     return
                 left = deadline - time.monotonic()
                 if left > 0:
                     self._changed.wait(min(left, 0.1))
                     continue
-            if what is None:
+            if action is None:
                 return
-            why = self._home.cluster.last_failure
-            raise ClientTimeoutError(f"The query could not {what} within {timeout_s:g} s." + (f" {why}" if why else ""))
+            cause = self._client.cluster.last_failure
+            raise ClientTimeoutError(
+                f"The query could not {action} within {timeout_s:g} s." + (f" {cause}" if cause else "")
+            )
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
@@ -280,57 +286,61 @@ class QueryRun:
         assert batches is not None
         self._resolve()
         with self._changed:
-            wanted = sorted(batches.positions)
-        self._ends = self._watch.latest(wanted)
+            partitions = sorted(batches.positions)
+        self._ends = self._offset_reader.latest(partitions)
         ends = self._ends
-        if self._fixed is not None:
-            ends = {one: min(end, self._fixed[one]) for one, end in ends.items() if one in self._fixed}
+        if self._fixed_ends is not None:
+            ends = {
+                partition: min(end, self._fixed_ends[partition])
+                for partition, end in ends.items()
+                if partition in self._fixed_ends
+            }
         with self._changed:
-            if self._fixed is not None:  # it may stand behind an end that was fixed before somebody else read on
-                ends = {one: max(end, batches.positions.get(one, end)) for one, end in ends.items()}
+            if self._fixed_ends is not None:  # the position may be after the fixed end if another member has read on
+                ends = {partition: max(end, batches.positions.get(partition, end)) for partition, end in ends.items()}
             generation_id = member.generation_id if member is not None else -1
             offset, effects = batches.plan(ends, limits, self._clock.now_ms(), generation_id=generation_id)
-            self._carry(effects)
+            self._execute(effects)
         return offset
 
     def _follow_topics(self) -> None:
-        """Without a group all partitions are ours, also those that were added."""
+        """Without a group the query owns all partitions, also new ones."""
         batches = self._batches
         if batches is None or self._member is not None:
             return
-        there = frozenset(self._watch.partitions())
-        if gone := batches.owned - there:
-            names = ", ".join(map(str, sorted(gone)[:5]))
+        existing = frozenset(self._offset_reader.partitions())
+        if deleted := batches.owned - existing:
+            names = ", ".join(map(str, sorted(deleted)[:5]))
             if self._options.fail_on_data_loss:
                 raise DataLossError(
-                    f"{names} is gone, and with it what was not read yet. Set failOnDataLoss to false to go on without."
+                    f"{names} was deleted before all records were read. Set failOnDataLoss to false to ignore that."
                 )
-            log.warning("%s is gone; going on without.", names)
-            batches.on_lost(gone, self._clock.now_ms())
-        if new := there - batches.owned:
+            log.warning("%s was deleted; continuing without it.", names)
+            batches.on_lost(deleted, self._clock.now_ms())
+        if new := existing - batches.owned:
             batches.on_assigned(new, self._clock.now_ms())
 
     def _resolve(self) -> None:
-        """Find the beginnings of partitions that nobody knows."""
+        """Read the first offsets of partitions without a known position."""
         batches = self._batches
         if batches is None:
             return
         with self._changed:
             unknown = sorted(batches.without_start)
         if unknown:
-            found = self._watch.earliest(unknown)
+            starts = self._offset_reader.earliest(unknown)
             with self._changed:
-                self._carry(batches.on_starts_resolved(found, self._clock.now_ms()))
+                self._execute(batches.on_starts_resolved(starts, self._clock.now_ms()))
 
-    def _carry(self, effects: list[BatchEffect]) -> None:
+    def _execute(self, effects: list[BatchEffect]) -> None:
         if self._member is not None:
-            self._member.carry(effects)
+            self._member.execute(effects)
 
-    def _touch(self) -> None:
+    def _reset_process_timer(self) -> None:
         if self._member is not None:
-            self._member.touch()
+            self._member.reset_process_timer()
 
-    def _check(self) -> None:
+    def _raise_failure(self) -> None:
         batches, member = self._batches, self._member
         if member is not None and member.failure is not None:
             raise member.failure
@@ -345,7 +355,7 @@ def _by_topic(values: dict[TopicPartition, int]) -> dict[str, dict[str, int]]:
     return topics
 
 
-def _owned(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def _by_topic_list(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)

@@ -1,1 +1,1 @@
-"""The data source `slackwater`: options, columns, planning, and reading on executors."""
+"""The data source `slackwater`: options, schema, planning in the driver, reading on executors."""

@@ -1,10 +1,9 @@
-"""`spark.read.format("slackwater")`: the records between two places, each once.
+"""The reader behind `spark.read.format("slackwater")`.
 
-Rules kept here
-- Planning resolves both places, in the driver, once. A task then reads what it was given, whatever is written
-  meanwhile.
-- The constructor does nothing: Spark makes a reader also where nothing is read.
-- A batch is in no group: it commits nothing.
+Invariants:
+- The driver resolves the starting and ending offsets once. Tasks read exactly these ranges.
+- The constructor does no work: Spark also creates readers that never read.
+- A batch read joins no group and commits nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from slackwater.spark.source.connections import get_connection
 from slackwater.spark.source.input_partitions import RangeInputPartition, plan_input_partitions
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.partition_reader import ReadSettings, read
+from slackwater.spark.source.partition_reader import ReadSettings, read_range
 from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
@@ -25,28 +24,28 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans a batch, and reads its parts."""
+    """Plans the input partitions of a batch read, and reads them on executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.settings = ReadSettings.of(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks."""
+        """Plan the input partitions (driver)."""
         with as_user_error():
-            home = get_connection(self.options.kafka)
-            ranges = plan_ranges(OffsetReader(home.network, home.cluster, self.options), self.options)
+            connection = get_connection(self.options.kafka)
+            ranges = plan_ranges(OffsetReader(connection.network, connection.cluster, self.options), self.options)
         return plan_input_partitions(ranges, self.options.min_partitions, self.options.max_records_per_partition)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The records of a task; Spark makes up a task without a range where there is none."""
+        """Read one input partition (executor). If the plan is empty, Spark passes a partition of its own."""
         if isinstance(partition, RangeInputPartition):
-            yield from read(partition.range, self.settings)
+            yield from read_range(partition.range, self.settings)
 
 
-def plan_ranges(watch: OffsetReader, options: SourceOptions) -> list[OffsetRange]:
-    """What is there to read now."""
-    partitions = watch.partitions()
-    starts = watch.resolve(options.starting, partitions)
-    ends = watch.resolve(options.ending, partitions)
-    return [OffsetRange(*one, starts[one], ends[one]) for one in partitions]
+def plan_ranges(offsets: OffsetReader, options: SourceOptions) -> list[OffsetRange]:
+    """Resolve the starting and ending offsets to one range per partition."""
+    partitions = offsets.partitions()
+    starts = offsets.resolve(options.starting, partitions)
+    ends = offsets.resolve(options.ending, partitions)
+    return [OffsetRange(*partition, starts[partition], ends[partition]) for partition in partitions]

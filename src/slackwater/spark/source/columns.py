@@ -1,8 +1,8 @@
-"""The columns of the source: those of Spark's own Kafka source, by name, type and order.
+"""The columns of the source: the names, types and order of Spark's Kafka source.
 
-Rules kept here
-- `SCHEMA` is what Spark is told, `arrow_schema` the same in Arrow. Spark takes a batch only if it matches exactly.
-- A column that is the same in every row is made once and cut to length for each batch: nothing is copied.
+Invariants:
+- `ddl` and `arrow_schema` describe the same schema. Spark accepts a batch only if it matches exactly.
+- Columns with one value per partition are built once and sliced for each batch, without copying.
 """
 
 from functools import lru_cache
@@ -23,18 +23,18 @@ COLUMNS: Final = (
     ("timestampType", "int"),
 )
 HEADERS: Final = ("headers", "array<struct<key:string,value:binary>>")
-_ROWS_AT_LEAST: Final = 1 << 16
+_MIN_ROWS: Final = 1 << 16
 
 
 def ddl(*, headers: bool) -> str:
-    """The schema as Spark writes it."""
+    """Return the schema as a Spark DDL string."""
     columns = (*COLUMNS, HEADERS) if headers else COLUMNS
-    return ", ".join(f"{name} {kind}" for name, kind in columns)
+    return ", ".join(f"{name} {sql_type}" for name, sql_type in columns)
 
 
 @lru_cache(maxsize=2)
 def arrow_schema(*, headers: bool) -> "pa.Schema":
-    """The schema as Arrow has it."""
+    """Return the schema as an Arrow schema."""
     import pyarrow as pa
 
     fields = [
@@ -53,23 +53,23 @@ def arrow_schema(*, headers: bool) -> "pa.Schema":
 
 
 def nullable_headers(headers: "pa.Array") -> "pa.Array":
-    """Headers as Spark's own source gives them: a record without any has null."""
+    """Convert headers to Spark's form, in which a record without headers has null."""
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-    wanted = arrow_schema(headers=True).field("headers").type
-    none = pc.equal(headers.value_lengths(), 0)
-    return pa.ListArray.from_arrays(headers.offsets, headers.values.cast(wanted.value_type), type=wanted, mask=none)
+    target = arrow_schema(headers=True).field("headers").type
+    is_empty = pc.equal(headers.value_lengths(), 0)
+    return pa.ListArray.from_arrays(headers.offsets, headers.values.cast(target.value_type), type=target, mask=is_empty)
 
 
 class ConstantColumns:
-    """The columns that every row of a partition has in common."""
+    """The topic and partition columns of one partition."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic = topic
         self._partition = partition
         self._rows = 0
-        self._grow(_ROWS_AT_LEAST)
+        self._grow(_MIN_ROWS)
 
     def _grow(self, rows: int) -> None:
         import pyarrow as pa
@@ -81,8 +81,8 @@ class ConstantColumns:
         self._partitions = pa.array(np.full(rows, self._partition, np.int32))
         self._rows = rows
 
-    def of(self, rows: int) -> tuple["pa.Array", "pa.Array"]:
-        """The topic and the partition, for so many rows."""
+    def slice(self, rows: int) -> tuple["pa.Array", "pa.Array"]:
+        """Return the topic and partition columns for a number of rows."""
         if rows > self._rows:
             self._grow(1 << (rows - 1).bit_length())
         return self._topics[:rows], self._partitions[:rows]

@@ -1,10 +1,10 @@
-"""The connections of this process to its clusters, kept from task to task.
+"""Connections of this process to Kafka clusters, reused by all tasks.
 
-Rules kept here
-- One network thread and one set of connections for the same settings, made when they are first asked for. A Python
-  worker of Spark serves many tasks, and a connection made anew for each costs more than a small task itself.
-- A forked process begins with none: threads do not come along with a fork, and sockets must not.
-- Only a few clusters are kept; the one that was not used for longest is let go.
+Invariants:
+- One network thread and one set of connections per distinct settings, created on first use. A Python worker runs many
+  tasks, and connecting for each would cost more than a small task itself.
+- A forked process starts without connections: threads and sockets do not survive a fork.
+- At most MAX_CONNECTIONS clusters stay connected; the least recently used one is closed.
 """
 
 import os
@@ -20,7 +20,7 @@ CLIENT_ID: Final = "slackwater-spark"
 
 
 class ClusterConnection:
-    """A cluster, and the thread its connections live on."""
+    """A cluster and the network thread of its connections."""
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
         values = parse_settings(kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
@@ -29,30 +29,30 @@ class ClusterConnection:
         self.cluster = self.network.run(Cluster.create(cluster_config(values, client_id)))
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the connections and stop the thread."""
         self.network.run(self.cluster.close())
         self.network.close()
 
 
-_links: dict[tuple[int, tuple[tuple[str, str], ...]], ClusterConnection] = {}
+_connections: dict[tuple[int, tuple[tuple[str, str], ...]], ClusterConnection] = {}
 
 
 def get_connection(kafka: Mapping[str, str]) -> ClusterConnection:
-    """The connections for these settings."""
+    """Return the connection for these settings."""
     key = (os.getpid(), tuple(sorted(kafka.items())))
-    found = _links.pop(key, None) or ClusterConnection(kafka)
-    _links[key] = found
-    found.network.call_soon(found.cluster.close_idle)
-    for old in list(_links)[:-MAX_CONNECTIONS]:
-        gone = _links.pop(old)
-        if old[0] == os.getpid():
-            gone.close()
-    return found
+    connection = _connections.pop(key, None) or ClusterConnection(kafka)
+    _connections[key] = connection
+    connection.network.call_soon(connection.cluster.close_idle)
+    for oldest in list(_connections)[:-MAX_CONNECTIONS]:
+        unused = _connections.pop(oldest)
+        if oldest[0] == os.getpid():
+            unused.close()
+    return connection
 
 
 def close_connections() -> None:
-    """Let go of all clusters."""
-    while _links:
-        key, gone = _links.popitem()
+    """Close all connections of this process."""
+    while _connections:
+        key, connection = _connections.popitem()
         if key[0] == os.getpid():
-            gone.close()
+            connection.close()

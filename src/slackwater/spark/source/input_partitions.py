@@ -1,10 +1,10 @@
-"""Ranges of partitions made into Spark's tasks.
+"""Turns offset ranges into Spark's input partitions, one per task.
 
-Rules kept here
-- A range without offsets is no task. Without options, a range is one task.
-- `maxRecordsPerPartition` cuts every range that is longer; `minPartitions` cuts the long ones, in proportion to their
-  length, until there are about as many tasks as asked for. The arithmetic is that of Spark's own source.
-- A task carries its range alone: what all tasks share is in the reader, which Spark sends once.
+Invariants:
+- An empty range gives no input partition. Without options, a range is one input partition.
+- `maxRecordsPerPartition` splits longer ranges. `minPartitions` splits long ranges in proportion to their length until
+  there are about that many. The arithmetic is that of Spark's Kafka source.
+- An input partition contains only its range; everything else is in the reader, which Spark sends once.
 """
 
 from collections.abc import Iterable
@@ -14,55 +14,64 @@ from pyspark.sql.datasource import InputPartition
 
 from slackwater.group.offset_range import OffsetRange
 
-_HALF: Final = 0.5
+_ROUND_HALF_UP: Final = 0.5
 
 
 class RangeInputPartition(InputPartition):
-    """What one task reads."""
+    """The offset range that one task reads."""
 
     def __init__(self, range: OffsetRange) -> None:
         super().__init__(tuple(range))
 
     @property
     def range(self) -> OffsetRange:
-        """The offsets."""
+        """The offset range."""
         return OffsetRange(*self.value)
 
 
 def plan_input_partitions(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records_per_partition: int | None = None
 ) -> list[InputPartition]:
-    """The tasks that read these ranges."""
-    wanted = [one for one in ranges if one.size]
-    pieces = wanted
+    """Return the input partitions for these ranges."""
+    nonempty = [offset_range for offset_range in ranges if offset_range.size]
+    parts = nonempty
     if max_records_per_partition:
-        pieces = [part for one in wanted for part in cut(one, -(-one.size // max_records_per_partition))]
-    if min_partitions and min_partitions > len(pieces):
-        pieces = _at_least(wanted, min_partitions)
-    return [RangeInputPartition(one) for one in pieces]
+        parts = [
+            part
+            for offset_range in nonempty
+            for part in split_range(offset_range, -(-offset_range.size // max_records_per_partition))
+        ]
+    if min_partitions and min_partitions > len(parts):
+        parts = _split_in_proportion(nonempty, min_partitions)
+    return [RangeInputPartition(part) for part in parts]
 
 
-def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in parts of equal length, as far as that goes."""
-    pieces = []
-    start, left = whole.from_offset, whole.size
-    for waiting in range(parts, 0, -1):
-        size = left // waiting
+def split_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """Split a range into parts of about equal length."""
+    parts = []
+    start, size_left = whole.from_offset, whole.size
+    for parts_left in range(count, 0, -1):
+        size = size_left // parts_left
         if size:
-            pieces.append(whole.with_offsets(start, start + size))
-        start, left = start + size, left - size
-    return pieces
+            parts.append(whole.with_offsets(start, start + size))
+        start, size_left = start + size, size_left - size
+    return parts
 
 
-def _at_least(ranges: list[OffsetRange], wanted: int) -> list[OffsetRange]:
-    """Long ranges in several parts; those that stay whole are left out of the proportions."""
-    total = sum(one.size for one in ranges)
-    whole = [one for one in ranges if _parts(one, total, wanted) == 1]
-    left = total - sum(one.size for one in whole)
-    parts_left = max(wanted - len(whole), 1)
-    kept = set(whole)
-    return [part for one in ranges for part in ([one] if one in kept else cut(one, _parts(one, left, parts_left)))]
+def _split_in_proportion(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    """Split long ranges in proportion to their length; ranges that stay whole do not count."""
+    total = sum(offset_range.size for offset_range in ranges)
+    whole = {offset_range for offset_range in ranges if _part_count(offset_range, total, min_partitions) == 1}
+    size_left = total - sum(offset_range.size for offset_range in whole)
+    partitions_left = max(min_partitions - len(whole), 1)
+    parts: list[OffsetRange] = []
+    for offset_range in ranges:
+        if offset_range in whole:
+            parts.append(offset_range)
+        else:
+            parts += split_range(offset_range, _part_count(offset_range, size_left, partitions_left))
+    return parts
 
 
-def _parts(one: OffsetRange, total: int, wanted: int) -> int:
-    return max(int(one.size / total * wanted + _HALF), 1)
+def _part_count(offset_range: OffsetRange, total: int, min_partitions: int) -> int:
+    return max(int(offset_range.size / total * min_partitions + _ROUND_HALF_UP), 1)

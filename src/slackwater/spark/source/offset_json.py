@@ -1,10 +1,10 @@
-"""The offset of a batch, as it stands in Spark's offset log.
+"""The offset of a micro-batch as JSON in Spark's offset log.
 
-Rules kept here
-- Keys stand in a fixed order: Spark compares texts, and an equal text means that there is nothing new.
-- An offset of Spark's own Kafka source, `{"orders":{"0":23}}`, is where a query may go on that was moved here. It has
-  no batch of its own: its numbers are starts, and a batch is what lies between two of them.
-- Anything else is refused with what was seen.
+Invariants:
+- Keys are in a fixed order: Spark compares the text, and equal text means no new data.
+- An offset of Spark's Kafka source, `{"orders":{"0":23}}`, is accepted, so that a query can move to this source with
+  its checkpoint. Its numbers are starting offsets; a batch is the range between two of them.
+- Anything else is an error that shows the offset.
 """
 
 import json
@@ -17,12 +17,12 @@ from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
 VERSION: Final = 1
-SPARK_OFFSET_SEQ: Final = 1  # every batch of Spark's own source is the first one here
-_SHOWN: Final = 120
+SPARK_OFFSET_SEQ: Final = 1  # a batch of Spark's Kafka source counts as the first one
+_MAX_SHOWN: Final = 120
 
 
 def to_json(offset: BatchOffset) -> dict[str, Any]:
-    """What Spark writes down."""
+    """Convert an offset to JSON."""
     return {
         "v": VERSION,
         "token": offset.token,
@@ -30,44 +30,49 @@ def to_json(offset: BatchOffset) -> dict[str, Any]:
         "group": offset.group_id,
         "generation": offset.generation_id,
         "ranges": _by_topic(
-            {one.topic_partition: [one.from_offset, one.until_offset] for one in offset.ranges.values()}
+            {part.topic_partition: [part.from_offset, part.until_offset] for part in offset.ranges.values()}
         ),
         "starts": _by_topic(offset.starts),
     }
 
 
-def from_json(found: Mapping[str, Any], *, token: str) -> BatchOffset:
-    """What Spark has kept; `token` is the name for a checkpoint that was written by Spark's own source."""
+def from_json(value: Mapping[str, Any], *, token: str) -> BatchOffset:
+    """Parse an offset. `token` identifies the checkpoint if Spark's Kafka source wrote it."""
     try:
-        if "v" not in found:
-            return BatchOffset(token, SPARK_OFFSET_SEQ, None, starts={at: _number(value) for at, value in _flat(found)})
-        if found["v"] != VERSION:
-            raise UsageError(
-                f"This checkpoint was written by a newer Slackwater (its offsets have version {found['v']!r}, this one "
-                f"knows {VERSION}); use that, or another checkpoint."
+        if "v" not in value:
+            return BatchOffset(
+                token, SPARK_OFFSET_SEQ, None, starts={partition: _number(offset) for partition, offset in _flat(value)}
             )
-        ranges = {at: OffsetRange(*at, _number(value[0]), _number(value[1])) for at, value in _flat(found["ranges"])}
+        if value["v"] != VERSION:
+            raise UsageError(
+                f"A newer version of Slackwater wrote this checkpoint (offset version {value['v']!r}, supported is "
+                f"{VERSION}). Use that version, or another checkpoint."
+            )
+        ranges = {
+            partition: OffsetRange(*partition, _number(bounds[0]), _number(bounds[1]))
+            for partition, bounds in _flat(value["ranges"])
+        }
         return BatchOffset(
-            str(found["token"]),
-            _number(found["seq"]),
-            found["group"],
-            _number(found["generation"]),
+            str(value["token"]),
+            _number(value["seq"]),
+            value["group"],
+            _number(value["generation"]),
             ranges,
-            {at: _number(value) for at, value in _flat(found.get("starts", {}))},
+            {partition: _number(offset) for partition, offset in _flat(value.get("starts", {}))},
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        text = json.dumps(found)
-        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+        text = json.dumps(value)
+        shown = text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
         raise UsageError(
-            f"The checkpoint has an offset that is neither this source's nor that of Spark's kafka source: {shown}. "
-            "Use a checkpoint of its own for this query."
+            f"The checkpoint has an offset of another source: {shown}. Use a separate checkpointLocation for this "
+            "query."
         ) from None
 
 
 def batch_from_spark_offsets(
     start: BatchOffset, end: BatchOffset, earliest: Mapping[TopicPartition, int]
 ) -> BatchOffset:
-    """A batch of Spark's own source: what lies between two of its offsets; partitions it had not known are new."""
+    """Return the batch between two offsets of Spark's Kafka source; new partitions start at `earliest`."""
     ranges = {
         at: OffsetRange(*at, start.starts.get(at, earliest.get(at, until)), until) for at, until in end.starts.items()
     }

@@ -1,13 +1,13 @@
-"""The options of the source, under the names and with the meanings of Spark's own Kafka source.
+"""The options of the source, with the names and meanings of Spark's Kafka source.
 
-Rules kept here
-- Names are read without regard to case, as Spark reads them. A name nobody knows is refused with the nearest known one.
-- What Spark's own source takes is taken. What it takes and we have no use for changes nothing (`OptionGroup.IGNORED`).
-- `kafka.` settings are the client's, without the prefix; the ones that Spark's own source refuses are refused here.
-- A wrong value is one sentence: which option, what was seen, what to use.
-- Parsing asks nobody: whether topics and offsets exist is found out later.
-- Of several ways to say where to start, one counts: startingTimestamp, else startingOffsetsByTimestamp, else
-  startingOffsets; and the same for the end.
+Invariants:
+- Option names are case-insensitive, as in Spark. An unknown name is an error that suggests the nearest known one.
+- All options of Spark's Kafka source are accepted. Those without a use here have no effect (`OptionGroup.IGNORED`).
+- `kafka.` options are client settings without the prefix. Those that Spark's Kafka source rejects are rejected here.
+- An error has one sentence: the option, the value, what to use instead.
+- Parsing makes no request: whether topics and offsets exist is checked later.
+- If several options set the start, startingTimestamp takes precedence over startingOffsetsByTimestamp, and that over
+  startingOffsets. The same holds for the end.
 """
 
 import json
@@ -28,11 +28,11 @@ PREFIX: Final = "kafka."
 LATEST: Final = -1
 EARLIEST: Final = -2
 SERVERS: Final = "bootstrap.servers"
-# PositionKind the source itself decides, so that a setting could only mislead; with what to use instead.
-REFUSED: Final = {
+# Settings that the source controls itself, with the alternative.
+REJECTED: Final = {
     "auto.offset.reset": "use startingOffsets.",
     "enable.auto.commit": "the source commits finished batches.",
-    "interceptor.classes": "there are no interceptors here.",
+    "interceptor.classes": "interceptors are not supported.",
     "key.deserializer": "keys are binary; decode them with DataFrame operations.",
     "value.deserializer": "values are binary; decode them with DataFrame operations.",
     "key.serializer": "keys are binary; decode them with DataFrame operations.",
@@ -41,7 +41,7 @@ REFUSED: Final = {
 
 
 class PositionKind(Enum):
-    """What kind of places `PositionSpec` names."""
+    """How a `PositionSpec` defines positions."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -52,26 +52,26 @@ class PositionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PositionSpec:
-    """A place in every partition, as the user named it; `option` is the option that did."""
+    """Positions in all partitions as the user defined them; `option` is the name of the option."""
 
-    where: PositionKind
+    kind: PositionKind
     option: str
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Offsets (-1 the end, -2 the beginning) or timestamps in milliseconds."""
+    """Offsets (-1 latest, -2 earliest) or timestamps in milliseconds."""
     timestamp: int = 0
     latest_if_no_match: bool = False
-    """Whether a time after the last record means the end; else it is an error."""
+    """Whether a timestamp after the last record means latest; otherwise it is an error."""
 
 
 class OptionGroup(Enum):
-    """What an option is about, in the order of the documentation."""
+    """Groups of options, in the order of the documentation."""
 
-    TOPICS = "What is read"
-    POSITIONS = "PositionKind it starts and ends"
-    BATCHES = "How much at a time"
-    RECORDS = "What comes out"
-    GROUP = "In a group"
-    IGNORED = "Taken, and without effect"
+    TOPICS = "Topics and partitions"
+    POSITIONS = "Start and end"
+    BATCHES = "Micro-batches and tasks"
+    RECORDS = "Records"
+    GROUP = "Consumer group"
+    IGNORED = "Accepted without effect"
 
 
 def _text(name: str, doc: str, default: str = "") -> Setting:
@@ -80,48 +80,55 @@ def _text(name: str, doc: str, default: str = "") -> Setting:
 
 OPTIONS: Final[dict[OptionGroup, tuple[Setting, ...]]] = {
     OptionGroup.TOPICS: (
-        _text("subscribe", "Topics, with commas between them."),
-        _text("subscribePattern", "A regular expression that the whole name of a topic must match."),
-        _text("assign", 'Partitions: `{"orders":[0,1],"refunds":[2]}`.'),
+        _text("subscribe", "Comma-separated list of topics."),
+        _text("subscribePattern", "Regular expression for topic names; it must match the whole name."),
+        _text("assign", 'Partitions to read: `{"orders":[0,1],"refunds":[2]}`.'),
     ),
     OptionGroup.POSITIONS: (
         _text(
             "startingOffsets",
             'earliest, latest (streams only), or offsets of all partitions: `{"orders":{"0":23,"1":-2}}`, where -2 is '
-            "earliest and -1 latest. Without it a batch starts at earliest, a stream at latest.",
+            "earliest and -1 latest. The default is earliest for a batch and latest for a stream.",
         ),
-        _text("startingTimestamp", "Milliseconds since 1970: start at the first record that is as new."),
-        _text("startingOffsetsByTimestamp", 'The same for each partition: `{"orders":{"0":1700000000000}}`.'),
+        _text(
+            "startingTimestamp",
+            "Timestamp in milliseconds: start at the first record with this timestamp or a later one.",
+        ),
+        _text(
+            "startingOffsetsByTimestamp", 'Timestamps in milliseconds per partition: `{"orders":{"0":1700000000000}}`.'
+        ),
         choice_setting(
             "startingOffsetsByTimestampStrategy",
             "error",
             ("error", "latest"),
-            "What to do where no record is as new as the starting timestamp.",
+            "What to do if a partition has no record at or after the starting timestamp.",
         ),
         _text("endingOffsets", "latest (the default), or offsets of all partitions, -1 for latest; batches only."),
-        _text("endingTimestamp", "Milliseconds since 1970: end before the first record that is as new; batches only."),
-        _text("endingOffsetsByTimestamp", "The same for each partition; batches only."),
+        _text(
+            "endingTimestamp", "Timestamp in milliseconds: end before the first record at or after it; batches only."
+        ),
+        _text("endingOffsetsByTimestamp", "Timestamps in milliseconds per partition; batches only."),
     ),
     OptionGroup.BATCHES: (
-        long_setting("maxOffsetsPerTrigger", 0, "The most offsets of one micro-batch; 0 is no limit.", low=0),
-        long_setting("minOffsetsPerTrigger", 0, "A micro-batch waits until there are so many offsets.", low=0),
-        _text("maxTriggerDelay", "It waits no longer than this for minOffsetsPerTrigger.", "15m"),
-        int_setting("minPartitions", 0, "Split partitions until there are at least so many tasks.", low=0),
-        long_setting("maxRecordsPerPartition", 0, "The most offsets of one task; 0 is no limit.", low=0),
+        long_setting("maxOffsetsPerTrigger", 0, "Maximum number of offsets per micro-batch; 0 means no limit.", low=0),
+        long_setting("minOffsetsPerTrigger", 0, "Minimum number of offsets per micro-batch.", low=0),
+        _text("maxTriggerDelay", "Maximum time to wait for minOffsetsPerTrigger.", "15m"),
+        int_setting("minPartitions", 0, "Minimum number of tasks; partitions are split to reach it.", low=0),
+        long_setting("maxRecordsPerPartition", 0, "Maximum number of offsets per task; 0 means no limit.", low=0),
     ),
     OptionGroup.RECORDS: (
-        flag_setting("includeHeaders", False, "Whether there is a headers column."),
-        flag_setting("failOnDataLoss", True, "Whether records that are gone before they were read end the query."),
-        long_setting("kafkaConsumer.pollTimeoutMs", 120_000, "How long a task may wait for data.", low=1),
+        flag_setting("includeHeaders", False, "Whether to add the headers column."),
+        flag_setting("failOnDataLoss", True, "Whether the query fails when records were deleted before it read them."),
+        long_setting("kafkaConsumer.pollTimeoutMs", 120_000, "Maximum time a task waits for data.", low=1),
     ),
     OptionGroup.GROUP: (
         choice_setting(
             "handover",
             "wait",
             ("wait", "release", "handoff"),
-            "What becomes of a partition that must leave while the running batch contains it.",
+            "What to do with a partition that is revoked while the running batch contains it.",
         ),
-        _text("handoverTimeout", "How long handover=wait waits before it acts as release.", "10m"),
+        _text("handoverTimeout", "Maximum time that handover=wait waits; after it the partition is released.", "10m"),
         choice_setting(
             "statefulHandover",
             "warn",
@@ -132,13 +139,17 @@ OPTIONS: Final[dict[OptionGroup, tuple[Setting, ...]]] = {
             "onOffsetReset",
             "obey",
             ("obey", "refuse"),
-            "What to do when an operator has moved the group's offset back.",
+            "What to do when the group's committed offset was reset to an earlier offset.",
         ),
     ),
     OptionGroup.IGNORED: (
-        int_setting("fetchOffset.numRetries", 3, "Offsets are asked for until kafka.default.api.timeout.ms is over."),
-        long_setting("fetchOffset.retryIntervalMs", 1_000, "The pauses are kafka.retry.backoff.ms, and growing."),
-        _text("groupIdPrefix", "Executors are in no group."),
+        int_setting("fetchOffset.numRetries", 3, "Offset requests are retried until kafka.default.api.timeout.ms."),
+        long_setting(
+            "fetchOffset.retryIntervalMs",
+            1_000,
+            "The pause between retries is kafka.retry.backoff.ms, with exponential backoff.",
+        ),
+        _text("groupIdPrefix", "Executors join no group."),
     ),
 }
 _KNOWN: Final = {setting.name.lower(): setting for settings in OPTIONS.values() for setting in settings}
@@ -150,10 +161,10 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What the user asked for; exactly one of `subscribe`, `subscribe_pattern` and `assign` is set."""
+    """The parsed options. Exactly one of `subscribe`, `subscribe_pattern` and `assign` is set."""
 
     kafka: dict[str, str]
-    """The client's settings."""
+    """Settings of the Kafka client."""
     group_id: str | None = None
     group_instance_id: str | None = None
     subscribe: tuple[str, ...] | None = None
@@ -176,14 +187,14 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:
-        """Read the options of a query, or say what is wrong with them."""
-        kafka, values = _checked(options)
+        """Parse the options of a query. Raises UsageError for invalid ones."""
+        kafka, values = _parse(options)
         _check_ending(values, streaming)
         subscribe = _text_of(values, "subscribe")
-        smallest, largest = _count(values, "minOffsetsPerTrigger"), _count(values, "maxOffsetsPerTrigger")
-        if smallest and largest and smallest > largest:
+        min_offsets, max_offsets = _count(values, "minOffsetsPerTrigger"), _count(values, "maxOffsetsPerTrigger")
+        if min_offsets and max_offsets and min_offsets > max_offsets:
             raise UsageError(
-                f"minOffsetsPerTrigger = {smallest} is more than maxOffsetsPerTrigger = {largest}; make it smaller."
+                f"minOffsetsPerTrigger = {min_offsets} is greater than maxOffsetsPerTrigger = {max_offsets}."
             )
         assign = _text_of(values, "assign")
         return cls(
@@ -195,8 +206,8 @@ class SourceOptions:
             assign=_assigned(assign) if assign is not None else None,
             starting=_starting(values, streaming),
             ending=_ending(values),
-            max_offsets_per_trigger=largest,
-            min_offsets_per_trigger=smallest,
+            max_offsets_per_trigger=max_offsets,
+            min_offsets_per_trigger=min_offsets,
             max_trigger_delay_ms=_duration(values, "maxTriggerDelay"),
             min_partitions=_count(values, "minPartitions"),
             max_records_per_partition=_count(values, "maxRecordsPerPartition"),
@@ -211,58 +222,58 @@ class SourceOptions:
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of aborted transactions are left out."""
+        """Whether records of aborted transactions are skipped."""
         return self.kafka.get("isolation.level") == "read_committed"
 
 
-def check(options: Mapping[str, str]) -> None:
-    """Find the mistakes that are mistakes in batches and streams alike."""
-    _checked(options)
+def check_options(options: Mapping[str, str]) -> None:
+    """Raise UsageError for options that are invalid in batches and in streams."""
+    _parse(options)
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
-    """Whether there is a headers column."""
-    return bool(_value(_checked(options)[1], "includeHeaders"))
+    """Whether to add the headers column."""
+    return bool(_value(_parse(options)[1], "includeHeaders"))
 
 
-def _checked(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Value]]:
-    """The client's settings, and the values of our options that were given."""
-    kafka, words = _sorted_out(options)
-    values = {setting.name: setting.parse(words[name]) for name, setting in _KNOWN.items() if name in words}
+def _parse(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Value]]:
+    """Return the client settings, and the parsed source options that are set."""
+    kafka, texts = _separate(options)
+    values = {setting.name: setting.parse(texts[name]) for name, setting in _KNOWN.items() if name in texts}
     _check_strategy(values)
     _check_kafka(kafka)
     return kafka, values
 
 
-def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The client's settings, and our options by their names in small letters."""
+def _separate(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the client settings, and the source options by lower-case name."""
     kafka: dict[str, str] = {}
-    words: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, text in options.items():
         lowered = name.lower()
         if lowered.startswith(PREFIX):
             kafka[lowered.removeprefix(PREFIX)] = text
         elif lowered in _KNOWN:
-            words[lowered] = text
+            texts[lowered] = text
         else:
-            raise UsageError(f"{name} is no option of this source{_nearest(lowered)}")
-    return kafka, words
+            raise UsageError(f"{name} is not an option of this source{_suggestion(lowered)}")
+    return kafka, texts
 
 
-def _nearest(lowered: str) -> str:
-    near = {known: setting.name for known, setting in _KNOWN.items()}
-    near |= {PREFIX + name: PREFIX + name for name in CONSUMER_SETTINGS}
-    near |= {name: PREFIX + name for name in CONSUMER_SETTINGS}
-    found = get_close_matches(lowered, near, n=1)
-    return f"; did you mean {near[found[0]]}?" if found else "; docs/spark.md lists them all."
+def _suggestion(lowered: str) -> str:
+    candidates = {known: setting.name for known, setting in _KNOWN.items()}
+    candidates |= {PREFIX + name: PREFIX + name for name in CONSUMER_SETTINGS}
+    candidates |= {name: PREFIX + name for name in CONSUMER_SETTINGS}
+    matches = get_close_matches(lowered, candidates, n=1)
+    return f"; did you mean {candidates[matches[0]]}?" if matches else "; see docs/spark-options.md for all options."
 
 
 def _check_kafka(kafka: Mapping[str, str]) -> None:
-    for name, instead in REFUSED.items():
+    for name, instead in REJECTED.items():
         if name in kafka:
             raise UsageError(f"{PREFIX}{name} cannot be set for this source: {instead}")
     if not kafka.get(SERVERS, "").strip():
-        raise UsageError(f"{PREFIX}{SERVERS} is missing; write host:port,host:port.")
+        raise UsageError(f"{PREFIX}{SERVERS} is missing; use host:port,host:port.")
     try:
         values = parse_settings(kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
         servers = values[SERVERS]
@@ -271,21 +282,21 @@ def _check_kafka(kafka: Mapping[str, str]) -> None:
     except UsageError as error:
         raise UsageError(PREFIX + str(error).replace("did you mean ", f"did you mean {PREFIX}")) from None
     if kafka.get("group.instance.id") and not kafka.get("group.id"):
-        raise UsageError(f"{PREFIX}group.instance.id needs {PREFIX}group.id: it names a member of a group.")
+        raise UsageError(f"{PREFIX}group.instance.id requires {PREFIX}group.id.")
 
 
 def _check_strategy(values: Mapping[str, Value]) -> None:
-    given_ones = [name for name in _STRATEGIES if name in values]
-    if len(given_ones) > 1:
-        raise UsageError(f"{' and '.join(given_ones)} cannot be set together; use one of {', '.join(_STRATEGIES)}.")
-    if not given_ones:
-        raise UsageError(f"Nothing says which topics to read; set one of {', '.join(_STRATEGIES)}.")
+    strategies = [name for name in _STRATEGIES if name in values]
+    if len(strategies) > 1:
+        raise UsageError(f"{' and '.join(strategies)} cannot be set together; use one of {', '.join(_STRATEGIES)}.")
+    if not strategies:
+        raise UsageError(f"No topics to read; set one of {', '.join(_STRATEGIES)}.")
 
 
 def _check_ending(values: Mapping[str, Value], streaming: bool) -> None:
     for name in _ENDING:
         if streaming and name in values:
-            raise UsageError(f"{name} cannot be set for a stream, which does not end; use spark.read, or leave it out.")
+            raise UsageError(f"{name} cannot be set for a stream; use spark.read, or remove it.")
 
 
 def _value(values: Mapping[str, Value], name: str) -> Value:
@@ -298,24 +309,24 @@ def _text_of(values: Mapping[str, Value], name: str) -> str | None:
 
 
 def _count(values: Mapping[str, Value], name: str) -> int | None:
-    """A limit; nought is none."""
+    """Return a limit; None for 0, which means no limit."""
     return int(str(_value(values, name))) or None
 
 
 def _duration(values: Mapping[str, Value], name: str) -> int:
-    """Milliseconds of a duration as Spark writes it: 15m, 500ms, 1h; a bare number is milliseconds."""
+    """Return the milliseconds of a duration such as 15m, 500ms, 1h; a number without unit is milliseconds."""
     text = str(_value(values, name))
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"{name} = {text!r} is no duration; write 500ms, 30s, 15m, 1h.")
-    number, unit = int(found[1]), (found[2] or "ms").lower()
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{name} = {text!r} is not a duration; use for example 500ms, 30s, 15m or 1h.")
+    number, unit = int(match[1]), (match[2] or "ms").lower()
     return number // 1_000 if unit == "us" else number * _UNITS_MS[unit]
 
 
 def _topics(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not names:
-        raise UsageError(f"subscribe = {text!r} names no topic; write topic,topic.")
+        raise UsageError(f"subscribe = {text!r} contains no topic; use topic,topic.")
     return names
 
 
@@ -323,23 +334,23 @@ def _pattern(text: str | None) -> str | None:
     if text is None:
         return None
     if not text.strip():
-        raise UsageError("subscribePattern is empty; write a regular expression.")
+        raise UsageError("subscribePattern is empty; use a regular expression.")
     try:
         re.compile(text)
     except re.error as error:
-        raise UsageError(f"subscribePattern = {text!r} is no regular expression: {error}.") from None
+        raise UsageError(f"subscribePattern = {text!r} is not a regular expression: {error}.") from None
     return text
 
 
 def _assigned(text: str) -> dict[str, list[int]]:
-    wrong = UsageError(f'assign = {_short(text)} is not partitions of topics; write {{"orders":[0,1],"refunds":[2]}}.')
-    found = _json(text)
-    if not isinstance(found, dict) or not found:
-        raise wrong
-    for partitions in found.values():
+    error = UsageError(f'assign = {_short(text)} is invalid; use {{"orders":[0,1],"refunds":[2]}}.')
+    topics = _json(text)
+    if not isinstance(topics, dict) or not topics:
+        raise error
+    for partitions in topics.values():
         if not isinstance(partitions, list) or not all(map(_is_partition, partitions)):
-            raise wrong
-    return {str(topic): sorted(set(partitions)) for topic, partitions in found.items() if partitions}
+            raise error
+    return {str(topic): sorted(set(partitions)) for topic, partitions in topics.items() if partitions}
 
 
 def _is_partition(value: object) -> bool:
@@ -351,32 +362,32 @@ def _starting(values: Mapping[str, Value], streaming: bool) -> PositionSpec:
     by_time = _by_time(values, "startingTimestamp", "startingOffsetsByTimestamp", or_latest)
     if by_time is not None:
         return by_time
-    found = _by_offset(values, "startingOffsets", PositionKind.LATEST if streaming else PositionKind.EARLIEST)
-    if not streaming and (found.where is PositionKind.LATEST or LATEST in found.by_partition.values()):
-        raise UsageError("startingOffsets of a batch cannot be latest (-1): there would be nothing to read.")
-    return found
+    spec = _by_offset(values, "startingOffsets", PositionKind.LATEST if streaming else PositionKind.EARLIEST)
+    if not streaming and (spec.kind is PositionKind.LATEST or LATEST in spec.by_partition.values()):
+        raise UsageError("startingOffsets cannot be latest (-1) for a batch: there would be nothing to read.")
+    return spec
 
 
 def _ending(values: Mapping[str, Value]) -> PositionSpec:
     by_time = _by_time(values, "endingTimestamp", "endingOffsetsByTimestamp", True)
     if by_time is not None:
         return by_time
-    found = _by_offset(values, "endingOffsets", PositionKind.LATEST)
-    if found.where is PositionKind.EARLIEST or EARLIEST in found.by_partition.values():
+    spec = _by_offset(values, "endingOffsets", PositionKind.LATEST)
+    if spec.kind is PositionKind.EARLIEST or EARLIEST in spec.by_partition.values():
         raise UsageError("endingOffsets cannot be earliest (-2): there would be nothing to read.")
-    return found
+    return spec
 
 
 def _by_time(values: Mapping[str, Value], for_all: str, for_each: str, or_latest: bool) -> PositionSpec | None:
     text = _text_of(values, for_all)
     if text is not None:
         if not text.strip().isdecimal():
-            raise UsageError(f"{for_all} = {text!r} is no time; write milliseconds since 1970.")
+            raise UsageError(f"{for_all} = {text!r} is not a timestamp; use milliseconds since 1970.")
         return PositionSpec(PositionKind.TIMESTAMP, for_all, timestamp=int(text), latest_if_no_match=or_latest)
     text = _text_of(values, for_each)
     if text is None:
         return None
-    example = '{"orders":{"0":1700000000000}}, times in milliseconds since 1970'
+    example = '{"orders":{"0":1700000000000}}, timestamps in milliseconds since 1970'
     by_partition = _per_partition(for_each, text, lowest=0, example=example)
     return PositionSpec(PositionKind.TIMESTAMPS, for_each, by_partition, latest_if_no_match=or_latest)
 
@@ -385,35 +396,35 @@ def _by_offset(values: Mapping[str, Value], name: str, default: PositionKind) ->
     text = _text_of(values, name)
     if text is None:
         return PositionSpec(default, name)
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return PositionSpec(PositionKind(word), name)
-    example = 'earliest, latest, or offsets such as {"orders":{"0":23,"1":-2}}'
+    keyword = text.strip().lower()
+    if keyword in ("earliest", "latest"):
+        return PositionSpec(PositionKind(keyword), name)
+    example = 'earliest, latest, or offsets, for example {"orders":{"0":23,"1":-2}}'
     return PositionSpec(PositionKind.OFFSETS, name, _per_partition(name, text, lowest=EARLIEST, example=example))
 
 
 def _per_partition(name: str, text: str, *, lowest: int, example: str) -> dict[TopicPartition, int]:
-    wrong = UsageError(f"{name} = {_short(text)} cannot be read; write {example}.")
-    found = _json(text)
-    if not isinstance(found, dict) or not found:
-        raise wrong
+    error = UsageError(f"{name} = {_short(text)} is invalid; use {example}.")
+    topics = _json(text)
+    if not isinstance(topics, dict) or not topics:
+        raise error
     numbers: dict[TopicPartition, int] = {}
-    for topic, partitions in found.items():
+    for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
-            raise wrong
+            raise error
         for partition, number in partitions.items():
             if not partition.isdecimal() or not isinstance(number, int) or isinstance(number, bool) or number < lowest:
-                raise wrong
+                raise error
             numbers[TopicPartition(topic, int(partition))] = number
     return numbers
 
 
 def _json(text: str) -> object:
     try:
-        found: object = json.loads(text)
+        value: object = json.loads(text)
     except ValueError:
         return None
-    return found
+    return value
 
 
 def _short(text: str) -> str:

@@ -1,11 +1,11 @@
-"""What a task does: it reads one range of a partition into Arrow, on an executor.
+"""Reads one offset range of a partition into Arrow batches, in a task on an executor.
 
-Rules kept here
-- The connections are those of the process (`connections`), the range's bytes come ahead (`fetching`), and a piece
-  becomes columns without a Python object per record (`wire.arrow`).
-- A batch has ten thousand rows or more wherever a piece has so many: below that it costs Spark more than it carries. A
-  piece has 8 MiB, unless `kafka.max.partition.fetch.bytes` says otherwise.
-- Checksums are checked unless `kafka.check.crcs` is false. Damaged bytes end the task with the partition's name.
+Invariants:
+- The connections belong to the process (`connections.py`). While data is decoded, the next data is fetched
+  (`fetching.py`). Decoding creates no Python object per record (`wire.records.arrow`).
+- A fetch returns up to 8 MiB, or `kafka.max.partition.fetch.bytes`: Arrow batches below ten thousand rows cost Spark
+  more than they carry.
+- Checksums are verified unless `kafka.check.crcs` is false. Corrupt data fails the task with the partition's name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,12 +29,12 @@ from slackwater.wire.records.fetched import FetchedBatches
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-PIECE: Final = "max.partition.fetch.bytes"
+FETCH_BYTES: Final = "max.partition.fetch.bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """What all tasks of a query share."""
+    """Settings that all tasks of a query share."""
 
     kafka: Mapping[str, str]
     fetch: FetchSettings
@@ -43,11 +43,10 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: SourceOptions) -> Self:
-        """What the user's options mean for tasks."""
+        """Derive the settings from the user's options."""
         values = parse_settings(options.kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
-        asked = PIECE in options.kafka
         fetch = FetchSettings(
-            piece_bytes=int_value(values, PIECE) if asked else PIECE_BYTES,
+            piece_bytes=int_value(values, FETCH_BYTES) if FETCH_BYTES in options.kafka else PIECE_BYTES,
             fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
             client_rack=str(values["client.rack"]),
             read_committed=options.read_committed,
@@ -57,37 +56,37 @@ class ReadSettings:
         return cls(options.kafka, fetch, options.include_headers, bool(values["check.crcs"]))
 
 
-def read(wanted: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
-    """The records of a range."""
-    constants = _constants(wanted.topic, wanted.partition)
+def read_range(offset_range: OffsetRange, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+    """Fetch and decode the records of a range."""
+    constants = _constant_columns(offset_range.topic, offset_range.partition)
     with as_user_error():
-        home = get_connection(settings.kafka)
-        for piece in RangeFetcher(home.network, home.cluster, wanted, settings.fetch):
+        connection = get_connection(settings.kafka)
+        for data in RangeFetcher(connection.network, connection.cluster, offset_range, settings.fetch):
             try:
-                yield from _batches(piece, wanted, settings, constants)
+                yield from _decode(data, offset_range, settings, constants)
             except WireError as error:
                 raise PeerError(
-                    f"{wanted.topic_partition} cannot be read from offset {piece.start_offset} on: {error}"
+                    f"Cannot read {offset_range.topic_partition} from offset {data.start_offset} on: {error}"
                 ) from error
 
 
-def _batches(
-    piece: FetchedData, wanted: OffsetRange, settings: ReadSettings, constants: ConstantColumns
+def _decode(
+    data: FetchedData, offset_range: OffsetRange, settings: ReadSettings, constants: ConstantColumns
 ) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
     schema = arrow_schema(headers=settings.include_headers)
     fetched = FetchedBatches(
-        piece.data, piece.start_offset, wanted.until_offset, aborted=piece.aborted, check_crcs=settings.check_crcs
+        data.data, data.start_offset, offset_range.until_offset, aborted=data.aborted, check_crcs=settings.check_crcs
     )
     for batch in arrow_batches(fetched, headers=settings.include_headers):
-        offset, timestamp, timestamp_type, key, value, *more = batch.columns
-        topic, partition = constants.of(batch.num_rows)
-        more = [nullable_headers(one) for one in more]
-        columns = [key, value, topic, partition, offset, timestamp, timestamp_type, *more]
+        offset, timestamp, timestamp_type, key, value, *header_columns = batch.columns
+        topic, partition = constants.slice(batch.num_rows)
+        headers = [nullable_headers(column) for column in header_columns]
+        columns = [key, value, topic, partition, offset, timestamp, timestamp_type, *headers]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @lru_cache(maxsize=64)
-def _constants(topic: str, partition: int) -> ConstantColumns:
+def _constant_columns(topic: str, partition: int) -> ConstantColumns:
     return ConstantColumns(topic, partition)

@@ -1,11 +1,11 @@
-"""`spark.readStream.format("slackwater")`: the reader that Spark calls.
+"""The reader behind `spark.readStream.format("slackwater")`.
 
-Rules kept here
-- The constructor does nothing: Spark also makes a reader in a second process, and sends a copy to every task. What a
-  run of the query needs is made by the first call in the driver (`run.py`).
-- Spark ends a query with SIGTERM, sometimes twice, and does not wait. The first one is made into an exit that lets
-  `stop` run, the others are ignored.
-- Errors are one sentence: Spark shows the first line.
+Invariants:
+- The constructor does no work: Spark also creates the reader in a second process and sends a copy to every task. The
+  first call in the driver creates the `QueryRun`.
+- Spark ends a query with SIGTERM, sometimes twice, and does not wait. The first signal raises SystemExit, so `stop`
+  runs; later signals are ignored.
+- Errors have one line: Spark shows only the first.
 """
 
 import logging
@@ -33,7 +33,7 @@ from slackwater.spark.member.query_run import QueryRun
 from slackwater.spark.source.input_partitions import RangeInputPartition, plan_input_partitions
 from slackwater.spark.source.offset_json import from_json, to_json
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.partition_reader import ReadSettings, read
+from slackwater.spark.source.partition_reader import ReadSettings, read_range
 from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LOG_LEVEL = "SLACKWATER_LOG"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's reader; `control` is where the user's process can be heard."""
+    """The reader of one query. `control` is the address of the application's control server."""
 
     def __init__(self, options: SourceOptions, control: ControlAddress | None = None) -> None:
         self.options = options
@@ -58,12 +58,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in the driver ------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts."""
+        """Return the starting offset of a new query."""
         with as_user_error():
-            return to_json(self._running.initial())
+            return to_json(self._query_run.initial_offset())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say."""
+        """Return the limit that the options set."""
         if self.options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger is not None:
@@ -71,70 +71,70 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The next batch, or `start` if there is nothing new."""
+        """Return the end of the next micro-batch, or `start` if there is no new data."""
         with as_user_error():
-            offset = self._running.latest(self._read(start), self._limits(limit))
+            offset = self._query_run.next_batch(self._parse(start), self._limits(limit))
             return dict(start) if offset is None else to_json(offset)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What the query's progress shows."""
-        return self._running.progress() or None
+        """Return the metrics for the query's progress."""
+        return self._query_run.progress() or None
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch that is in the checkpoint now."""
+        """Plan the input partitions of a micro-batch, which is now in the checkpoint."""
         if start == end:
             return []
         with as_user_error():
-            ranges = self._running.ranges(self._read(start), self._read(end))
+            ranges = self._query_run.batch_ranges(self._parse(start), self._parse(end))
             return plan_input_partitions(ranges, self.options.min_partitions, self.options.max_records_per_partition)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Everything up to here is finished."""
+        """Record that all micro-batches up to `end` are finished."""
         with as_user_error():
-            self._running.finished(self._read(end).seq)
+            self._query_run.on_batch_finished(self._parse(end).seq)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there now, and then end."""
+        """Read up to the current end offsets, then stop (Trigger.AvailableNow)."""
         self._available_now = True
         with as_user_error():
-            self._running.fix_ends()
+            self._query_run.fix_end_offsets()
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Leave the group and close the connections."""
         if self._run is not None:
             self._run.stop()
 
     # --- on executors -------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The records of a task; Spark makes up a task without a range where there is none."""
+        """Read one input partition. If the plan is empty, Spark passes a partition of its own."""
         if isinstance(partition, RangeInputPartition):
-            yield from read(partition.range, self.settings)
+            yield from read_range(partition.range, self.settings)
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     @property
-    def _running(self) -> QueryRun:
+    def _query_run(self) -> QueryRun:
         if self._run is None:
             _configure_logging()
             _install_sigterm_handler()
             self._run = QueryRun(self.options, self.control)
         return self._run
 
-    def _read(self, found: Mapping[str, Any]) -> BatchOffset:
-        return from_json(found, token=self._running.token)
+    def _parse(self, offset: Mapping[str, Any]) -> BatchOffset:
+        return from_json(offset, token=self._query_run.token)
 
     def _limits(self, limit: ReadLimit) -> BatchLimits:
         if isinstance(limit, ReadAllAvailable):
             return BatchLimits()
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        # With a fixed end there may never be more: waiting for it would be for ever.
-        least = None if self._available_now else self.options.min_offsets_per_trigger
-        return BatchLimits(most, least, self.options.max_trigger_delay_ms)
+        max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        # With a fixed end the minimum may never be reached.
+        min_offsets = None if self._available_now else self.options.min_offsets_per_trigger
+        return BatchLimits(max_offsets, min_offsets, self.options.max_trigger_delay_ms)
 
 
 def _configure_logging() -> None:
-    """Log to standard error, which Spark passes on to the driver's; unless somebody has arranged otherwise."""
+    """Log to standard error, which Spark forwards to the driver's, unless logging is already configured."""
     log = logging.getLogger("slackwater")
     if log.handlers or logging.getLogger().handlers:
         return
@@ -145,8 +145,8 @@ def _configure_logging() -> None:
 
 
 def _install_sigterm_handler() -> None:
-    on_main = threading.current_thread() is threading.main_thread()
-    if on_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
 
 
