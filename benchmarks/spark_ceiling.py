@@ -25,7 +25,7 @@ def prebuilt(value_bytes: int, key_bytes: int) -> Any:
         data = pa.py_buffer(b"x" * (BATCH_ROWS * size))
         return pa.Array.from_buffers(pa.binary(), BATCH_ROWS, [None, pa.py_buffer(bounds), data])
 
-    topic, partition = ConstantColumns("ceiling", 0).of(BATCH_ROWS)
+    topic, partition = ConstantColumns("ceiling", 0).slice(BATCH_ROWS)
     numbers = pa.array(np.arange(BATCH_ROWS, dtype=np.int64))
     kinds = pa.array(np.zeros(BATCH_ROWS, np.int32))
     times = numbers.view(pa.timestamp("us", "UTC"))

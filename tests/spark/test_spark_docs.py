@@ -16,9 +16,7 @@ _EXAMPLE = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
 
 
-def test_the_examples_run_one_after_the_other(
-    spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_examples_run(spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(kafka, "orders", numbers(5))
     names: dict[str, object] = {"spark": spark, "checkpoint": str(tmp_path)}
     examples = [found for page in (PAGE, ROOT / "README.md") for found in _EXAMPLE.findall(page.read_text("utf-8"))]
@@ -28,7 +26,7 @@ def test_the_examples_run_one_after_the_other(
     assert re.search(r"orders\s*\|\s*5", capsys.readouterr().out)
 
 
-def test_the_columns_are_those_of_the_source() -> None:
+def test_documented_columns() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## Columns")[2].partition("## Options")[0]
     found = [(name, kind.strip()) for name, kind in _COLUMN.findall(text) if name != "column"]
     assert found == [*COLUMNS, HEADERS]

@@ -67,7 +67,7 @@ def ends_of(broker: Broker) -> dict[TopicPartition, int]:
         return consumer.end_offsets([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
 
 
-def test_two_applications_share_a_topic_through_a_handover_and_a_kill(broker: Broker, tmp_path: Path) -> None:
+def test_two_applications_survive_handover_and_kill(broker: Broker, tmp_path: Path) -> None:
     with ExitStack() as stack:
         first, second = (Application(name, tmp_path, options(broker)) for name in ("first", "second"))
         stack.callback(first.kill)

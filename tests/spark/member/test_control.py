@@ -1,4 +1,4 @@
-"""The room where the user's process tells members what happens to their queries."""
+"""The server where the user's process tells members what happens to their queries."""
 
 import json
 import socket
@@ -16,16 +16,16 @@ DEADLINE_S = 30.0
 
 
 @pytest.fixture
-def room() -> Iterator[ControlServer]:
-    with closing(ControlServer()) as room:
-        yield room
+def server() -> Iterator[ControlServer]:
+    with closing(ControlServer()) as server:
+        yield server
 
 
 class Member:
     """A member's end, as bytes."""
 
-    def __init__(self, room: ControlServer) -> None:
-        host, port, _ = room.address
+    def __init__(self, server: ControlServer) -> None:
+        host, port, _ = server.address
         self.socket = socket.create_connection((host, port), timeout=DEADLINE_S)
         self._lines = self.socket.makefile("rb")
 
@@ -42,77 +42,77 @@ class Member:
 
 
 @contextmanager
-def member(room: ControlServer, **hello: object) -> Iterator[Member]:
-    with closing(Member(room)) as there:
-        there.say(**{"secret": room.address.secret, "token": "t", "group": "g", "instance": None} | hello)
+def member(server: ControlServer, **hello: object) -> Iterator[Member]:
+    with closing(Member(server)) as there:
+        there.say(**{"secret": server.address.secret, "token": "t", "group": "g", "instance": None} | hello)
         yield there
 
 
-def test_a_member_is_told_of_its_own_query_only(room: ControlServer) -> None:
-    with member(room, token="mine") as mine, member(room, token="other") as other:
+def test_member_gets_messages_of_its_query_only(server: ControlServer) -> None:
+    with member(server, token="mine") as mine, member(server, token="other") as other:
         assert mine.hear() == {"welcome": {}}
         assert other.hear() == {"welcome": {}}
-        room.finished("mine", {"token": "mine", "seq": 3})
-        room.task_ended("other")
+        server.batch_finished("mine", {"token": "mine", "seq": 3})
+        server.task_ended("other")
         assert mine.hear() == {"finished": {"token": "mine", "seq": 3}}
         assert other.hear() == {"task": "other"}
 
 
-def test_a_wrong_secret_is_shown_out(room: ControlServer) -> None:
-    with member(room, secret="guess") as stranger:
+def test_wrong_secret_is_rejected(server: ControlServer) -> None:
+    with member(server, secret="guess") as stranger:
         assert stranger.hear() is None
-    assert room.guests == []
+    assert server.members == []
 
 
 @pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\r\n", b'{"hello": 7}\n', b'{"hello": {}}\n', b"[]\n"])
-def test_noise_is_shown_out(room: ControlServer, line: bytes) -> None:
-    with closing(Member(room)) as stranger:
+def test_invalid_hello_is_rejected(server: ControlServer, line: bytes) -> None:
+    with closing(Member(server)) as stranger:
         stranger.socket.sendall(line)
         assert stranger.hear() is None
 
 
-def test_two_queries_with_one_instance_id_cannot_both_be_members(room: ControlServer) -> None:
+def test_duplicate_instance_id_is_rejected(server: ControlServer) -> None:
     with (
-        member(room, token="first", instance="pod-1") as first,
-        member(room, token="second", instance="pod-2") as second,
+        member(server, token="first", instance="pod-1") as first,
+        member(server, token="second", instance="pod-2") as second,
     ):
         assert first.hear() == {"welcome": {}}
         assert second.hear() == {"welcome": {}}
-        with member(room, token="third", instance="pod-1") as third:
+        with member(server, token="third", instance="pod-1") as third:
             answer = third.hear()
             assert isinstance(answer, dict)
             assert "kafka.group.instance.id=pod-1" in answer["refused"]
             assert third.hear() is None
-        with member(room, token="third", instance="pod-1", group="another") as third:
+        with member(server, token="third", instance="pod-1", group="another") as third:
             assert third.hear() == {"welcome": {}}
 
 
-def test_an_instance_id_is_free_again_when_its_query_has_ended(room: ControlServer) -> None:
-    with member(room, token="first", instance="pod-1") as first:
+def test_instance_id_is_free_after_query_ends(server: ControlServer) -> None:
+    with member(server, token="first", instance="pod-1") as first:
         assert first.hear() == {"welcome": {}}
-    wait_until(lambda: not room.guests, lambda: room.guests, DEADLINE_S)
-    with member(room, token="second", instance="pod-1") as second:
+    wait_until(lambda: not server.members, lambda: server.members, DEADLINE_S)
+    with member(server, token="second", instance="pod-1") as second:
         assert second.hear() == {"welcome": {}}
 
 
-def test_a_member_that_comes_late_hears_whether_its_query_keeps_state(room: ControlServer) -> None:
-    room.stateful("t", True)
-    with member(room) as late:
+def test_late_member_learns_that_query_is_stateful(server: ControlServer) -> None:
+    server.set_stateful("t", True)
+    with member(server) as late:
         assert late.hear() == {"welcome": {}}
         assert late.hear() == {"query": {"token": "t", "stateful": True}}
 
 
-def test_a_member_that_is_gone_is_forgotten_and_nobody_waits_for_it(room: ControlServer) -> None:
-    with member(room) as gone:
+def test_disconnected_member_is_removed(server: ControlServer) -> None:
+    with member(server) as gone:
         assert gone.hear() == {"welcome": {}}
-    wait_until(lambda: not room.guests, lambda: room.guests, DEADLINE_S)
-    room.finished("t", {"token": "t"})
+    wait_until(lambda: not server.members, lambda: server.members, DEADLINE_S)
+    server.batch_finished("t", {"token": "t"})
 
 
-def test_the_end_of_the_room_is_the_end_of_the_stream(room: ControlServer) -> None:
-    with member(room) as there:
+def test_close_disconnects_members(server: ControlServer) -> None:
+    with member(server) as there:
         assert there.hear() == {"welcome": {}}
-        room.close()
+        server.close()
         assert there.hear() is None
 
 
@@ -122,19 +122,19 @@ OURS = json.dumps({"v": 1, "token": "t", "seq": 2, "ranges": {}})
 
 
 @pytest.mark.parametrize("text", [None, "", "7", "{}", '{"orders":{"0":5}}', "not json", '{"token":"t"}'])
-def test_offsets_of_others_are_left_alone(text: str | None) -> None:
+def test_offsets_of_other_sources_are_ignored(text: str | None) -> None:
     assert parse_offset(text) is None
 
 
-def test_the_end_of_a_batch_is_passed_on(room: ControlServer) -> None:
+def test_listener_reports_finished_batch(server: ControlServer) -> None:
     class Watch:
         def wake(self) -> None:
             return
 
-    listener = QueryListener(room, Watch())  # type: ignore[arg-type]
+    listener = QueryListener(server, Watch())  # type: ignore[arg-type]
     sources = [SimpleNamespace(endOffset='{"orders":{"0":5}}'), SimpleNamespace(endOffset=OURS)]
     progress = SimpleNamespace(sources=sources, stateOperators=[])
-    with member(room) as there:
+    with member(server) as there:
         assert there.hear() == {"welcome": {}}
         listener.onQueryProgress(SimpleNamespace(progress=progress))  # type: ignore[arg-type]
         assert there.hear() == {"finished": json.loads(OURS)}
@@ -178,5 +178,5 @@ STREAM, TABLE = Plan("StreamingDataSourceV2ScanRelation", streams=True), Plan("L
         (Plan("Union", STREAM, STREAM), False),
     ],
 )
-def test_state_is_kept_by_operators_on_streams_only(plan: Plan, stateful: bool) -> None:
+def test_stateful_operators_on_streams(plan: Plan, stateful: bool) -> None:
     assert keeps_state(plan) is stateful

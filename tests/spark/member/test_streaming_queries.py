@@ -76,7 +76,7 @@ def job(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Job]:
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}])
-def test_a_query_that_ends_by_itself_has_committed_and_goes_on_there(job: Job, trigger: dict[str, Any]) -> None:
+def test_finished_query_commits_and_continues_there(job: Job, trigger: dict[str, Any]) -> None:
     for count, committed in ((20, [10, 10]), (6, [13, 13])):
         job.fill(count)
         query = job.start(trigger, maxOffsetsPerTrigger="8")
@@ -87,7 +87,7 @@ def test_a_query_that_ends_by_itself_has_committed_and_goes_on_there(job: Job, t
         assert job.committed() == committed
 
 
-def test_a_batch_is_committed_when_it_ends_however_long_the_trigger(job: Job) -> None:
+def test_batch_is_committed_when_it_ends(job: Job) -> None:
     job.fill(4)
     query = job.start({"processingTime": "1 hour"})
     wait_until(lambda: job.batches, lambda: query.lastProgress, PATIENCE_S)
@@ -102,7 +102,7 @@ def test_a_batch_is_committed_when_it_ends_however_long_the_trigger(job: Job) ->
     wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", PATIENCE_S)
 
 
-def test_a_mistake_is_a_sentence_in_the_first_line_of_sparks_error(job: Job) -> None:
+def test_error_is_in_first_line(job: Job) -> None:
     query = job.start({"processingTime": "0 seconds"}, subscribe="nobody-made-this")
 
     with pytest.raises(StreamingQueryException) as caught:

@@ -95,9 +95,7 @@ def in_order(batches: list[list[Row]]) -> list[Row]:
     ],
     ids=lambda more: ",".join(more),
 )
-def test_a_batch_gives_what_sparks_own_source_gives(
-    spark: SparkSession, own_source: str, topics: Topics, more: dict[str, str]
-) -> None:
+def test_batch_equals_sparks_source(spark: SparkSession, own_source: str, topics: Topics, more: dict[str, str]) -> None:
     ours, theirs = (batch(spark, source, topics.options(more)) for source in (OURS, own_source))
     assert ours.schema == theirs.schema
     found = rows(ours)
@@ -106,7 +104,7 @@ def test_a_batch_gives_what_sparks_own_source_gives(
     assert ours.rdd.getNumPartitions() == theirs.rdd.getNumPartitions()
 
 
-def test_no_task_of_a_batch_reads_more_than_asked_for(spark: SparkSession, topics: Topics) -> None:
+def test_max_records_per_partition(spark: SparkSession, topics: Topics) -> None:
     found = batch(spark, OURS, topics.options({"subscribe": "orders", "maxRecordsPerPartition": "30"}))
     sizes = found.groupBy(F.spark_partition_id()).count().collect()
     assert sorted(row["count"] for row in sizes) == [25] * 12
@@ -139,7 +137,7 @@ def newest_of_each_key(frame: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize("job", [totals, by_the_second, headers, newest_of_each_key])
-def test_a_job_gives_equal_results_with_one_word_changed(
+def test_job_gives_same_result_with_either_source(
     spark: SparkSession, own_source: str, topics: Topics, job: Callable[[DataFrame], DataFrame]
 ) -> None:
     options = topics.options({"subscribe": "orders,refunds", "includeHeaders": "true"})
@@ -181,7 +179,7 @@ def streamed(spark: SparkSession, source: str, options: dict[str, str], checkpoi
     ],
     ids=lambda more: ",".join(more),
 )
-def test_a_stream_gives_what_sparks_own_source_gives(
+def test_stream_equals_sparks_source(
     spark: SparkSession, own_source: str, topics: Topics, tmp_path: Path, more: dict[str, str]
 ) -> None:
     options = topics.options({"subscribe": "orders"} | more)
@@ -193,7 +191,7 @@ def test_a_stream_gives_what_sparks_own_source_gives(
         assert in_order(ours) == in_order(theirs)
 
 
-def test_a_checkpoint_of_sparks_own_source_is_continued(
+def test_continues_checkpoint_of_sparks_source(
     spark: SparkSession, own_source: str, topics: Topics, tmp_path: Path
 ) -> None:
     options = topics.options({"subscribe": "orders", "startingOffsets": "earliest"})
@@ -219,9 +217,7 @@ def test_a_checkpoint_of_sparks_own_source_is_continued(
     ],
     ids=lambda value: None if isinstance(value, str) else ",".join(value),
 )
-def test_a_mistake_is_told_in_the_first_line(
-    spark: SparkSession, topics: Topics, more: dict[str, str], said: str
-) -> None:
+def test_error_is_in_first_line(spark: SparkSession, topics: Topics, more: dict[str, str], said: str) -> None:
     end = topics.options({"end": '{"orders":{"0":950,"1":1,"2":1}}'})["end"]
     options: dict[str, Any] = topics.options(more)
     options = {name: end if text == "END" else text for name, text in options.items()}

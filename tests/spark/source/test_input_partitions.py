@@ -20,25 +20,27 @@ def spans(tasks: list[InputPartition]) -> list[OffsetRange]:
     return [task.range for task in tasks if isinstance(task, RangeInputPartition)]
 
 
-def test_a_range_is_a_task_and_an_empty_one_is_none() -> None:
+def test_one_partition_per_nonempty_range() -> None:
     assert spans(plan_input_partitions(ranges(10, 0, 5))) == [ranges(10)[0], OffsetRange("t", 2, 100, 105)]
 
 
-def test_long_ranges_are_cut_until_there_are_enough_tasks() -> None:
+def test_min_partitions_splits_long_ranges() -> None:
     found = spans(plan_input_partitions(ranges(1_000, 10), min_partitions=5))
     assert [one.size for one in found] == [250, 250, 250, 250, 10]
 
 
-def test_no_task_is_longer_than_allowed() -> None:
+def test_max_records_per_partition() -> None:
     found = spans(plan_input_partitions(ranges(25, 10), max_records_per_partition=10))
     assert [one.size for one in found] == [8, 8, 9, 10]
 
 
 @settings(deadline=None)
 @given(LENGTHS, st.none() | st.integers(1, 40), st.none() | st.integers(10, 500))
-def test_tasks_cover_the_ranges_and_nothing_twice(lengths: list[int], least: int | None, most: int | None) -> None:
+def test_partitions_cover_ranges_exactly_once(
+    lengths: list[int], min_partitions: int | None, max_records: int | None
+) -> None:
     wanted = ranges(*lengths)
-    found = spans(plan_input_partitions(wanted, least, most))
+    found = spans(plan_input_partitions(wanted, min_partitions, max_records))
     for one in wanted:
         parts = sorted(part for part in found if part.topic_partition == one.topic_partition)
         assert sum(part.size for part in parts) == one.size
@@ -47,10 +49,10 @@ def test_tasks_cover_the_ranges_and_nothing_twice(lengths: list[int], least: int
             assert part.from_offset == at
             assert part.size
             at = part.until_offset
-    if most is not None and least is None:
-        assert all(part.size <= most for part in found)
+    if max_records is not None and min_partitions is None:
+        assert all(part.size <= max_records for part in found)
 
 
-def test_a_task_travels() -> None:
+def test_input_partition_can_be_pickled() -> None:
     (task,) = plan_input_partitions(ranges(3))
     assert pickle.loads(pickle.dumps(task)).range == ranges(3)[0]

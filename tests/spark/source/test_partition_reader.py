@@ -26,7 +26,7 @@ from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.input_partitions import RangeInputPartition
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.partition_reader import ReadSettings, read
+from slackwater.spark.source.partition_reader import ReadSettings, read_range
 from slackwater.testing.kafka import Kafka
 from slackwater.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -56,14 +56,14 @@ def options(kafka: Kafka, **more: str) -> SourceOptions:
 def plan(kafka: Kafka, **more: str) -> list[OffsetRange]:
     """What a batch would read."""
     wanted = options(kafka, **more)
-    home = get_connection(wanted.kafka)
-    return plan_ranges(OffsetReader(home.network, home.cluster, wanted), wanted)
+    connection = get_connection(wanted.kafka)
+    return plan_ranges(OffsetReader(connection.network, connection.cluster, wanted), wanted)
 
 
 def rows(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[dict[str, Any]]:
     """The records of a range."""
     settings = ReadSettings.of(options(kafka, subscribe="t", **more))
-    return [row for batch in read(wanted, settings) for row in batch.to_pylist()]
+    return [row for batch in read_range(wanted, settings) for row in batch.to_pylist()]
 
 
 def values(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[bytes]:
@@ -73,14 +73,14 @@ def values(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[bytes]:
 
 def cut_off(kafka: Kafka, topic: str, before: int) -> None:
     """Delete the records of partition 0 before this offset, as retention does."""
-    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
+    connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     wish = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(0, before)])
     request = DeleteRecordsRequest(topics=[wish], timeout_ms=30_000)
-    home.network.run(home.cluster.request_any(request, DeleteRecordsResponse))
+    connection.network.run(connection.cluster.request_any(request, DeleteRecordsResponse))
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_the_columns_are_those_that_spark_expects(headers: bool) -> None:
+def test_schema_matches_spark(headers: bool) -> None:
     schema = _parse_schema(ddl(headers=headers))
     assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(headers=headers))
 
@@ -111,7 +111,7 @@ def _parse_schema(text: str) -> StructType:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_read_with_all_columns(kafka: Kafka, codec: str) -> None:
+def test_all_columns_with_every_codec(kafka: Kafka, codec: str) -> None:
     with Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": codec}) as producer:
         for number in range(50):
             key = b"k%d" % number if number % 2 else None
@@ -128,63 +128,63 @@ def test_every_codec_is_read_with_all_columns(kafka: Kafka, codec: str) -> None:
     assert found[1]["headers"] == [{"key": "n", "value": b"1"}, {"key": "none", "value": None}]
 
 
-def test_a_range_is_read_to_the_record_across_many_pieces(kafka: Kafka) -> None:
+def test_range_over_many_fetches_is_exact(kafka: Kafka) -> None:
     with Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.size": 400}) as producer:
         for value in numbers(3_000):
             producer.send("t", value)
-    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
+    connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = OffsetRange("t", 0, 7, 2_901)
-    pieces = list(RangeFetcher(home.network, home.cluster, wanted, FetchSettings(piece_bytes=2_000)))
+    pieces = list(RangeFetcher(connection.network, connection.cluster, wanted, FetchSettings(piece_bytes=2_000)))
     assert len(pieces) > 5
     assert [piece.start_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
     assert values(kafka, wanted) == numbers(2_894, 7)
 
 
-def test_batches_are_large_and_share_their_constant_columns(kafka: Kafka) -> None:
+def test_large_batches_share_constant_columns(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(40_000))
     settings = ReadSettings.of(options(kafka, subscribe="t"))
-    batches = list(read(OffsetRange("t", 0, 0, 40_000), settings))
+    batches = list(read_range(OffsetRange("t", 0, 0, 40_000), settings))
     assert min(batch.num_rows for batch in batches[:-1] or batches) >= 10_000
     assert pa.Table.from_batches(batches).column("topic").unique().to_pylist() == ["t"]
     assert sum(batch.num_rows for batch in batches) == 40_000
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"])
-def test_a_leader_that_has_moved_is_followed(kafka: Kafka, error: str) -> None:
+def test_new_leader_is_followed(kafka: Kafka, error: str) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", error, times=3)
     assert values(kafka, OffsetRange("t", 0, 0, 10)) == numbers(10)
 
 
 @pytest.mark.parametrize("processed", [False, True])
-def test_a_lost_connection_is_made_again(kafka: Kafka, processed: bool) -> None:
+def test_reconnects_after_lost_connection(kafka: Kafka, processed: bool) -> None:
     fill(kafka, "t", numbers(10))
     kafka.drop("Fetch", times=2, processed=processed)
     assert values(kafka, OffsetRange("t", 0, 0, 10)) == numbers(10)
 
 
-def test_an_error_that_stays_is_told_with_its_reason_when_the_time_is_over(kafka: Kafka) -> None:
+def test_timeout_error_contains_the_cause(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
     with pytest.raises(ClientTimeoutError, match=r"No records of t-0 from offset 0 arrived .* NOT_LEADER_OR_FOLLOWER"):
         values(kafka, OffsetRange("t", 0, 0, 10), kafkaConsumer_pollTimeoutMs="200")
 
 
-def test_an_error_that_no_second_try_mends_is_told_at_once(kafka: Kafka) -> None:
+def test_fatal_error_is_raised_at_once(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
     with pytest.raises(BrokerError, match="t-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
         values(kafka, OffsetRange("t", 0, 0, 10))
 
 
-def test_records_that_are_gone_end_the_task(kafka: Kafka) -> None:
+def test_lost_records_fail_the_task(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(20))
     cut_off(kafka, "t", 12)
     with pytest.raises(DataLossError, match="t-0 from 3 until 12 is gone: the log contains the offsets from 12"):
         values(kafka, OffsetRange("t", 0, 3, 20))
 
 
-def test_records_that_are_gone_are_skipped_if_the_user_says_so(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_records_are_skipped_on_request(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     fill(kafka, "t", numbers(20))
     cut_off(kafka, "t", 12)
     with caplog.at_level(logging.WARNING, logger="slackwater.spark"):
@@ -193,20 +193,23 @@ def test_records_that_are_gone_are_skipped_if_the_user_says_so(kafka: Kafka, cap
     assert "t-0 from 3 until 12 is gone and skipped" in caplog.text
 
 
-def test_a_log_that_was_cut_short_has_lost_data_too(kafka: Kafka) -> None:
+def test_truncated_log_is_data_loss(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(5))
     with pytest.raises(DataLossError, match="t-0 from 8 until 20 is gone"):
         values(kafka, OffsetRange("t", 0, 8, 20))
     assert values(kafka, OffsetRange("t", 0, 8, 20), failOnDataLoss="false") == []
 
 
-def test_what_compaction_has_left_out_is_not_missed(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
+def test_compacted_records_are_no_data_loss(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     fill(kafka, "t", numbers(4))
     wanted = OffsetRange("t", 0, 4, 6)
-    assert list(RangeFetcher(home.network, home.cluster, wanted._replace(until_offset=4), FetchSettings())) == []
-    # The broker says that its log reaches past the range, and has nothing in it: all of it was compacted away.
-    fetcher = RangeFetcher(home.network, home.cluster, wanted, FetchSettings(fetch_max_wait_ms=1))
+    assert (
+        list(RangeFetcher(connection.network, connection.cluster, wanted._replace(until_offset=4), FetchSettings()))
+        == []
+    )
+    # The high watermark is after the range and the response is empty: compaction has removed all records.
+    fetcher = RangeFetcher(connection.network, connection.cluster, wanted, FetchSettings(fetch_max_wait_ms=1))
 
     async def send_fetch(*arguments: Any) -> FetchResponse:
         response = await fetch.send_fetch(*arguments)
@@ -218,7 +221,7 @@ def test_what_compaction_has_left_out_is_not_missed(kafka: Kafka, monkeypatch: p
     assert list(fetcher) == []
 
 
-def test_damaged_bytes_are_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corrupt_batch_names_partition(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(kafka, "t", numbers(10))
 
     def damage(data: PartitionData, offset: int, *, read_committed: bool) -> FetchedData | None:
@@ -230,27 +233,29 @@ def test_damaged_bytes_are_named(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) 
         return replace(fetched, data=changed)
 
     monkeypatch.setattr(range_reader, "fetched_data", damage)
-    with pytest.raises(PeerError, match=r"t-0 cannot be read from offset 0 on: .*CRC mismatch"):
+    with pytest.raises(PeerError, match=r"Cannot read t-0 from offset 0 on: .*CRC mismatch"):
         values(kafka, OffsetRange("t", 0, 0, 10))
     assert values(kafka, OffsetRange("t", 0, 0, 10), kafka_check_crcs="false") == [*numbers(9), b"8"]
 
 
-def test_connections_are_kept_from_task_to_task(kafka: Kafka) -> None:
+def test_connections_are_reused(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     settings = ReadSettings.of(options(kafka, subscribe="t"))
-    for _ in range(3):
-        list(read(OffsetRange("t", 0, 0, 10), settings))
-    assert len(connections._links) == 1
-    for number in range(connections.MAX_CONNECTIONS + 3):
+    first = get_connection(settings.kafka)
+    list(read_range(OffsetRange("t", 0, 0, 10), settings))
+    assert get_connection(settings.kafka) is first
+    for number in range(connections.MAX_CONNECTIONS):
         get_connection({"bootstrap.servers": kafka.bootstrap_servers, "client.id": f"c{number}"})
-    assert len(connections._links) == connections.MAX_CONNECTIONS
+    assert get_connection(settings.kafka) is not first
 
 
-def test_a_reader_that_stops_early_leaves_nothing_behind(kafka: Kafka) -> None:
+def test_fetcher_can_be_closed_early(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(1_000))
-    home = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
+    connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     pieces = iter(
-        RangeFetcher(home.network, home.cluster, OffsetRange("t", 0, 0, 1_000), FetchSettings(piece_bytes=500))
+        RangeFetcher(
+            connection.network, connection.cluster, OffsetRange("t", 0, 0, 1_000), FetchSettings(piece_bytes=500)
+        )
     )
     next(pieces)
     pieces.close()  # type: ignore[attr-defined]
@@ -304,46 +309,42 @@ def three_topics(kafka: Kafka) -> None:
         ),
     ],
 )
-def test_a_plan_is_what_the_options_mean(
-    kafka: Kafka, more: dict[str, str], expected: list[tuple[str, int, int, int]]
-) -> None:
+def test_planned_ranges(kafka: Kafka, more: dict[str, str], expected: list[tuple[str, int, int, int]]) -> None:
     three_topics(kafka)
     assert plan(kafka, **more) == [OffsetRange(*one) for one in expected]
 
 
 @pytest.mark.parametrize(
-    ("more", "error", "said"),
+    ("more", "error", "message"),
     [
         ({"subscribe": "order"}, BrokerError, "There is no topic order; did you mean orders?"),
-        ({"assign": '{"orders":[0,7]}'}, UsageError, "assign names partition 7 of orders, which has the partitions 0"),
+        ({"assign": '{"orders":[0,7]}'}, UsageError, "assign contains partition 7 of orders, but its partitions are 0"),
         (
             {"subscribe": "orders", "startingOffsets": '{"orders":{"0":2}}'},
             UsageError,
-            "startingOffsets must name all partitions that are read, and orders-1 is missing",
+            "startingOffsets must contain all partitions that are read; orders-1 is missing",
         ),
         (
             {"subscribe": "refunds", "startingOffsets": '{"refunds":{"0":0,"1":0}}'},
             UsageError,
-            "startingOffsets names refunds-1, which is not read or does not exist",
+            "startingOffsets contains refunds-1, which is not read or does not exist",
         ),
         (
             {"subscribe": "orders", "startingTimestamp": "9999"},
             UsageError,
-            "startingTimestamp: orders-0, orders-1 has no record as new as 9999",
+            "startingTimestamp: orders-0, orders-1 has no record at or after 9999",
         ),
     ],
 )
-def test_what_cannot_be_planned_is_one_sentence(
-    kafka: Kafka, more: dict[str, str], error: type[Exception], said: str
-) -> None:
+def test_planning_error(kafka: Kafka, more: dict[str, str], error: type[Exception], message: str) -> None:
     three_topics(kafka)
     with pytest.raises(error) as raised:
         plan(kafka, **more)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_a_broker_that_is_not_there_is_told_at_once(unused_port: Callable[[], int]) -> None:
+def test_unreachable_broker(unused_port: Callable[[], int]) -> None:
     wanted = SourceOptions.parse(
         {"kafka.bootstrap.servers": f"127.0.0.1:{unused_port()}", "subscribe": "t"}, streaming=False
     )
@@ -362,7 +363,7 @@ def unused_port() -> Callable[[], int]:
     return find
 
 
-def test_a_batch_reader_reads_the_tasks_that_it_has_planned(kafka: Kafka) -> None:
+def test_batch_reader_reads_planned_partitions(kafka: Kafka) -> None:
     three_topics(kafka)
     reader = BatchReader(options(kafka, subscribe="orders", minPartitions="4"))
     tasks = reader.partitions()

@@ -12,7 +12,7 @@ from slackwater.spark.source.connections import close_connections, get_connectio
 from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.partition_reader import ReadSettings, read
+from slackwater.spark.source.partition_reader import ReadSettings, read_range
 from tests.client.clusters import Side, side_of
 
 pytestmark = pytest.mark.java
@@ -61,7 +61,7 @@ def options(apache: Side, topic: str, level: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_a_batch_leaves_out_what_sparks_own_source_leaves_out(
+def test_aborted_records_are_skipped_like_in_spark(
     spark: SparkSession, own_source: str, apache: Side, topic: str, level: str
 ) -> None:
     ours, theirs = (
@@ -75,7 +75,7 @@ def test_a_batch_leaves_out_what_sparks_own_source_leaves_out(
 
 
 @pytest.mark.parametrize("piece_bytes", [300, 3_000, 1 << 20])
-def test_a_transaction_that_spans_pieces_is_left_out_whole(apache: Side, topic: str, piece_bytes: int) -> None:
+def test_aborted_transaction_over_several_fetches(apache: Side, topic: str, piece_bytes: int) -> None:
     found = SourceOptions.parse(options(apache, topic, "read_committed"), streaming=False)
     home = get_connection(found.kafka)
     try:
@@ -86,7 +86,7 @@ def test_a_transaction_that_spans_pieces_is_left_out_whole(apache: Side, topic: 
         small = ReadSettings(settings.kafka, fetch, settings.include_headers, settings.check_crcs)
         pieces = list(RangeFetcher(home.network, home.cluster, wanted, fetch))
         assert len(pieces) > 1 or piece_bytes == 1 << 20
-        values = [value for batch in read(wanted, small) for value in batch.column("value").to_pylist()]
+        values = [value for batch in read_range(wanted, small) for value in batch.column("value").to_pylist()]
     finally:
         close_connections()
     assert not [value for value in values if value.startswith(b"given-up")]

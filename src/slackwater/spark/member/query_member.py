@@ -128,11 +128,11 @@ class QueryMember:
         )
         self._pending_effects: deque[BatchEffect] = deque()
         self._is_executing = False
-        self._last_progress_ms = clock.now_ms()
+        self.last_progress_ms = clock.now_ms()
         self._has_left = False  # max.poll.interval.ms exceeded
         self._is_stopped = False
         self._has_no_partitions = False
-        self._is_stateful = False
+        self.is_stateful = False
         self._stateful_reported = False
         self._control_client: ControlClient | None = None
         self._control_address = control
@@ -185,7 +185,7 @@ class QueryMember:
     def reset_process_timer(self) -> None:
         """Reset the process timer; rejoin if it had expired."""
         with self.changed:
-            self._last_progress_ms = self._clock.now_ms()
+            self.last_progress_ms = self._clock.now_ms()
             member = self._membership.member
             if self._has_left and not member.is_notifying_listener and not member.owned:
                 self._has_left = False
@@ -196,6 +196,12 @@ class QueryMember:
         """Record that all batches up to this one are finished."""
         with self.changed:
             self.execute(self.batches.on_finished(seq, self._clock.now_ms()))
+
+    def abandon(self) -> None:
+        """Stop without leaving the group, as a crash does."""
+        with self.changed:
+            self._is_stopped = True
+            self.changed.notify_all()
 
     def stop(self) -> None:
         """Commit finished batches and leave the group. A static member stays for its next run."""
@@ -341,7 +347,7 @@ class QueryMember:
             or self._has_left
         ):
             return
-        if now_ms - self._last_progress_ms < limit_ms:
+        if now_ms - self.last_progress_ms < limit_ms:
             return
         self._has_left = True
         log.warning(
@@ -350,7 +356,7 @@ class QueryMember:
             self._client.prefix,
             limit_ms,
         )
-        overrun_ms = now_ms - self._last_progress_ms - limit_ms
+        overrun_ms = now_ms - self.last_progress_ms - limit_ms
         self._membership.do(lambda member, now_ms: member.leave_on_poll_timeout(overrun_ms, now_ms))
 
     # --- control connection -------------------------------------------------------------------------------------------
@@ -382,7 +388,7 @@ class QueryMember:
                 case {"task": str(token)} if token == self.batches.token:
                     self.reset_process_timer()
                 case {"query": {"stateful": bool(stateful)}}:
-                    self._is_stateful = stateful
+                    self.is_stateful = stateful
                     self._check_stateful()
                 case {"refused": str(reason)}:
                     self._fail(UsageError(reason))
@@ -394,7 +400,7 @@ class QueryMember:
     def _check_stateful(self) -> None:
         """Warn or fail if a stateful query shares its topics: state does not move with a partition."""
         policy = self._options.stateful_handover
-        if not self._is_stateful or self._stateful_reported or policy == "allow" or not self._shares_topics():
+        if not self.is_stateful or self._stateful_reported or policy == "allow" or not self._shares_topics():
             return
         self._stateful_reported = True
         text = (

@@ -53,12 +53,12 @@ class QueryRun:
             )
         self._options = options
         self._control = control
-        self._client = QueryClient(options)
-        self._offset_reader = OffsetReader(self._client.network, self._client.cluster, options)
+        self.client = QueryClient(options)
+        self._offset_reader = OffsetReader(self.client.network, self.client.cluster, options)
         self._clock = AnchoredClock()
         self._changed = threading.Condition(threading.RLock())
         self._batches: BatchPlanner | None = None
-        self._member: QueryMember | None = None
+        self.member: QueryMember | None = None
         self._locks: list[HostLock] = []
         self._initial: BatchOffset | None = None
         self._ends: dict[TopicPartition, int] = {}
@@ -119,8 +119,8 @@ class QueryRun:
     def on_batch_finished(self, seq: int) -> None:
         """Record that all batches up to this one are finished."""
         self._reset_process_timer()
-        if self._member is not None:
-            self._member.on_batch_finished(seq)
+        if self.member is not None:
+            self.member.on_batch_finished(seq)
         elif self._batches is not None:
             self._batches.on_finished(seq, self._clock.now_ms())
 
@@ -128,25 +128,27 @@ class QueryRun:
         """Ignore records after the current end offsets."""
         self._fixed_ends = self._offset_reader.latest(self._offset_reader.partitions())
 
-    def stop(self) -> None:
+    def stop(self, *, leave_group: bool = True) -> None:
         """Commit, leave the group and close the connections."""
         if self._is_stopped:
             return
         self._is_stopped = True
         try:
-            if self._member is not None:
-                self._member.stop()
+            if self.member is not None and leave_group:
+                self.member.stop()
+            elif self.member is not None:
+                self.member.abandon()
         finally:
             for lock in self._locks:
                 lock.release()
             try:
-                self._client.close()
+                self.client.close()
             except SlackwaterError as error:
                 log.debug("Closing the connections timed out: %s", error)
 
     def progress(self) -> dict[str, Any]:
         """Return the metrics of this source for `lastProgress`."""
-        batches, member = self._batches, self._member
+        batches, member = self._batches, self.member
         if batches is None:
             return {}
         with self._changed:
@@ -204,8 +206,8 @@ class QueryRun:
             batches.replay(last, self._clock.now_ms(), wait_ms=REPLAY_WAIT_MS)
         self._batches = batches
         if config.in_group:
-            self._member = QueryMember(self._client, options, batches, self._changed, self._clock, self._control)
-            self._member.start()
+            self.member = QueryMember(self.client, options, batches, self._changed, self._clock, self._control)
+            self.member.start()
 
     def _check_group(self, last: BatchOffset) -> None:
         group_id = self._options.group_id
@@ -238,7 +240,7 @@ class QueryRun:
 
     def _await_partitions(self) -> None:
         """Wait for the first assignment, and for the partitions that other members hand over."""
-        member, batches = self._member, self._batches
+        member, batches = self.member, self._batches
         if member is None or batches is None:
             return
         may_return_early = self._fixed_ends is None
@@ -274,7 +276,7 @@ class QueryRun:
                     continue
             if action is None:
                 return
-            cause = self._client.cluster.last_failure
+            cause = self.client.cluster.last_failure
             raise ClientTimeoutError(
                 f"The query could not {action} within {timeout_s:g} s." + (f" {cause}" if cause else "")
             )
@@ -282,7 +284,7 @@ class QueryRun:
     # --- planning -----------------------------------------------------------------------------------------------------
 
     def _plan(self, limits: BatchLimits) -> BatchOffset | None:
-        batches, member = self._batches, self._member
+        batches, member = self._batches, self.member
         assert batches is not None
         self._resolve()
         with self._changed:
@@ -306,7 +308,7 @@ class QueryRun:
     def _follow_topics(self) -> None:
         """Without a group the query owns all partitions, also new ones."""
         batches = self._batches
-        if batches is None or self._member is not None:
+        if batches is None or self.member is not None:
             return
         existing = frozenset(self._offset_reader.partitions())
         if deleted := batches.owned - existing:
@@ -333,15 +335,15 @@ class QueryRun:
                 self._execute(batches.on_starts_resolved(starts, self._clock.now_ms()))
 
     def _execute(self, effects: list[BatchEffect]) -> None:
-        if self._member is not None:
-            self._member.execute(effects)
+        if self.member is not None:
+            self.member.execute(effects)
 
     def _reset_process_timer(self) -> None:
-        if self._member is not None:
-            self._member.reset_process_timer()
+        if self.member is not None:
+            self.member.reset_process_timer()
 
     def _raise_failure(self) -> None:
-        batches, member = self._batches, self._member
+        batches, member = self._batches, self.member
         if member is not None and member.failure is not None:
             raise member.failure
         if batches is not None and batches.failure is not None:

@@ -49,18 +49,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.settings = ReadSettings.of(options)
         self.control = control
-        self._run: QueryRun | None = None
+        self.query_run: QueryRun | None = None  # created by the first call in the driver
         self._available_now = False
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_run": None}
+        return self.__dict__ | {"query_run": None}
 
     # --- in the driver ------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the starting offset of a new query."""
         with as_user_error():
-            return to_json(self._query_run.initial_offset())
+            return to_json(self._started_run.initial_offset())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that the options set."""
@@ -73,36 +73,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there is no new data."""
         with as_user_error():
-            offset = self._query_run.next_batch(self._parse(start), self._limits(limit))
+            offset = self._started_run.next_batch(self._parse(start), self._limits(limit))
             return dict(start) if offset is None else to_json(offset)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the metrics for the query's progress."""
-        return self._query_run.progress() or None
+        return self._started_run.progress() or None
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Plan the input partitions of a micro-batch, which is now in the checkpoint."""
         if start == end:
             return []
         with as_user_error():
-            ranges = self._query_run.batch_ranges(self._parse(start), self._parse(end))
+            ranges = self._started_run.batch_ranges(self._parse(start), self._parse(end))
             return plan_input_partitions(ranges, self.options.min_partitions, self.options.max_records_per_partition)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Record that all micro-batches up to `end` are finished."""
         with as_user_error():
-            self._query_run.on_batch_finished(self._parse(end).seq)
+            self._started_run.on_batch_finished(self._parse(end).seq)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to the current end offsets, then stop (Trigger.AvailableNow)."""
         self._available_now = True
         with as_user_error():
-            self._query_run.fix_end_offsets()
+            self._started_run.fix_end_offsets()
 
     def stop(self) -> None:
         """Leave the group and close the connections."""
-        if self._run is not None:
-            self._run.stop()
+        if self.query_run is not None:
+            self.query_run.stop()
 
     # --- on executors -------------------------------------------------------------------------------------------------
 
@@ -114,15 +114,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     @property
-    def _query_run(self) -> QueryRun:
-        if self._run is None:
+    def _started_run(self) -> QueryRun:
+        if self.query_run is None:
             _configure_logging()
             _install_sigterm_handler()
-            self._run = QueryRun(self.options, self.control)
-        return self._run
+            self.query_run = QueryRun(self.options, self.control)
+        return self.query_run
 
     def _parse(self, offset: Mapping[str, Any]) -> BatchOffset:
-        return from_json(offset, token=self._query_run.token)
+        return from_json(offset, token=self._started_run.token)
 
     def _limits(self, limit: ReadLimit) -> BatchLimits:
         if isinstance(limit, ReadAllAvailable):
