@@ -85,7 +85,7 @@ func (d *driver) answer(c command) (any, error) {
 	switch do := get[string](c, "do"); do {
 	case "join":
 		return nil, d.join(c)
-	case "look":
+	case "snapshot":
 		return d.member(c).look()
 	case "commit":
 		return nil, d.member(c).ask(func(m *member) error { return m.commit(ctx, get[map[string]pair](c, "offsets")) })

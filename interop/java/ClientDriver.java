@@ -114,7 +114,7 @@ public final class ClientDriver {
             case "join":
                 members.put(command.get("member").asText(), new Member(bootstrap, command));
                 return null;
-            case "look":
+            case "snapshot":
                 return member(command).look();
             case "commit":
                 return member(command).ask(consumer -> commit(consumer, command.get("offsets")));

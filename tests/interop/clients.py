@@ -1,12 +1,11 @@
-"""The stock clients, each in a process of its own that is told what to do by lines of JSON.
+"""Stock clients, each in its own process, controlled by JSON lines.
 
-Rules kept here
-- Every client's program takes the same commands (`drivers/line.py` says which form they have), so that a scenario is
-  written once and played with each of them. `cannot` says what a client has no call for.
-- A program hosts any number of members of a group. A member that is to be killed gets a program of its own.
-- A program that does not answer in time is a failure that shows the end of its standard error, never a hang.
-- A client whose program cannot be had here is skipped with a sentence that says what to install; under CI=true its
-  tests fail.
+Invariants:
+- Every client's program takes the same commands (`drivers/line.py` describes them), so that one scenario runs with each
+  of them. `cannot` lists the calls that a client lacks.
+- A program hosts any number of members of a group. A member that a test kills has its own program.
+- A program that does not respond in time fails the test and shows the end of its standard error.
+- The tests of a client that is not installed are skipped with the command that installs it.
 """
 
 import contextlib
@@ -29,18 +28,15 @@ from tests import waiting
 from tests.java import NO_JARS, have_jars, java
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-ANSWER_S: Final = 60.0
-SETTLE_S: Final = 60.0
+RESPONSE_TIMEOUT_S: Final = 60.0
+WAIT_TIMEOUT_S: Final = 60.0
 LONG_SESSION_MS: Final = 30_000
 Record = dict[str, Any]
 
 
-# --- which clients there are ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Client:
-    """A client library: how to start its program, and what it cannot do."""
+    """A client library: the command of its program, and the calls that it lacks."""
 
     name: str
     command: Callable[[], Sequence[str]]
@@ -63,7 +59,7 @@ def _no_java() -> str | None:
 def _no_go() -> str | None:
     if GO_PROGRAM.exists():
         return None
-    return f"{GO_PROGRAM.relative_to(ROOT)} is not here; install Go 1.21 or newer and build it: make gobin"
+    return f"{GO_PROGRAM.relative_to(ROOT)} is not built; install Go 1.21 or newer and run: make gobin"
 
 
 @functools.cache
@@ -94,11 +90,8 @@ def require(client: Client) -> None:
         pytest.skip(missing)
 
 
-# --- talking to their programs --------------------------------------------------------------------------------------
-
-
-class Refused(Exception):
-    """The client raised an error; `code` is Kafka's, -1 if it is the client's own."""
+class ClientError(Exception):
+    """The client raised an error; `code` is Kafka's error code, or -1."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{text} (code {code})")
@@ -106,7 +99,7 @@ class Refused(Exception):
 
 
 class Driver:
-    """A running program. Each command is a method, or `ask`."""
+    """A running program. Each command is a method, or `call`."""
 
     def __init__(self, client: Client, bootstrap: str) -> None:
         self.client = client
@@ -126,75 +119,77 @@ class Driver:
         self._selector.register(self._stdout, selectors.EVENT_READ)
         self._received = b""
 
-    def can(self, what: str) -> bool:
-        """Whether the client has a call for this."""
-        return what not in self.client.cannot
+    def can(self, call: str) -> bool:
+        """Whether the client has this call."""
+        return call not in self.client.cannot
 
-    def ask(self, do: str, **fields: object) -> Any:
-        """One command, and its answer."""
+    def call(self, do: str, **fields: object) -> Any:
+        """Send one command and return its result."""
         self._stdin.write(json.dumps({"do": do, **fields}).encode() + b"\n")
         self._stdin.flush()
         answer = json.loads(self._line(do))
         if "error" in answer:
-            raise Refused(answer["code"], f"{self.client} {do}: {answer['error']}")
+            raise ClientError(answer["code"], f"{self.client} {do}: {answer['error']}")
         return answer["answer"]
 
     def _line(self, do: str) -> bytes:
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
         while b"\n" not in self._received:
             if not self._selector.select(max(0.0, deadline - time.monotonic())):
-                raise AssertionError(f"{self.client} did not answer {do} within {ANSWER_S} s\n{self._complaints()}")
-            came = os.read(self._stdout.fileno(), 1 << 16)
-            if not came:
-                ended = self._process.wait(ANSWER_S)
-                raise AssertionError(f"{self.client} ended with code {ended} on {do}\n{self._complaints()}")
-            self._received += came
+                raise AssertionError(f"{self.client} did not respond to {do} in time\n{self._stderr_tail()}")
+            received = os.read(self._stdout.fileno(), 1 << 16)
+            if not received:
+                ended = self._process.wait(RESPONSE_TIMEOUT_S)
+                raise AssertionError(f"{self.client} ended with code {ended} on {do}\n{self._stderr_tail()}")
+            self._received += received
         line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def _complaints(self) -> str:
+    def _stderr_tail(self) -> str:
         self._stderr.seek(0)
         return self._stderr.read()[-4000:].decode(errors="replace")
 
     def kill(self) -> None:
-        """End it as a power cut would (SIGKILL)."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """End it, whatever it is doing."""
+        """Kill the process and close its pipes."""
         self.kill()
         self._selector.close()
         self._stdout.close()
-        with contextlib.suppress(BrokenPipeError):  # a command was under way when it was killed
+        with contextlib.suppress(BrokenPipeError):  # it was killed during a command
             self._stdin.close()
         self._stderr.close()
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> str:
-        """A new topic; its name. Dots in a setting's name are written as underscores."""
+        """Create a topic and return its name. Underscores in setting names stand for dots."""
         named = {name.replace("_", "."): value for name, value in configs.items()}
-        self.ask("create_topic", topic=topic, partitions=partitions, configs=named)
+        self.call("create_topic", topic=topic, partitions=partitions, configs=named)
         return topic
 
     def produce(self, topic: str, records: Sequence[Mapping[str, Any]], codec: str = "none") -> list[tuple[int, int]]:
-        """Write records; partition and offset of each."""
+        """Write records; return partition and offset of each."""
         default: Record = {"partition": None, "key": None, "value": None, "headers": [], "timestamp": None}
-        told = self.ask("produce", topic=topic, records=[{**default, **one} for one in records], codec=codec)
-        return [(partition, offset) for partition, offset in told]
+        positions = self.call(
+            "produce", topic=topic, records=[{**default, **record} for record in records], codec=codec
+        )
+        return [(partition, offset) for partition, offset in positions]
 
     def read(self, topic: str, start: Mapping[int, int], count: int) -> list[Record]:
         """Read this many records without a group, from an offset in each partition."""
-        records: list[Record] = self.ask(
-            "read", topic=topic, start={str(one): offset for one, offset in start.items()}, count=count
+        records: list[Record] = self.call(
+            "read", topic=topic, start={str(partition): offset for partition, offset in start.items()}, count=count
         )
         return records
 
     def offsets(self, topic: str, *partitions: int) -> dict[int, tuple[int, int]]:
         """First and end offset of partitions."""
-        found = self.ask("offsets", topic=topic, partitions=partitions)
-        return {int(one): (first, end) for one, (first, end) in found.items()}
+        offsets = self.call("offsets", topic=topic, partitions=partitions)
+        return {int(partition): (first, end) for partition, (first, end) in offsets.items()}
 
     def join(
         self,
@@ -207,8 +202,8 @@ class Driver:
         instance: str | None = None,
         session_ms: int = LONG_SESSION_MS,
     ) -> "Member":
-        """A new member of a group."""
-        self.ask(
+        """Start a new member of a group."""
+        self.call(
             "join",
             member=name,
             group=group,
@@ -222,13 +217,13 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a member stands, and everything it has lived through."""
+class MemberSnapshot:
+    """A member's assignment and generation, its callbacks and its records so far."""
 
     assignment: frozenset[str]
     generation: int
     events: Sequence[tuple[str, frozenset[str]]]
-    moments: Sequence[int]  # of the events, in nanoseconds that all programs count from one beginning
+    moments: Sequence[int]  # of the events, in nanoseconds of a clock that all programs share
     records: Sequence[Record] = field(repr=False)
 
 
@@ -238,40 +233,42 @@ class Member:
     def __init__(self, driver: Driver, name: str) -> None:
         self.driver, self.name = driver, name
 
-    def look(self) -> Look:
-        """How it stands now."""
-        return _look(self.driver.ask("look", member=self.name))
+    def snapshot(self) -> MemberSnapshot:
+        """The member's state now."""
+        return _snapshot(self.driver.call("snapshot", member=self.name))
 
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None = None) -> None:
         """Commit these offsets with metadata, or the positions."""
-        self.driver.ask("commit", member=self.name, offsets=offsets)
+        self.driver.call("commit", member=self.name, offsets=offsets)
 
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Committed offset and metadata."""
-        found = self.driver.ask("committed", member=self.name, partition=partition)
-        return found and (found[0], found[1])
+        committed = self.driver.call("committed", member=self.name, partition=partition)
+        return committed and (committed[0], committed[1])
 
     def seek(self, partition: str, offset: int) -> None:
-        """Go on from there."""
-        self.driver.ask("seek", member=self.name, partition=partition, offset=offset)
+        """Set the position."""
+        self.driver.call("seek", member=self.name, partition=partition, offset=offset)
 
-    def close(self) -> Look | None:
-        """Close it: a dynamic member leaves the group, a static one only falls silent. What it saw, if it tells."""
-        seen = self.driver.ask("close", member=self.name)
-        return seen and _look(seen)
-
-
-def _look(seen: Mapping[str, Any]) -> Look:
-    events = [(kind, frozenset(partitions)) for kind, partitions in seen["events"]]
-    return Look(frozenset(seen["assignment"]), seen["generation"], events, seen.get("moments", ()), seen["records"])
+    def close(self) -> MemberSnapshot | None:
+        """Close the member and return its last state, if the client reports one."""
+        state = self.driver.call("close", member=self.name)
+        return state and _snapshot(state)
 
 
-# --- waiting --------------------------------------------------------------------------------------------------------
+def _snapshot(state: Mapping[str, Any]) -> MemberSnapshot:
+    return MemberSnapshot(
+        frozenset(state["assignment"]),
+        state["generation"],
+        [(kind, frozenset(partitions)) for kind, partitions in state["events"]],
+        state.get("moments", ()),
+        state["records"],
+    )
 
 
 def wait_until(condition: Callable[[], Any], about: Callable[[], object]) -> Any:
-    """The condition's first true value; a failure that tells `about` after SETTLE_S."""
-    return waiting.wait_until(condition, about, SETTLE_S)
+    """Wait for the condition's first true value; after WAIT_TIMEOUT_S fail with `about`."""
+    return waiting.wait_until(condition, about, WAIT_TIMEOUT_S)
 
 
 def partitions(topic: str, count: int) -> frozenset[str]:
@@ -279,26 +276,29 @@ def partitions(topic: str, count: int) -> frozenset[str]:
     return frozenset(f"{topic}-{number}" for number in range(count))
 
 
-def settled(members: Sequence[Member], everything: Collection[str]) -> list[Look]:
-    """Wait until members of one generation share these partitions: none left out, none twice, nobody without."""
+def wait_for_assignment(members: Sequence[Member], all_partitions: Collection[str]) -> list[MemberSnapshot]:
+    """Wait until members of one generation share these partitions, each partition once, each member at least one."""
 
-    def shared() -> list[Look] | None:
-        looks = [member.look() for member in members]
-        parts = [look.assignment for look in looks]
-        one_generation = len({look.generation for look in looks}) == 1
-        whole = sorted(part for one in parts for part in one) == sorted(everything)
-        return looks if one_generation and whole and all(parts) else None
+    def shared() -> list[MemberSnapshot] | None:
+        snapshots = [member.snapshot() for member in members]
+        assignments = [snapshot.assignment for snapshot in snapshots]
+        is_one_generation = len({snapshot.generation for snapshot in snapshots}) == 1
+        owned = sorted(partition for assignment in assignments for partition in assignment)
+        is_complete = owned == sorted(all_partitions) and all(assignments)
+        return snapshots if is_one_generation and is_complete else None
 
-    looks: list[Look] = wait_until(shared, lambda: [member.look() for member in members])
-    return looks
+    snapshots: list[MemberSnapshot] = wait_until(shared, lambda: [member.snapshot() for member in members])
+    return snapshots
 
 
-def consumed(members: Sequence[Member], count: int) -> list[Record]:
-    """Wait until members have been handed this many records together; all of them."""
+def wait_for_records(members: Sequence[Member], count: int) -> list[Record]:
+    """Wait until the members together have received this many records; return all of them."""
 
-    def came() -> list[Record] | None:
-        records = [record for member in members for record in member.look().records]
+    def received() -> list[Record] | None:
+        records = [record for member in members for record in member.snapshot().records]
         return records if len(records) >= count else None
 
-    records: list[Record] = wait_until(came, lambda: [(member.name, len(member.look().records)) for member in members])
+    records: list[Record] = wait_until(
+        received, lambda: [(member.name, len(member.snapshot().records)) for member in members]
+    )
     return records

@@ -1,6 +1,6 @@
 """The broker under test, and the clients' programs; both live as long as the test run.
 
-INTEROP_BOOTSTRAP=HOST:PORT plays everything against that broker instead, an Apache Kafka say. It needs
+INTEROP_BOOTSTRAP=HOST:PORT plays all_partitions against that broker instead, an Apache Kafka say. It needs
 group.min.session.timeout.ms=500 and group.initial.rebalance.delay.ms=0.
 """
 
@@ -27,9 +27,9 @@ LISTENING = re.compile(rb"Slackwater broker listening on (127\.0\.0\.1:\d+)\n")
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker in its own process."""
-    given = os.environ.get("INTEROP_BOOTSTRAP")
-    if given:
-        yield given
+    address = os.environ.get("INTEROP_BOOTSTRAP")
+    if address:
+        yield address
         return
     home = tmp_path_factory.mktemp("broker")
     command = [sys.executable, "-m", "slackwater", "broker", "--listen", "127.0.0.1:0", "--data", str(home / "data")]
@@ -45,20 +45,20 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """What the broker's first line says; an empty line if it ended before."""
+    """Read the address from the broker's first line."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         deadline = time.monotonic() + START_S
         line = b""
         while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-            came = os.read(process.stdout.fileno(), 4096)
-            if not came:
+            received = os.read(process.stdout.fileno(), 4096)
+            if not received:
                 break
-            line += came
-    said = LISTENING.fullmatch(line)
-    assert said, f"the broker is not ready; it said {line!r}\n{log.read_text()[-4000:]}"
-    return said[1].decode()
+            line += received
+    match = LISTENING.fullmatch(line)
+    assert match, f"the broker is not ready; it printed {line!r}\n{log.read_text()[-4000:]}"
+    return match[1].decode()
 
 
 Start = Callable[[Client], Driver]
@@ -66,7 +66,7 @@ Start = Callable[[Client], Driver]
 
 @pytest.fixture(scope="session")
 def programs(bootstrap: str) -> Iterator[dict[str, Driver]]:
-    """The programs that run, by client."""
+    """The running programs, by client."""
     running: dict[str, Driver] = {}
     yield running
     for driver in running.values():
@@ -75,7 +75,7 @@ def programs(bootstrap: str) -> Iterator[dict[str, Driver]]:
 
 @pytest.fixture
 def running(bootstrap: str, programs: dict[str, Driver]) -> Start:
-    """A client's program, started when it is first asked for."""
+    """Returns a client's program and starts it on first use."""
 
     def start(client: Client) -> Driver:
         require(client)
@@ -99,20 +99,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def driver(client: Client, running: Start) -> Driver:
-    """The program of every client in turn."""
+    """The client's program."""
     return running(client)
 
 
 @pytest.fixture
-def victim(client: Client, bootstrap: str) -> Iterator[Driver]:
-    """A second program of the client, to be killed."""
+def second_driver(client: Client, bootstrap: str) -> Iterator[Driver]:
+    """A second program of the client, for tests that kill it."""
     require(client)
-    with _stopped(Driver(client, bootstrap)) as one:
-        yield one
+    with _stopping(Driver(client, bootstrap)) as driver:
+        yield driver
 
 
 @contextmanager
-def _stopped(driver: Driver) -> Iterator[Driver]:
+def _stopping(driver: Driver) -> Iterator[Driver]:
     try:
         yield driver
     finally:
@@ -121,6 +121,6 @@ def _stopped(driver: Driver) -> Iterator[Driver]:
 
 @pytest.fixture
 def name() -> Callable[[str], str]:
-    """Names that no other test uses."""
+    """Returns unique names."""
     run = uuid.uuid4().hex[:8]
-    return lambda what: f"{what}-{run}"
+    return lambda prefix: f"{prefix}-{run}"

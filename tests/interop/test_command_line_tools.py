@@ -1,8 +1,7 @@
-"""Kafka's own command-line tools against our broker, with the arguments that people give them.
+"""Kafka's command-line tools on our broker, with the arguments that people use.
 
-Rules kept here
-- The tools run inside the Java driver's JVM, their main() called with arguments and standard input of their own.
-- What is looked at is what a person would read: exit code, and the table or the lines on standard output.
+The tools run inside the Java driver's JVM: it calls their main() with arguments and standard input. The tests check the
+exit code and the output.
 """
 
 import json
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.clients import JAVA, Driver, consumed, partitions, settled, wait_until
+from tests.interop.clients import JAVA, Driver, partitions, wait_for_assignment, wait_for_records, wait_until
 from tests.interop.conftest import Start
 
 pytestmark = pytest.mark.java
@@ -40,13 +39,13 @@ class Tools:
         self.driver, self.bootstrap = driver, bootstrap
 
     def __call__(self, tool: str, *arguments: object, stdin: str = "", fails: bool = False) -> str:
-        """What the tool prints; all of it if it is to fail."""
-        words = [str(one) for one in arguments]
+        """Run the tool and return its standard output; if it must fail, also standard error."""
+        words = list(map(str, arguments))
         if "--bootstrap-server" not in words and "--command-property" not in words:
             words = ["--bootstrap-server", self.bootstrap, *words]
-        told = self.driver.ask("tool", main=TOOLS[tool], arguments=words, input=stdin)
-        assert (told["code"] != 0) == fails, (tool, words, told)
-        return str(told["out"]) + (str(told["err"]) if fails else "")
+        result = self.driver.call("tool", main=TOOLS[tool], arguments=words, input=stdin)
+        assert (result["code"] != 0) == fails, (tool, words, result)
+        return str(result["out"]) + (str(result["err"]) if fails else "")
 
     def rows(self, tool: str, *arguments: object) -> list[list[str]]:
         """The tool's lines as words, without empty ones."""
@@ -63,15 +62,15 @@ def tools(java: Driver, bootstrap: str) -> Tools:
     return Tools(java, bootstrap)
 
 
-def test_kafka_topics_creates_describes_alters_lists_and_deletes(tools: Tools, name: Name) -> None:
+def test_kafka_topics(tools: Tools, name: Name) -> None:
     topic = name("tool-topic")
     made = tools("kafka-topics", "--create", "--topic", topic, "--partitions", 3, "--config", "retention.ms=7200000")
     assert made.strip().endswith(f"Created topic {topic}.")
     assert "already exists" in tools("kafka-topics", "--create", "--topic", topic, fails=True)
     tools("kafka-topics", "--create", "--if-not-exists", "--topic", topic)
 
-    described = tools("kafka-topics", "--describe", "--topic", topic)
-    head, *lines = described.strip().splitlines()
+    describe_group = tools("kafka-topics", "--describe", "--topic", topic)
+    head, *lines = describe_group.strip().splitlines()
     assert "PartitionCount: 3" in head
     assert "ReplicationFactor: 1" in head
     assert "retention.ms=7200000" in head
@@ -89,7 +88,7 @@ def test_kafka_topics_creates_describes_alters_lists_and_deletes(tools: Tools, n
     assert "does not exist" in tools("kafka-topics", "--describe", "--topic", topic, fails=True)
 
 
-def test_lines_go_through_the_console_producer_and_come_out_of_the_console_consumer(tools: Tools, name: Name) -> None:
+def test_console_producer_and_consumer(tools: Tools, name: Name) -> None:
     topic = name("tool-console")
     tools("kafka-topics", "--create", "--topic", topic, "--partitions", 1)
     lines = [f"k{number}:line {number}" for number in range(20)]
@@ -114,13 +113,13 @@ def test_lines_go_through_the_console_producer_and_come_out_of_the_console_consu
     assert rest.splitlines() == [f"line {number}" for number in range(8, 20)]
 
 
-def test_kafka_consumer_groups_shows_a_living_group(tools: Tools, java: Driver, name: Name) -> None:
+def test_kafka_consumer_groups_describes_a_group(tools: Tools, java: Driver, name: Name) -> None:
     topic, group = java.create_topic(name("tool-group"), 4), name("tool-group")
     a = java.join("tool-a", group, [topic])
     b = java.join("tool-b", group, [topic])
-    looks = dict(zip(("tool-a", "tool-b"), settled([a, b], partitions(topic, 4)), strict=True))
+    snapshots = dict(zip(("tool-a", "tool-b"), wait_for_assignment([a, b], partitions(topic, 4)), strict=True))
     java.produce(topic, [{"partition": number % 4, "value": "v"} for number in range(12)])
-    consumed([a, b], 12)
+    wait_for_records([a, b], 12)
     a.commit()
     b.commit()
     java.produce(topic, [{"partition": 0, "value": "later"}])
@@ -145,7 +144,7 @@ def test_kafka_consumer_groups_shows_a_living_group(tools: Tools, java: Driver, 
         "HOST",
         "CLIENT-ID",
     ]
-    owner = {one: client for client, look in looks.items() for one in look.assignment}
+    owner = {one: client for client, snapshot in snapshots.items() for one in snapshot.assignment}
     assert sorted((row[1], int(row[2]), row[3], row[4], row[5], row[7], row[8]) for row in offsets) == [
         (topic, one, "3", "4" if one == 0 else "3", "1" if one == 0 else "0", "/127.0.0.1", owner[f"{topic}-{one}"])
         for one in range(4)
@@ -160,16 +159,14 @@ def test_kafka_consumer_groups_shows_a_living_group(tools: Tools, java: Driver, 
     b.close()
 
 
-def test_kafka_consumer_groups_moves_and_deletes_an_empty_groups_offsets(
-    tools: Tools, java: Driver, name: Name
-) -> None:
+def test_kafka_consumer_groups_resets_and_deletes_offsets(tools: Tools, java: Driver, name: Name) -> None:
     topic, group = java.create_topic(name("tool-reset"), 2), name("tool-reset")
     java.produce(topic, [{"partition": number % 2, "value": "v"} for number in range(20)])
-    java.ask("set_group_offsets", group=group, offsets={f"{topic}-0": 10, f"{topic}-1": 10})
+    java.call("set_group_offsets", group=group, offsets={f"{topic}-0": 10, f"{topic}-1": 10})
 
     def reset(*how: object, on: str = topic) -> dict[str, int]:
         tools("kafka-consumer-groups", "--reset-offsets", "--group", group, "--topic", on, *how, "--execute")
-        found: dict[str, int] = java.ask("group_offsets", group=group)
+        found: dict[str, int] = java.call("group_offsets", group=group)
         return found
 
     assert reset("--to-earliest") == {f"{topic}-0": 0, f"{topic}-1": 0}
@@ -178,35 +175,35 @@ def test_kafka_consumer_groups_moves_and_deletes_an_empty_groups_offsets(
     assert reset("--to-offset", 3, on=f"{topic}:1") == {f"{topic}-0": 6, f"{topic}-1": 3}
     assert reset("--to-datetime", "2020-01-01T00:00:00.000") == {f"{topic}-0": 0, f"{topic}-1": 0}
     tools("kafka-consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0")
-    assert java.ask("group_offsets", group=group) == {f"{topic}-1": 0}
+    assert java.call("group_offsets", group=group) == {f"{topic}-1": 0}
     tools("kafka-consumer-groups", "--delete", "--group", group)
     assert group not in tools("kafka-consumer-groups", "--list").split()
 
 
-def test_kafka_configs_shows_changes_and_removes_a_topics_settings(tools: Tools, java: Driver, name: Name) -> None:
+def test_kafka_configs_of_a_topic(tools: Tools, java: Driver, name: Name) -> None:
     topic = java.create_topic(name("tool-config"), 1)
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     tools("kafka-configs", "--alter", *of_topic, "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]")
-    wait_until(lambda: java.ask("config", topic=topic, name="retention.ms") == "60000", lambda: "retention.ms")
-    described = tools("kafka-configs", "--describe", *of_topic)
-    assert f"Dynamic configs for topic {topic} are:" in described
-    assert "retention.ms=60000" in described
-    assert "cleanup.policy=compact,delete" in described
-    assert "segment.bytes=" not in described
+    wait_until(lambda: java.call("config", topic=topic, name="retention.ms") == "60000", lambda: "retention.ms")
+    describe_group = tools("kafka-configs", "--describe", *of_topic)
+    assert f"Dynamic configs for topic {topic} are:" in describe_group
+    assert "retention.ms=60000" in describe_group
+    assert "cleanup.policy=compact,delete" in describe_group
+    assert "segment.bytes=" not in describe_group
     assert "segment.bytes=1073741824" in tools("kafka-configs", "--describe", "--all", *of_topic)
     tools("kafka-configs", "--alter", *of_topic, "--delete-config", "retention.ms")
-    wait_until(lambda: java.ask("config", topic=topic, name="retention.ms") == "604800000", lambda: "retention.ms")
+    wait_until(lambda: java.call("config", topic=topic, name="retention.ms") == "604800000", lambda: "retention.ms")
     tools("kafka-configs", "--alter", *of_topic, "--add-config", "no.such.setting=1", fails=True)
 
 
-def test_kafka_configs_shows_changes_and_removes_a_brokers_settings(tools: Tools, java: Driver, name: Name) -> None:
+def test_kafka_configs_of_a_broker(tools: Tools, java: Driver, name: Name) -> None:
     topic = java.create_topic(name("tool-broker-config"), 1)
-    broker = java.ask("cluster")["controller"]
+    broker = java.call("cluster")["controller"]
     of_broker = ("--entity-type", "brokers", "--entity-name", broker)
     assert "group.min.session.timeout.ms=500" in tools("kafka-configs", "--describe", "--all", *of_broker)
 
     def limit() -> str:
-        return str(java.ask("config", topic=topic, name="max.message.bytes"))
+        return str(java.call("config", topic=topic, name="max.message.bytes"))
 
     default = limit()
     for who in (of_broker, ("--entity-type", "brokers", "--entity-default")):
@@ -235,11 +232,11 @@ def test_kafka_get_offsets_and_kafka_delete_records(tools: Tools, java: Driver, 
     assert offsets("--time", "max-timestamp", "--partitions", 1)[0].startswith(f"{topic}:1:")
 
 
-def test_the_tools_that_ask_about_the_broker_itself(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
+def test_cluster_and_broker_tools(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
     topic = java.create_topic(name("tool-dirs"), 2)
     java.produce(topic, [{"partition": 0, "value": "v" * 1000}])
-    described = tools("kafka-log-dirs", "--describe", "--topic-list", topic)
-    dirs = json.loads(next(line for line in described.splitlines() if line.startswith("{")))
+    describe_group = tools("kafka-log-dirs", "--describe", "--topic-list", topic)
+    dirs = json.loads(next(line for line in describe_group.splitlines() if line.startswith("{")))
     found = {
         one["partition"]: one["size"]
         for broker in dirs["brokers"]
@@ -253,12 +250,12 @@ def test_the_tools_that_ask_about_the_broker_itself(tools: Tools, java: Driver, 
     versions = tools("kafka-broker-api-versions")
     assert versions.startswith(f"{bootstrap} (id: ")
     assert "JoinGroup(11):" in versions
-    assert f"Cluster ID: {java.ask('cluster')['id']}" in tools(
+    assert f"Cluster ID: {java.call('cluster')['id']}" in tools(
         "kafka-cluster", "cluster-id", "--bootstrap-server", bootstrap
     )
 
 
-def test_the_performance_tools_write_and_read(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
+def test_performance_tools(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
     topic = java.create_topic(name("tool-perf"), 2)
     told = tools(
         "kafka-producer-perf-test",
@@ -271,4 +268,4 @@ def test_the_performance_tools_write_and_read(tools: Tools, java: Driver, bootst
         "kafka-consumer-perf-test", "--topic", topic, "--num-records", 5000, "--group", name("tool-perf-group")
     )
     header, figures = ([word.strip() for word in line.split(",")] for line in read.strip().splitlines()[-2:])
-    assert int(float(figures[header.index("data.consumed.in.nMsg")])) >= 5000
+    assert int(float(figures[header.index("data.wait_for_records.in.nMsg")])) >= 5000

@@ -1,9 +1,8 @@
-"""Our consumer in one group with the stock clients: whoever leads, everybody gets the part that our assignor names.
+"""Our consumer in one group with stock clients: whichever client leads, our assignor computes the same assignment.
 
-What a member says of itself, what the coordinator describes, and what our assignor makes of the described
-subscriptions must be one and the same, and each member reads its part. Where a sticky assignment leaves a choice (to
-whom of two a free partition goes), ours is Java's; of other leaders the same shares are asked, and that everybody keeps
-what it claims.
+The members' own view, the coordinator's description and the result of our assignor for the described subscriptions must
+be equal, and each member reads its partitions. Where a sticky assignment has several correct results, ours is Java's;
+for other leaders the test requires shares of the same size, and that members keep the partitions they own.
 """
 
 import asyncio
@@ -24,11 +23,11 @@ from tests.interop.clients import (
     OURS,
     Client,
     Driver,
-    Look,
     Member,
-    consumed,
+    MemberSnapshot,
     partitions,
-    settled,
+    wait_for_assignment,
+    wait_for_records,
     wait_until,
 )
 from tests.interop.test_groups import offsets, spread
@@ -37,13 +36,13 @@ Name = Callable[[str], str]
 Start = Callable[[Client], Driver]
 OTHERS = (JAVA, CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 EAGER, COOPERATIVE = ("range", "roundrobin"), "cooperative-sticky"
-COUNT = 7  # partitions: no group here shares them evenly
-EACH = 5  # records in each of them
-LIKE_JAVA = (str(OURS), str(JAVA))  # whose cooperative-sticky is the same to the last partition
+PARTITIONS = 7  # partitions: no group here shares them evenly
+RECORDS_PER_PARTITION = 5
+LIKE_JAVA = (str(OURS), str(JAVA))  # their cooperative-sticky results are identical
 
 
 def pairs() -> Iterator[object]:
-    """Every client with every assignor that it has, and which of the two joins first."""
+    """Every client with each of its assignors, and which of the two joins first."""
     for client in OTHERS:
         for strategy in (*EAGER, COOPERATIVE):
             if strategy in client.cannot:
@@ -55,47 +54,44 @@ def pairs() -> Iterator[object]:
                 )
 
 
-# --- what the coordinator knows -------------------------------------------------------------------------------------
-
-
-class Described:
-    """A group as DescribeGroups shows it: what each client id claims, and what it was given."""
+class DescribedGroup:
+    """A group from DescribeGroups: owned and assigned partitions by client id."""
 
     def __init__(self, response: DescribeGroupsResponse) -> None:
         (self._group,) = response.groups
         self.is_stable = self._group.group_state == "Stable"
         self.assignor = self._group.protocol_data
-        self._clients = {one.member_id: one.client_id for one in self._group.members}
+        self._clients = {member.member_id: member.client_id for member in self._group.members}
 
-    def given(self) -> dict[str, frozenset[str]]:
-        """What the leader gave, by client id."""
+    def assigned(self) -> dict[str, frozenset[str]]:
+        """The leader's assignment, by client id."""
         return {
-            one.client_id: frozenset(map(str, decode_assignment(one.member_assignment).partitions))
-            for one in self._group.members
+            member.client_id: frozenset(map(str, decode_assignment(member.member_assignment).partitions))
+            for member in self._group.members
         }
 
-    def claimed(self) -> dict[str, frozenset[str]]:
-        """What everybody had when it joined, by client id."""
+    def owned(self) -> dict[str, frozenset[str]]:
+        """The partitions that each member owned when it joined, by client id."""
         return {
-            one.client_id: frozenset(map(str, decode_subscription(one.member_metadata).owned_partitions))
-            for one in self._group.members
+            member.client_id: frozenset(map(str, decode_subscription(member.member_metadata).owned_partitions))
+            for member in self._group.members
         }
 
-    def ours(self, cluster: Mapping[str, TopicInfo]) -> dict[str, frozenset[str]]:
-        """What our assignor makes of the same members."""
+    def expected(self, cluster: Mapping[str, TopicInfo]) -> dict[str, frozenset[str]]:
+        """The result of our assignor for the same members, by client id."""
         members = {
-            one.member_id: MemberSubscription(one.group_instance_id, decode_subscription(one.member_metadata))
-            for one in self._group.members
+            member.member_id: MemberSubscription(member.group_instance_id, decode_subscription(member.member_metadata))
+            for member in self._group.members
         }
-        found = assignor(self.assignor).assign(cluster, members)
-        return {self._clients[member_id]: frozenset(map(str, one.partitions)) for member_id, one in found.items()}
+        result = assignor(self.assignor).assign(cluster, members)
+        return {self._clients[member_id]: frozenset(map(str, part.partitions)) for member_id, part in result.items()}
 
 
-def described(bootstrap: str, group: str) -> Described:
-    async def ask() -> Described:
+def describe_group(bootstrap: str, group: str) -> DescribedGroup:
+    async def ask() -> DescribedGroup:
         client = await RawClient.at(int(bootstrap.rpartition(":")[2]), "looker")
         try:
-            return Described(await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse))
+            return DescribedGroup(await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse))
         finally:
             client.abort()
 
@@ -111,78 +107,75 @@ def leader(bootstrap: str, group: str) -> str:
     return member.client_id
 
 
-# --- what all must agree on -----------------------------------------------------------------------------------------
+def wait_for_agreement(bootstrap: str, group: str, topic: str, members: Sequence[Member]) -> list[MemberSnapshot]:
+    """Wait until the group is stable and all views of its assignment are equal."""
+    last: list[tuple[list[MemberSnapshot], dict[str, frozenset[str]], DescribedGroup]] = []
 
+    def is_stable() -> bool:
+        # A rebalance may start in between: a late follow-up, or a heartbeat that a busy machine delayed.
+        snapshots = wait_for_assignment(members, partitions(topic, PARTITIONS))
+        assigned = {member.name: snapshot.assignment for member, snapshot in zip(members, snapshots, strict=True)}
+        described = describe_group(bootstrap, group)
+        last[:] = [(snapshots, assigned, described)]
+        return described.is_stable and described.assigned() == assigned
 
-def agreed(bootstrap: str, group: str, topic: str, members: Sequence[Member]) -> list[Look]:
-    """Wait until the group rests; then all three accounts of who has what are the same."""
-    found: list[tuple[list[Look], dict[str, frozenset[str]], Described]] = []
-
-    def rests() -> bool:
-        # A round may begin between two looks: a late follow-up, or a member that a busy machine kept from its beat.
-        looks = settled(members, partitions(topic, COUNT))
-        said = {member.name: look.assignment for member, look in zip(members, looks, strict=True)}
-        seen = described(bootstrap, group)
-        found[:] = [(looks, said, seen)]
-        return seen.is_stable and seen.given() == said
-
-    wait_until(rests, lambda: found)
-    ((looks, said, seen),) = found
-    ours = seen.ours({topic: TopicInfo(COUNT)})
-    if seen.assignor in EAGER or leader(bootstrap, group).endswith(LIKE_JAVA):
-        assert ours == said
+    wait_until(is_stable, lambda: last)
+    ((snapshots, assigned, described),) = last
+    expected = described.expected({topic: TopicInfo(PARTITIONS)})
+    if described.assignor in EAGER or leader(bootstrap, group).endswith(LIKE_JAVA):
+        assert expected == assigned
     else:
-        assert sorted(map(len, ours.values())) == sorted(map(len, said.values()))
-        assert all(claims <= said[name] for name, claims in seen.claimed().items())
-    return looks
+        assert sorted(map(len, expected.values())) == sorted(map(len, assigned.values()))
+        assert all(owned <= assigned[name] for name, owned in described.owned().items())
+    return snapshots
 
 
-def each_reads_its_part(driver: Driver, topic: str, members: Sequence[Member], looks: Sequence[Look]) -> None:
+def assert_each_reads_its_partitions(
+    driver: Driver, topic: str, members: Sequence[Member], snapshots: Sequence[MemberSnapshot]
+) -> None:
     """Write to every partition: each member is handed all of its own, in order, and nothing else."""
-    driver.produce(topic, spread(COUNT, range(COUNT * EACH)))
-    consumed(members, COUNT * EACH)
-    for member, look in zip(members, looks, strict=True):
-        expected = {partition: list(range(EACH)) for partition in look.assignment}
-        assert offsets(member.look().records) == expected, member.name
+    driver.produce(topic, spread(PARTITIONS, range(PARTITIONS * RECORDS_PER_PARTITION)))
+    wait_for_records(members, PARTITIONS * RECORDS_PER_PARTITION)
+    for member, snapshot in zip(members, snapshots, strict=True):
+        expected = {partition: list(range(RECORDS_PER_PARTITION)) for partition in snapshot.assignment}
+        assert offsets(member.snapshot().records) == expected, member.name
 
 
 @pytest.mark.parametrize(("client", "strategy", "we_lead"), list(pairs()))
-def test_two_of_ours_and_two_of_theirs_share_a_group(
+def test_two_clients_share_a_group(
     bootstrap: str, running: Start, name: Name, client: Client, strategy: str, we_lead: bool
 ) -> None:
     theirs, ours = running(client), running(OURS)
-    topic = theirs.create_topic(name("mixed"), COUNT)
+    topic = theirs.create_topic(name("mixed"), PARTITIONS)
     group = name("mixed-group")
     order = (ours, theirs, ours, theirs) if we_lead else (theirs, ours, theirs, ours)
     members: list[Member] = []
     for number, driver in enumerate(order):
         members.append(driver.join(f"{number}-{driver.client}", group, [topic], assignor=strategy))
-        looks = agreed(bootstrap, group, topic, members)
+        snapshots = wait_for_agreement(bootstrap, group, topic, members)
         if not number:
             assert leader(bootstrap, group) == members[0].name
-    each_reads_its_part(theirs, topic, members, looks)
+    assert_each_reads_its_partitions(theirs, topic, members, snapshots)
 
-    members.pop(0).close()  # the leader: somebody else takes over
-    agreed(bootstrap, group, topic, members)
+    members.pop(0).close()  # the leader; another member takes over
+    wait_for_agreement(bootstrap, group, topic, members)
     for member in members:
         member.close()
 
 
 @pytest.mark.java
 @pytest.mark.parametrize("strategy", EAGER)
-@pytest.mark.parametrize("place", [0, len(OTHERS)], ids=["we come first", "we come last"])
-def test_one_of_every_client_shares_a_group(
-    bootstrap: str, running: Start, name: Name, strategy: str, place: int
-) -> None:
+@pytest.mark.parametrize("place", [0, len(OTHERS)], ids=["ours-first", "ours-last"])
+def test_all_clients_share_a_group(bootstrap: str, running: Start, name: Name, strategy: str, place: int) -> None:
     others = list(map(running, OTHERS))
-    topic = others[0].create_topic(name("all"), COUNT)
+    topic = others[0].create_topic(name("all"), PARTITIONS)
     group = name("all-group")
     order = [*others[:place], running(OURS), *others[place:]]
     members: list[Member] = []
     for driver in order:
         members.append(driver.join(str(driver.client), group, [topic], assignor=strategy))
-        wait_until(lambda: members[-1].look().generation > 0, lambda: [one.look() for one in members])
-    looks = agreed(bootstrap, group, topic, members)
-    each_reads_its_part(others[0], topic, members, looks)
+        wait_until(lambda: members[-1].snapshot().generation > 0, lambda: [member.snapshot() for member in members])
+    snapshots = wait_for_agreement(bootstrap, group, topic, members)
+    assert_each_reads_its_partitions(others[0], topic, members, snapshots)
     for member in members:
         member.close()

@@ -36,7 +36,7 @@ from tests.interop.drivers.line import (
     HEARTBEAT_MS,
     METADATA_MS,
     POLL_S,
-    Diary,
+    MemberHistory,
     Record,
     data,
     record,
@@ -67,10 +67,10 @@ def refuse(code: int) -> None:
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Writes callbacks into the diary."""
+    """Writes callbacks into the history."""
 
-    def __init__(self, diary: Diary) -> None:
-        self._diary = diary
+    def __init__(self, history: MemberHistory) -> None:
+        self._diary = history
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self._diary.event("assigned", map(name, assigned))
@@ -84,7 +84,7 @@ class AioMember:
 
     def __init__(self, consumer: Any, group: str) -> None:
         self.consumer, self.group = consumer, group
-        self.diary = Diary()
+        self.history = MemberHistory()
         self.task: asyncio.Task[None] | None = None
 
     async def live(self, topics: Sequence[str] | None, pattern: str | None) -> None:
@@ -92,15 +92,15 @@ class AioMember:
         try:
             await self._poll(topics, pattern)
         except Exception as error:
-            self.diary.failure = error
+            self.history.failure = error
 
     async def _poll(self, topics: Sequence[str] | None, pattern: str | None) -> None:
-        self.consumer.subscribe(topics=topics or (), pattern=pattern, listener=Listener(self.diary))
+        self.consumer.subscribe(topics=topics or (), pattern=pattern, listener=Listener(self.history))
         await self.consumer.start()
         while True:
-            came = await self.consumer.getmany(timeout_ms=int(POLL_S * 1000))
-            self.diary.records(shown(one) for records in came.values() for one in records)
-            self.diary.stand(map(name, self.consumer.assignment()), self.consumer._coordinator.generation)
+            received = await self.consumer.getmany(timeout_ms=int(POLL_S * 1000))
+            self.history.records(shown(one) for records in received.values() for one in records)
+            self.history.update(map(name, self.consumer.assignment()), self.consumer._coordinator.generation)
 
     async def stop(self) -> None:
         """Poll no more, and close."""
@@ -163,8 +163,8 @@ class Aio:
 
         self.members[member] = self._do(start())
 
-    def look(self, member: str) -> dict[str, Any]:
-        return self.members[member].diary.look()
+    def snapshot(self, member: str) -> dict[str, Any]:
+        return self.members[member].history.snapshot()
 
     def commit(self, member: str, offsets: Mapping[str, tuple[int, str]] | None) -> None:
         chosen = offsets and {
@@ -188,7 +188,7 @@ class Aio:
     def close(self, member: str) -> dict[str, Any]:
         one = self.members.pop(member)
         self._do(one.stop())
-        return one.diary.look()
+        return one.history.snapshot()
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -230,15 +230,15 @@ class Aio:
 
     def read(self, topic: str, start: Mapping[str, int], count: int) -> list[Record]:
         async def read() -> list[Record]:
-            came: list[Record] = []
+            received: list[Record] = []
             async with self._consumer() as consumer:
                 consumer.assign([TopicPartition(topic, int(one)) for one in start])
                 for one, offset in start.items():
                     consumer.seek(TopicPartition(topic, int(one)), offset)
-                while len(came) < count:
+                while len(received) < count:
                     for records in (await consumer.getmany(timeout_ms=500)).values():
-                        came.extend(map(shown, records))
-            return came
+                        received.extend(map(shown, records))
+            return received
 
         return self._do(asyncio.wait_for(read(), COMMAND_S))
 

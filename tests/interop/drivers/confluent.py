@@ -52,7 +52,7 @@ def shown(one: Message) -> Record:
 
 
 def taken(messages: Iterable[Message]) -> list[Record]:
-    """The records; anything else that came is an error."""
+    """The records; anything else that received is an error."""
     records = []
     for one in messages:
         error = one.error()
@@ -73,9 +73,9 @@ class ConfluentMember(Member):
         self._consumer = Consumer(dict(self._settings))
         self._consumer.subscribe(
             list(self._topics),
-            on_assign=lambda _, partitions: self.diary.event("assigned", map(name, partitions)),
-            on_revoke=lambda _, partitions: self.diary.event("revoked", map(name, partitions)),
-            on_lost=lambda _, partitions: self.diary.event("lost", map(name, partitions)),
+            on_assign=lambda _, partitions: self.history.event("assigned", map(name, partitions)),
+            on_revoke=lambda _, partitions: self.history.event("revoked", map(name, partitions)),
+            on_lost=lambda _, partitions: self.history.event("lost", map(name, partitions)),
         )
 
     def poll(self) -> list[Record]:
@@ -89,7 +89,7 @@ class ConfluentMember(Member):
         assert serialised.startswith(_MAGIC), serialised
         return int.from_bytes(serialised[len(_MAGIC) : len(_MAGIC) + 4], "little", signed=True)
 
-    def shut(self) -> None:
+    def close_consumer(self) -> None:
         self._consumer.close()
 
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:
@@ -181,11 +181,11 @@ class Confluent(Driver):
         consumer = self._consumer()
         try:
             consumer.assign([TopicPartition(topic, int(partition), offset) for partition, offset in start.items()])
-            came: list[Record] = []
+            received: list[Record] = []
             deadline = time.monotonic() + COMMAND_S
-            while len(came) < count and time.monotonic() < deadline:
-                came.extend(taken(consumer.consume(500, 0.1)))
-            return came
+            while len(received) < count and time.monotonic() < deadline:
+                received.extend(taken(consumer.consume(500, 0.1)))
+            return received
         finally:
             consumer.close()
 

@@ -53,10 +53,10 @@ def shown(one: Any) -> Record:
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Writes callbacks into the diary."""
+    """Writes callbacks into the history."""
 
     def __init__(self, member: Member) -> None:
-        self._diary = member.diary
+        self._diary = member.history
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self._diary.event("assigned", map(name, assigned))
@@ -83,8 +83,8 @@ class KafkaPythonMember(Member):
         # kafka-python 3.0.12 forgets a join that it began because its topics changed if poll() ends before the join
         # does: so where topics may change, and until the first assignment, poll() is given the time.
         patient = self._pattern is not None or not self._consumer.assignment()
-        came = self._consumer.poll(timeout_ms=int((PATIENT_POLL_S if patient else POLL_S) * 1000))
-        return [shown(one) for records in came.values() for one in records]
+        received = self._consumer.poll(timeout_ms=int((PATIENT_POLL_S if patient else POLL_S) * 1000))
+        return [shown(one) for records in received.values() for one in records]
 
     def assignment(self) -> Iterable[str]:
         return map(name, self._consumer.assignment())
@@ -92,7 +92,7 @@ class KafkaPythonMember(Member):
     def generation(self) -> int:
         return int(self._consumer.group_metadata().generation_id)
 
-    def shut(self) -> None:
+    def close_consumer(self) -> None:
         self._consumer.close(autocommit=False)
 
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:
@@ -175,12 +175,12 @@ class KafkaPython(Driver):
             consumer.assign([TopicPartition(topic, int(partition)) for partition in start])
             for partition, offset in start.items():
                 consumer.seek(TopicPartition(topic, int(partition)), offset)
-            came: list[Record] = []
+            received: list[Record] = []
             deadline = time.monotonic() + COMMAND_S
-            while len(came) < count and time.monotonic() < deadline:
+            while len(received) < count and time.monotonic() < deadline:
                 for records in consumer.poll(timeout_ms=500).values():
-                    came.extend(map(shown, records))
-            return came
+                    received.extend(map(shown, records))
+            return received
         finally:
             consumer.close()
 

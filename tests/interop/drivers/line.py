@@ -1,17 +1,17 @@
-"""What the Python drivers share: commands as lines of JSON on standard input, answers as lines on standard output.
+"""Shared by the Python drivers: commands as JSON lines on standard input, results as lines on standard output.
 
     {"do": "join", "member": "a", "group": "g", …}   ->   {"answer": …}   or   {"error": "…", "code": 36}
 
-Rules kept here
-- A command is the driver's method of that name; the line's other fields are its arguments. One answer for each line, in
-  order. `code` is Kafka's error code, -1 if the client gives none.
-- A partition is written as Kafka writes it: `topic-0`. A record is an object with topic, partition, offset, key, value,
-  headers and timestamp; keys, values and headers are text, or null.
-- A member polls on a thread of its own, which alone touches its consumer: commands are handed to that thread, and what
-  `look` shows is what the thread last saw.
-- Callbacks without any partition are left out: clients differ in whether they make them. Each has its moment, in
-  nanoseconds of the machine's monotonic clock, which all programs share.
-- `assignor` is a name, or several with commas between them, the favourite first.
+Invariants:
+- A command is the driver's method of that name; the line's other fields are its arguments. Each line has one result, in
+  order. `code` is Kafka's error code, or -1.
+- A partition is written as `topic-0`. A record is an object with topic, partition, offset, key, value, headers and
+  timestamp; keys, values and headers are text or null.
+- Each member polls on its own thread, and only that thread uses its consumer. Commands are queued for the thread, and
+  `snapshot` returns the state that the thread saw last.
+- Callbacks without partitions are left out, because not all clients make them. Each callback has a time in nanoseconds
+  of the machine's monotonic clock, which all programs share.
+- `assignor` is a name, or several separated by commas in order of preference.
 """
 
 import json
@@ -32,12 +32,12 @@ Record = dict[str, Any]
 
 
 def text(data: bytes | None) -> str | None:
-    """Bytes as the answers show them."""
+    """Bytes as text for a result."""
     return None if data is None else bytes(data).decode()
 
 
 def data(text: str | None) -> bytes | None:
-    """The bytes of a command's text."""
+    """Text of a command as bytes."""
     return None if text is None else text.encode()
 
 
@@ -56,20 +56,20 @@ def record(
     headers: Iterable[tuple[str, bytes | None]] | None,
     timestamp: int,
 ) -> Record:
-    """A record as the answers show it."""
+    """A record for a result."""
     return {
         "topic": topic,
         "partition": partition,
         "offset": offset,
         "key": text(key),
         "value": text(value),
-        "headers": [[name, text(one)] for name, one in headers or ()],
+        "headers": [[name, text(content)] for name, content in headers or ()],
         "timestamp": timestamp,
     }
 
 
-class Diary:
-    """What a member has lived through: its callbacks, its records, and how it stood last."""
+class MemberHistory:
+    """A member's callbacks and records, and its last state."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,25 +81,25 @@ class Diary:
         self.failure: Exception | None = None
 
     def event(self, kind: str, partitions: Iterable[str]) -> None:
-        """A callback was made."""
+        """Add a callback."""
         changed = sorted(partitions)
         if changed:
             with self._lock:
                 self._events.append((kind, changed))
                 self._moments.append(time.monotonic_ns())
 
-    def records(self, came: Iterable[Record]) -> None:
-        """Records were handed out."""
+    def records(self, received: Iterable[Record]) -> None:
+        """Add received records."""
         with self._lock:
-            self._records.extend(came)
+            self._records.extend(received)
 
-    def stand(self, assignment: Iterable[str], generation: int) -> None:
-        """How the member stands now."""
+    def update(self, assignment: Iterable[str], generation: int) -> None:
+        """Set the current state."""
         with self._lock:
             self._assignment, self._generation = sorted(assignment), generation
 
-    def look(self) -> dict[str, Any]:
-        """All of it; what ended the polling, if something did."""
+    def snapshot(self) -> dict[str, Any]:
+        """Everything so far; raises the error that ended polling."""
         if self.failure is not None:
             raise self.failure
         with self._lock:
@@ -116,7 +116,7 @@ class Member(ABC):
     """A consumer that is polled on its own thread until it is closed."""
 
     def __init__(self) -> None:
-        self.diary = Diary()
+        self.history = MemberHistory()
         self._inbox: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -124,66 +124,66 @@ class Member(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Make the consumer and subscribe."""
+        """Create the consumer and subscribe."""
 
     @abstractmethod
     def poll(self) -> list[Record]:
-        """Poll once, for POLL_S at most."""
+        """Poll once, for at most POLL_S."""
 
     @abstractmethod
     def assignment(self) -> Iterable[str]:
-        """Whose records it gets."""
+        """The assigned partitions."""
 
     @abstractmethod
     def generation(self) -> int:
-        """Of the group, as the client knows it."""
+        """The generation that the client reports."""
 
     @abstractmethod
-    def shut(self) -> None:
-        """Close the consumer: a dynamic member leaves, a static one does not."""
+    def close_consumer(self) -> None:
+        """Close the consumer; only a dynamic member leaves the group."""
 
     @abstractmethod
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:
-        """Commit these, or everything handed out; return when it is done."""
+        """Commit these offsets, or the positions; return when it is done."""
 
     @abstractmethod
     def committed(self, partition: str) -> tuple[int, str] | None:
-        """What is committed."""
+        """The committed offset and metadata."""
 
     @abstractmethod
     def seek(self, partition: str, offset: int) -> None:
-        """Go on from there."""
+        """Set the position."""
 
-    def ask(self, work: Callable[[], Any]) -> Any:
-        """Have something done between two polls."""
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Run something between two polls."""
         done: Future[Any] = Future()
         self._inbox.put((work, done))
         return done.result(COMMAND_S)
 
     def close(self) -> None:
-        """Close, and wait for the end."""
-        self.ask(self._shut)
+        """Close the member and wait for its thread."""
+        self.call(self._close)
         self._thread.join(COMMAND_S)
 
-    def _shut(self) -> None:
+    def _close(self) -> None:
         self._closed = True
-        self.shut()
+        self.close_consumer()
 
     def _run(self) -> None:
         try:
-            self._live()
+            self._poll_until_closed()
         except Exception as error:
-            self.diary.failure = error
+            self.history.failure = error
 
-    def _live(self) -> None:
+    def _poll_until_closed(self) -> None:
         self.open()
         while not self._closed:
-            self.diary.records(self.poll())
-            self.diary.stand(self.assignment(), self.generation())
+            self.history.records(self.poll())
+            self.history.update(self.assignment(), self.generation())
             while not self._closed and not self._inbox.empty():
-                self._serve(*self._inbox.get())
+                self._execute(*self._inbox.get())
 
-    def _serve(self, work: Callable[[], Any], done: "Future[Any]") -> None:
+    def _execute(self, work: Callable[[], Any], done: "Future[Any]") -> None:
         try:
             done.set_result(work())
         except Exception as error:
@@ -191,7 +191,7 @@ class Member(ABC):
 
 
 class Driver(ABC):
-    """The commands that concern members; a client's driver adds the others."""
+    """The commands for members; each client's driver adds the others."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -212,50 +212,50 @@ class Driver(ABC):
 
     @abstractmethod
     def code(self, error: Exception) -> int:
-        """Kafka's error code, -1 if it has none."""
+        """Kafka's error code, or -1."""
 
-    def look(self, member: str) -> dict[str, Any]:
-        """How a member stands and what it has seen."""
-        return self.members[member].diary.look()
+    def snapshot(self, member: str) -> dict[str, Any]:
+        """A member's state, callbacks and records."""
+        return self.members[member].history.snapshot()
 
     def commit(self, member: str, offsets: Mapping[str, tuple[int, str]] | None) -> None:
         """Commit these offsets, or the positions."""
-        one = self.members[member]
-        one.ask(lambda: one.commit(offsets))
+        consumer = self.members[member]
+        consumer.call(lambda: consumer.commit(offsets))
 
     def committed(self, member: str, partition: str) -> Any:
         """The committed offset and its metadata."""
-        one = self.members[member]
-        return one.ask(lambda: one.committed(partition))
+        consumer = self.members[member]
+        return consumer.call(lambda: consumer.committed(partition))
 
     def seek(self, member: str, partition: str, offset: int) -> None:
-        """Let a member go on from an offset."""
-        one = self.members[member]
-        one.ask(lambda: one.seek(partition, offset))
+        """Set a member's position."""
+        consumer = self.members[member]
+        consumer.call(lambda: consumer.seek(partition, offset))
 
     def close(self, member: str) -> dict[str, Any]:
-        """End a member; what it has seen until then."""
-        one = self.members.pop(member)
-        one.close()
-        return one.diary.look()
+        """Close a member and return its last snapshot."""
+        consumer = self.members.pop(member)
+        consumer.close()
+        return consumer.history.snapshot()
 
 
 class Commands(Protocol):
-    """What `serve` needs of a driver besides its commands."""
+    """The interface that `serve` needs in addition to the commands."""
 
     def code(self, error: Exception) -> int:
-        """Kafka's error code, -1 if it has none."""
+        """Kafka's error code, or -1."""
 
 
 def serve(make: Callable[[str], Commands]) -> None:
-    """Answer commands until standard input ends; the first argument is the broker's address."""
+    """Execute commands until standard input ends; the first argument is the broker's address."""
     driver = make(sys.argv[1])
     for line in sys.stdin:
         fields = json.loads(line)
         command = fields.pop("do")
-        answer: dict[str, Any]
+        result: dict[str, Any]
         try:
-            answer = {"answer": getattr(driver, command)(**fields)}
+            result = {"answer": getattr(driver, command)(**fields)}
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}", "code": driver.code(error)}
-        print(json.dumps(answer), flush=True)
+            result = {"error": f"{type(error).__name__}: {error}", "code": driver.code(error)}
+        print(json.dumps(result), flush=True)

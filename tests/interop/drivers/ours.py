@@ -23,10 +23,10 @@ from tests.interop.drivers.line import (
 
 
 class Listener(RebalanceListener):
-    """Writes callbacks into the diary."""
+    """Writes callbacks into the history."""
 
     def __init__(self, member: Member) -> None:
-        self._diary = member.diary
+        self._diary = member.history
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
         self._diary.event("assigned", map(str, partitions))
@@ -61,7 +61,7 @@ class OurMember(Member):
     def generation(self) -> int:
         return self._consumer.group_metadata().generation_id
 
-    def shut(self) -> None:
+    def close_consumer(self) -> None:
         self._consumer.close()
 
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:

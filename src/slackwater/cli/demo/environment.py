@@ -35,6 +35,8 @@ class DemoEnvironment:
     monitor: GroupMonitor
     screen: Screen
     results: list[ChapterResult] = field(default_factory=list)
+    restarts: dict[str, int] = field(default_factory=dict)
+    """Restarted queries of each application that the screen has shown."""
 
     def run_chapters(self, chapters: list[Chapter], groups: list[str], pause_s: float) -> None:
         """Run the chapters; the summary counts the rebalances of these groups."""
@@ -52,6 +54,7 @@ class DemoEnvironment:
         """Wait until the condition holds, show what the demo waits for, and stop if a child has failed."""
 
         def holds() -> bool:
+            self._note_restarts()
             if failures := self.pool.failures():
                 raise UsageError(f"the demo stopped while it waited for {what}: {'; '.join(failures)}")
             return condition()
@@ -61,6 +64,13 @@ class DemoEnvironment:
             self.monitor.wait_until(holds)
         finally:
             self.screen.waiting_for(None)
+
+    def _note_restarts(self) -> None:
+        """Explain a long wait: Spark gives up on a Python worker that needs more than ten seconds to start."""
+        for name, count in self.pool.restarts().items():
+            if count > self.restarts.get(name, 0):
+                self.restarts[name] = count
+                self.screen.note(f"{name}: a Python worker needed more than 10 s to start; query restarted ({count})")
 
     def wait_joined(self, group: str, client: str, since: int) -> None:
         """Wait until this client has joined, as a new member or in the place of a static one."""

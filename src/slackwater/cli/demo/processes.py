@@ -103,6 +103,13 @@ class ProcessPool:
         children = list(self._children.values())
         return [f"{child.name}: {reason}" for child in children if (reason := child.failure()) is not None]
 
+    def restarts(self) -> dict[str, int]:
+        """How often each running child has restarted a query."""
+        return {
+            child.name: sum(sent["message"] == "restarted" for sent in list(child.messages))
+            for child in list(self._children.values())
+        }
+
     def start_client(self, name: str, client: str, topic: str, group: str = "", **config: Any) -> None:
         """Start a child that is a Kafka client."""
         config |= {"name": name, "client": client, "topic": topic, "group": group, "bootstrap": self._bootstrap}
