@@ -26,13 +26,13 @@ from tests.interop.clients import (
     KAFKA_PYTHON,
     Client,
     Driver,
-    Look,
     Member,
+    MemberSnapshot,
     Record,
-    consumed,
     partitions,
     require,
-    settled,
+    wait_for_assignment,
+    wait_for_records,
     wait_until,
 )
 
@@ -109,7 +109,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 @dataclass
 class Ledger:
-    """What was produced, so that what was consumed can be held against it."""
+    """What was produced, so that what was wait_for_records can be held against it."""
 
     house: House
     driver: Driver
@@ -123,8 +123,8 @@ class Ledger:
         self.each += each
 
     def check_consumed_once(self, members: Sequence[Member], before: Sequence[Record] = ()) -> None:
-        """Wait until everything was consumed; nothing was consumed twice."""
-        records = [*before, *consumed(members, self.count * self.each - len(before))]
+        """Wait until everything was wait_for_records; nothing was wait_for_records twice."""
+        records = [*before, *wait_for_records(members, self.count * self.each - len(before))]
         found = sorted((record["partition"], record["offset"]) for record in records)
         assert found == [(partition, offset) for partition in range(self.count) for offset in range(self.each)]
 
@@ -138,7 +138,7 @@ def _ledger(house: House, driver: Driver, count: int) -> Ledger:
     return Ledger(house, driver, count)
 
 
-def _unmoved(before: Sequence[Look], after: Sequence[Look]) -> None:
+def _unmoved(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) -> None:
     """No rebalance has taken place: same generation, same partitions, no callback."""
     assert [look.generation for look in after] == [look.generation for look in before]
     assert [look.assignment for look in after] == [look.assignment for look in before]
@@ -160,7 +160,7 @@ def test_broker_restart_causes_no_rebalance(house: House, client: Client, how: s
     driver = house.driver(client)
     ledger = _ledger(house, driver, 4)
     members = [driver.join(name, GROUP, [TOPIC], session_ms=30_000) for name in ("a", "b")]
-    before = settled(members, partitions(TOPIC, 4))
+    before = wait_for_assignment(members, partitions(TOPIC, 4))
     ids = house.member_ids()
     ledger.produce(10)
     ledger.check_consumed_once(members)
@@ -172,7 +172,7 @@ def test_broker_restart_causes_no_rebalance(house: House, client: Client, how: s
     ledger.check_consumed_once(members)
     for member in members:
         member.commit()  # with the generation it has
-    _unmoved(before, settled(members, partitions(TOPIC, 4)))
+    _unmoved(before, wait_for_assignment(members, partitions(TOPIC, 4)))
     assert house.member_ids() == ids
     assert house.describe().group_state == "Stable"
     ledger.check_committed()
@@ -229,18 +229,18 @@ def test_static_restarts_do_not_affect_other_members(house: House, is_static: bo
 
     live = join(driver, "live", "live")
     members = [live, join(driver, "one", "one"), join(driver, "two", "two")]
-    before = settled(members, partitions(TOPIC, 6))
+    before = wait_for_assignment(members, partitions(TOPIC, 6))
     for bounce in range(2):
         for at, instance in ((1, "one"), (2, "two")):
             members[at].close()
             members[at] = join(driver, f"{instance}-{bounce}", instance)
-            settled(members, partitions(TOPIC, 6))
-    after = settled(members, partitions(TOPIC, 6))
-    revoked = [event for event in live.look().events if event[0] == "revoked"][len(_revoked(before[0])) :]
+            wait_for_assignment(members, partitions(TOPIC, 6))
+    after = wait_for_assignment(members, partitions(TOPIC, 6))
+    revoked = [event for event in live.snapshot().events if event[0] == "revoked"][len(_revoked(before[0])) :]
 
     if is_static:
         assert revoked == []
-        assert live.look().events == before[0].events
+        assert live.snapshot().events == before[0].events
         assert {look.generation for look in after} == {before[0].generation}
         assert [look.assignment for look in after] == [look.assignment for look in before]
     else:
@@ -250,7 +250,7 @@ def test_static_restarts_do_not_affect_other_members(house: House, is_static: bo
     ledger.check_consumed_once(members)
 
 
-def _revoked(look: Look) -> list[tuple[str, frozenset[str]]]:
+def _revoked(look: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
     return [event for event in look.events if event[0] == "revoked"]
 
 
@@ -261,11 +261,11 @@ def test_static_member_id_survives_broker_restart(house: House, how: str) -> Non
     ledger = _ledger(house, driver, 4)
     one = driver.join("one", GROUP, [TOPIC], instance="one", session_ms=60_000)
     two = victim.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
-    before = settled([one, two], partitions(TOPIC, 4))
+    before = wait_for_assignment([one, two], partitions(TOPIC, 4))
     old_ids = house.member_ids()
     victim.kill()
     two = driver.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
-    settled([one, two], partitions(TOPIC, 4))
+    wait_for_assignment([one, two], partitions(TOPIC, 4))
     new_ids = house.member_ids()
     assert new_ids["two"] != old_ids["two"]
     assert new_ids["one"] == old_ids["one"]
@@ -276,7 +276,7 @@ def test_static_member_id_survives_broker_restart(house: House, how: str) -> Non
     ledger.check_consumed_once([one, two])
     for member in (one, two):
         member.commit()  # nobody is fenced
-    after = settled([one, two], partitions(TOPIC, 4))
+    after = wait_for_assignment([one, two], partitions(TOPIC, 4))
     assert house.member_ids() == new_ids
     assert [look.generation for look in after] == [look.generation for look in before]
     assert after[0].events == before[0].events
@@ -349,7 +349,7 @@ def test_assignor_changes_with_last_rolling_restart(house: House) -> None:
         return driver.join(name, GROUP, [TOPIC], assignor=assignor)
 
     def shares(*members: Member) -> tuple[str, set[frozenset[str]]]:
-        looks = settled(members, partitions(TOPIC, 4))
+        looks = wait_for_assignment(members, partitions(TOPIC, 4))
         return house.describe().protocol_data, {look.assignment for look in looks}
 
     by_range = {partitions_of(0, 1), partitions_of(2, 3)}
@@ -375,17 +375,19 @@ def test_partitions_of_killed_member_move_in_time(house: House) -> None:
     ledger = _ledger(house, driver, 2)
     survivor = driver.join("one", GROUP, [TOPIC], session_ms=session_ms)
     two = victim.join("two", GROUP, [TOPIC], session_ms=session_ms)
-    settled([survivor, two], partitions(TOPIC, 2))
+    wait_for_assignment([survivor, two], partitions(TOPIC, 2))
     ledger.produce(5)
-    consumed([survivor, two], 10)
+    wait_for_records([survivor, two], 10)
 
     killed = time.monotonic()
     victim.kill()
-    settled([survivor], partitions(TOPIC, 2))
+    wait_for_assignment([survivor], partitions(TOPIC, 2))
     assert time.monotonic() - killed < 2 * session_ms / 1000 + 5
     # Nothing was committed: the new owner reads the partition from its beginning.
     wanted = {(partition, offset) for partition in range(2) for offset in range(5)}
-    wait_until(lambda: {(one["partition"], one["offset"]) for one in survivor.look().records} == wanted, survivor.look)
+    wait_until(
+        lambda: {(one["partition"], one["offset"]) for one in survivor.snapshot().records} == wanted, survivor.look
+    )
 
 
 @pytest.mark.proves("SY-07")
@@ -394,15 +396,15 @@ def test_clean_stop_commits_position_without_duplicates(house: House) -> None:
     ledger = _ledger(house, driver, 2)
     one = driver.join("one", GROUP, [TOPIC])
     two = driver.join("two", GROUP, [TOPIC])
-    settled([one, two], partitions(TOPIC, 2))
+    wait_for_assignment([one, two], partitions(TOPIC, 2))
     ledger.produce(5)
     ledger.check_consumed_once([one, two])
     one.commit()
     two.commit()
     ledger.check_committed()
-    before = two.look().records
+    before = two.snapshot().records
     two.close()
-    settled([one], partitions(TOPIC, 2))
+    wait_for_assignment([one], partitions(TOPIC, 2))
     ledger.produce(5)
     ledger.check_consumed_once([one], before)
     one.commit()

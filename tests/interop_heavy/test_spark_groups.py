@@ -296,7 +296,7 @@ class Guests:
 
     def records(self) -> list[Record]:
         """Everything so far."""
-        now = self._member.look().records if self._member is not None else ()
+        now = self._member.snapshot().records if self._member is not None else ()
         return [*self._read, *((one["topic"], one["partition"], one["offset"]) for one in now)]
 
     def leave(self) -> None:
@@ -321,7 +321,7 @@ def all_is_read(crew: Crew, guests: Guests) -> None:
     ends = crew.ends()
 
     def read() -> bool:
-        theirs = guests.member.look().assignment
+        theirs = guests.member.snapshot().assignment
         came, committed = set(guests.records()), crew.committed()
         return all(
             (not end or (*at, end - 1) in came) if str(at) in theirs else committed.get(at, 0) == end
@@ -345,7 +345,7 @@ def one_owner_each(crew: Crew, guests: Guests) -> None:
     def agree() -> bool:
         said = {one.client_id: one.partitions for one in crew.described().members}
         (theirs,) = (partitions for name, partitions in said.items() if name.startswith("guest"))
-        return set(map(str, theirs or ())) == guests.member.look().assignment
+        return set(map(str, theirs or ())) == guests.member.snapshot().assignment
 
     crew.shares(2, 2, 2)
     crew.until("they agree", agree)
@@ -371,7 +371,7 @@ def test_two_applications_and_another_client_share_a_group(
         crew.goes_on()
         guests.join()  # while the applications are at work
         one_owner_each(crew, guests)
-        crew.until("the guest reads", lambda: guests.member.look().records)
+        crew.until("the guest reads", lambda: guests.member.snapshot().records)
         writer.stop()
         all_is_read(crew, guests)
         ends = crew.ends()
