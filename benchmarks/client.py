@@ -259,12 +259,12 @@ def child(name: str, bootstrap: str, warm_up: int, records: int) -> None:
 def table(title: str, found: dict[str, list[dict[str, float]]], peer: str) -> None:
     """One line for each client; the ratio is to the peer's median of the same run."""
     base = median(one["cpu"] for one in found[peer]) if peer in found else None
-    print(f"{title:<34}{'k/CPU-s':>10}{'k/s':>10}{'ratio':>9}  owed")
+    print(f"{title:<34}{'k/CPU-s':>10}{'k/s':>10}{'ratio':>9}  target")
     for name, rounds in found.items():
         cpu, wall = median(one["cpu"] for one in rounds), median(one["wall"] for one in rounds)
         ratio = f"{cpu / base:>9.2f}" if base else f"{'':>9}"
-        owed = f">= {OWED[name]:g} x {peer}" if name in OWED else ""
-        print(f"  {name:<32}{cpu / 1e3:>10.0f}{wall / 1e3:>10.0f}{ratio}  {owed}", flush=True)
+        target = f">= {OWED[name]:g} x {peer}" if name in OWED else ""
+        print(f"  {name:<32}{cpu / 1e3:>10.0f}{wall / 1e3:>10.0f}{ratio}  {target}", flush=True)
 
 
 def main() -> None:

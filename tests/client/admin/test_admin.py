@@ -76,7 +76,7 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name
     admin.add_partitions(topic, 4, validate_only=True)
     admin.add_partitions(topic, 3)
     wait_until(lambda: len(admin.describe_topics([topic])[0].partitions) == 3, lambda: topic)
-    with pytest.raises(BrokerError, match="got no more partitions"):
+    with pytest.raises(BrokerError, match="were not added"):
         admin.add_partitions(topic, 2)
 
     admin.delete_topic(topic)
@@ -264,7 +264,7 @@ def test_members_are_removed_by_id_by_instance_and_all_of_them_and_the_living_co
     (stayed,) = admin.remove_members(group, everybody=True)
     assert stayed.group_instance_id == "pod-1"  # a static member does not leave when it is closed
     assert admin.remove_members(group, everybody=True) == []
-    with pytest.raises(UsageError, match="Say whom to remove"):
+    with pytest.raises(UsageError, match="Name the members to remove"):
         admin.remove_members(group)
 
 
@@ -284,7 +284,7 @@ def test_members_are_removed_by_id_by_instance_and_all_of_them_and_the_living_co
         (ResetTo.time(3500), (3, 3, 3)),
         (ResetTo.time(99_000), (10, 10, 10)),
     ],
-    ids=lambda one: f"{one.where.name}{one.amount}" if isinstance(one, ResetTo) else "",
+    ids=lambda one: f"{one.target.name}{one.amount}" if isinstance(one, ResetTo) else "",
 )
 def test_offsets_are_reset(admin: Admin, topic: str, name: Name, to: ResetTo, expected: tuple[int, ...]) -> None:
     group = name("reset")
@@ -310,7 +310,7 @@ def test_only_what_is_named_is_reset(admin: Admin, topic: str, name: Name) -> No
 @pytest.mark.old_kafka
 def test_a_reset_that_cannot_be_says_why(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("refused")
-    with pytest.raises(UsageError, match="has committed nothing"):
+    with pytest.raises(UsageError, match="has no committed offsets"):
         admin.reset_offsets(group, ResetTo.latest())
     with pytest.raises(UsageError, match="no committed offset to shift"):
         admin.reset_offsets(group, ResetTo.shift(1), topics=[topic])

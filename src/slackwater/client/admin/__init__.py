@@ -1,4 +1,4 @@
-"""The administrator: topics, their settings, and consumer groups, on any cluster."""
+"""The admin client: topics, settings and consumer groups of any cluster."""
 
 from slackwater.client.admin.admin import Admin
 from slackwater.client.admin.descriptions import (

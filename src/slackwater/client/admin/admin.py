@@ -1,9 +1,9 @@
-"""The administrator's face: every call is done when it returns.
+"""The public admin API. Every call returns when it is done.
 
-Rules kept here
+Invariants:
 - Any thread may call.
-- What cannot be done is raised with one sentence: the broker's `BrokerError`, or the caller's `UsageError`.
-- A cluster that was never reached is not waited for; one that was gets `default.api.timeout.ms`.
+- Errors are a `BrokerError` of the broker or a `UsageError` of the caller.
+- A cluster that was never reached is not retried; a cluster that was gets `default.api.timeout.ms`.
 """
 
 import itertools
@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 
 
 class Admin:
-    """An administrator; `Admin({"bootstrap.servers": "localhost:9092"})`."""
+    """A Kafka admin client: `Admin({"bootstrap.servers": "localhost:9092"})`."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
         settings = dict(config or {}) | {name.replace("_", "."): value for name, value in more.items()}
@@ -63,7 +63,7 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         if self._closed:
             return
         self._closed = True
@@ -76,7 +76,7 @@ class Admin:
     # --- the cluster --------------------------------------------------------------------------------------------------
 
     def brokers(self) -> list[BrokerNode]:
-        """The brokers, by id."""
+        """Return the brokers, by id."""
         self._run(ensure_connected(self._cluster))
         self._run(self._cluster.refresh())
         return sorted(self._cluster.brokers.values(), key=lambda broker: broker.node_id)
@@ -90,23 +90,23 @@ class Admin:
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def list_topics(self, *, internal: bool = False) -> list[TopicMetadata]:
-        """All topics by name; Kafka's own only if they are asked for."""
+        """Return all topics by name; internal topics only with `internal`."""
         return self._run(topics.list_topics(self._cluster, internal=internal))
 
     def describe_topics(self, names: Iterable[str]) -> list[TopicMetadata]:
-        """These topics; one that is not there is an error."""
+        """Return these topics; raise `BrokerError` if one does not exist."""
         return self._run(topics.describe_topics(self._cluster, names))
 
     def create_topic(
         self,
         name: str,
-        partitions: int = topics.BROKERS_CHOICE,
-        replication_factor: int = topics.BROKERS_CHOICE,
+        partitions: int = topics.BROKER_DEFAULT,
+        replication_factor: int = topics.BROKER_DEFAULT,
         configs: Mapping[str, str] | None = None,
         *,
         validate_only: bool = False,
     ) -> None:
-        """Make a topic; -1 leaves a number to the broker. With `validate_only` it is only asked whether it could be."""
+        """Create a topic, or with `validate_only` only check the request; -1 means the broker's default."""
         self._run(
             topics.create_topic(
                 self._cluster, name, partitions, replication_factor, configs or {}, validate_only=validate_only
@@ -118,21 +118,21 @@ class Admin:
         self._run(topics.delete_topic(self._cluster, name))
 
     def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
-        """Give a topic more partitions; `total` is how many it has afterwards."""
+        """Increase the number of partitions of a topic to `total`."""
         self._run(topics.add_partitions(self._cluster, name, total, validate_only=validate_only))
 
     def describe_configs(self, kind: str, name: str) -> dict[str, ConfigEntry]:
-        """The settings in force for a "topic", a "broker" (by its id) or a "group"."""
+        """Return the effective settings of a "topic", a "broker" (by its id) or a "group"."""
         return self._run(topics.describe_configs(self._cluster, kind, name))
 
     def alter_configs(
         self, kind: str, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Set settings; None takes one back to its default. All of them, or none."""
+        """Change settings, all or none; None resets a setting to its default."""
         self._run(topics.alter_configs(self._cluster, kind, name, changes, validate_only=validate_only))
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The offset for each timestamp; -1 is the end, -2 the beginning. None where no record is as new."""
+        """Return the offset for each timestamp; -1 is the end, -2 the beginning. None where no record is as new."""
         self._run(ensure_connected(self._cluster))
         return self._run(list_offsets(self._cluster, wanted))
 
@@ -145,31 +145,31 @@ class Admin:
         *,
         on_failure: Callable[[BrokerNode, SlackwaterError], None] | None = None,
     ) -> list[GroupListing]:
-        """The groups of all brokers, by name; all states and types, or these.
+        """Return the groups of all brokers, by name; optionally only these states and types.
 
-        With `on_failure`, a broker that does not answer is told there, and its groups are missing.
+        With `on_failure`, the error of a broker goes there, and its groups are missing.
         """
         return self._run(groups.list_groups(self._cluster, states, types, on_failure))
 
     def describe_groups(self, group_ids: Iterable[str], *, find_generation: bool = True) -> list[GroupDescription]:
-        """State, members, assignor, generation, coordinator, whom a rebalance waits for.
+        """Return state, members, assignor, generation, coordinator, and the members a rebalance waits for.
 
-        Generation and waiting are not in the coordinator's answer: they are looked for in what it has written down,
-        unless `find_generation` is False.
+        The coordinator's response does not contain the generation and the waiting members. They are read from the
+        internal topics, unless `find_generation` is False.
         """
         return self._run(groups.describe_groups(self._cluster, group_ids, find_generation=find_generation))
 
     def group_offsets(self, described: Iterable[GroupDescription]) -> dict[str, list[GroupOffset]]:
-        """How far these groups have come, and their lag, by partition."""
+        """Return the committed offsets and the lag of these groups, by partition."""
         self._run(ensure_connected(self._cluster))
         return self._run(group_offsets.group_offsets(self._cluster, list(described)))
 
     def follow_groups(self, follower: GroupLogFollower, group_ids: Iterable[str]) -> GroupLogEntries:
-        """What the cluster has written down about groups since the follower last looked."""
+        """Return the log entries of groups since the previous call with this follower."""
         return self._run(follower.read(self._cluster, set(group_ids)))
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All offsets that a group has committed."""
+        """Return all committed offsets of a group."""
         return self._run(group_offsets.committed(self._cluster, group_id))
 
     def remove_members(
@@ -181,9 +181,9 @@ class Admin:
         everybody: bool = False,
         reason: str = "",
     ) -> list[RemovedMember]:
-        """Take members out of a group, and with them their partitions; what came of each.
+        """Remove members from a group; return the outcome of each.
 
-        A member whose process lives comes back by itself, under a new member id.
+        A member whose process still runs rejoins with a new member id.
         """
         return self._run(groups.remove(self._cluster, group_id, members, instances, everybody, reason))
 
@@ -200,23 +200,23 @@ class Admin:
         partitions: Iterable[TopicPartition] = (),
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Move the offsets of a group that has no members; which changes were made, or with `dry_run` would be.
+        """Move the offsets of a group without members; return the changes. With `dry_run` nothing is changed.
 
-        Without topics and partitions, all that the group has committed are moved.
+        Without topics and partitions, all committed offsets are moved.
         """
-        found = self._run(group_offsets.plan_reset(self._cluster, group_id, to, topics, list(partitions)))
+        changes = self._run(group_offsets.plan_reset(self._cluster, group_id, to, topics, list(partitions)))
         if not dry_run:
-            self.alter_offsets(group_id, {change.partition: change.new for change in found})
-        return found
+            self.alter_offsets(group_id, {change.partition: change.new for change in changes})
+        return changes
 
     def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        """Set offsets of a group that has no members."""
-        wanted = {
-            TopicPartition(*partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
-            for partition, at in offsets.items()
+        """Set offsets of a group without members."""
+        committed = {
+            TopicPartition(*partition): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            for partition, offset in offsets.items()
         }
-        self._run(group_offsets.commit(self._cluster, group_id, wanted))
+        self._run(group_offsets.commit(self._cluster, group_id, committed))
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Error]:
-        """Forget offsets; what came of each. Those of topics that a member reads cannot be forgotten."""
+        """Delete offsets; return the error of each. Offsets of subscribed topics cannot be deleted."""
         return self._run(group_offsets.delete_offsets(self._cluster, group_id, list(partitions)))

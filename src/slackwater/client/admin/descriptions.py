@@ -1,8 +1,8 @@
-"""What an administrator is told: groups, their members and offsets, settings.
+"""What the admin client returns: groups, members, offsets and settings.
 
-Rules kept here
-- Unknown is None, never a guess. What was inferred says so: `generation_source`, `waiting_exact`.
-- Idle is a member of a stable group that has no partition. While a group rebalances nobody is called idle.
+Invariants:
+- An unknown value is None. `generation_source` and `waiting_exact` mark inferred values.
+- A member of a stable group without partitions is idle. In a rebalancing group no member is idle.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ STABLE = "Stable"
 
 
 class GenerationSource(StrEnum):
-    """How a group's generation is known: DescribeGroups does not tell it."""
+    """Where a group's generation comes from: DescribeGroups does not contain it."""
 
-    GROUP_EVENTS = "group_events"  # told by the coordinator itself: exact
-    OFFSETS_TOPIC = "offsets_topic"  # the last that was completed; while a group rebalances, it is the one before
-    GROUP_EPOCH = "group_epoch"  # the epoch of a group of the new protocol (KIP-848): exact
+    GROUP_EVENTS = "group_events"  # the coordinator's events: exact
+    OFFSETS_TOPIC = "offsets_topic"  # the last completed generation; of a rebalancing group the previous one
+    GROUP_EPOCH = "group_epoch"  # the epoch of a KIP-848 group: exact
 
 
 class GroupListing(NamedTuple):
-    """A group as its coordinator lists it; state and type are "" where the broker is too old to tell."""
+    """A group as its coordinator lists it; state and type are "" for old brokers."""
 
     group_id: str
     protocol_type: str
@@ -36,7 +36,7 @@ class GroupListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member; partitions are None where its protocol is not a consumer's, topics where the group does not tell."""
+    """A member; partitions are None if its protocol is not a consumer's, topics if they are unknown."""
 
     member_id: str
     group_instance_id: str | None
@@ -47,13 +47,13 @@ class MemberDescription:
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place while it is away."""
+        """Whether it has a group.instance.id."""
         return self.group_instance_id is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group, as its coordinator and what it has written down tell it."""
+    """A group as described by its coordinator and its internal topics."""
 
     group_id: str
     state: str
@@ -65,30 +65,30 @@ class GroupDescription:
     generation: int | None = None
     generation_source: GenerationSource | None = None
     leader: str | None = None
-    waiting_for: tuple[str, ...] | None = None  # member ids; None if nothing is waited for, or nobody knows for whom
+    waiting_for: tuple[str, ...] | None = None  # member ids; None if the group does not wait, or if they are unknown
     waiting_until_ms: int | None = None
     waiting_exact: bool = False
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether its members are between two assignments."""
+        """Whether the group is between two assignments."""
         return self.state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
     @property
     def idle(self) -> tuple[MemberDescription, ...]:
-        """The members of a stable group that have nothing to do."""
+        """The members of a stable group without partitions."""
         if self.state != STABLE:
             return ()
         return tuple(member for member in self.members if member.partitions == ())
 
     def member(self, member_id: str) -> MemberDescription | None:
-        """A member by its id."""
-        return next((one for one in self.members if one.member_id == member_id), None)
+        """Return a member by its id, or None."""
+        return next((member for member in self.members if member.member_id == member_id), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """How far a group has come in one partition; the log's ends are None if the partition is gone or has no leader."""
+    """The progress of a group in one partition; log_start and log_end are None without a partition leader."""
 
     partition: TopicPartition
     committed: int | None
@@ -99,21 +99,21 @@ class GroupOffset:
 
     @property
     def lag(self) -> int | None:
-        """The records from the committed offset to the end, as Kafka's own tool counts them."""
+        """The offsets between the committed offset and the end, as in Kafka's own tool."""
         if self.committed is None or self.log_end is None:
             return None
         return self.log_end - self.committed
 
     @property
     def lost(self) -> int:
-        """The records that were deleted before they were read: those between committed offset and the log's start."""
+        """The offsets between the committed offset and the log start: deleted before they were read."""
         if self.committed is None or self.log_start is None:
             return 0
         return max(self.log_start - self.committed, 0)
 
 
 class OffsetChange(NamedTuple):
-    """An offset to be moved, from where, to where, and what should be known about it."""
+    """The change of one committed offset; `note` explains an adjusted target."""
 
     partition: TopicPartition
     old: int | None
@@ -122,7 +122,7 @@ class OffsetChange(NamedTuple):
 
 
 class RemovedMember(NamedTuple):
-    """A member that was to be removed, and what came of it."""
+    """The outcome of removing one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -130,7 +130,7 @@ class RemovedMember(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting; a sensitive one has no value."""
+    """One setting; a sensitive setting has no value."""
 
     name: str
     value: str | None

@@ -1,10 +1,10 @@
-"""A group's offsets: how far it has come, how far behind it is, and moving or deleting them.
+"""The offsets of a group: progress, lag, reset and deletion.
 
-Rules kept here
-- A group's partitions are those that it has committed offsets for and those that its members have. The end of a
-  partition is its high watermark, as in Kafka's own tool.
-- A partition that is gone, or has no leader, is shown without its ends. Nobody waits for it.
-- Offsets are moved while a group has no members: a member would go on from where it is, and commit over it.
+Invariants:
+- The partitions of a group are those with a committed offset and those assigned to its members. The end of a partition
+  is its high watermark, as in Kafka's own tool.
+- A partition without a leader is shown without its ends, and is not waited for.
+- Offsets are moved only while a group has no members: a member would commit its own position over them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +12,8 @@ from typing import Final
 
 from slackwater.client.admin.descriptions import GroupDescription, GroupOffset, OffsetChange
 from slackwater.client.admin.group_requests import with_coordinator
-from slackwater.client.admin.groups import describe_groups, each, no_such_group
-from slackwater.client.admin.reset import Bounds, ResetTo, Where, changes
+from slackwater.client.admin.groups import describe_groups, for_each, no_such_group
+from slackwater.client.admin.reset import PartitionOffsets, ResetTarget, ResetTo, changes
 from slackwater.client.admin.retries import ensure_connected
 from slackwater.client.admin.topics import describe_topics
 from slackwater.client.network.cluster import Cluster
@@ -46,40 +46,40 @@ Ends = Mapping[TopicPartition, tuple[int, int]]
 
 
 async def committed(cluster: Cluster, group_id: str) -> Committed:
-    """All offsets that a group has committed."""
+    """Return all committed offsets of a group."""
     await ensure_connected(cluster)
     request = OffsetFetch((GroupToFetch(group_id, None),))
 
-    async def ask(connection: BrokerConnection) -> Committed:
+    async def fetch(connection: BrokerConnection) -> Committed:
         version = version_of(request, connection.version_of(api_of(request)))
-        response = await connection.send(
+        wire_response = await connection.send(
             to_wire(request, version), timeout_s=cluster.config.request_timeout_ms / 1000, version=version
         )
-        answer = from_wire(response, request, version)
-        assert isinstance(answer, OffsetFetchResponse)
-        (group,) = answer.groups
+        response = from_wire(wire_response, request, version)
+        assert isinstance(response, OffsetFetchResponse)
+        (group,) = response.groups
         if group.error is Error.GROUP_ID_NOT_FOUND:
             return {}
         if group.error is not Error.NONE:
-            raise BrokerError(group.error, f"The offsets of group {group_id} cannot be had: {group.error.name}.")
+            raise BrokerError(group.error, f"The offsets of group {group_id} cannot be read: {group.error.name}.")
         return {
-            TopicPartition(one.topic, one.partition): OffsetAndMetadata(
-                one.offset, one.leader_epoch, one.metadata or ""
+            TopicPartition(offset.topic, offset.partition): OffsetAndMetadata(
+                offset.offset, offset.leader_epoch, offset.metadata or ""
             )
-            for one in group.offsets
-            if one.offset >= 0
+            for offset in group.offsets
+            if offset.offset >= 0
         }
 
-    return await with_coordinator(cluster, group_id, ask)
+    return await with_coordinator(cluster, group_id, fetch)
 
 
 async def group_offsets(cluster: Cluster, groups: Iterable[GroupDescription]) -> dict[str, list[GroupOffset]]:
     """The offsets of groups, each by partition."""
     by_id = {group.group_id: group for group in groups}
-    found = dict(zip(by_id, await each(by_id, lambda one: committed(cluster, one)), strict=True))
-    partitions = {one for group_id, group in by_id.items() for one in _partitions(group, found[group_id])}
+    offsets = dict(zip(by_id, await for_each(by_id, lambda group_id: committed(cluster, group_id)), strict=True))
+    partitions = {partition for group_id, group in by_id.items() for partition in _partitions(group, offsets[group_id])}
     ends = await _ends(cluster, partitions)
-    return {group_id: _rows(group, found[group_id], ends) for group_id, group in by_id.items()}
+    return {group_id: _rows(group, offsets[group_id], ends) for group_id, group in by_id.items()}
 
 
 def _partitions(group: GroupDescription, offsets: Committed) -> set[TopicPartition]:
@@ -114,12 +114,12 @@ async def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[
     there = [partition for partition in wanted if cluster.leader(*partition) is not None]
     starts = await list_offsets(cluster, dict.fromkeys(there, EARLIEST))
     ends = await list_offsets(cluster, dict.fromkeys(there, LATEST))
-    found = {}
+    ends_by_partition = {}
     for partition in there:
         start, end = starts[partition], ends[partition]
         if start is not None and end is not None:
-            found[partition] = (start.offset, end.offset)
-    return found
+            ends_by_partition[partition] = (start.offset, end.offset)
+    return ends_by_partition
 
 
 # --- moving -----------------------------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ async def plan_reset(
     topics: Iterable[str] | None,
     partitions: Iterable[TopicPartition],
 ) -> list[OffsetChange]:
-    """What a reset would do, for these topics and partitions; None and none mean all that the group has committed."""
+    """Return the changes of a reset; without topics and partitions, of all committed partitions."""
     await ensure_connected(cluster)
-    await _needs_empty(cluster, group_id)
+    await _require_empty(cluster, group_id)
     offsets = await committed(cluster, group_id)
     wanted = set(partitions)
     names = sorted({partition.topic for partition in wanted} | set(topics or ()))
@@ -144,17 +144,17 @@ async def plan_reset(
         if not 0 <= partition.partition < count:
             raise UsageError(f"{partition.topic} has no partition {partition.partition}; it has {count}, from 0 on.")
     for name in topics or ():
-        wanted |= {TopicPartition(name, one.index) for one in known[name].partitions}
+        wanted |= {TopicPartition(name, partition.index) for partition in known[name].partitions}
     if topics is None and not wanted:
         wanted = set(offsets)
     if not wanted:
-        raise UsageError(f"Group {group_id} has committed nothing; say which topics to set offsets for.")
+        raise UsageError(f"Group {group_id} has no committed offsets; name the topics to set offsets for.")
     return changes(to, wanted, await _bounds(cluster, to, wanted, offsets))
 
 
 async def _bounds(
     cluster: Cluster, to: ResetTo, wanted: set[TopicPartition], offsets: Committed
-) -> dict[TopicPartition, Bounds]:
+) -> dict[TopicPartition, PartitionOffsets]:
     ends = await _ends(cluster, wanted)
     missing = sorted(wanted - set(ends))
     if missing:
@@ -162,34 +162,34 @@ async def _bounds(
             Error.LEADER_NOT_AVAILABLE, f"{missing[0]} does not exist or has no leader, so its offset cannot be moved."
         )
     times: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
-    if to.where is Where.TIME:
+    if to.target is ResetTarget.TIME:
         times = await list_offsets(cluster, dict.fromkeys(wanted, to.amount))
-    found = {}
+    bounds = {}
     for partition in wanted:
         offset, time = offsets.get(partition), times.get(partition)
-        found[partition] = Bounds(
+        bounds[partition] = PartitionOffsets(
             *ends[partition],
             offset.offset if offset is not None else None,
             time.offset if time is not None else None,
         )
-    return found
+    return bounds
 
 
-async def _needs_empty(cluster: Cluster, group_id: str) -> None:
+async def _require_empty(cluster: Cluster, group_id: str) -> None:
     try:
         (group,) = await describe_groups(cluster, [group_id], find_generation=False)
     except BrokerError as error:
         if error.error is Error.GROUP_ID_NOT_FOUND:
-            return  # a group may get its first offsets before its first member
+            return  # offsets may be set before the first member joins
         raise
     if group.members or group.state not in ("Empty", "Dead"):
-        raise _not_empty(group_id, f"is {group.state} with {_count(len(group.members), 'member')}")
+        raise _not_empty_error(group_id, f"is {group.state} with {_count(len(group.members), 'member')}")
 
 
-def _not_empty(group_id: str, seen: str) -> BrokerError:
+def _not_empty_error(group_id: str, state: str) -> BrokerError:
     return BrokerError(
         Error.NON_EMPTY_GROUP,
-        f"Group {group_id} {seen}, and offsets can be moved only while it has none. Stop its consumers first.",
+        f"Group {group_id} {state}, and offsets can be moved only while it has none. Stop its consumers first.",
     )
 
 
@@ -198,7 +198,7 @@ def _count(number: int, what: str) -> str:
 
 
 async def commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Set offsets of a group without members; all of them, or an error that names the first that was refused."""
+    """Set offsets of a group without members; the error names the first partition that was rejected."""
     await ensure_connected(cluster)
     request = OffsetCommit(
         group_id,
@@ -211,51 +211,53 @@ async def commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartitio
         ),
     )
 
-    async def ask(connection: BrokerConnection) -> None:
+    async def send_commit(connection: BrokerConnection) -> None:
         version = version_of(request, connection.version_of(api_of(request)))
-        response = await connection.send(
+        wire_response = await connection.send(
             to_wire(request, version), timeout_s=cluster.config.request_timeout_ms / 1000, version=version
         )
-        answer = from_wire(response, request, version)
-        assert isinstance(answer, OffsetCommitResponse)
-        for one in answer.partitions:
-            if one.error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS):
-                raise _not_empty(group_id, "has members")
-            if one.error is Error.UNKNOWN_TOPIC_OR_PARTITION:
-                raise UsageError(f"There is no partition {one.topic}-{one.partition}; nothing was committed for it.")
-            if one.error is not Error.NONE:
-                what = f"The offset of {one.topic}-{one.partition} was not set: {one.error.name}."
-                raise BrokerError(one.error, what)
+        response = from_wire(wire_response, request, version)
+        assert isinstance(response, OffsetCommitResponse)
+        for partition in response.partitions:
+            if partition.error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS):
+                raise _not_empty_error(group_id, "has members")
+            if partition.error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UsageError(
+                    f"There is no partition {partition.topic}-{partition.partition}; nothing was committed for it."
+                )
+            if partition.error is not Error.NONE:
+                what = f"The offset of {partition.topic}-{partition.partition} was not set: {partition.error.name}."
+                raise BrokerError(partition.error, what)
 
-    await with_coordinator(cluster, group_id, ask)
+    await with_coordinator(cluster, group_id, send_commit)
 
 
 async def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Error]:
-    """Forget offsets; what came of each. Those of topics that a member reads cannot be forgotten."""
-    wanted: dict[str, OffsetDeleteRequestTopic] = {}
+    """Delete offsets; return the error of each. Offsets of subscribed topics cannot be deleted."""
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
     for partition in sorted(partitions):
-        topic = wanted.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic))
+        topic = topics.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic))
         topic.partitions.append(OffsetDeleteRequestPartition(partition_index=partition.partition))
     await ensure_connected(cluster)
 
-    async def ask(connection: BrokerConnection) -> OffsetDeleteResponse:
-        answer = await connection.request(
-            OffsetDeleteRequest(group_id=group_id, topics=list(wanted.values())),
+    async def delete(connection: BrokerConnection) -> OffsetDeleteResponse:
+        response = await connection.request(
+            OffsetDeleteRequest(group_id=group_id, topics=list(topics.values())),
             OffsetDeleteResponse,
             timeout_s=cluster.config.request_timeout_ms / 1000,
         )
-        if answer.error_code and Error(answer.error_code) is not Error.GROUP_ID_NOT_FOUND:
-            error = Error(answer.error_code)
+        if response.error_code and Error(response.error_code) is not Error.GROUP_ID_NOT_FOUND:
+            error = Error(response.error_code)
             raise BrokerError(error, f"The offsets of group {group_id} were not deleted: {error.name}.")
-        return answer
+        return response
 
-    answer = await with_coordinator(cluster, group_id, ask)
-    if answer.error_code:
+    response = await with_coordinator(cluster, group_id, delete)
+    if response.error_code:
         raise await no_such_group(cluster, group_id)
     return {
-        TopicPartition(topic.name, one.partition_index): Error(one.error_code)
-        for topic in answer.topics
-        for one in topic.partitions
+        TopicPartition(topic.name, partition.partition_index): Error(partition.error_code)
+        for topic in response.topics
+        for partition in topic.partitions
     }

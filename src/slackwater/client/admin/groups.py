@@ -1,10 +1,9 @@
-"""Groups: which there are, who is in them, and their end.
+"""Consumer groups: list, describe, delete, remove members.
 
-Rules kept here
-- Every broker lists the groups that it coordinates, so every broker is asked. Everything else is asked of a group's own
-  coordinator.
-- A group of the new protocol (KIP-848) is described by its own request; whoever asks need not know which it is.
-- A group whose events have not caught up with it is looked at again, a few times.
+Invariants:
+- Every broker lists the groups that it coordinates, so all brokers are queried. Other requests go to the coordinator.
+- A KIP-848 group is described by its own request; the caller need not know the type of a group.
+- If the events of a group do not match its state yet, the lookup is repeated a few times.
 """
 
 import asyncio
@@ -44,9 +43,9 @@ from slackwater.wire.messages.describe_groups import (
 from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 T = TypeVar("T")
-AT_A_TIME: Final = 16
-LOOKS: Final = 4
-LOOK_AGAIN_S: Final = 0.1
+MAX_PARALLEL_REQUESTS: Final = 16
+MAX_LOOKUPS: Final = 4
+LOOKUP_PAUSE_S: Final = 0.1
 DESCRIBED_TYPES: Final = ("", "classic", "consumer")
 
 OnFailure = Callable[[BrokerNode, SlackwaterError], None]
@@ -55,82 +54,85 @@ OnFailure = Callable[[BrokerNode, SlackwaterError], None]
 async def list_groups(
     cluster: Cluster, states: Iterable[str] = (), types: Iterable[str] = (), on_failure: OnFailure | None = None
 ) -> list[GroupListing]:
-    """The groups of all brokers, by name."""
+    """Return the groups of all brokers, by name."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
     await ensure_connected(cluster)
     await retry_read(cluster, lambda: cluster.refresh())
     brokers = list(cluster.brokers.values())
-    answers = await asyncio.gather(*(_listed(cluster, broker) for broker in brokers), return_exceptions=True)
-    found: list[GroupListing] = []
-    for broker, answer in zip(brokers, answers, strict=True):
-        if isinstance(answer, list):
-            found += answer
-        elif isinstance(answer, SlackwaterError) and on_failure is not None:
-            on_failure(broker, answer)
+    responses = await asyncio.gather(*(_listed(cluster, broker) for broker in brokers), return_exceptions=True)
+    listings: list[GroupListing] = []
+    for broker, response in zip(brokers, responses, strict=True):
+        if isinstance(response, list):
+            listings += response
+        elif isinstance(response, SlackwaterError) and on_failure is not None:
+            on_failure(broker, response)
         else:
-            raise answer
+            raise response
     return sorted(
-        one
-        for one in found
-        if (not wanted_states or one.state.lower() in wanted_states)
-        and (not wanted_types or one.type.lower() in wanted_types)
+        listing
+        for listing in listings
+        if (not wanted_states or listing.state.lower() in wanted_states)
+        and (not wanted_types or listing.type.lower() in wanted_types)
     )
 
 
 async def _listed(cluster: Cluster, broker: BrokerNode) -> list[GroupListing]:
-    # The filters are ours, not the request's: a broker that is too old for them lists everything just the same.
-    async def ask() -> list[GroupListing]:
-        answer = await cluster.request(broker.node_id, ListGroupsRequest(), ListGroupsResponse)
-        if answer.error_code:
-            raise BrokerError(Error(answer.error_code))
+    # Filters are applied by the caller: old brokers ignore the filters of the request.
+    async def send() -> list[GroupListing]:
+        response = await cluster.request(broker.node_id, ListGroupsRequest(), ListGroupsResponse)
+        if response.error_code:
+            raise BrokerError(Error(response.error_code))
         return [
-            GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type, broker)
-            for one in answer.groups
+            GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type, broker)
+            for group in response.groups
         ]
 
-    return await retry_read(cluster, ask)
+    return await retry_read(cluster, send)
 
 
 async def describe_groups(
     cluster: Cluster, group_ids: Iterable[str], *, find_generation: bool = True
 ) -> list[GroupDescription]:
-    """These groups; one that is not there is an error. Without `find_generation`, only what the coordinator answers."""
+    """Return these groups; raise `BrokerError` if one does not exist.
+
+    Without `find_generation` the description holds only the coordinator's response.
+    """
     wanted = list(dict.fromkeys(group_ids))
     await ensure_connected(cluster)
-    for look in range(LOOKS):
-        groups = await each(wanted, lambda group_id: _described(cluster, group_id))
+    for attempt in range(MAX_LOOKUPS):
+        groups = await for_each(wanted, lambda group_id: _described(cluster, group_id))
         if not find_generation:
             break
-        found = await add_generations(cluster, groups)
-        groups = found.groups
-        if not found.behind:
+        lookup = await add_generations(cluster, groups)
+        groups = lookup.groups
+        if not lookup.behind:
             break
-        if look < LOOKS - 1:
-            await asyncio.sleep(LOOK_AGAIN_S)
+        if attempt < MAX_LOOKUPS - 1:
+            await asyncio.sleep(LOOKUP_PAUSE_S)
     return groups
 
 
-async def each(wanted: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> list[T]:
-    """Ask for several at the same time, but not for all."""
-    room = asyncio.Semaphore(AT_A_TIME)
+async def for_each(names: Iterable[str], call: Callable[[str], Awaitable[T]]) -> list[T]:
+    """Call a coroutine function for each name, a limited number in parallel."""
+    limit = asyncio.Semaphore(MAX_PARALLEL_REQUESTS)
 
-    async def one(name: str) -> T:
-        async with room:
-            return await ask(name)
+    async def call_limited(name: str) -> T:
+        async with limit:
+            return await call(name)
 
-    return list(await asyncio.gather(*(one(name) for name in wanted)))
+    return list(await asyncio.gather(*(call_limited(name) for name in names)))
 
 
 async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
     coordinator = await _coordinator(cluster, group_id)
 
-    async def ask(connection: BrokerConnection) -> GroupDescription | None:
+    async def describe(connection: BrokerConnection) -> GroupDescription | None:
         timeout_s = cluster.config.request_timeout_ms / 1000
-        answer = await connection.request(
+        response = await connection.request(
             DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse, timeout_s=timeout_s
         )
-        (row,) = answer.groups
+        (row,) = response.groups
         error = Error(row.error_code)
         if error is Error.NONE and row.group_state != "Dead":
             return _classic(row, coordinator)
@@ -143,24 +145,24 @@ async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
             new_protocol.ConsumerGroupDescribeResponse,
             timeout_s=timeout_s,
         )
-        (found,) = newer.groups
-        error = Error(found.error_code)
+        (consumer_row,) = newer.groups
+        error = Error(consumer_row.error_code)
         if error is Error.NONE:
-            return _of_new_protocol(found, coordinator)
-        # Kafka 3.9 offers the API also where the new protocol is switched off, and then has no such groups.
+            return _consumer_group(consumer_row, coordinator)
+        # Kafka 3.9 offers the API even if the new protocol is disabled.
         if error in (Error.GROUP_ID_NOT_FOUND, Error.UNSUPPORTED_VERSION):
             return None
         raise BrokerError(error, f"Group {group_id} cannot be described: {error.name}.")
 
-    group = await with_coordinator(cluster, group_id, ask)
+    group = await with_coordinator(cluster, group_id, describe)
     if group is None:
         raise await no_such_group(cluster, group_id)
     return group
 
 
 async def no_such_group(cluster: Cluster, group_id: str) -> BrokerError:
-    """What to say of a group that is not there: perhaps another was meant, or it is of a kind of its own."""
-    known = {one.group_id: one for one in await list_groups(cluster)}
+    """Return the error for a missing group, with the closest existing name or the group's type."""
+    known = {listing.group_id: listing for listing in await list_groups(cluster)}
     listed = known.get(group_id)
     if listed is not None and listed.type.lower() not in DESCRIBED_TYPES:
         what = f"Group {group_id} is a {listed.type.lower()} group; only consumer groups can be shown here."
@@ -171,9 +173,9 @@ async def no_such_group(cluster: Cluster, group_id: str) -> BrokerError:
 
 
 async def _coordinator(cluster: Cluster, group_id: str) -> BrokerNode:
-    found = await retry_read(cluster, lambda: coordinator_of(cluster, group_id))
-    known = cluster.brokers.get(found.node_id)
-    return known if known is not None else BrokerNode(found.node_id, found.host, found.port)
+    node = await retry_read(cluster, lambda: coordinator_of(cluster, group_id))
+    broker = cluster.brokers.get(node.node_id)
+    return broker if broker is not None else BrokerNode(node.node_id, node.host, node.port)
 
 
 def _classic(row: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
@@ -185,7 +187,9 @@ def _classic(row: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
         protocol_type=row.protocol_type,
         assignor=row.protocol_data if is_consumer else "",
         coordinator=coordinator,
-        members=tuple(sorted((_member(one, is_consumer) for one in row.members), key=lambda one: one.member_id)),
+        members=tuple(
+            sorted((_member(member, is_consumer) for member in row.members), key=lambda member: member.member_id)
+        ),
     )
 
 
@@ -198,27 +202,27 @@ def _member(row: DescribedGroupMember, is_consumer: bool) -> MemberDescription:
             if row.member_metadata:
                 topics = tuple(sorted(decode_subscription(row.member_metadata).topics))
         except MalformedMetadata:
-            pass  # a client that writes what only its own kind can read
+            pass  # a client with its own format
     return MemberDescription(row.member_id, row.group_instance_id, row.client_id, row.client_host, partitions, topics)
 
 
-def _of_new_protocol(row: new_protocol.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+def _consumer_group(row: new_protocol.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
     members = tuple(
         MemberDescription(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
             tuple(
                 sorted(
                     TopicPartition(topic.topic_name, partition)
-                    for topic in one.assignment.topic_partitions
+                    for topic in member.assignment.topic_partitions
                     for partition in topic.partitions
                 )
             ),
-            tuple(sorted(one.subscribed_topic_names)),
+            tuple(sorted(member.subscribed_topic_names)),
         )
-        for one in sorted(row.members, key=lambda one: one.member_id)
+        for member in sorted(row.members, key=lambda member: member.member_id)
     )
     return GroupDescription(
         group_id=row.group_id,
@@ -237,18 +241,18 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
     """Delete an empty group and its offsets."""
     await ensure_connected(cluster)
 
-    async def ask(connection: BrokerConnection) -> Error:
-        answer = await connection.request(
+    async def delete(connection: BrokerConnection) -> Error:
+        response = await connection.request(
             DeleteGroupsRequest(groups_names=[group_id]),
             DeleteGroupsResponse,
             timeout_s=cluster.config.request_timeout_ms / 1000,
         )
-        error = Error(answer.results[0].error_code)
+        error = Error(response.results[0].error_code)
         if error.retriable:
             raise BrokerError(error)
         return error
 
-    error = await with_coordinator(cluster, group_id, ask)
+    error = await with_coordinator(cluster, group_id, delete)
     if error is Error.GROUP_ID_NOT_FOUND:
         raise await no_such_group(cluster, group_id)
     if error is Error.NON_EMPTY_GROUP:
@@ -262,16 +266,19 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
 async def remove(
     cluster: Cluster, group_id: str, members: Iterable[str], instances: Iterable[str], everybody: bool, reason: str
 ) -> list[RemovedMember]:
-    """Remove members; what came of each."""
+    """Remove members; return the outcome of each."""
     member_ids, instance_ids = list(members), list(instances)
     if everybody == bool(member_ids or instance_ids):
-        raise UsageError("Say whom to remove: members by their ids, instances by theirs, or everybody.")
+        raise UsageError("Name the members to remove: member ids, instance ids, or everybody.")
     await ensure_connected(cluster)
     if everybody:
         (group,) = await describe_groups(cluster, [group_id], find_generation=False)
-        member_ids = [one.member_id for one in group.members if not one.is_static]
-        instance_ids = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
+        member_ids = [member.member_id for member in group.members if not member.is_static]
+        instance_ids = [member.group_instance_id for member in group.members if member.group_instance_id is not None]
         if not group.members:
             return []
-    answer = await remove_members(cluster, group_id, members=member_ids, instances=instance_ids, reason=reason)
-    return [RemovedMember(one.member_id, one.group_instance_id, Error(one.error_code)) for one in answer.members]
+    response = await remove_members(cluster, group_id, members=member_ids, instances=instance_ids, reason=reason)
+    return [
+        RemovedMember(member.member_id, member.group_instance_id, Error(member.error_code))
+        for member in response.members
+    ]

@@ -1,9 +1,8 @@
-"""Where offsets are to be moved, under the rules of Kafka's own tool.
+"""Computes offset resets, with the rules of Kafka's own tool.
 
-Rules kept here
-- An offset beyond the log is brought back to its start or its end, and the change says so.
-- A time after the last record means the end. A shift needs an offset to shift.
-- Pure: offsets in, changes out.
+Invariants:
+- An offset outside the log is moved to its start or end, and the change has a note.
+- A time after the last record means the end. A shift needs a committed offset.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,60 +14,60 @@ from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
 
 
-class Where(Enum):
-    """The kinds of places an offset can be moved to."""
+class ResetTarget(Enum):
+    """The kinds of reset."""
 
     EARLIEST = "the beginning"
     LATEST = "the end"
-    CURRENT = "where it is"
+    CURRENT = "the committed offset"
     OFFSET = "an offset"
-    SHIFT = "by so many records"
+    SHIFT = "a number of records"
     TIME = "a time"
 
 
 class ResetTo(NamedTuple):
-    """Where to move offsets; made by one of the methods."""
+    """Where to move offsets; created by one of the class methods."""
 
-    where: Where
+    target: ResetTarget
     amount: int = 0
 
     @classmethod
     def earliest(cls) -> Self:
-        """The first record there is."""
-        return cls(Where.EARLIEST)
+        """Move to the first available record."""
+        return cls(ResetTarget.EARLIEST)
 
     @classmethod
     def latest(cls) -> Self:
-        """Behind the last record."""
-        return cls(Where.LATEST)
+        """Move behind the last record."""
+        return cls(ResetTarget.LATEST)
 
     @classmethod
     def current(cls) -> Self:
-        """The committed offset; the end where there is none."""
-        return cls(Where.CURRENT)
+        """Keep the committed offset; use the end where there is none."""
+        return cls(ResetTarget.CURRENT)
 
     @classmethod
     def offset(cls, offset: int) -> Self:
-        """This offset."""
+        """Move to this offset."""
         if offset < 0:
             raise UsageError(f"There is no offset {offset}; use 0 or more.")
-        return cls(Where.OFFSET, offset)
+        return cls(ResetTarget.OFFSET, offset)
 
     @classmethod
     def shift(cls, by: int) -> Self:
-        """So many records on, or back."""
-        return cls(Where.SHIFT, by)
+        """Move forward by a number of records; backward if it is negative."""
+        return cls(ResetTarget.SHIFT, by)
 
     @classmethod
     def time(cls, timestamp_ms: int) -> Self:
-        """The first record of this time or later."""
+        """Move to the first record of this time or later."""
         if timestamp_ms < 0:
-            raise UsageError(f"The time {timestamp_ms} cannot be; use milliseconds since 1970.")
-        return cls(Where.TIME, timestamp_ms)
+            raise UsageError(f"{timestamp_ms} is no timestamp; use milliseconds since 1970.")
+        return cls(ResetTarget.TIME, timestamp_ms)
 
 
-class Bounds(NamedTuple):
-    """What is known of a partition: its ends, what is committed, and the offset of the time asked for."""
+class PartitionOffsets(NamedTuple):
+    """The offsets of a partition that a reset needs; `at_time` is the offset of the requested time."""
 
     start: int
     end: int
@@ -77,35 +76,35 @@ class Bounds(NamedTuple):
 
 
 def changes(
-    to: ResetTo, partitions: Iterable[TopicPartition], bounds: Mapping[TopicPartition, Bounds]
+    to: ResetTo, partitions: Iterable[TopicPartition], offsets: Mapping[TopicPartition, PartitionOffsets]
 ) -> list[OffsetChange]:
-    """What would be moved where."""
-    return [_change(to, partition, bounds[partition]) for partition in sorted(partitions)]
+    """Return the change of each partition."""
+    return [_change(to, partition, offsets[partition]) for partition in sorted(partitions)]
 
 
-def _change(to: ResetTo, partition: TopicPartition, known: Bounds) -> OffsetChange:
-    start, end, committed, at_time = known
-    match to.where:
-        case Where.EARLIEST:
+def _change(to: ResetTo, partition: TopicPartition, offsets: PartitionOffsets) -> OffsetChange:
+    start, end, committed, at_time = offsets
+    match to.target:
+        case ResetTarget.EARLIEST:
             return OffsetChange(partition, committed, start)
-        case Where.LATEST:
+        case ResetTarget.LATEST:
             return OffsetChange(partition, committed, end)
-        case Where.TIME:
+        case ResetTarget.TIME:
             if at_time is None:
                 return OffsetChange(partition, committed, end, "no record is as new: the end")
             return OffsetChange(partition, committed, at_time)
-        case Where.CURRENT:
+        case ResetTarget.CURRENT:
             if committed is None:
                 return OffsetChange(partition, None, end, "no offset is committed: the end")
-            wanted = committed
-        case Where.SHIFT:
+            offset = committed
+        case ResetTarget.SHIFT:
             if committed is None:
-                raise UsageError(f"{partition} has no committed offset to shift; say where to move it instead.")
-            wanted = committed + to.amount
-        case Where.OFFSET:
-            wanted = to.amount
-    if wanted < start:
-        return OffsetChange(partition, committed, start, f"{wanted} is before the log's start")
-    if wanted > end:
-        return OffsetChange(partition, committed, end, f"{wanted} is beyond the log's end")
-    return OffsetChange(partition, committed, wanted)
+                raise UsageError(f"{partition} has no committed offset to shift; use another reset.")
+            offset = committed + to.amount
+        case ResetTarget.OFFSET:
+            offset = to.amount
+    if offset < start:
+        return OffsetChange(partition, committed, start, f"{offset} is before the log's start")
+    if offset > end:
+        return OffsetChange(partition, committed, end, f"{offset} is beyond the log's end")
+    return OffsetChange(partition, committed, offset)

@@ -1,8 +1,8 @@
-"""Asking until there is an answer.
+"""Retries for the admin client.
 
-Rules kept here
-- A cluster that was never reached is not waited for: its address may be wrong, and whoever wrote it wants to know now.
-- Errors that pass are tried again with a growing pause, until the time is over.
+Invariants:
+- A cluster that was never reached is not retried: its address may be wrong.
+- Retriable errors are retried with a growing backoff, until default.api.timeout.ms.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import BrokerError, Error
 
 T = TypeVar("T")
-PASSING: Final = frozenset(
+RETRIABLE_READS: Final = frozenset(
     {
         Error.COORDINATOR_LOAD_IN_PROGRESS,
         Error.COORDINATOR_NOT_AVAILABLE,
@@ -27,37 +27,37 @@ PASSING: Final = frozenset(
 
 
 async def ensure_connected(cluster: Cluster) -> None:
-    """Know the cluster's brokers."""
+    """Load the metadata of the cluster, once."""
     if not cluster.brokers:
         await cluster.refresh()
 
 
-async def retry_read(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask for something that changes nothing, as often as it takes."""
-    return await _again(cluster, ask, PASSING, connections=True)
+async def retry_read(cluster: Cluster, call: Callable[[], Awaitable[T]]) -> T:
+    """Call a read operation; retry lost connections and retriable errors."""
+    return await _retry(cluster, call, RETRIABLE_READS, connections=True)
 
 
-async def retry_write(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask for a change; again only if it was not begun, because nobody knows what became of a lost request."""
-    return await _again(cluster, ask, frozenset({Error.NOT_CONTROLLER}), connections=False)
+async def retry_write(cluster: Cluster, call: Callable[[], Awaitable[T]]) -> T:
+    """Call a write operation; retry only if it was not started. A lost request may have succeeded."""
+    return await _retry(cluster, call, frozenset({Error.NOT_CONTROLLER}), connections=False)
 
 
-async def _again(
-    cluster: Cluster, ask: Callable[[], Awaitable[T]], passing: Container[Error], *, connections: bool
+async def _retry(
+    cluster: Cluster, call: Callable[[], Awaitable[T]], retriable: Container[Error], *, connections: bool
 ) -> T:
     await ensure_connected(cluster)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + cluster.config.default_api_timeout_ms / 1000
-    pause_s = cluster.config.retry_backoff_ms / 1000
+    backoff_s = cluster.config.retry_backoff_ms / 1000
     while True:
         try:
-            return await ask()
+            return await call()
         except BrokerError as error:
-            if error.error not in passing or loop.time() + pause_s > deadline:
+            if error.error not in retriable or loop.time() + backoff_s > deadline:
                 raise
             cluster.controller_id = -1  # it may have moved
         except NetworkError:
-            if not connections or loop.time() + pause_s > deadline:
+            if not connections or loop.time() + backoff_s > deadline:
                 raise
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)

@@ -1,8 +1,7 @@
-"""Topics and settings.
+"""Topics and settings of the admin client.
 
-Rules kept here
-- One topic at a time: what goes wrong is raised with the broker's own words.
-- A broker's own settings are asked of that broker, everything else of the controller.
+Each call handles one topic or resource, and raises the broker's own message. Settings of a broker are requested from
+that broker, everything else from the controller.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,42 +38,42 @@ from slackwater.wire.messages.incremental_alter_configs import (
 from slackwater.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
-BROKERS_CHOICE: Final = -1
+BROKER_DEFAULT: Final = -1
 RESOURCES: Final = {"topic": 2, "broker": 4, "group": 32}
 _SET: Final = 0
 _DELETE: Final = 1
-# Where a value comes from: what is set for the resource itself. All else is a default of some kind.
+# The config sources of a value that was set for the resource itself; all others are defaults.
 _OWN_SOURCES: Final = {"topic": {1}, "broker": {2, 4}, "group": {8}}
 
 
 async def list_topics(cluster: Cluster, *, internal: bool = False) -> list[TopicMetadata]:
-    """All topics by name; Kafka's own only if they are asked for."""
+    """Return all topics by name; internal topics only with `internal`."""
     await ensure_connected(cluster)
-    found = await retry_read(cluster, lambda: cluster.refresh(None))
-    return [found[name] for name in sorted(found) if internal or not is_internal(found[name])]
+    topics = await retry_read(cluster, lambda: cluster.refresh(None))
+    return [topics[name] for name in sorted(topics) if internal or not is_internal(topics[name])]
 
 
 def is_internal(topic: TopicMetadata) -> bool:
-    """Whether nobody writes to it but brokers and clients for themselves."""
+    """Whether only brokers and clients themselves write to it."""
     return topic.is_internal or topic.name.startswith("__")
 
 
 async def describe_topics(cluster: Cluster, names: Iterable[str]) -> list[TopicMetadata]:
-    """These topics; one that is not there is an error."""
-    wanted = list(names)
+    """Return these topics; raise `BrokerError` if one does not exist."""
+    requested = list(names)
     await ensure_connected(cluster)
-    found = await retry_read(cluster, lambda: cluster.refresh(wanted))
-    for name in wanted:
-        error = found[name].error if name in found else Error.UNKNOWN_TOPIC_OR_PARTITION
+    topics = await retry_read(cluster, lambda: cluster.refresh(requested))
+    for name in requested:
+        error = topics[name].error if name in topics else Error.UNKNOWN_TOPIC_OR_PARTITION
         if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
         if error not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
             raise BrokerError(error, f"The topic {name} cannot be described: {error.name}.")
-    return [found[name] for name in wanted]
+    return [topics[name] for name in requested]
 
 
 async def no_such_topic(cluster: Cluster, name: str) -> BrokerError:
-    """What to say of a topic that is not there: perhaps another was meant."""
+    """Return the error for a missing topic, with the closest existing name."""
     known = [topic.name for topic in await list_topics(cluster, internal=True)]
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
@@ -90,7 +89,7 @@ async def create_topic(
     *,
     validate_only: bool,
 ) -> None:
-    """Make a topic, or only ask whether it could be made."""
+    """Create a topic, or only validate the request."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -104,12 +103,12 @@ async def create_topic(
         validate_only=validate_only,
     )
 
-    async def ask() -> None:
-        answer = await cluster.request_controller(request, CreateTopicsResponse)
-        (row,) = answer.topics
+    async def send() -> None:
+        response = await cluster.request_controller(request, CreateTopicsResponse)
+        (row,) = response.topics
         _check(row.error_code, row.error_message, f"The topic {name} was not created")
 
-    await retry_write(cluster, ask)
+    await retry_write(cluster, send)
 
 
 async def delete_topic(cluster: Cluster, name: str) -> None:
@@ -118,59 +117,61 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
         topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=cluster.config.request_timeout_ms
     )
 
-    async def ask() -> None:
-        answer = await cluster.request_controller(request, DeleteTopicsResponse)
-        (row,) = answer.responses
+    async def send() -> None:
+        response = await cluster.request_controller(request, DeleteTopicsResponse)
+        (row,) = response.responses
         if row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
         _check(row.error_code, row.error_message, f"The topic {name} was not deleted")
 
-    await retry_write(cluster, ask)
+    await retry_write(cluster, send)
     cluster.topics.pop(name, None)
 
 
 async def add_partitions(cluster: Cluster, name: str, total: int, *, validate_only: bool) -> None:
-    """Give a topic more partitions; `total` is how many it has afterwards."""
+    """Increase the number of partitions of a topic to `total`."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)],
         timeout_ms=cluster.config.request_timeout_ms,
         validate_only=validate_only,
     )
 
-    async def ask() -> None:
-        answer = await cluster.request_controller(request, CreatePartitionsResponse)
-        (row,) = answer.results
+    async def send() -> None:
+        response = await cluster.request_controller(request, CreatePartitionsResponse)
+        (row,) = response.results
         if row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
-        _check(row.error_code, row.error_message, f"The topic {name} got no more partitions")
+        _check(row.error_code, row.error_message, f"Partitions of topic {name} were not added")
 
-    await retry_write(cluster, ask)
+    await retry_write(cluster, send)
 
 
 async def describe_configs(cluster: Cluster, kind: str, name: str) -> dict[str, ConfigEntry]:
-    """The settings in force for a topic, a broker or a group."""
+    """Return the effective settings of a topic, a broker or a group."""
     resource = DescribeConfigsResource(resource_type=_resource(kind), resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource])
 
-    async def ask() -> dict[str, ConfigEntry]:
-        answer = await _ask_for(cluster, kind, name, request, DescribeConfigsResponse)
-        (row,) = answer.results
+    async def send() -> dict[str, ConfigEntry]:
+        response = await _request_config(cluster, kind, name, request, DescribeConfigsResponse)
+        (row,) = response.results
         if kind == "topic" and row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
-        _check(row.error_code, row.error_message, f"The settings of {kind} {name} cannot be had")
+        _check(row.error_code, row.error_message, f"The settings of {kind} {name} cannot be read")
         own = _OWN_SOURCES[kind]
         return {
-            one.name: ConfigEntry(one.name, one.value, one.config_source not in own, one.read_only, one.is_sensitive)
-            for one in sorted(row.configs, key=lambda one: one.name)
+            entry.name: ConfigEntry(
+                entry.name, entry.value, entry.config_source not in own, entry.read_only, entry.is_sensitive
+            )
+            for entry in sorted(row.configs, key=lambda entry: entry.name)
         }
 
-    return await retry_read(cluster, ask)
+    return await retry_read(cluster, send)
 
 
 async def alter_configs(
     cluster: Cluster, kind: str, name: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
-    """Set settings; None takes one back to its default. All of them, or none."""
+    """Change settings, all or none; None resets a setting to its default."""
     resource = AlterConfigsResource(
         resource_type=_resource(kind),
         resource_name=name,
@@ -181,22 +182,22 @@ async def alter_configs(
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
-    async def ask() -> None:
-        answer = await _ask_for(cluster, kind, name, request, IncrementalAlterConfigsResponse)
-        (row,) = answer.responses
+    async def send() -> None:
+        response = await _request_config(cluster, kind, name, request, IncrementalAlterConfigsResponse)
+        (row,) = response.responses
         if kind == "topic" and row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
         _check(row.error_code, row.error_message, f"The settings of {kind} {name} were not changed")
 
-    await retry_write(cluster, ask)
+    await retry_write(cluster, send)
 
 
-async def _ask_for(cluster: Cluster, kind: str, name: str, request: Request, answer: type[R]) -> R:
+async def _request_config(cluster: Cluster, kind: str, name: str, request: Request, response: type[R]) -> R:
     if kind == "broker" and name:
         if not name.isascii() or not name.isdigit():
             raise UsageError(f"{name!r} is no broker; use its id, a number.")
-        return await cluster.request(int(name), request, answer)
-    return await cluster.request_controller(request, answer)
+        return await cluster.request(int(name), request, response)
+    return await cluster.request_controller(request, response)
 
 
 def _resource(kind: str) -> int:
@@ -208,5 +209,5 @@ def _resource(kind: str) -> int:
 def _check(code: int, message: str | None, what: str) -> None:
     if code:
         error = Error(code)
-        said = (message or error.name).strip()
-        raise BrokerError(error, f"{what}: {said}" + ("" if said.endswith(".") else "."))
+        reason = (message or error.name).strip()
+        raise BrokerError(error, f"{what}: {reason}" + ("" if reason.endswith(".") else "."))

@@ -1,4 +1,4 @@
-"""The clients' settings, under Kafka's names."""
+"""The settings of the clients, under Kafka's names."""
 
 from slackwater.client.config.admin import ADMIN_SETTINGS
 from slackwater.client.config.cluster import cluster_config, int_value

@@ -1,4 +1,4 @@
-"""The settings of an administrator: those that every client has."""
+"""The settings of the admin client: those of every client."""
 
 from typing import Final
 

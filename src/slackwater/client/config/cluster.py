@@ -1,4 +1,4 @@
-"""Settings made into what the connection layer takes, the same for every client."""
+"""Turns settings into the configuration of the network layer."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,14 @@ from slackwater.settings import Value
 
 
 def int_value(values: Mapping[str, Value], name: str) -> int:
-    """A whole number."""
+    """Return an integer setting."""
     value = values[name]
     assert isinstance(value, int)
     return value
 
 
 def cluster_config(values: Mapping[str, Value], client_id: str) -> ClusterConfig:
-    """How to find and keep the brokers."""
+    """Return the configuration of the network layer."""
     servers = values["bootstrap.servers"]
     assert isinstance(servers, tuple)
     return ClusterConfig(

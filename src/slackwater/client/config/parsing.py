@@ -1,10 +1,10 @@
-"""What a user gave, made into values: names checked, texts read, the environment looked up.
+"""Parses the settings of an application.
 
-Rules kept here
-- `${NAME}` in a value is the environment's; one that is not set is refused by its name.
-- A name nobody knows is refused with the nearest known one. A name that belongs to another client (the producer's in a
-  shared properties file, librdkafka's own) is ignored, and listed.
-- Python's own values do as well as texts: True, 500, ["a:1", "b:2"].
+Invariants:
+- `${NAME}` in a value is replaced by an environment variable; a missing variable is an error.
+- An unknown name is an error that suggests the closest known name. A name of another client (a producer setting in a
+  shared file, librdkafka's own settings) is ignored and reported.
+- Values may be Python objects: True, 500, ["a:1", "b:2"].
 """
 
 import os
@@ -20,7 +20,7 @@ from slackwater.settings import Setting, Value
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-# Names, and the beginnings of names, that other clients have; those of the other roles of this one are known anyway.
+# Settings of other clients, by name and by prefix.
 FOREIGN: Final = frozenset(
     [
         *CONSUMER_SETTINGS,
@@ -89,10 +89,10 @@ FOREIGN_PREFIXES: Final = (
 
 
 def merge_settings(config: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
-    """Settings by their names, and as keywords, in whose names an underscore stands for a dot."""
+    """Merge a dict of settings and keyword arguments; `group_id` means `group.id`."""
     if config is not None and not isinstance(config, Mapping):
         raise UsageError(
-            f'The settings are {type(config).__name__}; give a dict, {{"bootstrap.servers": "host:port"}}.'
+            f'The settings are {type(config).__name__}; pass a dict, {{"bootstrap.servers": "host:port"}}.'
         )
     return dict(config or {}) | {name.replace("_", "."): value for name, value in more.items()}
 
@@ -100,12 +100,12 @@ def merge_settings(config: Mapping[str, object] | None, more: Mapping[str, objec
 def parse_settings(
     settings: Mapping[str, object], known: Mapping[str, Setting], *, ignored: Callable[[str], None]
 ) -> dict[str, Value]:
-    """The values in force: what was given, and defaults for the rest."""
+    """Return the value of every known setting; `ignored` receives the names of other clients' settings."""
     values = {name: setting.default for name, setting in known.items()}
     for name, value in settings.items():
         setting = known.get(name)
         if setting is not None:
-            values[name] = setting.parse(expand_variables(name, _text(value)))
+            values[name] = setting.parse(expand_variables(name, _to_text(value)))
         elif _is_foreign(name):
             ignored(name)
         else:
@@ -119,7 +119,7 @@ def _is_foreign(name: str) -> bool:
     return name in FOREIGN or name.startswith(FOREIGN_PREFIXES)
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -130,12 +130,12 @@ def _text(value: object) -> str:
 
 
 def expand_variables(name: str, text: str) -> str:
-    """A value with `${NAME}` taken from the environment."""
+    """Replace `${NAME}` by environment variables."""
 
-    def found(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         value = os.environ.get(match[1])
         if value is None:
             raise UsageError(f"{name} = {text} needs the environment variable {match[1]}, which is not set.")
         return value
 
-    return _VARIABLE.sub(found, text)
+    return _VARIABLE.sub(replace, text)

@@ -1,10 +1,10 @@
-"""The member's requests and answers, between the core's words and the wire's.
+"""Converts the group member's requests and responses between the core's messages and the wire's.
 
-Rules kept here
-- What a version changes is settled here, as the broker's handlers do on their side: the core knows no versions.
-- Offsets are committed and fetched by topic name (v9 at most): the group's own subscription is by name.
-- A field that the agreed version cannot carry is left out where that loses nothing; a static member at a broker that
-  has never heard of them is refused by the codec.
+Invariants:
+- Version differences are handled here, as in the broker's handlers; the core has no versions.
+- Offsets are committed and fetched by topic name (v9 at most), because subscriptions are by name.
+- A field that the negotiated version does not have is left out if nothing is lost. A static member at a broker without
+  static membership is rejected by the codec.
 """
 
 from collections.abc import Callable, Iterable
@@ -55,8 +55,7 @@ from slackwater.wire.messages import (
     sync_group,
 )
 
-BY_NAME: Final = 9
-"""The newest version of OffsetCommit and OffsetFetch that names topics."""
+LAST_VERSION_BY_NAME: Final = 9  # newer versions of OffsetCommit and OffsetFetch take topic ids
 GROUP_KEY: Final = 0
 
 APIS: Final[dict[type, Api]] = {
@@ -71,17 +70,17 @@ APIS: Final[dict[type, Api]] = {
 
 
 def api_of(request: MemberRequest) -> Api:
-    """The API that carries a request."""
+    """Return the API of a request."""
     return APIS[type(request)]
 
 
-def version_of(request: MemberRequest, agreed: int) -> int:
-    """The version to use, where both sides know this one."""
-    return min(agreed, BY_NAME) if isinstance(request, OffsetCommit | OffsetFetch) else agreed
+def version_of(request: MemberRequest, negotiated: int) -> int:
+    """Return the version to send, at most the negotiated one."""
+    return min(negotiated, LAST_VERSION_BY_NAME) if isinstance(request, OffsetCommit | OffsetFetch) else negotiated
 
 
 def to_wire(request: MemberRequest, version: int) -> schema.Request:
-    """A request as it is sent."""
+    """Convert a request of the core to the wire message."""
     match request:
         case Heartbeat():
             return heartbeat.HeartbeatRequest(
@@ -101,8 +100,8 @@ def to_wire(request: MemberRequest, version: int) -> schema.Request:
                 group_instance_id=request.group_instance_id,
                 protocol_type=request.protocol_type,
                 protocols=[
-                    join_group.JoinGroupRequestProtocol(name=one.name, metadata=one.metadata)
-                    for one in request.protocols
+                    join_group.JoinGroupRequestProtocol(name=protocol.name, metadata=protocol.metadata)
+                    for protocol in request.protocols
                 ],
                 reason=request.reason,
             )
@@ -130,8 +129,8 @@ def to_wire(request: MemberRequest, version: int) -> schema.Request:
 
 
 def from_wire(response: schema.Response, request: MemberRequest, version: int) -> MemberResponse:
-    """An answer as the core hears it."""
-    return _ANSWERS[type(response)](response, request, version)
+    """Convert a wire response to a message of the core."""
+    return _CONVERTERS[type(response)](response, request, version)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -149,15 +148,17 @@ def _commit(request: OffsetCommit) -> offset_commit.OffsetCommitRequest:
                 name=topic,
                 partitions=[
                     offset_commit.OffsetCommitRequestPartition(
-                        partition_index=one.partition,
-                        committed_offset=one.offset,
-                        committed_leader_epoch=one.leader_epoch,
-                        committed_metadata=one.metadata,
+                        partition_index=offset.partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        committed_metadata=offset.metadata,
                     )
-                    for one in offsets
+                    for offset in offsets
                 ],
             )
-            for topic, offsets in groupby(sorted(request.offsets, key=lambda one: one[:2]), lambda one: one.topic)
+            for topic, offsets in groupby(
+                sorted(request.offsets, key=lambda offset: offset[:2]), lambda offset: offset.topic
+            )
         ],
     )
 
@@ -168,9 +169,9 @@ def _leave(request: LeaveGroup, version: int) -> leave_group.LeaveGroupRequest:
             group_id=request.group_id or "",
             members=[
                 leave_group.MemberIdentity(
-                    member_id=one.member_id, group_instance_id=one.group_instance_id, reason=one.reason
+                    member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, reason=leaver.reason
                 )
-                for one in request.members
+                for leaver in request.members
             ],
         )
     (leaver,) = request.members
@@ -207,22 +208,24 @@ def _fetch(request: OffsetFetch, version: int) -> offset_fetch.OffsetFetchReques
 
 def _by_topic(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
     return [
-        (topic, [partition for _, partition in found])
-        for topic, found in groupby(sorted(partitions), lambda one: one[0])
+        (topic, [number for _, number in group])
+        for topic, group in groupby(sorted(partitions), lambda partition: partition[0])
     ]
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------------------------------------
 
 
-def _heartbeat_answer(response: heartbeat.HeartbeatResponse, request: MemberRequest, version: int) -> HeartbeatResponse:
+def _heartbeat_response(
+    response: heartbeat.HeartbeatResponse, request: MemberRequest, version: int
+) -> HeartbeatResponse:
     return HeartbeatResponse(Error(response.error_code))
 
 
-def _join_answer(response: join_group.JoinGroupResponse, request: MemberRequest, version: int) -> JoinGroupResponse:
+def _join_response(response: join_group.JoinGroupResponse, request: MemberRequest, version: int) -> JoinGroupResponse:
     protocol_type = response.protocol_type
     if version < 7 and not response.error_code and isinstance(request, JoinGroup):
-        protocol_type = request.protocol_type  # the answer does not tell before v7
+        protocol_type = request.protocol_type  # the response does not contain it before v7
     return JoinGroupResponse(
         error=Error(response.error_code),
         member_id=response.member_id,
@@ -231,11 +234,13 @@ def _join_answer(response: join_group.JoinGroupResponse, request: MemberRequest,
         protocol_name=response.protocol_name or None,
         leader=response.leader,
         skip_assignment=response.skip_assignment,
-        members=tuple(JoinedMember(one.member_id, one.group_instance_id, one.metadata) for one in response.members),
+        members=tuple(
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata) for member in response.members
+        ),
     )
 
 
-def _sync_answer(response: sync_group.SyncGroupResponse, request: MemberRequest, version: int) -> SyncGroupResponse:
+def _sync_response(response: sync_group.SyncGroupResponse, request: MemberRequest, version: int) -> SyncGroupResponse:
     protocol_type, protocol_name = response.protocol_type, response.protocol_name
     if version < 5 and not response.error_code and isinstance(request, SyncGroup):
         protocol_type, protocol_name = request.protocol_type, request.protocol_name
@@ -247,26 +252,31 @@ def _sync_answer(response: sync_group.SyncGroupResponse, request: MemberRequest,
     )
 
 
-def _leave_answer(response: leave_group.LeaveGroupResponse, request: MemberRequest, version: int) -> LeaveGroupResponse:
+def _leave_response(
+    response: leave_group.LeaveGroupResponse, request: MemberRequest, version: int
+) -> LeaveGroupResponse:
     return LeaveGroupResponse(
         Error(response.error_code),
-        tuple(LeftMember(one.member_id, one.group_instance_id, Error(one.error_code)) for one in response.members),
+        tuple(
+            LeftMember(member.member_id, member.group_instance_id, Error(member.error_code))
+            for member in response.members
+        ),
     )
 
 
-def _commit_answer(
+def _commit_response(
     response: offset_commit.OffsetCommitResponse, request: MemberRequest, version: int
 ) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         tuple(
-            CommittedPartition(topic.name, one.partition_index, Error(one.error_code))
+            CommittedPartition(topic.name, partition.partition_index, Error(partition.error_code))
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         )
     )
 
 
-def _fetch_answer(
+def _fetch_response(
     response: offset_fetch.OffsetFetchResponse, request: MemberRequest, version: int
 ) -> OffsetFetchResponse:
     if version >= 8:
@@ -288,32 +298,32 @@ def _offsets(
     return tuple(
         FetchedOffset(
             topic.name,
-            one.partition_index,
-            one.committed_offset,
-            one.committed_leader_epoch,
-            one.metadata,
-            Error(one.error_code),
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.metadata,
+            Error(partition.error_code),
         )
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
 
 
-def _coordinator_answer(
+def _coordinator_response(
     response: find_coordinator.FindCoordinatorResponse, request: MemberRequest, version: int
 ) -> FindCoordinatorResponse:
     if version >= 4:
-        (found,) = response.coordinators
-        return FindCoordinatorResponse(Error(found.error_code), found.node_id, found.host, found.port)
+        (row,) = response.coordinators
+        return FindCoordinatorResponse(Error(row.error_code), row.node_id, row.host, row.port)
     return FindCoordinatorResponse(Error(response.error_code), response.node_id, response.host, response.port)
 
 
-_ANSWERS: Final[dict[type, Callable[..., MemberResponse]]] = {
-    heartbeat.HeartbeatResponse: _heartbeat_answer,
-    join_group.JoinGroupResponse: _join_answer,
-    sync_group.SyncGroupResponse: _sync_answer,
-    leave_group.LeaveGroupResponse: _leave_answer,
-    offset_commit.OffsetCommitResponse: _commit_answer,
-    offset_fetch.OffsetFetchResponse: _fetch_answer,
-    find_coordinator.FindCoordinatorResponse: _coordinator_answer,
+_CONVERTERS: Final[dict[type, Callable[..., MemberResponse]]] = {
+    heartbeat.HeartbeatResponse: _heartbeat_response,
+    join_group.JoinGroupResponse: _join_response,
+    sync_group.SyncGroupResponse: _sync_response,
+    leave_group.LeaveGroupResponse: _leave_response,
+    offset_commit.OffsetCommitResponse: _commit_response,
+    offset_fetch.OffsetFetchResponse: _fetch_response,
+    find_coordinator.FindCoordinatorResponse: _coordinator_response,
 }
