@@ -236,7 +236,7 @@ PRODUCERS: Final[dict[str, Client]] = {
     "confluent-kafka producer": confluent_producer,
     "kafka-python producer": kafka_python_producer,
 }
-OWED: Final = {"slackwater poll_arrow": 3.0, "slackwater poll": 1.0, "slackwater producer": 1.0}
+TARGETS: Final = {"slackwater poll_arrow": 3.0, "slackwater poll": 1.0, "slackwater producer": 1.0}
 
 
 def measure(name: str, bootstrap: str, warm_up: int, records: int) -> dict[str, float]:
@@ -263,7 +263,7 @@ def table(title: str, found: dict[str, list[dict[str, float]]], peer: str) -> No
     for name, rounds in found.items():
         cpu, wall = median(one["cpu"] for one in rounds), median(one["wall"] for one in rounds)
         ratio = f"{cpu / base:>9.2f}" if base else f"{'':>9}"
-        target = f">= {OWED[name]:g} x {peer}" if name in OWED else ""
+        target = f">= {TARGETS[name]:g} x {peer}" if name in TARGETS else ""
         print(f"  {name:<32}{cpu / 1e3:>10.0f}{wall / 1e3:>10.0f}{ratio}  {target}", flush=True)
 
 
