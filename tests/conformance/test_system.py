@@ -140,9 +140,9 @@ def _ledger(house: House, driver: Driver, count: int) -> Ledger:
 
 def _unmoved(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) -> None:
     """No rebalance has taken place: same generation, same partitions, no callback."""
-    assert [look.generation for look in after] == [look.generation for look in before]
-    assert [look.assignment for look in after] == [look.assignment for look in before]
-    assert [look.events for look in after] == [look.events for look in before]
+    assert [snapshot.generation for snapshot in after] == [snapshot.generation for snapshot in before]
+    assert [snapshot.assignment for snapshot in after] == [snapshot.assignment for snapshot in before]
+    assert [snapshot.events for snapshot in after] == [snapshot.events for snapshot in before]
 
 
 # --- the broker goes and comes back ---------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ def test_static_restarts_do_not_affect_other_members(house: House, is_static: bo
     if is_static:
         assert revoked == []
         assert live.snapshot().events == before[0].events
-        assert {look.generation for look in after} == {before[0].generation}
-        assert [look.assignment for look in after] == [look.assignment for look in before]
+        assert {snapshot.generation for snapshot in after} == {before[0].generation}
+        assert [snapshot.assignment for snapshot in after] == [snapshot.assignment for snapshot in before]
     else:
         assert revoked
         assert after[0].generation > before[0].generation
@@ -250,8 +250,8 @@ def test_static_restarts_do_not_affect_other_members(house: House, is_static: bo
     ledger.check_consumed_once(members)
 
 
-def _revoked(look: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
-    return [event for event in look.events if event[0] == "revoked"]
+def _revoked(snapshot: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
+    return [event for event in snapshot.events if event[0] == "revoked"]
 
 
 @pytest.mark.proves("SY-04")
@@ -278,7 +278,7 @@ def test_static_member_id_survives_broker_restart(house: House, how: str) -> Non
         member.commit()  # nobody is fenced
     after = wait_for_assignment([one, two], partitions(TOPIC, 4))
     assert house.member_ids() == new_ids
-    assert [look.generation for look in after] == [look.generation for look in before]
+    assert [snapshot.generation for snapshot in after] == [snapshot.generation for snapshot in before]
     assert after[0].events == before[0].events
     ledger.check_committed()
 
@@ -349,8 +349,8 @@ def test_assignor_changes_with_last_rolling_restart(house: House) -> None:
         return driver.join(name, GROUP, [TOPIC], assignor=assignor)
 
     def shares(*members: Member) -> tuple[str, set[frozenset[str]]]:
-        looks = wait_for_assignment(members, partitions(TOPIC, 4))
-        return house.describe().protocol_data, {look.assignment for look in looks}
+        snapshots = wait_for_assignment(members, partitions(TOPIC, 4))
+        return house.describe().protocol_data, {snapshot.assignment for snapshot in snapshots}
 
     by_range = {partitions_of(0, 1), partitions_of(2, 3)}
     by_turns = {partitions_of(0, 2), partitions_of(1, 3)}
@@ -384,9 +384,9 @@ def test_partitions_of_killed_member_move_in_time(house: House) -> None:
     wait_for_assignment([survivor], partitions(TOPIC, 2))
     assert time.monotonic() - killed < 2 * session_ms / 1000 + 5
     # Nothing was committed: the new owner reads the partition from its beginning.
-    wanted = {(partition, offset) for partition in range(2) for offset in range(5)}
+    expected = {(partition, offset) for partition in range(2) for offset in range(5)}
     wait_until(
-        lambda: {(one["partition"], one["offset"]) for one in survivor.snapshot().records} == wanted, survivor.look
+        lambda: {(one["partition"], one["offset"]) for one in survivor.snapshot().records} == wanted, survivor.snapshot
     )
 
 
