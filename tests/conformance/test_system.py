@@ -385,9 +385,11 @@ def test_partitions_of_killed_member_move_in_time(house: House) -> None:
     assert time.monotonic() - killed < 2 * session_ms / 1000 + 5
     # Nothing was committed: the new owner reads the partition from its beginning.
     expected = {(partition, offset) for partition in range(2) for offset in range(5)}
-    wait_until(
-        lambda: {(one["partition"], one["offset"]) for one in survivor.snapshot().records} == wanted, survivor.snapshot
-    )
+
+    def has_read_all() -> bool:
+        return {(record["partition"], record["offset"]) for record in survivor.snapshot().records} == expected
+
+    wait_until(has_read_all, survivor.snapshot)
 
 
 @pytest.mark.proves("SY-07")
