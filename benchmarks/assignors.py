@@ -19,6 +19,7 @@ from statistics import mean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.results import add_result
 from tests.group.assignors.groups import PaperGroup, Who
 from tests.group.assignors.oracle import Oracle, scenario
 from tests.java import have_jars
@@ -174,6 +175,14 @@ def main() -> None:
                         for java, mine in zip(theirs, ours, strict=True)
                     )
                     print(f"{number:10}{name:20}{what:8}{figures}", flush=True)
+                    ratio = ours[0] / theirs[0]
+                    add_result(
+                        f"{number}, {name}, {what.strip()}, ms",
+                        peer=f"{theirs[0] / 1e6:,.1f}",
+                        ours=f"{ours[0] / 1e6:,.1f}",
+                        ratio=ratio,
+                        target="≤ 1" if number == "LS-01" else "",
+                    )
 
 
 if __name__ == "__main__":

@@ -251,7 +251,7 @@ def main() -> None:
                 of_side.append(measure(server, topic_id, options.consumers, options.wait_ms, options.seconds))
         *of_brokers, of_plain = shares
         title = f"{options.consumers:,} wait {options.wait_ms} ms at a time, % of a core"
-        report(title, [[each.of_a_core for each in one] for one in of_brokers], ".2f", "< 2")
+        report(title, [[each.of_a_core for each in one] for one in of_brokers], ".2f", "≤ 0.5")
         report("  CPU of the broker, µs a request", [[each.server_us for each in one] for one in of_brokers], ".1f")
         report("  requests/s", [[each.requests for each in one] for one in of_brokers], ",.0f")
         report("  CPU of the consumers, % of a core", [[each.load for each in one] for one in of_brokers], ".1f")

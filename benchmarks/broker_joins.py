@@ -73,11 +73,11 @@ def main() -> None:
         for size in (500, 2_000):
             crowds = measure(servers, size, options.rounds)
             report(f"{size:,} members join an empty group", [crowd.join_ms for crowd in crowds], ",.0f", "≤ 1")
-            report("  generations until all were in", [crowd.generations for crowd in crowds], ",.0f")
+            report("  generations until all have joined", [crowd.generations for crowd in crowds], ",.0f")
             report("  CPU of the broker", [crowd.server_cpu_ms for crowd in crowds], ",.0f")
             report("  CPU of the members", [crowd.client_cpu_ms for crowd in crowds], ",.0f")
-            owed = "≤ 1" if size == 500 else ""
-            report(f"one more joins {size:,}", [crowd.scale_out_ms for crowd in crowds], ",.0f", owed)
+            target = "≤ 1" if size == 500 else ""
+            report(f"one more joins {size:,}", [crowd.scale_out_ms for crowd in crowds], ",.0f", target)
 
 
 if __name__ == "__main__":

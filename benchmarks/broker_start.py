@@ -65,10 +65,22 @@ def main() -> None:
     heading("start and memory", names)
     rounds = [[start(name) for name in names] for _ in range(options.rounds)]
     starts = list(zip(*rounds, strict=True))
-    report("process start to first answer, s", [[each.seconds for each in one] for one in starts], ".2f", "≤ 0.10")
-    report("resident at the first answer, MB", [[each.first_mb for each in one] for one in starts], ",.0f", "≤ 0.25")
-    report("resident two seconds later, MB", [[each.rested_mb for each in one] for one in starts], ",.0f", "≤ 0.25")
-    report("resident after load, MB", [[each.loaded_mb for each in one] for one in starts], ",.0f", "≤ 0.25")
+    report(
+        "process start to first response, s",
+        [[start.seconds for start in broker] for broker in starts],
+        ".2f",
+        "≤ 0.10",
+    )
+    report(
+        "memory at the first response, MB",
+        [[start.first_mb for start in broker] for broker in starts],
+        ",.0f",
+        "≤ 0.25",
+    )
+    report(
+        "memory two seconds later, MB", [[start.rested_mb for start in broker] for broker in starts], ",.0f", "≤ 0.25"
+    )
+    report("memory after load, MB", [[start.loaded_mb for start in broker] for broker in starts], ",.0f", "≤ 0.25")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
 
+from benchmarks.results import add_result
 from scripts.apache_kafka import KafkaFailed, formatted_nodes, free_ports, jars
 
 from slackwater.group.errors import Error
@@ -244,13 +245,15 @@ def both(only: str | None) -> Iterator[list[Server]]:
         yield [stack.enter_context(start()) for name, start in BROKERS.items() if only in (None, name)]
 
 
-def report(what: str, figures: Sequence[Sequence[float]], form: str, owed: str = "") -> None:
-    """A line of the table: each broker's median over the rounds, and the median of the ratios of ours to Kafka's."""
-    columns = "".join(f"{median(rounds):>13{form}}" for rounds in figures)
-    ratio = ""
+def report(what: str, figures: Sequence[Sequence[float]], form: str, target: str = "") -> None:
+    """Print a row: each broker's median over the rounds, and the median of the ratios of ours to Kafka's."""
+    medians = [f"{median(rounds):{form}}" for rounds in figures]
+    ratio = None
     if len(figures) == 2:
-        ratio = f"{median(ours / theirs for theirs, ours in zip(*figures, strict=True)):>9.2f}"
-    print(f"  {what:<48}{columns}{ratio}  {owed}", flush=True)
+        ratio = median(ours / theirs for theirs, ours in zip(*figures, strict=True))
+        add_result(what.strip(), peer=medians[0], ours=medians[1], ratio=ratio, target=target)
+    columns = "".join(f"{text:>13}" for text in medians)
+    print(f"  {what:<48}{columns}{'' if ratio is None else f'{ratio:>9.2f}'}  {target}", flush=True)
 
 
 def heading(title: str, names: Sequence[str]) -> None:

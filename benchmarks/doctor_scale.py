@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.brokers import PeerFailed, run
 from benchmarks.doctor_history import write
+from benchmarks.results import add_result
 from benchmarks.spark_read import tree_cpu_seconds
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ def compare(spark: "SparkSession", path: str, gigabytes: float, rounds: int) -> 
         label = f"{gigabytes:g} GB: {name}"
         figures = f"{wall:>9.1f}{wall / base.wall:>8.2f}{cpu:>9.1f}{cpu / base.cpu:>8.2f}"
         print(f"  {label:<24}{figures}  {target}", flush=True)
+        if name == "doctor":
+            costs = {"peer": f"{base.cpu:.1f}", "ours": f"{cpu:.1f}"}
+            add_result(
+                f"{gigabytes:g} GB to verdicts, CPU seconds", ratio=cpu / base.cpu, target=f"≤ {TARGET:g}", **costs
+            )
     return median(seconds.cpu for seconds in measured["doctor"]) / gigabytes
 
 

@@ -30,7 +30,7 @@ class Result:
         return self.ratio <= float(limit) if sign == "≤" else self.ratio >= float(limit)
 
 
-def record(what: str, *, ours: str, peer: str = "", ratio: float | None = None, target: str = "") -> None:
+def add_result(what: str, *, ours: str, peer: str = "", ratio: float | None = None, target: str = "") -> None:
     """Append a row; `target` is "≤ 0.5" or "≥ 1.5" and applies to the ratio."""
     path = os.environ.get(VARIABLE)
     if path:

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, ask, run, slackwater
 from benchmarks.records import SHAPES, Shape, make_records
+from benchmarks.results import add_result
 
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
@@ -53,20 +54,20 @@ PRODUCE_VERSION: Final = 9
 
 
 class Topic(NamedTuple):
-    """What is measured, and what is owed."""
+    """What is measured, and what is target."""
 
     name: str
     shape: Shape
     codec: Codec
     share: float
-    owed: float
+    target: float
 
 
 TOPICS: Final = (
-    Topic("100 B", SHAPES[0], Codec.NONE, 1.0, 1.8),
-    Topic("20 to 500 B with keys", SHAPES[1], Codec.NONE, 0.5, 1.5),
-    Topic("100 B, lz4", SHAPES[0], Codec.LZ4, 1.0, 1.3),
-    Topic("100 B, zstd", SHAPES[0], Codec.ZSTD, 1.0, 1.3),
+    Topic("100 B", SHAPES[0], Codec.NONE, 1.0, 2.0),
+    Topic("20 to 500 B with keys", SHAPES[1], Codec.NONE, 0.5, 1.7),
+    Topic("100 B, lz4", SHAPES[0], Codec.LZ4, 1.0, 1.8),
+    Topic("100 B, zstd", SHAPES[0], Codec.ZSTD, 1.0, 1.6),
     Topic("20 to 500 B with keys, lz4", SHAPES[1], Codec.LZ4, 0.5, 1.3),
     Topic("20 to 500 B with keys, zstd", SHAPES[1], Codec.ZSTD, 0.5, 1.3),
 )
@@ -212,9 +213,13 @@ def compare(spark: "SparkSession", server: Server, topic: Topic, count: int, rou
     for source, figures_of in found.items():
         cpu, wall = median(one.cpu for one in figures_of), median(one.wall for one in figures_of)
         ratio, faster = cpu / median(one.cpu for one in base), wall / median(one.wall for one in base)
-        owed = f">= {topic.owed:g}" if source == "slackwater" else ""
+        target = f"≥ {topic.target:g}" if source == "slackwater" else ""
         label = f"{topic.name}: {source}"
-        print(f"  {label:<44}{cpu / 1e3:>10.0f}{ratio:>8.2f}{wall / 1e3:>10.0f}{faster:>8.2f}  {owed}", flush=True)
+        print(f"  {label:<44}{cpu / 1e3:>10.0f}{ratio:>8.2f}{wall / 1e3:>10.0f}{faster:>8.2f}  {target}", flush=True)
+        if source == "slackwater":
+            peer = f"{median(figures.cpu for figures in base) / 1e3:,.0f}"
+            what = f"{topic.name}, thousand records per CPU second"
+            add_result(what, peer=peer, ours=f"{cpu / 1e3:,.0f}", ratio=ratio, target=f"≥ {topic.target:g}")
 
 
 def main() -> None:
@@ -225,7 +230,7 @@ def main() -> None:
     parser.add_argument("--shape", help="measure the topics whose name contains this")
     options = parser.parse_args()
     with slackwater() as server, session() as spark:
-        print(f"{'Spark batch read, local[2]':<46}{'k/CPU-s':>10}{'ratio':>8}{'k/s':>10}{'ratio':>8}  owed")
+        print(f"{'Spark batch read, local[2]':<46}{'k/CPU-s':>10}{'ratio':>8}{'k/s':>10}{'ratio':>8}  target")
         for topic in TOPICS:
             if not options.shape or options.shape in topic.name:
                 compare(spark, server, topic, options.records, options.rounds)
