@@ -235,7 +235,7 @@ def test_a_request_without_an_end_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_visitor_that_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_page, "VISIT_S", 0.05)
+    monkeypatch.setattr(metrics_page, "REQUEST_TIMEOUT_S", 0.05)
 
     async def story(server: Server, page: MetricsPage) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
@@ -248,7 +248,7 @@ def test_a_visitor_that_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: p
 
 
 def test_visitors_beyond_the_limit_are_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_page, "MAX_VISITS", 1)
+    monkeypatch.setattr(metrics_page, "MAX_CONNECTIONS", 1)
 
     async def story(server: Server, page: MetricsPage) -> None:
         _, first = await asyncio.open_connection("127.0.0.1", page.port)

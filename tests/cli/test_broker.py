@@ -140,7 +140,7 @@ def test_log_has_kafkas_format_and_counts_topics(tmp_path: Path) -> None:
         lines = program.stderr.splitlines()
         assert all(LOG_LINE.fullmatch(line) for line in lines), lines
     text = program.stderr
-    assert re.search(r"INFO Slackwater 0\.\S+ is node 1, with its data in \S+data\. \(slackwater\.broker\)", text)
+    assert re.search(r"INFO Slackwater 0\.\S+, node 1, data in \S+data\. \(slackwater\.broker\)", text)
     assert "INFO The data directory holds no topics yet. (slackwater.broker)" in text
     assert re.search(r"INFO Listening on 127\.0\.0\.1:\d+ for clients\. \(slackwater\.broker\)", text)
     assert "INFO Stopping: received SIGTERM. (slackwater.broker)" in text
@@ -162,7 +162,7 @@ def test_truncated_tail_is_logged(tmp_path: Path) -> None:
         assert program.end(signal.SIGTERM) == 0
     line = rf"WARNING Truncated 20 bytes of {segment} at byte {len(batch)}: the log ends before offset 1; "
     assert re.search(line, program.stderr)
-    assert "Loaded topics: 1, partitions: 1, groups: 0; the last stop was not clean" in program.stderr
+    assert "Loaded topics: 1, partitions: 1, groups: 0; the last shutdown was not clean" in program.stderr
 
 
 def test_ignored_kafka_settings_are_logged_once(tmp_path: Path) -> None:
@@ -170,10 +170,10 @@ def test_ignored_kafka_settings_are_logged_once(tmp_path: Path) -> None:
     with _running(tmp_path, "--config", str(tmp_path / "server.properties"), "--set", "node.id=4") as program:
         program.lines(1)
         program.end(signal.SIGTERM)
-    ignored = [line for line in program.stderr.splitlines() if "are ignored" in line]
+    ignored = [line for line in program.stderr.splitlines() if "Ignored Kafka settings" in line]
     assert len(ignored) == 1
-    assert "WARNING Kafka settings that mean nothing here are ignored: process.roles, num.io.threads." in ignored[0]
-    assert "is node 4" in program.stderr
+    assert "WARNING Ignored Kafka settings that have no effect here: process.roles, num.io.threads." in ignored[0]
+    assert ", node 4," in program.stderr
 
 
 def test_listening_beyond_loopback_logs_a_warning(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_listening_beyond_loopback_logs_a_warning(tmp_path: Path) -> None:
         (line,) = program.lines(1)
         assert line.startswith("Slackwater broker listening on 0.0.0.0:")
         program.end(signal.SIGTERM)
-    assert "can be reached from other machines, and there is no authentication" in program.stderr
+    assert "is reachable from other machines without authentication" in program.stderr
 
 
 def test_quiet_broker_logs_only_warnings(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         taken = f"slackwater: cannot listen on {address}: address already in use. "
-        taken += "Stop what listens there, or use another port.\n"
+        taken += "Stop the process that listens there, or use another port.\n"
         assert _fails("--listen", address, "--data", str(tmp_path / "a")) == taken
         words = ("--listen", "127.0.0.1:0", "--data", str(tmp_path / "a"), "--metrics", address)
         assert _fails(*words) == taken
@@ -248,15 +248,18 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--listen", "127.0.0.1"), "--listen 127.0.0.1 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
-        (("--listen", ":9092"), "--listen :9092 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
-        (("--listen", "::1:9092"), "--listen ::1:9092 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
-        (("--listen", "h:65536"), "--listen h:65536 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
-        (("--advertise", "h"), "--advertise h is no address; write HOST:PORT, for example 127.0.0.1:9092."),
-        (("--metrics", "9404"), "--metrics 9404 is no address; write HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", "127.0.0.1"), "--listen 127.0.0.1 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", ":9092"), "--listen :9092 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", "::1:9092"), "--listen ::1:9092 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
+        (("--listen", "h:65536"), "--listen h:65536 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
+        (("--advertise", "h"), "--advertise h is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
+        (("--metrics", "9404"), "--metrics 9404 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
         (
             ("--listen", "nowhere.invalid:0"),
-            "cannot listen on nowhere.invalid:0: nowhere.invalid is no address of this machine. Use another one.",
+            (
+                "cannot listen on nowhere.invalid:0: nowhere.invalid is not an address of this machine. "
+                "Use another address."
+            ),
         ),
         (("--set", "num.partitions"), "--set num.partitions is not a setting. Use --set name=value."),
         (("--set", "=3"), "--set =3 is not a setting. Use --set name=value."),

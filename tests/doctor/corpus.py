@@ -21,7 +21,7 @@ from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.group.assignors.consumer_protocol import decode_assignment, decode_subscription
 from slackwater.group.events import EventKind, EventSource
-from slackwater.wire.fields import Reader
+from slackwater.wire.fields import FieldReader
 from slackwater.wire.internal_topics.consumer_offsets import GroupKey, decode_group_value, decode_key
 from tests.incidents import incidents_directory
 
@@ -264,13 +264,13 @@ def _partitions(assignment: bytes) -> list[str]:
 
 
 def _consumer_group(key: bytes, value: bytes | None, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    reader = Reader(key, "key")
+    reader = FieldReader(key, "key")
     version = reader.int16()
     if version not in (3, 5):
         return
     group = reader.string("group")
     if version == 3 and value is not None:
-        body = Reader(value, "value")
+        body = FieldReader(value, "value")
         body.int16()
         yield common | {
             "kind": EventKind.GENERATION_RECORDED,
@@ -288,7 +288,7 @@ def _consumer_group(key: bytes, value: bytes | None, common: dict[str, Any]) -> 
                 "detail": {"group_protocol": "consumer"},
             }
             return
-        body = Reader(value, "value")
+        body = FieldReader(value, "value")
         body.int16()
         body.flexible = True
         instance, _rack = body.nullable_string("instance"), body.nullable_string("rack")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slackwater.wire.apis import APIS, Api
 from slackwater.wire.codec import decode, encode, request_type, response_type
-from slackwater.wire.decode_errors import read_fault
+from slackwater.wire.decode_errors import decode_error
 from slackwater.wire.envelope import decode_request, decode_response, encode_request, encode_response
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import FrameReader, frame
@@ -94,7 +94,7 @@ def test_changed_bytes_are_another_message_or_a_wire_error_that_says_why() -> No
                 assert not nothing_wrong(kind, fault), changed.hex()
             else:
                 accepted += 1
-                assert nothing_wrong(kind, str(read_fault(plan, title, changed, 0))), changed.hex()
+                assert nothing_wrong(kind, str(decode_error(plan, title, changed, 0))), changed.hex()
                 # A byte that means the same as another may come back as the usual one; the message stays.
                 again = decode(kind, version, encode(message, version))
                 assert encode(again, version) == encode(message, version)

@@ -46,7 +46,7 @@ def test_join_group_v6_byte_by_byte() -> None:
 
 def test_fields_that_a_version_does_not_have_come_back_as_defaults() -> None:
     assert decode(JoinGroupResponse, 0, encode(JoinGroupResponse(generation_id=3), 0)).protocol_type is None
-    with pytest.raises(WireError, match="group_instance_id is 'i', and this version has no place for it"):
+    with pytest.raises(WireError, match="group_instance_id is 'i', but does not exist in this version"):
         encode(JOIN, 4)
 
 
@@ -90,42 +90,42 @@ def test_importing_the_package_imports_no_message() -> None:
 @pytest.mark.parametrize(
     ("message", "version", "data", "why"),
     [
-        (HeartbeatRequest, 4, "", "group_id takes 1 bytes at byte 0, and 0 are left"),
-        (HeartbeatRequest, 4, "00", "group_id is null, and must not be"),
-        (HeartbeatRequest, 4, "0567", "group_id takes 4 bytes at byte 1, and 1 are left"),
+        (HeartbeatRequest, 4, "", "group_id takes 1 bytes at byte 0; 0 are left"),
+        (HeartbeatRequest, 4, "00", "group_id must not be null"),
+        (HeartbeatRequest, 4, "0567", "group_id takes 4 bytes at byte 1; 1 are left"),
         (HeartbeatRequest, 4, "ffffffffff0f", "group_id has a varint longer than 5 bytes, which ends at byte 5"),
-        (HeartbeatRequest, 4, "ffffffff0f67", "group_id takes 4294967294 bytes, and at most 32767 can be read"),
-        (HeartbeatRequest, 4, "818002" + 32_768 * "67", "group_id takes 32768 bytes, and at most 32767 can be read"),
+        (HeartbeatRequest, 4, "ffffffff0f67", "group_id takes 4294967294 bytes; the maximum is 32767"),
+        (HeartbeatRequest, 4, "818002" + 32_768 * "67", "group_id takes 32768 bytes; the maximum is 32767"),
         (HeartbeatRequest, 4, "0267 00000001 026d 818002" + 32_768 * "67", "group_instance_id takes 32768 bytes"),
-        (HeartbeatRequest, 4, "800067", "group_id is null, and must not be"),
+        (HeartbeatRequest, 4, "800067", "group_id must not be null"),
         (HeartbeatRequest, 4, "02ff", "group_id is not UTF-8: 'utf-8' codec can't decode byte 0xff in position 0"),
-        (HeartbeatRequest, 4, "0267 0000", "generation_id takes 4 bytes at byte 2, and 2 are left"),
-        (HeartbeatRequest, 4, "0267 00000001 026d 00", "tagged fields takes 1 bytes at byte 9, and 0 are left"),
+        (HeartbeatRequest, 4, "0267 0000", "generation_id takes 4 bytes at byte 2; 2 are left"),
+        (HeartbeatRequest, 4, "0267 00000001 026d 00", "tagged fields takes 1 bytes at byte 9; 0 are left"),
         (
             HeartbeatRequest,
             4,
             "0267 00000001 026d 00 01 07 05 00",
-            "tagged field 7 takes 5 bytes at byte 12, and 1 are",
+            "tagged field 7 takes 5 bytes at byte 12; 1 are",
         ),
         (HeartbeatResponse, 4, "00000000 0000 00 00", "1 bytes follow the end of the message at byte 7"),
-        (HeartbeatRequest, 3, "ffff", "group_id is null, and must not be"),
+        (HeartbeatRequest, 3, "ffff", "group_id must not be null"),
         (HeartbeatRequest, 3, "fffe", "group_id has length -2"),
         (HeartbeatRequest, 3, "0001 67 00000001 0001 6d fffe", "group_instance_id has length -2"),
-        (MetadataRequest, 0, "ffffffff", "topics is null, and must not be"),
+        (MetadataRequest, 0, "ffffffff", "topics must not be null"),
         (
             MetadataRequest,
             1,
             "7fffffff",
-            "topics announces 2147483647 elements of 2 bytes or more, and 0 bytes are left",
+            "topics announces 2147483647 elements of 2 bytes or more; 0 bytes are left",
         ),
-        (MetadataRequest, 1, "00000002 0000 0005 6162", r"topics\[1\].name takes 5 bytes at byte 8, and 2 are left"),
+        (MetadataRequest, 1, "00000002 0000 0005 6162", r"topics\[1\].name takes 5 bytes at byte 8; 2 are left"),
         (MetadataResponse, 0, "00000000 00000001 0000 0001 74 7fffffff", "topics.0..partitions announces 2147483647"),
         (JoinGroupRequest, 9, encode(JOIN, 9).hex()[:-2], "tagged fields takes 1 bytes"),
         (
             ConsumerGroupHeartbeatRequest,
             0,
             "0267 026d 00000001 00 00 ffffffff 00 00 05 00 00",
-            "topic_partitions announces 4 elements of 18 bytes or more, and 2 bytes are left",
+            "topic_partitions announces 4 elements of 18 bytes or more; 2 bytes are left",
         ),
     ],
 )
@@ -143,25 +143,25 @@ def quota(value: object) -> DescribeClientQuotasResponse:
 @pytest.mark.parametrize(
     ("message", "version", "why"),
     [
-        (HeartbeatRequest(None), 4, "group_id is None, and must not be null"),  # type: ignore[arg-type]
-        (HeartbeatRequest(b"g"), 4, "group_id is b'g', and must be a string"),  # type: ignore[arg-type]
-        (HeartbeatRequest("g" * 32_768), 4, "group_id takes 32768 bytes, and at most 32767 can be written"),
-        (HeartbeatRequest("g" * 32_768), 3, "group_id takes 32768 bytes, and at most 32767 can be written"),
-        (HeartbeatRequest("\ud800"), 4, "group_id cannot be written as UTF-8"),
-        (HeartbeatRequest(generation_id=2**31), 4, "generation_id is 2147483648, and must be of type int32"),
-        (HeartbeatRequest(generation_id="1"), 4, "generation_id is '1', and must be of type int32"),  # type: ignore[arg-type]
-        (MetadataRequest(topics=7), 1, "topics is 7, and must be a list"),  # type: ignore[arg-type]
-        (MetadataRequest(topics=["t"]), 1, r"topics\[0\] is 't', and must be a MetadataRequestTopic"),  # type: ignore[list-item]
+        (HeartbeatRequest(None), 4, "group_id is None, but must not be null"),  # type: ignore[arg-type]
+        (HeartbeatRequest(b"g"), 4, "group_id is b'g', but must be a string"),  # type: ignore[arg-type]
+        (HeartbeatRequest("g" * 32_768), 4, "group_id takes 32768 bytes; the maximum is 32767"),
+        (HeartbeatRequest("g" * 32_768), 3, "group_id takes 32768 bytes; the maximum is 32767"),
+        (HeartbeatRequest("\ud800"), 4, "group_id cannot be encoded as UTF-8"),
+        (HeartbeatRequest(generation_id=2**31), 4, "generation_id is 2147483648, but must be of type int32"),
+        (HeartbeatRequest(generation_id="1"), 4, "generation_id is '1', but must be of type int32"),  # type: ignore[arg-type]
+        (MetadataRequest(topics=7), 1, "topics is 7, but must be a list"),  # type: ignore[arg-type]
+        (MetadataRequest(topics=["t"]), 1, r"topics\[0\] is 't', but must be a MetadataRequestTopic"),  # type: ignore[list-item]
         (
             MetadataRequest([MetadataRequestTopic(b"short", "t")]),
             12,
-            r"topics\[0\].topic_id has 5 bytes, and must have 16",
+            r"topics\[0\].topic_id has 5 bytes, but must have 16",
         ),
-        (MetadataRequest([MetadataRequestTopic(name=None)]), 1, r"topics\[0\].name is None, and must not be null"),
-        (MetadataRequest([MetadataRequestTopic(bytes(16), "\ud800")]), 12, r"topics\[0\].name cannot be written"),
-        (SaslAuthenticateRequest("text"), 2, "auth_bytes is 'text', and must be bytes"),  # type: ignore[arg-type]
-        (SaslAuthenticateRequest(7), 2, "auth_bytes is 7, and must be bytes"),  # type: ignore[arg-type]
-        (quota(10**400), 1, r"entries\[0\].values\[0\].value is 1000+, and must be of type float64"),
+        (MetadataRequest([MetadataRequestTopic(name=None)]), 1, r"topics\[0\].name is None, but must not be null"),
+        (MetadataRequest([MetadataRequestTopic(bytes(16), "\ud800")]), 12, r"topics\[0\].name cannot be encoded"),
+        (SaslAuthenticateRequest("text"), 2, "auth_bytes is 'text', but must be bytes"),  # type: ignore[arg-type]
+        (SaslAuthenticateRequest(7), 2, "auth_bytes is 7, but must be bytes"),  # type: ignore[arg-type]
+        (quota(10**400), 1, r"entries\[0\].values\[0\].value is 1000+, but must be of type float64"),
     ],
 )
 def test_values_that_no_bytes_can_hold_are_refused_in_a_sentence(message: Message, version: int, why: str) -> None:
@@ -175,5 +175,5 @@ def test_a_list_that_fails_by_itself_is_refused_too() -> None:
         def __len__(self) -> int:
             raise ValueError
 
-    with pytest.raises(WireError, match=r"MetadataRequest v1 cannot be written\."):
+    with pytest.raises(WireError, match=r"MetadataRequest v1 cannot be encoded\."):
         encode(MetadataRequest(topics=Broken()), 1)

@@ -129,7 +129,7 @@ class TestMalformed:
         [
             ("000007", "header takes 4 bytes; the frame has 3"),
             ("00000007", "Response header: its tagged fields at byte 4"),
-            ("00000007 00 00000000", "HeartbeatResponse v4: error_code takes 2 bytes at byte 9, and 0 are left"),
+            ("00000007 00 00000000", "HeartbeatResponse v4: error_code takes 2 bytes at byte 9; 0 are left"),
         ],
     )
     def test_responses(self, frame: str, message: str) -> None:

@@ -1,6 +1,6 @@
-"""The broker: the shell that carries out what the group core decides, for any Kafka client.
+"""The broker: executes the decisions of the group core and serves any Kafka client.
 
-Rules kept here
-- What differs between versions of an API is settled in that API's file under `handlers/`; the core knows no versions.
-- What the core stores as records, this package stores as Kafka's bytes.
+`server` and `connection` are the network, `handlers/` has one module per API, `broker` holds the state that handlers
+use, `groups/` runs the group coordinator, `fetching/` has fetch sessions and waiting fetches, `storage/` the logs on
+disk, `config/` the settings. `process` starts and stops a broker, `embedded/` runs one inside another program.
 """

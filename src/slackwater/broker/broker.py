@@ -1,10 +1,9 @@
-"""One broker's parts, put together: what a handler has to work with.
+"""The broker: topics, logs, groups, fetch sessions and metrics, as the handlers use them.
 
-Rules kept here
-- A part is made here, once, and knows only what it is given.
-- Nothing here listens or blocks: `server` owns the sockets, the loop's timers and the thread.
-- Two clocks: `clock` stamps records and times the log; `group_clock` drives the timers of groups, and a test may hold
-  it still and move it by hand.
+Invariants:
+- Nothing here listens or blocks: `server` owns the sockets, the timers of the loop and the thread.
+- There are two clocks: `clock` for records and logs, `group_clock` for the timers of groups. A test may advance the
+  group clock by hand.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ _MINUTE_MS: Final = 60_000
 
 
 class Broker:
-    """A broker, as its handlers see it."""
+    """The state of one broker."""
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class Broker:
         self.events.subscribe(self.metrics.count_event)
 
     def load(self) -> None:
-        """Open what the last run left."""
+        """Open the topics and groups of the data directory."""
         dynamic_config.load(self.directory.path, self.settings)
         self._configure_groups()
         self.settings.watch(self.topics.configure)
@@ -115,23 +114,23 @@ class Broker:
         self.settings.watch(self._configure_groups)
 
     def flush_pending(self) -> None:
-        """Write what this turn gathered, and what came of that."""
-        self._write_gathered()
+        """Write the pending appends of this iteration, and those that follow from them."""
+        self._flush_parts()
         while self.groups.has_pending:
-            self._write_gathered()
+            self._flush_parts()
 
-    def _write_gathered(self) -> None:
+    def _flush_parts(self) -> None:
         self.appends.flush_pending()
         self.groups.flush_pending()
         self.events.flush_pending()
         self.durability.flush_pending()
 
     def address(self, context: RequestContext) -> tuple[str, int]:
-        """Where a client reaches this broker: what it was told to advertise, or the address the client came to."""
+        """Return the advertised address, or else the address that the client connected to."""
         return self.advertised or context.connection.listener
 
     def create_offsets_topic(self, own: Mapping[str, str] | None = None) -> Topic:
-        """Make `__consumer_offsets`, with the settings it needs under those that are given."""
+        """Create `__consumer_offsets`; `own` overrides its default settings."""
         settings = self.settings
         return self.topics.create(
             OFFSETS_TOPIC,
@@ -145,7 +144,7 @@ class Broker:
         )
 
     def auto_create(self, name: str) -> Topic:
-        """Make a topic because a client asked for it."""
+        """Create a topic that a client has requested."""
         if name == OFFSETS_TOPIC:
             return self.create_offsets_topic()
         if name == TRANSACTIONS_TOPIC:
@@ -154,11 +153,11 @@ class Broker:
         return self.topics.create(name, 1 if own else self.settings.number("num.partitions"), own)
 
     def connection_closed(self, connection: Connection) -> None:
-        """A client has gone."""
+        """Drop the waiting fetch of a closed connection."""
         self.fetch_waits.drop(connection)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of everything; `clean=False` leaves what a kill leaves."""
+        """Close the logs and the directory; `clean=False` leaves the state that a killed process leaves."""
         if clean:
             self.events.write()
         self.topics.close(clean=clean)
@@ -172,7 +171,7 @@ class Broker:
 
 
 def coordinator_config(settings: Settings, cluster_id: str) -> CoordinatorConfig:
-    """The coordinator's part of the settings."""
+    """Build the coordinator's configuration from the broker settings."""
     return CoordinatorConfig(
         group_min_session_timeout_ms=settings.number("group.min.session.timeout.ms"),
         group_max_session_timeout_ms=settings.number("group.max.session.timeout.ms"),

@@ -1,10 +1,10 @@
-"""What the broker does for itself from time to time: retention, compaction, flushing, idle connections.
+"""Periodic work of the broker: retention, compaction, flushing, closing of idle connections.
 
-Rules kept here
-- Nothing here is urgent, and nothing blocks the loop for long: what reads or writes whole segments runs in the thread.
-- Compaction cleans one log at a time, the dirtiest first in line at each round.
-- A log that is damaged is logged once and not cleaned until the next start. One that the disk refuses to clean waits
-  for the next round, when there may be room; one that was deleted meanwhile is dropped.
+Invariants:
+- Nothing blocks the event loop for long: work on whole segments runs in the thread.
+- Compaction cleans one log at a time.
+- A damaged log is logged once and not cleaned until the next start. After a disk error a log is cleaned in the next
+  round. A log that was deleted in the meantime is skipped.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ IDLE_CHECK_S: Final = 5.0
 
 
 class Maintenance:
-    """The recurring work of one broker."""
+    """The periodic work of one broker."""
 
     def __init__(self, broker: Broker, connections: set[Connection]) -> None:
         self._broker = broker
@@ -32,10 +32,10 @@ class Maintenance:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._cleaning = False
         self._damaged: set[PartitionLog] = set()
-        self._put_off: set[PartitionLog] = set()  # until the next round
+        self._deferred: set[PartitionLog] = set()  # until the next round
 
     def start(self) -> None:
-        """Begin; every kind of work at its own interval."""
+        """Start the timers."""
         settings = self._broker.settings
         self._every("retention", lambda: settings.number("log.retention.check.interval.ms") / 1000, self.retain)
         self._every("flush", lambda: FLUSH_ROLLED_S, self._broker.durability.flush_rolled)
@@ -45,13 +45,13 @@ class Maintenance:
         )
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Stop the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def retain(self) -> None:
-        """Delete what has expired."""
+        """Delete expired segments."""
         now_ms = self._broker.clock.now_ms()
         for partition_log in self._logs():
             deleted = partition_log.retain(now_ms)
@@ -59,8 +59,8 @@ class Maintenance:
                 log.info("Deleted segments %s of %s.", deleted, partition_log.directory.name)
 
     def compact(self) -> None:
-        """Clean every log that is worth it, one after another."""
-        self._put_off.clear()
+        """Clean the logs that need it, one after another."""
+        self._deferred.clear()
         self._compact_next()
 
     def _compact_next(self) -> None:
@@ -69,7 +69,7 @@ class Maintenance:
         now_ms = self._broker.clock.now_ms()
         for partition_log in self._logs():
             partition_log.sweep(now_ms)
-            if partition_log in self._damaged or partition_log in self._put_off:
+            if partition_log in self._damaged or partition_log in self._deferred:
                 continue
             plan = cleaner.plan(partition_log, now_ms)
             if plan is not None:
@@ -77,9 +77,9 @@ class Maintenance:
                 return
 
     def close_idle(self) -> None:
-        """Cut connections that have been silent for too long and wait for nothing, or do not take what they get."""
+        """Close connections that were idle for too long, or that do not read their responses."""
         limit = monotonic() - self._broker.settings.number("connections.max.idle.ms") / 1000
-        for connection in [one for one in self._connections if one.last_received_at < limit]:
+        for connection in [each for each in self._connections if each.last_received_at < limit]:
             if connection.is_write_blocked or not connection.pending_requests:
                 connection.abort()
 
@@ -103,10 +103,10 @@ class Maintenance:
         self._broker.in_thread(work, done)
 
     def _cleaned(self, partition_log: PartitionLog, cleaned: cleaner.CleaningResult | Exception) -> None:
-        """Put in place what was cleaned, unless the log is gone or something went wrong."""
+        """Install the cleaned segments, unless the log was deleted or cleaning failed."""
         name = partition_log.directory.name
         if partition_log not in set(self._logs()):
-            # Its directory may be another log's by now: nothing of this one may go there.
+            # A new log may use the same directory, so the cleaned segments must not be installed.
             if isinstance(cleaned, cleaner.CleaningResult):
                 cleaner.discard(cleaned)
             return
@@ -116,13 +116,13 @@ class Maintenance:
             if cleaner.install(partition_log, cleaned, self._broker.clock.now_ms()):
                 log.info("Compacted %s up to offset %d.", name, cleaned.clean_up_to)
             else:
-                self._put_off.add(partition_log)
+                self._deferred.add(partition_log)
         except OSError as error:
-            self._put_off.add(partition_log)
+            self._deferred.add(partition_log)
             log.warning("%s was not compacted: %s.", name, error.strerror or error)
         except Exception as error:
             self._damaged.add(partition_log)
-            log.warning("%s is not compacted any more: %s", name, error)
+            log.warning("%s is no longer compacted: %s", name, error)
 
     def _logs(self) -> Iterator[PartitionLog]:
         for topic in list(self._broker.topics):

@@ -1,9 +1,9 @@
-"""`/metrics`: the broker's counts, for Prometheus to fetch over HTTP.
+"""`/metrics`: the broker's counters for Prometheus over HTTP.
 
-Rules kept here
-- It runs on the broker's own loop: a page is made between two turns, so that its figures belong together.
-- One request per connection, bounded in size, time and number. GET and HEAD of /metrics; anything else is refused.
-- Names begin with `slackwater_` and end with their unit; a counter is there, at zero, before it first counts.
+Invariants:
+- The page runs on the broker's event loop, so all values of one page are from the same moment.
+- One request per connection, with limits on size, time and number. Only GET and HEAD of /metrics are supported.
+- Names start with `slackwater_` and end with their unit. Counters exist from the start, with value 0.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from slackwater.wire.apis import APIS, HEARTBEAT, OFFSET_COMMIT
 
 PATH: Final = "/metrics"
 MAX_HEAD_BYTES: Final = 16_384
-MAX_VISITS: Final = 32
-VISIT_S: Final = 10.0
+MAX_CONNECTIONS: Final = 32
+REQUEST_TIMEOUT_S: Final = 10.0
 
 log = logging.getLogger("slackwater.broker.metrics")
 
-# Which of a member's timers ended its membership, by the event that tells it.
+# The timer that ended a membership, by event.
 _EXPIRED: Final = {
     EventKind.MEMBER_EXPIRED: "session",
     EventKind.MEMBER_DROPPED: "rebalance",
@@ -48,14 +48,14 @@ _EXPIRED: Final = {
 
 
 class BrokerCollector(Collector):
-    """What Prometheus may know of a broker, as it is now."""
+    """Collects the current values of a broker."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, in the order of the page."""
+        """Yield every metric family in the order of the page."""
         broker = self._server.broker
         info = {"version": __version__, "node_id": str(broker.node_id), "cluster_id": broker.cluster_id}
         yield InfoMetricFamily("slackwater_broker", "This broker.", info)
@@ -147,16 +147,16 @@ class BrokerCollector(Collector):
 
 
 class MetricsPage:
-    """The HTTP server of one page."""
+    """The HTTP server of the metrics page."""
 
     def __init__(self, server: Server) -> None:
         self._collector = BrokerCollector(server)
         self._server: asyncio.Server | None = None
-        self._visits: set[_Visit] = set()
+        self._connections: set[_PageConnection] = set()
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port of the listening socket."""
         assert self._server is not None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
@@ -165,77 +165,77 @@ class MetricsPage:
         """Listen."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: _Visit(self._visits, self._page), host, port)
+            self._server = await loop.create_server(lambda: _PageConnection(self._connections, self._page), host, port)
         except OSError as error:
             raise listen_error(host, port, error) from error
 
     def stop(self) -> None:
-        """Stop listening, and cut who is being served."""
+        """Stop listening and close all connections."""
         if self._server is not None:
             self._server.close()
-        for visit in list(self._visits):
-            visit.abort()
+        for connection in list(self._connections):
+            connection.abort()
 
     def _page(self) -> bytes:
         return generate_latest(self._collector)
 
 
-class _Visit(asyncio.Protocol):
-    """One connection: a request, an answer, and the end."""
+class _PageConnection(asyncio.Protocol):
+    """One HTTP connection with one request."""
 
-    def __init__(self, visits: "set[_Visit]", page: Callable[[], bytes]) -> None:
-        self._visits = visits
+    def __init__(self, connections: "set[_PageConnection]", page: Callable[[], bytes]) -> None:
+        self._connections = connections
         self._page = page
         self._head = b""
-        self._answered = False
+        self._has_responded = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._visits.add(self)
-        if len(self._visits) > MAX_VISITS:
+        self._connections.add(self)
+        if len(self._connections) > MAX_CONNECTIONS:
             self.abort()
             return
-        self._deadline = asyncio.get_running_loop().call_later(VISIT_S, self.abort)
+        self._deadline = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._visits.discard(self)
+        self._connections.discard(self)
         self._transport = None
         if self._deadline is not None:
             self._deadline.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._answered:
+        if self._has_responded:
             return
         self._head += data
         end = self._head.find(b"\r\n\r\n")
         if end >= 0:
-            self._answer(self._head[:end])
+            self._respond(self._head[:end])
         elif len(self._head) > MAX_HEAD_BYTES:
             self._send("431 Request Header Fields Too Large", b"The request is too large.\n")
 
     def abort(self) -> None:
-        """End it now."""
+        """Close the connection now."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _answer(self, head: bytes) -> None:
+    def _respond(self, head: bytes) -> None:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            self._send("400 Bad Request", b"This is no HTTP/1 request.\n")
+            self._send("400 Bad Request", b"This is not an HTTP/1 request.\n")
             return
         method, path = words[0], words[1].partition(b"?")[0]
         if path != PATH.encode():
-            self._send("404 Not Found", f"There is {PATH}, and nothing else.\n".encode())
+            self._send("404 Not Found", f"Not found. The metrics are at {PATH}.\n".encode())
         elif method not in (b"GET", b"HEAD"):
             self._send("405 Method Not Allowed", b"Use GET.\n", "Allow: GET, HEAD\r\n")
         else:
             try:
                 body = self._page()
             except Exception:
-                log.exception("The metrics could not be shown.")
-                self._send("500 Internal Server Error", b"The metrics could not be shown; the log says why.\n")
+                log.exception("Rendering the metrics failed.")
+                self._send("500 Internal Server Error", b"Rendering the metrics failed; see the log.\n")
                 return
             self._send("200 OK", body, kind=CONTENT_TYPE_LATEST, with_body=method == b"GET")
 
@@ -248,7 +248,7 @@ class _Visit(asyncio.Protocol):
         kind: str = "text/plain; charset=utf-8",
         with_body: bool = True,
     ) -> None:
-        self._answered = True
+        self._has_responded = True
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
             f"{headers}Connection: close\r\n\r\n"

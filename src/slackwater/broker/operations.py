@@ -1,12 +1,11 @@
-"""What a client may do, as bits of an answer: bit n stands for operation n of Kafka's AclOperation.
+"""Authorized operations in responses: bit n is operation n of Kafka's AclOperation.
 
-Rules kept here
-- Without an authorizer everybody may do everything that makes sense for a resource, as in Kafka.
+Without an authorizer every client may perform every operation of a resource, as in Kafka.
 """
 
 from typing import Final
 
-NOT_ASKED: Final = -(2**31)
+NOT_REQUESTED: Final = -(2**31)
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
 

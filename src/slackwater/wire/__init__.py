@@ -1,11 +1,10 @@
-"""Bytes: what Kafka puts on the wire and on disk, as small values and back.
+"""Kafka's wire protocol and on-disk formats.
 
-Rules kept here
-- Nothing in here knows the group core, the broker or the client.
-- Reading raises `WireError` and nothing else, whatever the bytes are.
+Invariants:
+- This package imports neither the group core nor the broker nor the client.
+- Decoding raises only `WireError`, whatever the bytes are.
 
-Requests and answers: `frames` cuts a connection's bytes, `envelope` reads and writes what is in a frame, `messages/`
-has one file per API, `apis` the table of them. A message is a dataclass in the notation of `schema`; `codec` has code
-generated from it for each version, by `reading` and `writing`, and `faults` says why something could not be read or
-written.
+`frames` splits the bytes of a connection, `envelope` decodes and encodes frames, `messages/` has one module per API,
+`apis` is the table of APIs. A message is a dataclass in the notation of `schema`. `codec` provides the code that
+`reading` and `writing` generate from it for each version. `decode_errors` explains why decoding or encoding failed.
 """

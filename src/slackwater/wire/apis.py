@@ -1,14 +1,14 @@
-"""The requests that Kafka 4.3 answers and Slackwater can read and write: key, name, versions.
+"""The APIs of Kafka 4.3 that Slackwater can encode and decode: key, name, versions.
 
-Rules kept here
-- A request and its answer share their versions, from the oldest that Kafka 4 still reads to the newest that 4.3 knows.
-- From `flexible_from` on, lengths are compact and every structure ends with tagged fields (KIP-482).
-- The header follows from the API and the version. Requests: header v2 when flexible, else v1 (v0, without a client id,
-  died with ControlledShutdown v0). Answers: header v1 when flexible, else v0; ApiVersions always v0, because a client
-  that does not know yet what the broker speaks must be able to read it.
-- `latest_stable` is the newest version to advertise; a version above it is still being designed.
+Rules:
+- A request and its response have the same versions, from the oldest of Kafka 4 to the newest of 4.3.
+- From version `flexible_from`, lengths are compact and every structure ends with tagged fields (KIP-482).
+- The header version follows from the API and the version. Requests: v2 if flexible, else v1 (v0, without a client id,
+  was removed with ControlledShutdown v0). Responses: v1 if flexible, else v0; ApiVersions always has v0, because a
+  client that does not know the broker's versions yet must be able to decode it.
+- `latest_stable` is the newest version to advertise; higher versions are unstable in Kafka.
 
-The messages themselves are one file per API under `messages/`, imported when they are first asked for.
+The messages are one module per API in `messages/`, imported on first use.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Api:
     flexible_from: int | None
     latest_stable: int
 
-    def speaks(self, version: int) -> bool:
+    def supports(self, version: int) -> bool:
         """Whether there is such a version."""
         return self.min_version <= version <= self.max_version
 

@@ -1,8 +1,8 @@
-"""Messages to bytes and back, in any version: the front of the generated code.
+"""Encodes and decodes messages in any version with generated code.
 
-Rules kept here
-- Code for a message in a version is generated when it is first needed, and kept.
-- Both directions raise `WireError` and nothing else, whatever the bytes or the values are.
+Invariants:
+- The code for a message in a version is generated on first use.
+- Both directions raise only `WireError`, whatever the bytes or values are.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final, TypeVar, cast
 
 from slackwater.wire.apis import Api
-from slackwater.wire.decode_errors import write_fault
+from slackwater.wire.decode_errors import encode_error
 from slackwater.wire.reading import Read, reader
 from slackwater.wire.schema import Message, Request, Response, layout
 from slackwater.wire.writing import Piece, Write, writer
@@ -22,12 +22,12 @@ _writers: Final[dict[tuple[type[Message], int], Write]] = {}
 
 
 def decode(message: type[M], version: int, data: bytes, at: int = 0) -> M:
-    """The message that stands in `data` from `at` to the end."""
+    """Decode the message in `data` from `at` to the end."""
     return decoder(message, version)(data, at)  # type: ignore[return-value]  # a cast would cost a call per message
 
 
 def decoder(message: type[Message], version: int) -> Read:
-    """The function (data, at) → message, for who decodes many."""
+    """Return the function (data, at) → message."""
     read = _readers.get((message, version))
     if read is None:
         read = _readers[message, version] = reader(message, version)
@@ -35,21 +35,18 @@ def decoder(message: type[Message], version: int) -> Read:
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The bytes of a message."""
+    """Encode a message."""
     out: list[Piece] = []
     encoder(type(message), version)(message, out)
     try:
         return b"".join(out)
-    except TypeError as error:  # a bytes field that holds something else shows only here
+    except TypeError as error:  # a bytes field with a value of another type
         kind = type(message)
-        raise write_fault(layout(kind, version), f"{kind.__name__} v{version}", message) from error
+        raise encode_error(layout(kind, version), f"{kind.__name__} v{version}", message) from error
 
 
 def encoder(message: type[Message], version: int) -> Write:
-    """The function (message, out) that adds a message to `out`, piece by piece, for who encodes many.
-
-    What is bytes in it is added as it is, neither copied nor looked at.
-    """
+    """Return the function (message, out) that appends the pieces of a message to `out`; bytes are not copied."""
     write = _writers.get((message, version))
     if write is None:
         write = _writers[message, version] = writer(message, version)
@@ -58,13 +55,13 @@ def encoder(message: type[Message], version: int) -> Write:
 
 @cache
 def request_type(api: Api) -> type[Request]:
-    """The class of an API's requests."""
+    """Return the request class of an API."""
     return cast(type[Request], _message(api, "Request"))
 
 
 @cache
 def response_type(api: Api) -> type[Response]:
-    """The class of an API's answers."""
+    """Return the response class of an API."""
     return cast(type[Response], _message(api, "Response"))
 
 

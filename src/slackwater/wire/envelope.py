@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, TypeVar
 from slackwater.wire.apis import API_VERSIONS, APIS
 from slackwater.wire.codec import decode, decoder, encode, encoder, request_type
 from slackwater.wire.errors import WireError
-from slackwater.wire.reading import READ_FAULTS, Read, skip_tagged
+from slackwater.wire.reading import DECODE_EXCEPTIONS, Read, skip_tagged
 from slackwater.wire.schema import MAX_STRING_BYTES, Message, Request, Response
 from slackwater.wire.writing import Piece, Write
 
@@ -162,7 +162,7 @@ def _skip_header_tags(frame: bytes, at: int, title: str) -> int:
     try:
         count = frame[at]
         at = skip_tagged(frame, at + 1, count) if count else at + 1
-    except READ_FAULTS as error:
+    except DECODE_EXCEPTIONS as error:
         raise WireError(f"{title}: its tagged fields at byte {at} are truncated or malformed.") from error
     if at > len(frame):
         raise WireError(f"{title}: its tagged fields end at byte {at}; the frame has {len(frame)}.")
@@ -174,7 +174,7 @@ def _request_body(key: int, version: int) -> tuple[Read, bool]:
     if api is None:
         raise WireError(f"Request header: API key {key} is unknown.")
     kind = request_type(api)
-    if api is API_VERSIONS and not api.speaks(version):
+    if api is API_VERSIONS and not api.supports(version):
         return (lambda data, at: kind()), api.is_flexible(version)
     _request_bodies[key, version] = body = (decoder(kind, version), api.is_flexible(version))
     return body
@@ -182,7 +182,7 @@ def _request_body(key: int, version: int) -> tuple[Read, bool]:
 
 def _response_format(kind: type[Response], version: int) -> _ResponseFormat:
     api = kind.API
-    if api is API_VERSIONS and not api.speaks(version):
+    if api is API_VERSIONS and not api.supports(version):
         return _SIZED_RESPONSE_HEADER.pack, _SIZED_RESPONSE_HEADER.size - _SIZE_BYTES, 0, encoder(kind, 0)
     header = _SIZED_FLEXIBLE_RESPONSE_HEADER if api.response_header_version(version) else _SIZED_RESPONSE_HEADER
     _response_formats[kind, version] = known = (header.pack, header.size - _SIZE_BYTES, version, encoder(kind, version))

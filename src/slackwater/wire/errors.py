@@ -1,5 +1,5 @@
-"""The one error of this package: bytes that are not what they should be, or a value that no bytes can hold."""
+"""The error of this package."""
 
 
 class WireError(Exception):
-    """The message says what was read or written, what was seen, and what was expected."""
+    """Bytes that cannot be decoded, or a value that cannot be encoded."""

@@ -1,10 +1,10 @@
-"""Kafka's primitive types, read from bytes and written to them.
+"""Kafka's primitive types, decoded and encoded one field at a time.
 
-Rules kept here
-- The reader never reads past the end, and raises `WireError` and nothing else.
-- Strings, bytes and arrays come in two forms: with a fixed length before them, or, in flexible versions (KIP-482),
-  "compact", with a varint of length plus one. A codec says once which form its version has.
-- A length that announces more than is left is refused before anything of that size is made.
+Invariants:
+- The reader never reads past the end and raises only `WireError`.
+- Strings, bytes and arrays have a fixed-size length, or in flexible versions (KIP-482) a compact one: a varint of the
+  length plus one. `flexible` selects the form.
+- A length above the remaining bytes is refused before memory is allocated for it.
 """
 
 import struct
@@ -16,8 +16,8 @@ MAX_STRING_BYTES: Final = 2**15 - 1
 _VARINT_BYTES: Final = 5
 
 
-class Reader:
-    """Fields of one message, in order; `what` names the message in errors."""
+class FieldReader:
+    """Reads the fields of one message in order; `what` names the message in errors."""
 
     __slots__ = ("at", "data", "flexible", "what")
 
@@ -31,7 +31,7 @@ class Reader:
         """The next `size` bytes."""
         end = self.at + size
         if end > len(self.data):
-            raise self.wrong(f"{size} bytes are announced at byte {self.at}, and {len(self.data) - self.at} are left")
+            raise self.error(f"{size} bytes are announced at byte {self.at}; {len(self.data) - self.at} are left")
         piece = self.data[self.at : end]
         self.at = end
         return piece
@@ -56,7 +56,7 @@ class Reader:
             value |= (byte & 0x7F) << (7 * number)
             if byte < 0x80:
                 return value
-        raise self.wrong(f"the varint that ends at byte {self.at} is longer than {_VARINT_BYTES} bytes")
+        raise self.error(f"the varint that ends at byte {self.at} is longer than {_VARINT_BYTES} bytes")
 
     def nullable_string(self, field: str) -> str | None:
         """A string, or None."""
@@ -67,52 +67,52 @@ class Reader:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            raise self.wrong(f"{field} is not UTF-8: {error}") from error
+            raise self.error(f"{field} is not UTF-8: {error}") from error
 
     def string(self, field: str) -> str:
-        """A string that must be there."""
+        """A string that is not null."""
         text = self.nullable_string(field)
         if text is None:
-            raise self.wrong(f"{field} is null, and must not be")
+            raise self.error(f"{field} must not be null")
         return text
 
     def binary(self, field: str) -> bytes:
-        """Bytes that must be there."""
+        """Bytes that are not null."""
         length = self._length(self.varint() - 1 if self.flexible else self.int32(), field)
         if length is None:
-            raise self.wrong(f"{field} is null, and must not be")
+            raise self.error(f"{field} must not be null")
         return self.take(length)
 
     def array(self, field: str) -> int:
-        """The number of elements that follow; each takes a byte at least."""
+        """The number of elements that follow; each takes at least one byte."""
         length = self._length(self.varint() - 1 if self.flexible else self.int32(), field)
         if length is None:
-            raise self.wrong(f"{field} is null, and must not be")
+            raise self.error(f"{field} must not be null")
         if length > len(self.data) - self.at:
-            raise self.wrong(f"{field} announces {length} elements, and {len(self.data) - self.at} bytes are left")
+            raise self.error(f"{field} announces {length} elements; {len(self.data) - self.at} bytes are left")
         return length
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """The tagged fields that end a structure of a flexible version; those nobody asks for are skipped."""
-        found: dict[int, bytes] = {}
+        """The tagged fields at the end of a structure of a flexible version."""
+        tagged: dict[int, bytes] = {}
         if self.flexible:
             for _ in range(self.varint()):
                 tag = self.varint()
-                found[tag] = self.take(self.varint())
-        return found
+                tagged[tag] = self.take(self.varint())
+        return tagged
 
-    def wrong(self, why: str) -> WireError:
-        """The error to raise."""
-        return WireError(f"{self.what}: {why}.")
+    def error(self, message: str) -> WireError:
+        """Return the error to raise."""
+        return WireError(f"{self.what}: {message}.")
 
     def _length(self, length: int, field: str) -> int | None:
         if length < -1:
-            raise self.wrong(f"{field} has length {length}")
+            raise self.error(f"{field} has length {length}")
         return None if length == -1 else length
 
 
-class Writer:
-    """The mirror of `Reader`."""
+class FieldWriter:
+    """Writes the fields of one message in order."""
 
     __slots__ = ("flexible", "parts", "what")
 
@@ -122,7 +122,7 @@ class Writer:
         self.parts: list[bytes] = []
 
     def done(self) -> bytes:
-        """Everything written."""
+        """Return the encoded message."""
         return b"".join(self.parts)
 
     def int16(self, value: int) -> None:
@@ -154,9 +154,9 @@ class Writer:
         try:
             raw = text.encode()
         except UnicodeEncodeError as error:
-            raise WireError(f"{self.what}: {field} cannot be written as UTF-8: {error}.") from error
+            raise WireError(f"{self.what}: {field} cannot be encoded as UTF-8: {error}.") from error
         if len(raw) > MAX_STRING_BYTES:
-            raise WireError(f"{self.what}: {field} takes {len(raw)} bytes; at most {MAX_STRING_BYTES} can be written.")
+            raise WireError(f"{self.what}: {field} takes {len(raw)} bytes; the maximum is {MAX_STRING_BYTES}.")
         if self.flexible:
             self.varint(len(raw) + 1)
         else:
@@ -176,7 +176,7 @@ class Writer:
             self.int32(length)
 
     def tagged_fields(self, fields: dict[int, bytes]) -> None:
-        """The tagged fields that end a structure of a flexible version, by rising tag."""
+        """The tagged fields at the end of a structure of a flexible version, in the order of their tags."""
         if self.flexible:
             self.varint(len(fields))
             for tag, data in sorted(fields.items()):

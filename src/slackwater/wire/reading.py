@@ -1,16 +1,16 @@
-"""Straight-line code that reads one message in one version, written from its layout.
+"""Generates straight-line code that decodes one message in one version from its layout.
 
-Rules kept here
-- The code reads forwards from `at` and must end exactly where the bytes end. Only a request may have more bytes behind
-  it, which nobody looks at: Kafka answers such, and librdkafka 2.16 sends them (Metadata v13).
-- No length is believed: an array is refused unless its elements fit into the bytes that are left. A string or bytes
-  that announce too much come out short, because slices stop at the end; then `at` stands behind the end, and the next
-  read, or the last comparison, fails. So the usual message pays for no check.
-- Whatever fails in the code becomes a `WireError` that names the field: the bytes are read again, slowly, to find it.
+Invariants:
+- The code reads forwards from `at` and must end exactly at the end of the bytes. Only a request may have bytes after
+  it, which are ignored: Kafka accepts them, and librdkafka 2.16 sends them (Metadata v13).
+- No length is trusted. An array is refused unless its elements fit into the remaining bytes. A string or bytes field
+  with a length beyond the end is sliced short; then `at` is past the end, and the next read or the final comparison
+  fails. A valid message needs no further checks.
+- Every failure becomes a `WireError` that names the field: `decode_errors` decodes the bytes again to find it.
 
-Neighbouring fields of a fixed size are unpacked together, with the length of the string or array behind them, or with
-its first byte where lengths are varints: almost all are below 128 and need no second. Objects are made without their
-`__init__`, and loops are written out instead of calling a function per element. Heartbeat v4 reads like this:
+Adjacent fixed-size fields are unpacked together with the length of the string or array after them. A varint length
+contributes its first byte, because almost all are below 128. Objects are created without their `__init__`, and loops
+are inlined instead of calling a function per element. The code of Heartbeat v4:
 
     def read(data, at):
         start = at
@@ -30,8 +30,8 @@ its first byte where lengths are varints: almost all are below 128 and need no s
             if at > size:
                 raise ValueError
             return m1
-        except FAULTS as fault:
-            raise explain(data, start) from fault
+        except EXCEPTIONS as error:
+            raise explain(data, start) from error
 """
 
 import struct
@@ -39,7 +39,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from slackwater.wire.decode_errors import read_fault
+from slackwater.wire.decode_errors import decode_error
 from slackwater.wire.schema import (
     ARRAY,
     MAX_STRING_BYTES,
@@ -53,34 +53,34 @@ from slackwater.wire.schema import (
     Slot,
     Struct,
     layout,
-    least_bytes,
+    min_bytes,
 )
 
 Read: TypeAlias = Callable[[bytes, int], Message]
 
-READ_FAULTS: Final = (struct.error, IndexError, ValueError)
+DECODE_EXCEPTIONS: Final = (struct.error, IndexError, ValueError)
 VARINT_BYTES: Final = 5
 _SMALL: Final = 64
 
 
 def reader(message: type[Message], version: int) -> Read:
-    """The function (data, at) → message."""
+    """Generate the function (data, at) → message."""
     source, names = read_source(message, version)
     exec(compile(source, f"<read {message.__name__} v{version}>", "exec"), names)
-    function: Read = names["read"]  # type: ignore[assignment]  # what exec defined
+    function: Read = names["read"]  # type: ignore[assignment]  # defined by exec
     return function
 
 
 def read_source(message: type[Message], version: int) -> tuple[str, dict[str, object]]:
-    """The code and the names it uses, for `reader` and for the curious."""
+    """Return the generated code and the names that it uses."""
     root = layout(message, version)
     code = _ReadCode(root)
-    code.names["explain"] = partial(read_fault, root, f"{message.__name__} v{version}")
+    code.names["explain"] = partial(decode_error, root, f"{message.__name__} v{version}")
     return code.finish(), code.names
 
 
 def varint(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte was 128 or more: its value, and where it ends."""
+    """Read the rest of an unsigned varint whose first byte is 128 or more; return its value and its end."""
     value = first & 0x7F
     for shift in range(7, 7 * VARINT_BYTES, 7):
         byte = data[at]
@@ -92,7 +92,7 @@ def varint(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def present(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The rest of a length plus one that must not be 0, which means null."""
+    """Read the rest of a length plus one that must not be 0, which means null."""
     value, at = varint(data, at, first) if first else (0, at)
     if not value:
         raise ValueError
@@ -100,7 +100,7 @@ def present(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def text(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The same for a string, which must not be longer in compact form than it could be in the other."""
+    """Read the rest of a string's length plus one; a compact string has the same maximum as a plain one."""
     value, at = varint(data, at, first)
     if value > MAX_STRING_BYTES + 1:
         raise ValueError
@@ -108,7 +108,7 @@ def text(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def present_text(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The same for a string that must not be null."""
+    """Read the rest of the length plus one of a string that must not be null."""
     value, at = present(data, at, first)
     if value > MAX_STRING_BYTES + 1:
         raise ValueError
@@ -116,7 +116,7 @@ def present_text(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def skip_tagged(data: bytes, at: int, count: int) -> int:
-    """Where the tagged fields end that nobody knows here; `count` is the first byte of their number."""
+    """Return the end of unknown tagged fields; `count` is the first byte of their number."""
     if count > 127:
         count, at = varint(data, at, count)
     for _ in range(count):
@@ -130,7 +130,7 @@ def skip_tagged(data: bytes, at: int, count: int) -> int:
 
 
 class _ReadCode:
-    """Lines of code, and the run of fixed-size fields not yet written out."""
+    """The generated lines and the adjacent fixed-size fields that are not generated yet."""
 
     def __init__(self, root: Layout) -> None:
         self.root = root.struct
@@ -142,7 +142,7 @@ class _ReadCode:
         self.targets: list[str] = []
         self.names: dict[str, object] = {
             "new": object.__new__,
-            "FAULTS": READ_FAULTS,
+            "EXCEPTIONS": DECODE_EXCEPTIONS,
             "varint": varint,
             "present": present,
             "text": text,
@@ -153,14 +153,14 @@ class _ReadCode:
         self.top = self.structure(root)
 
     def finish(self) -> str:
-        """The whole function."""
+        """Return the complete function."""
         head = ["def read(data, at):", "    start = at", "    size = len(data)"]
         if any("view[" in line for line in self.lines):
             head.append("    view = memoryview(data)")
         self.line("if at > size:" if issubclass(self.root, Request) else "if at != size:")
         self.line("    raise ValueError")
         self.line(f"return {self.top}")
-        tail = ["    except FAULTS as fault:", "        raise explain(data, start) from fault", ""]
+        tail = ["    except EXCEPTIONS as error:", "        raise explain(data, start) from error", ""]
         return "\n".join([*head, "    try:", *self.lines, *tail])
 
     def line(self, text: str) -> None:
@@ -171,10 +171,10 @@ class _ReadCode:
         return f"{letter}{self.count}"
 
     def structure(self, plan: Layout) -> str:
-        """Read a structure into a new variable."""
+        """Generate code that reads a structure into a new variable."""
         name = self.fresh("m")
         kind = self.named(plan.struct)
-        to = f"{name}_" if plan.frozen else f"{name}."  # fields of a frozen one are collected first
+        to = f"{name}_" if plan.frozen else f"{name}."  # the fields of a frozen structure are collected first
         if not plan.frozen:
             self.line(f"{name} = new({kind})")
         for slot in plan.absent + plan.tagged:
@@ -222,7 +222,7 @@ class _ReadCode:
             self.blob(shape, target)
 
     def length(self, code: str) -> str:
-        """A length, read together with the fixed-size fields before it."""
+        """Read a length together with the fixed-size fields before it."""
         name = self.fresh("n")
         self.codes += "B" if self.flexible else code
         self.targets.append(name)
@@ -230,7 +230,7 @@ class _ReadCode:
         return name
 
     def flush(self) -> None:
-        """Write out the run of fixed-size fields."""
+        """Generate code for the adjacent fixed-size fields."""
         codes, targets = self.codes, self.targets
         if not targets:
             return
@@ -246,7 +246,7 @@ class _ReadCode:
         self.line(f"at += {together.size}")
 
     def guard(self, n: str, shape: Shape, target: str) -> bool:
-        """Deal with null and long lengths; what follows is the value, and is indented if this says so."""
+        """Handle null and long lengths; return whether the code of the value is indented."""
         is_text = shape.kind is STRING
         if self.flexible:
             if not shape.nullable:
@@ -255,7 +255,7 @@ class _ReadCode:
                 return False
             self.line(f"if {n} > 127:")
             self.line(f"    {n}, at = {'text' if is_text else 'varint'}(data, at, {n})")
-            if is_text:  # most that may be null are null or empty
+            if is_text:  # most nullable strings are null or empty
                 self.line(f"if {n} < 2:")
                 self.line(f'    {target} = "" if {n} else None')
             else:
@@ -291,7 +291,7 @@ class _ReadCode:
         if self.flexible:
             self.line(f"{n} -= 1")
         element = shape.of
-        each = least_bytes(element, self.flexible)
+        each = min_bytes(element, self.flexible)
         self.line(f"if {n}{f' * {each}' if each > 1 else ''} > size - at:")
         self.line("    raise ValueError")
         code = element.kind.code
@@ -319,7 +319,7 @@ class _ReadCode:
         self.depth -= indented
 
     def nested(self, shape: Shape, target: str) -> None:
-        """A structure by itself; if it may be null, a byte before it says whether it is there."""
+        """A single structure; a nullable one starts with a byte that is negative for null."""
         if not shape.nullable:
             self.flush()
             self.line(f"{target} = {self.structure(shape.struct)}")
@@ -336,7 +336,7 @@ class _ReadCode:
         self.depth -= 1
 
     def tagged(self, plan: Layout, to: str) -> None:
-        """The tagged fields that end a structure; usually there are none."""
+        """The tagged fields at the end of a structure; usually there are none."""
         n = self.length("")
         self.line(f"if {n}:")
         if not plan.tagged:

@@ -1,14 +1,14 @@
-"""How a message is written down: a dataclass is the schema, its annotations say what stands on the wire.
+"""The notation of messages: a dataclass is the schema, and its annotations define the wire types.
 
-Rules kept here
-- Fields stand in the order of the wire, under Kafka's names in snake_case, with Kafka's defaults.
-- A field without `V` is there in every version in which its structure is. `V("5+")` says from which version on,
-  `V("2-4")` until when. Where it is absent, reading gives the default.
-- `X | None` may be null; `V(nullable="1+")` says in which versions, if not in all.
-- `V(tag=0)` makes a tagged field (KIP-482): it is written only when it differs from its default.
-- A structure that is usually at its default is frozen, so that all can share one.
-- Writing a value that the version has no place for is an error, unless the field is `ignorable`, as in Kafka: a client
-  must not believe that it has told the broker something.
+Rules:
+- Fields are in wire order, with Kafka's names in snake_case and Kafka's defaults.
+- A field without `V` exists in every version of its structure. `V("5+")` gives its first version, `V("2-4")` its first
+  and last. In other versions, decoding sets the default.
+- `X | None` may be null; `V(nullable="1+")` limits that to some versions.
+- `V(tag=0)` is a tagged field (KIP-482): it is encoded only if it differs from its default.
+- A structure that usually equals its default is frozen, so that messages can share one instance.
+- Encoding a value that does not exist in the version is an error, unless the field is `ignorable`, as in Kafka: a
+  client must not assume that the broker received it.
 
     @dataclass(slots=True)
     class JoinGroupRequest(Request):
@@ -18,10 +18,10 @@ Rules kept here
         group_instance_id: Annotated[String | None, V("5+")] = None
         protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
 
-A UUID is its 16 bytes, all zero when there is none: it is compared and used as a key far more often than shown.
-Records are bytes to write, and a view of the frame when read, so that nothing is copied.
+A UUID is its 16 bytes, all zero if it is absent, because it is compared and used as a key more often than printed.
+Records are bytes when encoded, and a view of the frame when decoded, so that they are not copied.
 
-`layout()` resolves a class for one version; the codec and the fault finder read nothing but layouts.
+`layout()` resolves a class for one version. The codec and the decode errors use only layouts.
 """
 
 from dataclasses import MISSING, Field, fields
@@ -34,27 +34,27 @@ from slackwater.wire.errors import WireError
 _ALWAYS: Final = range(2**15)
 
 
-class Kind(NamedTuple):
-    """A type on the wire; `code` is its letter in the `struct` module where its size is fixed."""
+class WireType(NamedTuple):
+    """A wire type; `code` is its letter in the `struct` module if its size is fixed."""
 
     name: str
     code: str = ""
     size: int = 0
 
 
-INT8: Final = Kind("int8", "b", 1)
-INT16: Final = Kind("int16", "h", 2)
-UINT16: Final = Kind("uint16", "H", 2)
-INT32: Final = Kind("int32", "i", 4)
-INT64: Final = Kind("int64", "q", 8)
-FLOAT64: Final = Kind("float64", "d", 8)
-BOOLEAN: Final = Kind("boolean", "?", 1)
-UUID: Final = Kind("uuid", "16s", 16)
-STRING: Final = Kind("string")
-BYTES: Final = Kind("bytes")
-RECORDS: Final = Kind("records")
-ARRAY: Final = Kind("array")
-STRUCT: Final = Kind("structure")
+INT8: Final = WireType("int8", "b", 1)
+INT16: Final = WireType("int16", "h", 2)
+UINT16: Final = WireType("uint16", "H", 2)
+INT32: Final = WireType("int32", "i", 4)
+INT64: Final = WireType("int64", "q", 8)
+FLOAT64: Final = WireType("float64", "d", 8)
+BOOLEAN: Final = WireType("boolean", "?", 1)
+UUID: Final = WireType("uuid", "16s", 16)
+STRING: Final = WireType("string")
+BYTES: Final = WireType("bytes")
+RECORDS: Final = WireType("records")
+ARRAY: Final = WireType("array")
+STRUCT: Final = WireType("structure")
 
 Int8 = Annotated[int, INT8]
 Int16 = Annotated[int, INT16]
@@ -73,7 +73,7 @@ MAX_STRING_BYTES: Final = 2**15 - 1
 
 
 class V:
-    """In which versions a field is there, and how."""
+    """The versions of a field and how it is encoded in them."""
 
     __slots__ = ("ignorable", "nullable", "tag", "versions")
 
@@ -87,34 +87,34 @@ class V:
 
 
 class Struct:
-    """A part of a message that has fields of its own."""
+    """A structure within a message."""
 
     __slots__ = ()
 
 
 class Message(Struct):
-    """A whole message: the fields of one request or answer, without its header."""
+    """The fields of one request or response, without its header."""
 
     __slots__ = ()
     API: ClassVar[Api]
 
 
 class Request(Message):
-    """What a client asks."""
+    """A message from a client to a broker."""
 
     __slots__ = ()
 
 
 class Response(Message):
-    """What a broker answers."""
+    """A message from a broker to a client."""
 
     __slots__ = ()
 
 
 class Shape(NamedTuple):
-    """What one value looks like; arrays have an element, structures a layout, anything may be nullable."""
+    """The type of a value; arrays have an element, structures have a layout, any type may be nullable."""
 
-    kind: Kind
+    kind: WireType
     nullable: bool = False
     element: "Shape | None" = None
     layout: "Layout | None" = None
@@ -133,7 +133,7 @@ class Shape(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A field in one version; the default may be called for anew where it is a list or a structure."""
+    """A field in one version; `factory` creates the default if it is a list or a mutable structure."""
 
     name: str
     shape: Shape
@@ -142,13 +142,15 @@ class Slot(NamedTuple):
     tag: int
 
     def default_value(self) -> object:
-        """The value of a field that is absent."""
+        """Return the value of an absent field."""
         return self.default if self.factory is None else self.factory()
 
 
 class Layout(NamedTuple):
-    """A structure in one version: the fields in order, the tagged ones, those that are absent, and of these the ones
-    that must not be written with anything but their default."""
+    """A structure in one version.
+
+    `absent` fields do not exist in the version; those in `refused` must have their default when encoded.
+    """
 
     struct: type[Struct]
     frozen: bool
@@ -158,26 +160,26 @@ class Layout(NamedTuple):
     absent: tuple[Slot, ...]
     refused: tuple[Slot, ...]
 
-    def least_bytes(self) -> int:
-        """What such a structure takes at least."""
-        return sum(least_bytes(slot.shape, self.flexible) for slot in self.slots) + self.flexible
+    def min_bytes(self) -> int:
+        """Return the minimum size of the structure."""
+        return sum(min_bytes(slot.shape, self.flexible) for slot in self.slots) + self.flexible
 
 
-def least_bytes(shape: Shape, flexible: bool) -> int:
-    """What such a value takes at least, so that an array cannot announce more elements than can follow."""
+def min_bytes(shape: Shape, flexible: bool) -> int:
+    """Return the minimum size of a value; it limits the number of elements that an array can announce."""
     if shape.kind.size:
         return shape.kind.size
     if shape.kind is STRUCT:
-        return 1 if shape.nullable else shape.struct.least_bytes()
+        return 1 if shape.nullable else shape.struct.min_bytes()
     if flexible:
         return 1
     return 2 if shape.kind is STRING else 4
 
 
 def layout(message: type[Message], version: int) -> Layout:
-    """The message in this version."""
+    """Resolve a message class for one version."""
     api = message.API
-    if not api.speaks(version):
+    if not api.supports(version):
         raise WireError(
             f"{message.__name__} v{version} is unknown; the versions are {api.min_version} to {api.max_version}."
         )
@@ -226,11 +228,11 @@ def _notes(each: Field[object]) -> V:
 
 
 def _shape(annotation: object, version: int, flexible: bool) -> Shape:
-    """What an annotation says; `Annotated[String | None, V(…)]` and all its parts."""
+    """Convert an annotation such as `Annotated[String | None, V(…)]`."""
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
         for note in metadata:
-            if isinstance(note, Kind):
+            if isinstance(note, WireType):
                 return Shape(note)
         return _shape(inner, version, flexible)
     if get_origin(annotation) in (Union, UnionType):
@@ -245,7 +247,7 @@ def _shape(annotation: object, version: int, flexible: bool) -> Shape:
 
 
 def _versions(text: str) -> range:
-    """ "3+", "2-4" or "1", as Kafka writes them."""
+    """Parse "3+", "2-4" or "1", Kafka's notation of versions."""
     if text.endswith("+"):
         return range(int(text[:-1]), _ALWAYS.stop)
     first, _, last = text.partition("-")

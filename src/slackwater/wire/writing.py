@@ -1,13 +1,13 @@
-"""Straight-line code that writes one message in one version, from its layout.
+"""Generates straight-line code that encodes one message in one version from its layout.
 
-Rules kept here
-- What is written can be read back: a value that has no place in its field, or in this version, raises.
-- Tagged fields are written by rising tag, and only those that differ from their default, as Kafka does.
-- Whatever fails in the code becomes a `WireError` that names the field.
+Invariants:
+- Encoded messages can be decoded: a value that does not fit its field or its version raises.
+- Tagged fields are encoded in the order of their tags, and only if they differ from their default, as in Kafka.
+- Every failure becomes a `WireError` that names the field.
 
-The code adds pieces to a list, to be joined once. Neighbouring fields of a fixed size are packed together with the
-length of what follows them; where lengths are varints, with its first byte, as nearly all have only one. The byte 0
-that ends a structure without tagged fields is padding in the same call. Heartbeat v4 is written like this:
+The code appends pieces to a list, which is joined once. Adjacent fixed-size fields are packed together with the length
+of the field after them, or with the first byte of a varint length, because nearly all have one byte. The byte 0 at the
+end of a structure without tagged fields is padding in the same call. The code of Heartbeat v4:
 
     def write(m0, out):
         try:
@@ -18,8 +18,8 @@ that ends a structure without tagged fields is padding in the same call. Heartbe
             ...
             out += (ONE[n2] if n2 < 128 else short(n2), b1,
                     p_iB(m0.generation_id, n4) if n4 < 128 else p_i(m0.generation_id) + short(n4), b3, ...)
-        except FAULTS as fault:
-            raise explain(m0) from fault
+        except EXCEPTIONS as error:
+            raise explain(m0) from error
 """
 
 import struct
@@ -27,35 +27,35 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from slackwater.wire.decode_errors import write_fault
+from slackwater.wire.decode_errors import encode_error
 from slackwater.wire.schema import ARRAY, MAX_STRING_BYTES, STRING, STRUCT, UUID, Layout, Message, Shape, Slot, layout
 
 Piece: TypeAlias = bytes | memoryview
 Write: TypeAlias = Callable[[Message, list[Piece]], None]
 
-WRITE_FAULTS: Final = (struct.error, ValueError, TypeError, AttributeError, OverflowError)
+ENCODE_EXCEPTIONS: Final = (struct.error, ValueError, TypeError, AttributeError, OverflowError)
 _ONE: Final = [bytes([value]) for value in range(128)]
 _SMALL: Final = 64
 
 
 def writer(message: type[Message], version: int) -> Write:
-    """The function (message, pieces) that adds the message's bytes to the pieces."""
+    """Generate the function (message, pieces) that appends the message's bytes to the pieces."""
     source, names = write_source(message, version)
     exec(compile(source, f"<write {message.__name__} v{version}>", "exec"), names)
-    function: Write = names["write"]  # type: ignore[assignment]  # what exec defined
+    function: Write = names["write"]  # type: ignore[assignment]  # defined by exec
     return function
 
 
 def write_source(message: type[Message], version: int) -> tuple[str, dict[str, object]]:
-    """The code and the names it uses, for `writer` and for the curious."""
+    """Return the generated code and the names that it uses."""
     root = layout(message, version)
     code = _WriteCode(root)
-    code.names["explain"] = partial(write_fault, root, f"{message.__name__} v{version}")
+    code.names["explain"] = partial(encode_error, root, f"{message.__name__} v{version}")
     return code.finish(), code.names
 
 
 def varint(value: int) -> bytes:
-    """An unsigned integer, seven bits to the byte, lowest first."""
+    """Encode an unsigned integer, seven bits per byte, lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -65,29 +65,20 @@ def varint(value: int) -> bytes:
 
 
 def _short(length: int) -> bytes:
-    """The length of a string, plus one: no longer in compact form than in the other."""
+    """Encode a string's length plus one; a compact string has the same maximum as a plain one."""
     if length > MAX_STRING_BYTES + 1:
         raise ValueError
     return varint(length)
 
 
-def length_writer(shape: Shape, *, flexible: bool) -> Callable[[int], bytes]:
-    """The function length → bytes for what stands before a string or bytes that are not null."""
-    text = shape.kind is STRING
-    if not flexible:
-        return struct.Struct(">h" if text else ">i").pack
-    more = _short if text else varint
-    return lambda length: _ONE[length + 1] if length < len(_ONE) - 1 else more(length + 1)
-
-
 class _WriteCode:
-    """Lines of code; the pieces not yet added, and the run of fixed-size fields not yet made a piece."""
+    """The generated lines, the pieces that are not appended yet, and the fixed-size fields of the next piece."""
 
     def __init__(self, root: Layout) -> None:
         self.flexible = root.flexible
         self.names: dict[str, object] = {
             "ONE": _ONE,
-            "FAULTS": WRITE_FAULTS,
+            "EXCEPTIONS": ENCODE_EXCEPTIONS,
             "varint": varint,
             "short": _short,
             "pack": struct.pack,
@@ -103,9 +94,9 @@ class _WriteCode:
         self.spill()
 
     def finish(self) -> str:
-        """The whole function."""
+        """Return the complete function."""
         head = ["def write(m0, out):", "    try:"]
-        tail = ["    except FAULTS as fault:", "        raise explain(m0) from fault", ""]
+        tail = ["    except EXCEPTIONS as error:", "        raise explain(m0) from error", ""]
         return "\n".join([*head, *(self.lines or ["        pass"]), *tail])
 
     def line(self, text: str) -> None:
@@ -116,7 +107,7 @@ class _WriteCode:
         return f"{letter}{self.count}"
 
     def packed(self, codes: str, values: list[str]) -> str:
-        """An expression that packs values."""
+        """Return an expression that packs values."""
         if not values:
             return repr(bytes(len(codes)))
         name = "p_" + codes.replace("?", "t")
@@ -124,13 +115,13 @@ class _WriteCode:
         return f"{name}({', '.join(values)})"
 
     def settle(self) -> None:
-        """Make the run of fixed-size fields a piece."""
+        """Turn the adjacent fixed-size fields into a piece."""
         if self.codes:
             self.pieces.append(self.packed(self.codes, self.values))
             self.codes, self.values = "", []
 
     def length(self, n: str, code: str, *, more: str = "varint") -> None:
-        """Pack a length behind the run."""
+        """Pack a length after the fixed-size fields."""
         if not self.flexible:
             self.codes += code
             self.values.append(n)
@@ -145,7 +136,7 @@ class _WriteCode:
             self.pieces.append(f"ONE[{n}] if {n} < 128 else {more}({n})")
 
     def spill(self) -> None:
-        """Add the pieces to the list."""
+        """Generate code that appends the pieces."""
         self.settle()
         if len(self.pieces) == 1:
             self.line(f"{self.out}.append({self.pieces[0]})")
@@ -165,7 +156,7 @@ class _WriteCode:
             self.codes += "x"
 
     def differs(self, slot: Slot, name: str) -> str:
-        """A condition: the field is not at its default."""
+        """Return a condition: the field differs from its default."""
         if slot.shape.kind is STRUCT and slot.default_value() is not None:
             inner = slot.shape.struct
             fields = " or ".join(self.differs(each, f"{name}.{each.name}") for each in inner.slots + inner.tagged)
@@ -183,7 +174,7 @@ class _WriteCode:
         if kind is UUID:
             raw = self.fresh("b")
             self.line(f"{raw} = {name}")
-            self.line(f"if len({raw}) != {kind.size}:")  # struct would cut it or fill it up
+            self.line(f"if len({raw}) != {kind.size}:")  # struct would truncate or pad it
             self.line("    raise ValueError")
             name = raw
         if kind.code:
@@ -197,7 +188,7 @@ class _WriteCode:
             self.blob(shape, name)
 
     def measured(self, shape: Shape, name: str, empty: str, convert: str) -> tuple[str, str]:
-        """Variables that hold a value, never None, and its length on the wire."""
+        """Return variables with a value, never None, and its encoded length."""
         value, n = self.fresh("b"), self.fresh("n")
         plus, null = (" + 1", "0") if self.flexible else ("", "-1")
         if not shape.nullable:
@@ -251,7 +242,7 @@ class _WriteCode:
         self.depth -= 1
 
     def nested(self, shape: Shape, name: str) -> None:
-        """A structure by itself; if it may be null, a byte before it says whether it is there."""
+        """A single structure; a nullable one starts with a byte that is negative for null."""
         inner = self.fresh("m")
         self.line(f"{inner} = {name}")
         if not shape.nullable:
@@ -268,7 +259,7 @@ class _WriteCode:
         self.depth -= 1
 
     def tagged(self, plan: Layout, name: str) -> None:
-        """The tagged fields: how many, then for each its tag, its size and its bytes."""
+        """The tagged fields: their number, then tag, size and bytes of each."""
         self.spill()
         outer, found, there, inner = self.out, self.fresh("f"), self.fresh("n"), self.fresh("o")
         self.line(f"{found} = []")

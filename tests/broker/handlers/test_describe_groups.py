@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.handlers.describe_groups import EVERYTHING, NOT_ASKED
+from slackwater.broker.handlers.describe_groups import EVERYTHING, NOT_REQUESTED
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, settle
@@ -26,7 +26,7 @@ def test_a_group_is_shown_with_its_members(tmp_path: Path, version: int) -> None
         "member_assignment": b"part",
     }
     assert group["members"] == [member | ({"group_instance_id": "i"} if version >= 4 else {})]
-    assert group.get("authorized_operations", NOT_ASKED) == NOT_ASKED
+    assert group.get("authorized_operations", NOT_REQUESTED) == NOT_REQUESTED
 
 
 @pytest.mark.parametrize("version", range(3, 7))
@@ -36,5 +36,5 @@ def test_operations_are_told_if_asked_for_and_of_groups_without_an_error(tmp_pat
         settle(client)
         asked = {"groups": [GROUP, "never"], "include_authorized_operations": True}
         groups = client.ask_fields("DescribeGroups", version, **asked)["groups"]
-    never = NOT_ASKED if version >= 6 else EVERYTHING
+    never = NOT_REQUESTED if version >= 6 else EVERYTHING
     assert [group["authorized_operations"] for group in groups] == [EVERYTHING, never]

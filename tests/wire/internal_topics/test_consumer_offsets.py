@@ -133,12 +133,12 @@ def test_bytes_after_a_whole_value_are_left_unread() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "key in __consumer_offsets: 2 bytes are announced at byte 0, and 0 are left."),
-        (b"\x00\x02\x00\x05abc", "5 bytes are announced at byte 4, and 3 are left."),
-        (b"\x00\x02\xff\xff", "group is null, and must not be."),
+        (b"", "key in __consumer_offsets: 2 bytes are announced at byte 0; 0 are left."),
+        (b"\x00\x02\x00\x05abc", "5 bytes are announced at byte 4; 3 are left."),
+        (b"\x00\x02\xff\xff", "group must not be null."),
         (b"\x00\x02\xff\xfe", "group has length -2."),
         (b"\x00\x02\x00\x01\xff", "group is not UTF-8"),
-        (b"\x00\x01\x00\x01g\x00\x01t\x00", "4 bytes are announced at byte 8, and 1 are left."),
+        (b"\x00\x01\x00\x01g\x00\x01t\x00", "4 bytes are announced at byte 8; 1 are left."),
     ],
 )
 def test_a_malformed_key_says_what_is_wrong(data: bytes, says: str) -> None:
@@ -152,7 +152,7 @@ def test_a_malformed_key_says_what_is_wrong(data: bytes, says: str) -> None:
     [
         (b"\x00\x05" + bytes(40), "offset in __consumer_offsets: version 5 is none of 0 to 4."),
         (b"\xff\xff" + bytes(40), "version -1 is none of 0 to 4."),
-        (b"\x00\x04" + bytes(12) + b"\x00" + bytes(9), "metadata is null, and must not be."),
+        (b"\x00\x04" + bytes(12) + b"\x00" + bytes(9), "metadata must not be null."),
         (b"\x00\x04" + bytes(12) + b"\x01" + bytes(8) + b"\x01\x00\x02ab", "topic_id has 2 bytes, and must have 16."),
         (b"\x00\x04" + bytes(12) + b"\xff" * 5, "the varint that ends at byte 19 is longer than 5 bytes."),
     ],
@@ -170,9 +170,9 @@ MEMBER = b"\x00\x00\xff\xff\x00\x00\x00\x00" + bytes(8)
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (EMPTY + b"\x7f\xff\xff\xff", "members announces 2147483647 elements, and 0 bytes are left."),
-        (EMPTY + b"\xff\xff\xff\xff", "members is null, and must not be."),
-        (EMPTY + b"\x00\x00\x00\x01" + MEMBER + b"\xff\xff\xff\xff", "subscription is null, and must not be."),
+        (EMPTY + b"\x7f\xff\xff\xff", "members announces 2147483647 elements; 0 bytes are left."),
+        (EMPTY + b"\xff\xff\xff\xff", "members must not be null."),
+        (EMPTY + b"\x00\x00\x00\x01" + MEMBER + b"\xff\xff\xff\xff", "subscription must not be null."),
     ],
 )
 def test_a_malformed_group_says_what_is_wrong(data: bytes, says: str) -> None:
@@ -182,9 +182,9 @@ def test_a_malformed_group_says_what_is_wrong(data: bytes, says: str) -> None:
 
 
 def test_what_no_bytes_can_hold_is_refused() -> None:
-    with pytest.raises(WireError, match="group takes 40000 bytes; at most 32767 can be written"):
+    with pytest.raises(WireError, match="group takes 40000 bytes; the maximum is 32767"):
         encode_key(GroupKey("g" * 40_000))
-    with pytest.raises(WireError, match="group cannot be written as UTF-8"):
+    with pytest.raises(WireError, match="group cannot be encoded as UTF-8"):
         encode_key(GroupKey("\ud800"))
     with pytest.raises(WireError, match="version 5 is none of 0 to 4"):
         encode_offset_value(OFFSET, 5)

@@ -22,7 +22,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
     """Tell every API and its versions."""
-    if not API_VERSIONS.speaks(context.version):
+    if not API_VERSIONS.supports(context.version):
         context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
     named = _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)

@@ -8,7 +8,7 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -32,7 +32,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
             controller_id=broker.node_id,
             brokers=[DescribeClusterBroker(broker.node_id, host, port, broker.settings.text("broker.rack") or None)],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
             ),
         )
     )

@@ -22,7 +22,7 @@ from slackwater.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
-NOT_ASKED: Final = -(2**31)
+NOT_REQUESTED: Final = -(2**31)
 # What can be done with a group, as bits: read, delete, describe, describe configs, alter configs. All may do all of it.
 EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
@@ -30,7 +30,7 @@ EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Tell state and members of groups."""
     broker.events.write()  # whoever looks at a group may read in `__group_events` how it came there
-    operations = EVERYTHING if request.include_authorized_operations else NOT_ASKED
+    operations = EVERYTHING if request.include_authorized_operations else NOT_REQUESTED
 
     def on_response(answer: Described) -> None:
         context.respond(DescribeGroupsResponse(groups=[_group(group, operations) for group in answer.groups]))
@@ -52,5 +52,5 @@ def _group(group: Group, operations: int) -> DescribedGroup:
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=[DescribedGroupMember(*member) for member in group.members],
-        authorized_operations=operations if group.error is Error.NONE else NOT_ASKED,
+        authorized_operations=operations if group.error is Error.NONE else NOT_REQUESTED,
     )

@@ -13,7 +13,7 @@ order asked for, each once.
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.metadata import (
@@ -33,7 +33,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
     host, port = broker.address(context)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
     context.respond(
         MetadataResponse(
             brokers=[MetadataResponseBroker(broker.node_id, host, port, broker.settings.text("broker.rack") or None)],
@@ -41,7 +41,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
             controller_id=broker.node_id,
             topics=_topics(broker, context.version, request, operations),
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
             ),
         )
     )

@@ -1,15 +1,15 @@
 """Produce, v3 to v13.
 
-v3   the oldest that Kafka 4 takes
+v3   the oldest version of Kafka 4
 v5   log start offset
-v7   zstd; in an older version it is UNSUPPORTED_COMPRESSION_TYPE
-v8   which records were at fault, and a message (KIP-467)
+v7   zstd; in older versions it is UNSUPPORTED_COMPRESSION_TYPE
+v8   the rejected records and an error message (KIP-467)
 v9   flexible
-v13  topic ids; one that is unknown is UNKNOWN_TOPIC_ID
+v13  topic ids; an unknown one is UNKNOWN_TOPIC_ID
 
-There is one replica, so acks=1 and acks=all are the same. With acks=0 there is no answer, and an error closes the
-connection: that is how such a client hears of it. A partition's records are exactly one batch of magic 2, else
-INVALID_RECORD. The broker's own topics take nothing from clients: INVALID_TOPIC_EXCEPTION.
+There is one replica, so acks=1 and acks=all are equal. With acks=0 there is no response, and an error closes the
+connection so that the client notices it. A partition's records must be exactly one batch of magic 2, otherwise
+INVALID_RECORD. Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.
 """
 
 from collections.abc import Callable
@@ -36,8 +36,8 @@ from slackwater.wire.records.compression import Buffer, Codec
 _IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _ACKS: Final = (-1, 0, 1)
-_LEAST_LENGTH: Final = 14  # Kafka takes anything shorter for damage, not for the beginning of a batch
-# With these Kafka does not say where the log starts.
+_MIN_LENGTH: Final = 14  # Kafka treats a shorter batch as corrupt, not as incomplete
+# With these errors Kafka does not report the log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
     {
         Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,47 +49,50 @@ _WITHOUT_LOG_START: Final = frozenset(
 )
 
 
-class _Produce:
-    """One request: the answer to be, and how many partitions it still waits for."""
+class _PendingProduce:
+    """One request: its response and the number of partitions without a result."""
 
-    __slots__ = ("_acks", "_context", "_failed", "_open", "_response")
+    __slots__ = ("_acks", "_context", "_failed", "_pending", "_response")
 
     def __init__(self, context: RequestContext, acks: int, response: ProduceResponse) -> None:
         self._context = context
         self._acks = acks
         self._response = response
-        self._open = 1  # the handler itself
+        self._pending = 1  # the handler itself
         self._failed = False
 
-    def wait(self, partition: Partition, row: PartitionProduceResponse) -> Callable[[AppendInfo | Rejection], None]:
-        """What to tell the outcome for one partition."""
-        self._open += 1
+    def on_append(
+        self, partition: Partition, row: PartitionProduceResponse
+    ) -> Callable[[AppendInfo | Rejection], None]:
+        """Return the callback for the result of one partition."""
+        self._pending += 1
 
-        def on_response(outcome: AppendInfo | Rejection) -> None:
-            if isinstance(outcome, AppendInfo):
-                row.base_offset, _, row.log_append_time_ms, row.log_start_offset, _ = outcome
+        def on_result(result: AppendInfo | Rejection) -> None:
+            if isinstance(result, AppendInfo):
+                row.base_offset, _, row.log_append_time_ms, row.log_start_offset, _ = result
             else:
-                self.refuse(row, outcome)
-                if outcome.error not in _WITHOUT_LOG_START:
+                self.reject(row, result)
+                if result.error not in _WITHOUT_LOG_START:
                     row.log_start_offset = partition.log.log_start_offset
-            self.settle()
+            self.complete_one()
 
-        return on_response
+        return on_result
 
-    def refuse(self, row: PartitionProduceResponse, why: Rejection) -> None:
-        """This partition took nothing."""
+    def reject(self, row: PartitionProduceResponse, rejection: Rejection) -> None:
+        """Report an error on one partition."""
         self._failed = True
-        row.error_code = why.error
-        row.error_message = why.message or None
+        row.error_code = rejection.error
+        row.error_message = rejection.message or None
         row.base_offset = -1
         row.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why.message) for index in why.records
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=rejection.message)
+            for index in rejection.records
         ]
 
-    def settle(self) -> None:
-        """One less to wait for; the last one answers."""
-        self._open -= 1
-        if self._open:
+    def complete_one(self) -> None:
+        """Count one result; the last one sends the response."""
+        self._pending -= 1
+        if self._pending:
             return
         if self._acks:
             self._context.respond(self._response)
@@ -100,38 +103,38 @@ class _Produce:
 
 
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
-    """Append every batch, and answer when all count."""
+    """Append every batch; the response follows when all are written."""
     response = ProduceResponse()
-    produce = _Produce(context, request.acks, response)
+    produce = _PendingProduce(context, request.acks, response)
     for data in request.topic_data:
         topic = _topic(broker, data, context.version)
         rows = []
-        for asked in data.partition_data:
-            row = PartitionProduceResponse(index=asked.index)
+        for requested in data.partition_data:
+            row = PartitionProduceResponse(index=requested.index)
             rows.append(row)
             if request.acks not in _ACKS:
-                produce.refuse(row, Rejection(Error.INVALID_REQUIRED_ACKS, ""))
+                produce.reject(row, Rejection(Error.INVALID_REQUIRED_ACKS, ""))
                 continue
-            taken = topic if isinstance(topic, Rejection) else _batch(topic, asked, context.version)
-            if isinstance(taken, Rejection):
-                produce.refuse(row, taken)
+            accepted = topic if isinstance(topic, Rejection) else _batch(topic, requested, context.version)
+            if isinstance(accepted, Rejection):
+                produce.reject(row, accepted)
             else:
-                partition, batch = taken
-                broker.appends.add(partition, batch, produce.wait(partition, row))
+                partition, batch = accepted
+                broker.appends.add(partition, batch, produce.on_append(partition, row))
         response.responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
-    produce.settle()
+    produce.complete_one()
 
 
 def error_response(request: ProduceRequest, version: int, error: Error) -> ProduceResponse:
-    """The error on every partition."""
+    """Report an error on every partition."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 data.name,
                 data.topic_id,
                 [
-                    PartitionProduceResponse(index=one.index, error_code=error, base_offset=-1)
-                    for one in data.partition_data
+                    PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
+                    for partition in data.partition_data
                 ],
             )
             for data in request.topic_data
@@ -148,48 +151,48 @@ def _topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Reje
         topic = broker.topics.get(data.name)
         if topic is None:
             return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    if topic.is_internal and topic.name != EVENTS_TOPIC:  # members tell their own events there
+    if topic.is_internal and topic.name != EVENTS_TOPIC:  # members publish their events there
         return Rejection(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
     return topic
 
 
-def _batch(topic: Topic, asked: PartitionProduceData, version: int) -> tuple[Partition, Buffer] | Rejection:
-    """The partition, and the one batch for it; the log looks into it."""
-    if not 0 <= asked.index < len(topic.partitions):
+def _batch(topic: Topic, requested: PartitionProduceData, version: int) -> tuple[Partition, Buffer] | Rejection:
+    """Return the partition and its single batch; the log validates the batch."""
+    if not 0 <= requested.index < len(topic.partitions):
         return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    records = asked.records
+    records = requested.records
     size = _first_size(records) if records is not None else 0
     if isinstance(size, Rejection):
         return size
     if not records or not size:
-        return _unlike(version, "must have at least one record batch per partition")
+        return _invalid_record(version, "must have at least one record batch per partition")
     if records[MAGIC_ENDS_AT - 1] != MAGIC:
-        return _unlike(version, "are only allowed to contain record batches with magic version 2")
+        return _invalid_record(version, "are only allowed to contain record batches with magic version 2")
     if version < _ZSTD_SINCE and records[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD:
-        why = _unlike(version, "are not allowed to use ZStandard compression")
-        return why._replace(error=Error.UNSUPPORTED_COMPRESSION_TYPE)
+        rejection = _invalid_record(version, "are not allowed to use ZStandard compression")
+        return rejection._replace(error=Error.UNSUPPORTED_COMPRESSION_TYPE)
     if size < len(records):
-        # A beginning of another batch is passed over, as Kafka does; a whole one is one too many.
-        behind = _first_size(records[size:])
-        if isinstance(behind, Rejection):
-            return behind
-        if behind:
-            return _unlike(version, "are only allowed to contain exactly one record batch per partition")
+        # As in Kafka, the truncated beginning of another batch is ignored; a second complete batch is an error.
+        next_size = _first_size(records[size:])
+        if isinstance(next_size, Rejection):
+            return next_size
+        if next_size:
+            return _invalid_record(version, "are only allowed to contain exactly one record batch per partition")
         records = records[:size]
-    return topic.partitions[asked.index], records
+    return topic.partitions[requested.index], records
 
 
-def _unlike(version: int, what: str) -> Rejection:
-    return Rejection(Error.INVALID_RECORD, f"Produce requests with version {version} {what}")
+def _invalid_record(version: int, message: str) -> Rejection:
+    return Rejection(Error.INVALID_RECORD, f"Produce requests with version {version} {message}")
 
 
 def _first_size(records: Buffer) -> int | Rejection:
-    """The bytes of the first batch; 0 if it is not whole."""
+    """Return the size of the first batch; 0 if it is incomplete."""
     if len(records) < LENGTH_ENDS_AT:
         return 0
     length = int.from_bytes(records[LENGTH_ENDS_AT - 4 : LENGTH_ENDS_AT], "big", signed=True)
-    if length < _LEAST_LENGTH:
-        message = f"Record size {length} is less than the minimum record overhead ({_LEAST_LENGTH})"
+    if length < _MIN_LENGTH:
+        message = f"Record size {length} is less than the minimum record overhead ({_MIN_LENGTH})"
         return Rejection(Error.CORRUPT_MESSAGE, message)
     if len(records) < MAGIC_ENDS_AT:
         return 0

@@ -9,7 +9,7 @@ Rules kept here
 from typing import Final, NamedTuple
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.fields import Reader
+from slackwater.wire.fields import FieldReader
 
 GROUP_EPOCH_KEY: Final = 3
 MEMBER_KEY: Final = 5
@@ -39,7 +39,7 @@ class ConsumerGroupMember(NamedTuple):
 
 def decode_consumer_group_key(data: bytes) -> ConsumerGroupKey | None:
     """Read a record's key; None where it is no record that is read here."""
-    reader = Reader(data, "key in __consumer_offsets")
+    reader = FieldReader(data, "key in __consumer_offsets")
     version = reader.int16()
     if version in (GROUP_EPOCH_KEY, TARGET_EPOCH_KEY):
         return ConsumerGroupKey(version, reader.string("group"), None)
@@ -67,8 +67,8 @@ def decode_member(data: bytes) -> ConsumerGroupMember:
     )
 
 
-def _reader(data: bytes, what: str) -> Reader:
-    reader = Reader(data, what)
+def _reader(data: bytes, what: str) -> FieldReader:
+    reader = FieldReader(data, what)
     version = reader.int16()
     if version != _NEWEST_VALUE:
         raise WireError(f"{what}: version {version} is not {_NEWEST_VALUE}.")

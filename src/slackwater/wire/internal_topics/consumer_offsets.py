@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.fields import Reader, Writer
+from slackwater.wire.fields import FieldReader, FieldWriter
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
@@ -96,7 +96,7 @@ class GroupValue(NamedTuple):
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | UnknownKey:
     """Read a record's key."""
-    reader = Reader(data, "key in __consumer_offsets")
+    reader = FieldReader(data, "key in __consumer_offsets")
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
         return OffsetKey(reader.string("group"), reader.string("topic"), reader.int32())
@@ -107,7 +107,7 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | UnknownKey:
 
 def encode_key(key: OffsetKey | GroupKey) -> bytes:
     """Write a record's key."""
-    writer = Writer("key in __consumer_offsets")
+    writer = FieldWriter("key in __consumer_offsets")
     if isinstance(key, OffsetKey):
         writer.int16(OFFSET_KEY_VERSIONS[-1])
         writer.string(key.group, "group")
@@ -127,7 +127,7 @@ def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
 
 def decode_offset_value(data: bytes) -> OffsetValue:
     """Read the value that belongs to an `OffsetKey`."""
-    reader = Reader(data, "offset in __consumer_offsets")
+    reader = FieldReader(data, "offset in __consumer_offsets")
     version = _version(reader, NEWEST_OFFSET_VERSION)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
@@ -136,7 +136,7 @@ def decode_offset_value(data: bytes) -> OffsetValue:
     expire_timestamp_ms = reader.int64() if version == EXPIRING_OFFSET_VERSION else -1
     topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG)
     if topic_id is not None and len(topic_id) != _TOPIC_ID_BYTES:
-        raise reader.wrong(f"topic_id has {len(topic_id)} bytes, and must have {_TOPIC_ID_BYTES}")
+        raise reader.error(f"topic_id has {len(topic_id)} bytes, and must have {_TOPIC_ID_BYTES}")
     return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
 
 
@@ -165,7 +165,7 @@ def encode_lasting_offset(offset: int, leader_epoch: int, metadata: str, commit_
 
 def decode_group_value(data: bytes) -> GroupValue:
     """Read the value that belongs to a `GroupKey`."""
-    reader = Reader(data, "group in __consumer_offsets")
+    reader = FieldReader(data, "group in __consumer_offsets")
     version = _version(reader, NEWEST_GROUP_VERSION)
     protocol_type = reader.string("protocol_type")
     generation = reader.int32()
@@ -230,7 +230,7 @@ def _usual_members(members: tuple[GroupMember, ...]) -> list[bytes] | None:
     return out
 
 
-def _member(reader: Reader, version: int) -> GroupMember:
+def _member(reader: FieldReader, version: int) -> GroupMember:
     member_id = reader.string("member_id")
     group_instance_id = reader.nullable_string("group_instance_id") if version >= 3 else None
     client_id = reader.string("client_id")
@@ -252,17 +252,17 @@ def _member(reader: Reader, version: int) -> GroupMember:
     )
 
 
-def _version(reader: Reader, newest: int) -> int:
+def _version(reader: FieldReader, newest: int) -> int:
     version = reader.int16()
     if not 0 <= version <= newest:
-        raise reader.wrong(f"version {version} is none of 0 to {newest}")
+        raise reader.error(f"version {version} is none of 0 to {newest}")
     reader.flexible = version >= _FLEXIBLE_FROM
     return version
 
 
-def _writer(what: str, version: int, newest: int) -> Writer:
+def _writer(what: str, version: int, newest: int) -> FieldWriter:
     if not 0 <= version <= newest:
         raise WireError(f"{what}: version {version} is none of 0 to {newest}.")
-    writer = Writer(what, flexible=version >= _FLEXIBLE_FROM)
+    writer = FieldWriter(what, flexible=version >= _FLEXIBLE_FROM)
     writer.int16(version)
     return writer
