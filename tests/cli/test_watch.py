@@ -44,8 +44,8 @@ def test_a_group_with_work_for_everybody_is_calm(slackwater: Command, broker: Br
         crowd.settle(3)
         done = slackwater("watch", "--once", "--group", "watched-calm")
     assert done.code == 0
-    assert "1 look" in done.out
-    assert done.out.endswith("at 1 group: nothing fired.\n")
+    assert "1 check" in done.out
+    assert done.out.endswith(": no alert.\n")
     assert "rebalances are counted by __group_events" in done.err
 
 
@@ -56,8 +56,8 @@ def test_members_without_partitions_are_an_alert(slackwater: Command, broker: Br
         done = slackwater("watch", "--once", "--group", "watched-idle", "--rules", at_once)
         soon = slackwater("watch", "--once", "--json", "--group", "watched-idle")
     assert done.code == 1
-    assert "ALERT  watched-idle  IdleMembers: 1 of 2 members have no partition: consumer-watched-idle-" in done.out
-    assert "First: more members than partitions" in done.out
+    assert "ALERT    watched-idle  IdleMembers: 1 of 2 members have no partition: consumer-watched-idle-" in done.out
+    assert "First: there are more members than partitions" in done.out
     pending = next(one for one in objects(soon.out) if one.get("rule") == "IdleMembers")
     assert (pending["event"], pending["value"], pending["for_s"]) == ("alert_pending", 1, 600)
 
@@ -77,8 +77,8 @@ def test_members_that_go_and_come_are_an_alert(slackwater: Command, broker: Brok
 
         done = wait_until(fired, lambda: "no alert", DEADLINE_S)
     assert done is not None
-    assert re.search(r"ALERT  watched-storm  RebalancesTooOften: \d rebalances in the last hour, the last ", done.out)
-    assert "First: slackwater doctor: who started them, and why." in done.out
+    assert re.search(r"ALERT    watched-storm  RebalancesTooOften: \d rebalances in the last hour, the last ", done.out)
+    assert "First: run slackwater doctor to find which member starts them, and why." in done.out
 
 
 class Running:
@@ -145,7 +145,7 @@ def test_an_alert_begins_and_ends_and_ctrl_c_brings_the_account(
 def test_a_cluster_that_cannot_be_reached_is_not_called_calm(slackwater: Command) -> None:
     done = slackwater("watch", "--for", "0.2s", "--interval", "0.1s", "--bootstrap", "127.0.0.1:1")
     assert done.code == 2
-    assert done.out.endswith("none succeeded: could not tell.\n")
+    assert done.out.endswith("none succeeded: state unknown.\n")
     assert done.err.count("\n") == 1
     assert "127.0.0.1:1 could not be reached" in done.err
 
@@ -161,7 +161,7 @@ def test_where_nothing_may_be_read_it_goes_by_looks_and_says_so(slackwater: Comm
         done = slackwater("watch", "--once", "--json", "--bootstrap", kafka.bootstrap_servers)
     assert done.code == 0
     start = objects(done.out)[0]
-    assert start["counted_by"] == ["members and partitions at each look"]
+    assert start["counted_by"] == ["members and partitions at each check"]
     assert start["not_measured"] == ["RebalancesFail"]
 
 
@@ -173,7 +173,7 @@ def test_a_group_that_may_not_be_looked_at_is_not_called_calm(slackwater: Comman
         kafka.fail("DescribeGroups", "GROUP_AUTHORIZATION_FAILED", times=None)
         done = slackwater("watch", "--once", "--bootstrap", kafka.bootstrap_servers)
     assert done.code == 2
-    assert "group g may not be looked at: GROUP_AUTHORIZATION_FAILED." in done.err
+    assert "Group g cannot be described: GROUP_AUTHORIZATION_FAILED." in done.err
 
 
 def test_a_group_that_is_not_there(slackwater: Command, admin: Admin) -> None:
@@ -192,11 +192,11 @@ def test_a_group_that_is_not_there(slackwater: Command, admin: Admin) -> None:
         (("--interval", "soon"), "--interval soon is not a duration"),
         (("--interval", "0.01s"), "too short"),
         (("--for", "soon"), "--for soon is not a duration"),
-        (("--for", "1s", "--once"), "use one of them"),
+        (("--for", "1s", "--once"), "Use one of them"),
         (("--rules", "/nowhere/rules.toml"), "cannot be read: No such file"),
-        (("--rules", __file__), "is no TOML"),
+        (("--rules", __file__), "is not TOML"),
         (("--bootstrap", "no port"), "no port"),
-        (("--prometheus", "--rules", "RULES"), "prints the rules as they are"),
+        (("--prometheus", "--rules", "RULES"), "prints the default rules"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_3(

@@ -14,7 +14,7 @@ from slackwater.doctor.alerts.monitor import (
     ObservedGeneration,
     RebalanceSource,
 )
-from slackwater.doctor.alerts.rules import ALERTS, adapted
+from slackwater.doctor.alerts.rules import ALERTS, adapt_rules
 from slackwater.group.errors import UsageError
 from slackwater.group.events import (
     EventKind,
@@ -156,11 +156,11 @@ def test_a_group_that_was_deleted_and_made_again_counts_from_its_new_start() -> 
 
 def test_the_epoch_of_a_new_group_is_counted_by_what_it_grew() -> None:
     watch = AlertMonitor()
-    assert watch.observe(look(0, seen(epoch=12), by=RebalanceSource.LOOKS)) == []
-    assert watch.observe(look(5, seen(epoch=13), by=RebalanceSource.LOOKS)) == []
-    (began,) = watch.observe(look(10, seen(epoch=15), by=RebalanceSource.LOOKS))
+    assert watch.observe(look(0, seen(epoch=12), by=RebalanceSource.SNAPSHOTS)) == []
+    assert watch.observe(look(5, seen(epoch=13), by=RebalanceSource.SNAPSHOTS)) == []
+    (began,) = watch.observe(look(10, seen(epoch=15), by=RebalanceSource.SNAPSHOTS))
     assert began.value == 3
-    assert watch.told_by(seen(epoch=15)) is RebalanceSource.EPOCH
+    assert watch.rebalance_source(seen(epoch=15)) is RebalanceSource.EPOCH
 
 
 def epoch(number: int, at_s: float) -> ObservedGeneration:
@@ -179,22 +179,22 @@ def test_the_start_and_the_end_of_a_new_group_are_no_rebalances() -> None:
 def test_where_nothing_may_be_read_changes_between_looks_are_counted() -> None:
     watch = AlertMonitor()
     three = (*BOTH, member("c"))
-    assert watch.observe(look(0, seen(), by=RebalanceSource.LOOKS)) == []
-    assert watch.observe(look(5, seen("PreparingRebalance", ()), by=RebalanceSource.LOOKS)) == []
-    assert watch.observe(look(10, seen(), by=RebalanceSource.LOOKS)) == []  # one round, and everybody as before
-    assert watch.observe(look(15, seen(), by=RebalanceSource.LOOKS)) == []
-    assert names(watch.observe(look(20, seen(members=three), by=RebalanceSource.LOOKS))) == ["RebalancesTooOften"]
-    assert watch.told_by(seen()) is RebalanceSource.LOOKS
+    assert watch.observe(look(0, seen(), by=RebalanceSource.SNAPSHOTS)) == []
+    assert watch.observe(look(5, seen("PreparingRebalance", ()), by=RebalanceSource.SNAPSHOTS)) == []
+    assert watch.observe(look(10, seen(), by=RebalanceSource.SNAPSHOTS)) == []  # one round, and everybody as before
+    assert watch.observe(look(15, seen(), by=RebalanceSource.SNAPSHOTS)) == []
+    assert names(watch.observe(look(20, seen(members=three), by=RebalanceSource.SNAPSHOTS))) == ["RebalancesTooOften"]
+    assert watch.rebalance_source(seen()) is RebalanceSource.SNAPSHOTS
     assert [rule.name for rule in watch.not_measured()] == ["RebalancesFail"]
 
 
 def test_a_group_that_comes_up_between_looks_starts() -> None:
     watch = AlertMonitor()
     for at in (0, 5):
-        assert watch.observe(look(at, seen("Empty", ()), by=RebalanceSource.LOOKS)) == []
-    assert watch.observe(look(10, seen(), by=RebalanceSource.LOOKS)) == []
-    assert watch.observe(look(20, seen(members=BOTH[:1]), by=RebalanceSource.LOOKS)) == []
-    assert names(watch.observe(look(30, seen(), by=RebalanceSource.LOOKS))) == ["RebalancesTooOften"]
+        assert watch.observe(look(at, seen("Empty", ()), by=RebalanceSource.SNAPSHOTS)) == []
+    assert watch.observe(look(10, seen(), by=RebalanceSource.SNAPSHOTS)) == []
+    assert watch.observe(look(20, seen(members=BOTH[:1]), by=RebalanceSource.SNAPSHOTS)) == []
+    assert names(watch.observe(look(30, seen(), by=RebalanceSource.SNAPSHOTS))) == ["RebalancesTooOften"]
 
 
 # --- by events --------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_the_coordinators_events_count_before_what_is_written_beside_them() -> N
         event(EventKind.GENERATION_FORMED, -47, generation=8),
     ]
     assert watch.observe(look(0, seen(), [formed(7, -49), formed(8, -47)], rounds, by=RebalanceSource.EVENTS)) == []
-    assert watch.told_by(seen()) is RebalanceSource.EVENTS
+    assert watch.rebalance_source(seen()) is RebalanceSource.EVENTS
     assert watch.not_measured() == []
 
 
@@ -218,7 +218,7 @@ def test_events_of_members_alone_do_not_stand_for_the_coordinators() -> None:
     told = [event(EventKind.PARTITIONS_ASSIGNED, -40, source=EventSource.MEMBER, generation=7)]
     notices = watch.observe(look(0, seen(), [formed(7, -50), formed(8, -40)], told, by=RebalanceSource.EVENTS))
     assert names(notices) == ["RebalancesTooOften"]
-    assert watch.told_by(seen()) is RebalanceSource.OFFSETS
+    assert watch.rebalance_source(seen()) is RebalanceSource.OFFSETS
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_lag_without_commits_fires_after_five_minutes_and_ends_with_the_next_com
     for at in range(0, 300, 50):
         assert watch.observe(look(at, seen(committed={P0: 5}, lag=10 + at))) == []
     (began,) = watch.observe(look(300, seen(committed={P0: 5}, lag=400)))
-    assert (began.alert.name, began.seen) == ("NoProgress", "no offset was committed for 5 min, lag 400")
+    assert (began.alert.name, began.seen) == ("NoProgress", "no offset committed for 5 min, lag 400")
     assert names(watch.observe(look(305, seen(committed={P0: 6}, lag=400))), AlertTransition.ENDED) == ["NoProgress"]
 
 
@@ -344,12 +344,12 @@ def test_the_alerts_of_a_group_that_is_gone_are_over() -> None:
     watch = AlertMonitor()
     watch.observe(look(0, seen(), [formed(7, -900), formed(8, -60)]))
     (ended,) = watch.observe(look(5, None))
-    assert (ended.transition, ended.group, ended.seen) == (AlertTransition.ENDED, "g", "the group is gone")
+    assert (ended.transition, ended.group, ended.seen) == (AlertTransition.ENDED, "g", "the group no longer exists")
     assert watch.firing == []
 
 
 def test_rules_may_have_other_limits_or_be_off() -> None:
-    rules = adapted({"RebalancesTooOften": {"limit": 3}, "IdleMembers": {"off": True}}, "rules.toml")
+    rules = adapt_rules({"RebalancesTooOften": {"limit": 3}, "IdleMembers": {"off": True}}, "rules.toml")
     watch = AlertMonitor(rules)
     group = seen(members=(*BOTH, member("c")))
     assert watch.observe(look(0, group, [formed(7, -900), formed(8, -800), formed(9, -700)], known_since_s=-3600)) == []
@@ -360,14 +360,14 @@ def test_rules_may_have_other_limits_or_be_off() -> None:
     ("changes", "said"),
     [
         ({"IdleMember": {}}, "did you mean IdleMembers?"),
-        ({"Xyz": {}}, "there are RebalancesTooOften"),
+        ({"Xyz": {}}, "the rules are RebalancesTooOften"),
         ({"IdleMembers": 3}, "write a table"),
         ({"IdleMembers": {"for": 3}}, "a rule has limit, for_s and off"),
         ({"IdleMembers": {"for_s": "3"}}, "whole seconds"),
-        ({"IdleMembers": {"limit": -1}}, "a number from 0 on"),
+        ({"IdleMembers": {"limit": -1}}, "a number of 0 or more"),
         ({"IdleMembers": {"off": 1}}, "true or false"),
     ],
 )
 def test_what_is_wrong_with_a_rule_is_said(changes: Mapping[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("?", r"\?")):
-        adapted(changes, "rules.toml")
+        adapt_rules(changes, "rules.toml")

@@ -1,12 +1,12 @@
-"""`slackwater watch`: the alert rules, held against a live cluster.
+"""`slackwater watch`: evaluate the alert rules on a live cluster.
 
-Rules kept here
-- Any cluster, through the open_admin: no Spark, no Java, and nothing is changed or joined.
-- What is told is one line when an alert begins and one when it ends; with --json one object per line. What is quiet
-  stands in one line of its own, on a terminal's standard error.
-- Exit codes for scripts: 0 nothing fired, 1 an alert fired, 2 could not tell, 3 bad input. Ctrl-C and SIGTERM are the
-  usual way to end it: they bring the account of what was seen, and its exit code.
-- A look that fails is told once, when looks begin to fail and when they succeed again; alerts stay as they were.
+Invariants:
+- It works on any cluster through the admin client, without Spark or Java, and joins or changes nothing.
+- It prints one line when an alert begins and one when it ends; with --json one object per line. On a terminal a status
+  line on standard error shows the current state.
+- Exit codes: 0 no alert, 1 an alert fired, 2 unknown, 3 bad input. Ctrl-C and SIGTERM end it with a summary and the
+  exit code.
+- Failing requests are reported once when they begin to fail and once when they succeed again; alerts stay unchanged.
 """
 
 import signal
@@ -35,36 +35,37 @@ if TYPE_CHECKING:
     from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, GroupSnapshot, ObservedGeneration
     from slackwater.doctor.alerts.rules import Alert
 
-CALM: Final = 0
+NO_ALERT: Final = 0
 FIRED: Final = 1
 HISTORY_MS: Final = 3_600_000
-SHORTEST_MS: Final = 100
-_TONES: Final = {"critical": "red", "warning": "yellow", "info": "cyan"}
+MIN_INTERVAL_MS: Final = 100
+_COLORS: Final = {"critical": "red", "warning": "yellow", "info": "cyan"}
 _REFUSED: Final = frozenset({Error.GROUP_AUTHORIZATION_FAILED, Error.CLUSTER_AUTHORIZATION_FAILED})
 
 
 def watch(
     group: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Only this group; repeatable.")] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="End after this time; else with Ctrl-C.")
+        str | None, typer.Option("--for", metavar="DURATION", help="Stop after this time [default: at Ctrl-C].")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="One look, and what is wrong now.")] = False,
-    interval: Annotated[str, typer.Option(metavar="DURATION", help="From one look to the next.")] = "5s",
+    once: Annotated[bool, typer.Option("--once", help="Check once and print the alerts that are active now.")] = False,
+    interval: Annotated[str, typer.Option(metavar="DURATION", help="Time between two checks.")] = "5s",
     rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Other limits: TOML, a table per rule with limit, for_s, off.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Other limits: a TOML file with a table per rule (limit, for_s, off)."),
     ] = None,
     prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print the rules as a Prometheus rules file, and end.")
+        bool, typer.Option("--prometheus", help="Print the rules as a Prometheus rules file and exit.")
     ] = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch groups and say when something goes wrong: one line when an alert begins, one when it ends.
+    """Watch groups and print one line when an alert begins and one when it ends.
 
-    The rules: more than one rebalance an hour, failed rebalances, one that takes more than 60 s, a group that stays in
-    PreparingRebalance, lag without commits, members without partitions. Exit code 0: nothing fired, 1: an alert fired
-    (with --once: is firing), 2: could not tell, 3: the input was wrong.
+    The rules: more than one rebalance per hour, failed rebalances, a rebalance longer than 60 s, a group that stays in
+    PreparingRebalance, lag without commits, members without partitions. Exit codes: 0 no alert, 1 an alert fired (with
+    --once: is active), 2 unknown, 3 bad input.
     """
     try:
         plan = _plan(group, for_, once, interval, rules)
@@ -76,7 +77,7 @@ def watch(
     except UsageError as error:
         warn(str(error))
         raise typer.Exit(BAD_INPUT) from None
-    with admin, _ended_by_signals():
+    with admin, _stop_at_sigterm():
         code = _Watcher(admin, where, plan, as_json=as_json).run()
     raise typer.Exit(code)
 
@@ -92,15 +93,15 @@ class _Plan:
 
 
 def _plan(groups: Sequence[str] | None, length: str | None, once: bool, interval: str, rules: Path | None) -> _Plan:
-    from slackwater.doctor.alerts.rules import ALERTS, adapted
+    from slackwater.doctor.alerts.rules import ALERTS, adapt_rules
 
     if once and length is not None:
-        raise UsageError("--once is one look, and --for many; use one of them.")
+        raise UsageError("--once and --for exclude each other. Use one of them.")
     length_ms = None if length is None else duration_ms(length, "--for")
     interval_ms = duration_ms(interval, "--interval")
-    if interval_ms < SHORTEST_MS:
-        raise UsageError(f"--interval {interval} is too short; use 0.1s or more.")
-    chosen = ALERTS if rules is None else adapted(_toml(rules), f"--rules {rules}")
+    if interval_ms < MIN_INTERVAL_MS:
+        raise UsageError(f"--interval {interval} is too short. Use 0.1s or more.")
+    chosen = ALERTS if rules is None else adapt_rules(_toml(rules), f"--rules {rules}")
     length_s = None if length_ms is None else length_ms / 1000
     return _Plan(tuple(dict.fromkeys(groups or ())), length_s, interval_ms / 1000, once, chosen, rules is not None)
 
@@ -111,25 +112,25 @@ def _toml(path: Path) -> dict[str, object]:
     except OSError as error:
         raise UsageError(f"--rules {path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"--rules {path} is no TOML: {error}.") from None
+        raise UsageError(f"--rules {path} is not TOML: {error}.") from None
 
 
 def _print_rules(plan: _Plan) -> None:
     if plan.adapted:
-        raise UsageError("--prometheus prints the rules as they are; change the file that it prints, not --rules.")
+        raise UsageError("--prometheus prints the default rules and ignores --rules. Edit the printed file instead.")
     from slackwater.doctor.alerts.rules import prometheus_rules
 
     typer.echo(prometheus_rules(), nl=False)
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM, with which `timeout` and containers end a program, be as good as Ctrl-C."""
+def _stop_at_sigterm() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C: `timeout` and containers send it."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():  # only there are signals heard
+    if threading.current_thread() is not threading.main_thread():  # signal handlers run only there
         yield
         return
     before = signal.signal(signal.SIGTERM, end)
@@ -140,8 +141,8 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Account:
-    """What became of the looks."""
+class _RunSummary:
+    """Counts for the end of the run."""
 
     began: float
     looks: int = 0
@@ -149,7 +150,8 @@ class _Account:
     missing: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
-    trouble: str | None = None
+    error: str | None = None
+    """The error of the current series of failing checks."""
 
 
 class _Watcher:
@@ -163,17 +165,17 @@ class _Watcher:
         self._where = where
         self._plan = plan
         self._as_json = as_json
-        self._watch = AlertMonitor(plan.rules)
+        self._monitor = AlertMonitor(plan.rules)
         self._follower = GroupLogFollower(_now_ms() - HISTORY_MS)
-        self._account = _Account(time.monotonic())
+        self._summary = _RunSummary(time.monotonic())
         self._preparing: set[str] = set()
         self._status_shown = False
 
     def run(self) -> int:
-        """Look until the time is over; the exit code."""
+        """Check until the time is over and return the exit code."""
         try:
             while True:
-                self._look()
+                self._check()
                 left_s = self._left_s()
                 if left_s <= 0:
                     break
@@ -188,59 +190,59 @@ class _Watcher:
             return 0
         if self._plan.length_s is None:
             return self._plan.interval_s
-        return self._plan.length_s - (time.monotonic() - self._account.began)
+        return self._plan.length_s - (time.monotonic() - self._summary.began)
 
-    # --- one look -----------------------------------------------------------------------------------------------------
+    # --- one check ----------------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
-            look = self._seen()
+            snapshot = self._snapshot()
         except SlackwaterError as error:
             self._note_failure(str(error))
             return
-        if self._account.trouble is not None:
-            self._tell_trouble(None)
-        self._account.looks += 1
-        notices = self._watch.observe(look)
-        if self._watch.looks == 1 and not (self._plan.once and self._account.missing):
-            self._tell_start(look)
+        if self._summary.error is not None:
+            self._report_error(None)
+        self._summary.looks += 1
+        notices = self._monitor.observe(snapshot)
+        if self._monitor.snapshots == 1 and not (self._plan.once and self._summary.missing):
+            self._report_start(snapshot)
         for notice in notices:
-            self._tell(notice)
-        self._show_status(look)
+            self._report(notice)
+        self._show_status(snapshot)
 
-    def _seen(self) -> "ClusterSnapshot":
+    def _snapshot(self) -> "ClusterSnapshot":
         from slackwater.client.admin.generations import EVENTS_TOPIC, OFFSETS_TOPIC
         from slackwater.doctor.alerts.monitor import ClusterSnapshot
 
-        names = self._plan.groups or self._listed()
-        described = self._described(names)
-        written = self._admin.follow_groups(self._follower, names)
+        names = self._plan.groups or self._group_ids()
+        described = self._describe(names)
+        entries = self._admin.follow_groups(self._follower, names)
         offsets = self._admin.group_offsets(described)
-        self._account.seen |= {one.group_id for one in described}
+        self._summary.seen |= {group.group_id for group in described}
         return ClusterSnapshot(
             time_ms=_now_ms(),
-            groups={one.group_id: _group_seen(one, offsets.get(one.group_id, [])) for one in described},
-            generations=_generations(written, self._plan.groups),
-            events=[one for one in written.events if not self._plan.groups or one.group in self._plan.groups],
-            has_events=EVENTS_TOPIC in written.topics,
-            has_offsets=OFFSETS_TOPIC in written.topics,
-            known_since_ms=self._follower.known_since_ms if written.topics else None,
+            groups={group.group_id: _group_snapshot(group, offsets.get(group.group_id, [])) for group in described},
+            generations=_generations(entries, self._plan.groups),
+            events=[event for event in entries.events if not self._plan.groups or event.group in self._plan.groups],
+            has_events=EVENTS_TOPIC in entries.topics,
+            has_offsets=OFFSETS_TOPIC in entries.topics,
+            known_since_ms=self._follower.known_since_ms if entries.topics else None,
         )
 
-    def _listed(self) -> list[str]:
+    def _group_ids(self) -> list[str]:
         from slackwater.client.admin.groups import DESCRIBED_TYPES
 
-        return [one.group_id for one in self._admin.list_groups() if one.type.lower() in DESCRIBED_TYPES]
+        return [group.group_id for group in self._admin.list_groups() if group.type.lower() in DESCRIBED_TYPES]
 
-    def _described(self, names: Sequence[str]) -> list["GroupDescription"]:
-        """The groups that are there; whom a rebalance waits for is asked of those that are at it for longer."""
-        found = self._each(names)
-        preparing = {one.group_id for one in found if one.state == "PreparingRebalance"}
-        if again := sorted(preparing & self._preparing):
-            closer = {one.group_id: one for one in self._each(again, find_generation=True)}
-            found = [closer.get(one.group_id, one) for one in found]
+    def _describe(self, names: Sequence[str]) -> list["GroupDescription"]:
+        """Describe the groups; for those in PreparingRebalance at two checks in a row also find the awaited members."""
+        descriptions = self._each(names)
+        preparing = {group.group_id for group in descriptions if group.state == "PreparingRebalance"}
+        if waiting := sorted(preparing & self._preparing):
+            detailed = {group.group_id: group for group in self._each(waiting, find_generation=True)}
+            descriptions = [detailed.get(group.group_id, group) for group in descriptions]
         self._preparing = preparing
-        return found
+        return descriptions
 
     def _each(self, names: Sequence[str], *, find_generation: bool = False) -> list["GroupDescription"]:
         try:
@@ -248,78 +250,78 @@ class _Watcher:
         except BrokerError as error:
             if error.error is not Error.GROUP_ID_NOT_FOUND and error.error not in _REFUSED:
                 raise
-        found: list[GroupDescription] = []
-        for name in names:  # one of them is gone, or may not be looked at: which?
+        descriptions: list[GroupDescription] = []
+        for name in names:  # one of them does not exist or is not authorized: find out which
             try:
-                found += self._admin.describe_groups([name], find_generation=find_generation)
+                descriptions += self._admin.describe_groups([name], find_generation=find_generation)
             except BrokerError as error:
                 self._note_absence(name, error)
-        return found
+        return descriptions
 
     def _note_absence(self, name: str, error: BrokerError) -> None:
         if error.error in _REFUSED:
-            if name not in self._account.refused:
-                self._say(f"group {name} may not be looked at: {error.error.name}. Ask for the right to describe it.")
-            self._account.refused.add(name)
+            if name not in self._summary.refused:
+                self._warn(f"Group {name} cannot be described: {error.error.name}. Grant DESCRIBE on it.")
+            self._summary.refused.add(name)
         elif error.error is not Error.GROUP_ID_NOT_FOUND:
             raise error
         elif self._plan.groups:
-            if name not in self._account.missing:
-                self._say(str(error))
-            self._account.missing.add(name)
+            if name not in self._summary.missing:
+                self._warn(str(error))
+            self._summary.missing.add(name)
 
     def _note_failure(self, what: str) -> None:
-        self._account.failed += 1
-        if self._account.trouble is None:
-            self._tell_trouble(what)
+        self._summary.failed += 1
+        if self._summary.error is None:
+            self._report_error(what)
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------------------------
 
-    def _say(self, text: str) -> None:
-        """A sentence beside the alerts."""
+    def _warn(self, text: str) -> None:
+        """Print a warning without breaking the status line."""
         self._clear_status()
         warn(text)
 
-    def _tell_trouble(self, what: str | None) -> None:
-        self._account.trouble = what
-        self._say(what if what is not None else f"{self._where} answers again.")
+    def _report_error(self, what: str | None) -> None:
+        self._summary.error = what
+        self._warn(what if what is not None else f"{self._where} is reachable again.")
 
-    def _tell_start(self, look: "ClusterSnapshot") -> None:
-        told = sorted({str(self._watch.told_by(one)) for one in look.groups.values()})
-        unmeasured = [rule.name for rule in self._watch.not_measured()] if look.groups else []
+    def _report_start(self, snapshot: "ClusterSnapshot") -> None:
+        sources = sorted({str(self._monitor.rebalance_source(group)) for group in snapshot.groups.values()})
+        unmeasured = [rule.name for rule in self._monitor.not_measured()] if snapshot.groups else []
         if self._as_json:
             emit(
                 {
                     "event": "watching",
-                    "time_ms": look.time_ms,
+                    "time_ms": snapshot.time_ms,
                     "cluster": self._admin.cluster_id,
                     "bootstrap": self._where,
-                    "groups": sorted(look.groups),
-                    "counted_by": told,
+                    "groups": sorted(snapshot.groups),
+                    "counted_by": sources,
                     "not_measured": unmeasured,
                     "rules": [rule.name for rule in self._plan.rules],
                 }
             )
             return
-        by = f"; rebalances are counted by {' and '.join(told)}" if told else ""
-        self._say(f"watching {count(len(look.groups), 'group')} at {self._where}{by}.")
+        by = f"; rebalances are counted by {' and '.join(sources)}" if sources else ""
+        self._warn(f"watching {count(len(snapshot.groups), 'group')} at {self._where}{by}.")
         for name in unmeasured:
-            self._say(f"{name} cannot be told here: this cluster writes no __group_events. Ask the clients' metrics.")
+            self._warn(f"{name} is not measured: this cluster has no __group_events. Use the clients' metrics.")
 
-    def _tell(self, notice: "AlertNotice") -> None:
+    def _report(self, notice: "AlertNotice") -> None:
         if self._as_json:
             emit(_json(notice))
             return
         self._clear_status()
         typer.echo(_line(notice))
 
-    def _show_status(self, look: "ClusterSnapshot") -> None:
+    def _show_status(self, snapshot: "ClusterSnapshot") -> None:
         if self._as_json or self._plan.once or not sys.stderr.isatty():
             return
-        firing = len(self._watch.firing)
+        firing = len(self._monitor.firing)
         alerts = count(firing, "alert") if firing else "no alerts"
-        lag = sum(one.lag or 0 for one in look.groups.values())
-        line = f"{clock(look.time_ms)}  {count(len(look.groups), 'group')}, lag {lag:,}, {alerts}"
+        lag = sum(group.lag or 0 for group in snapshot.groups.values())
+        line = f"{clock(snapshot.time_ms)}  {count(len(snapshot.groups), 'group')}, lag {lag:,}, {alerts}"
         typer.echo(f"\r\033[K{line}", err=True, nl=False)
         self._status_shown = True
 
@@ -333,50 +335,50 @@ class _Watcher:
     def _close(self) -> int:
         code = self._code()
         if self._plan.once:
-            for notice in self._watch.pending:
-                self._tell(notice)
+            for notice in self._monitor.pending:
+                self._report(notice)
         if self._as_json:
-            emit(self._account_json(code))
+            emit(self._summary_json(code))
         elif code != BAD_INPUT:
-            typer.echo(self._account_text(code))
+            typer.echo(self._summary_text(code))
         return code
 
     def _code(self) -> int:
-        if self._watch.fired:
+        if self._monitor.fired:
             return FIRED
-        if not self._account.looks:
+        if not self._summary.looks:
             return UNKNOWN_STATE
-        unseen = set(self._plan.groups) - self._account.seen
-        if unseen and self._plan.once and not unseen <= self._account.refused:
+        unseen = set(self._plan.groups) - self._summary.seen
+        if unseen and self._plan.once and not unseen <= self._summary.refused:
             return BAD_INPUT
-        return UNKNOWN_STATE if unseen or (self._account.refused and not self._account.seen) else CALM
+        return UNKNOWN_STATE if unseen or (self._summary.refused and not self._summary.seen) else NO_ALERT
 
-    def _account_text(self, code: int) -> str:
-        account = self._account
-        seconds = round(time.monotonic() - account.began)
-        what = f"{count(account.looks, 'look')} in {seconds} s at {count(len(account.seen), 'group')}"
-        failed = f", and {account.failed} that failed" if account.failed else ""
-        if not account.looks:
-            return f"{count(account.failed, 'look')} in {seconds} s, and none succeeded: could not tell."
+    def _summary_text(self, code: int) -> str:
+        summary = self._summary
+        seconds = round(time.monotonic() - summary.began)
+        text = f"{count(summary.looks, 'check')} of {count(len(summary.seen), 'group')} in {seconds} s"
+        failed = f", {summary.failed} failed" if summary.failed else ""
+        if not summary.looks:
+            return f"{count(summary.failed, 'check')} in {seconds} s, none succeeded: state unknown."
         if code == FIRED:
-            names = sorted({f"{one.group} {one.alert.name}" for one in self._watch.fired})
+            names = sorted({f"{notice.group} {notice.alert.name}" for notice in self._monitor.fired})
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            return f"{what}{failed}: {count(len(self._watch.fired), 'alert')} fired: {shown}."
-        return f"{what}{failed}: {'nothing fired' if code == CALM else 'could not tell'}."
+            return f"{text}{failed}: {count(len(self._monitor.fired), 'alert')} fired: {shown}."
+        return f"{text}{failed}: {'no alert' if code == NO_ALERT else 'state unknown'}."
 
-    def _account_json(self, code: int) -> dict[str, object]:
-        account = self._account
+    def _summary_json(self, code: int) -> dict[str, object]:
+        summary = self._summary
         return {
             "event": "account",
             "time_ms": _now_ms(),
-            "seconds": round(time.monotonic() - account.began, 3),
-            "looks": account.looks,
-            "failed_looks": account.failed,
-            "groups": sorted(account.seen),
-            "missing": sorted(account.missing - account.seen),
-            "refused": sorted(account.refused),
-            "fired": [{"group": one.group, "rule": one.alert.name} for one in self._watch.fired],
-            "firing": [{"group": one.group, "rule": one.alert.name} for one in self._watch.firing],
+            "seconds": round(time.monotonic() - summary.began, 3),
+            "looks": summary.looks,
+            "failed_looks": summary.failed,
+            "groups": sorted(summary.seen),
+            "missing": sorted(summary.missing - summary.seen),
+            "refused": sorted(summary.refused),
+            "fired": [{"group": notice.group, "rule": notice.alert.name} for notice in self._monitor.fired],
+            "firing": [{"group": notice.group, "rule": notice.alert.name} for notice in self._monitor.firing],
             "exit_code": code,
         }
 
@@ -385,42 +387,44 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _group_seen(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "GroupSnapshot":
+def _group_snapshot(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "GroupSnapshot":
     from slackwater.client.admin.descriptions import GenerationSource
     from slackwater.doctor.alerts.monitor import GroupSnapshot, MemberSnapshot
 
-    names = {one.member_id: member_name(one, group.members) for one in group.members}
+    names = {member.member_id: member_name(member, group.members) for member in group.members}
     return GroupSnapshot(
         group=group.group_id,
         state=group.state,
-        members=tuple(MemberSnapshot(one.member_id, names[one.member_id], one.partitions) for one in group.members),
+        members=tuple(
+            MemberSnapshot(member.member_id, names[member.member_id], member.partitions) for member in group.members
+        ),
         epoch=group.generation if group.generation_source is GenerationSource.GROUP_EPOCH else None,
-        committed={one.partition: one.committed for one in offsets if one.committed is not None},
+        committed={offset.partition: offset.committed for offset in offsets if offset.committed is not None},
         lag=_lag(group, offsets),
-        waiting_for=tuple(names.get(one, one) for one in group.waiting_for or ()),
+        waiting_for=tuple(names.get(member_id, member_id) for member_id in group.waiting_for or ()),
     )
 
 
 def _lag(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> int | None:
-    """What waits in the partitions that somebody has; the rest of a group's offsets are left over from other days."""
-    owned = {partition for one in group.members for partition in one.partitions or ()}
-    return total_lag(one for one in offsets if not owned or one.partition in owned)
+    """Return the lag of the assigned partitions; other offsets of the group are left over."""
+    owned = {partition for member in group.members for partition in member.partitions or ()}
+    return total_lag(offset for offset in offsets if not owned or offset.partition in owned)
 
 
-def _generations(written: "GroupLogEntries", groups: Sequence[str]) -> "list[ObservedGeneration]":
+def _generations(entries: "GroupLogEntries", groups: Sequence[str]) -> "list[ObservedGeneration]":
     from slackwater.doctor.alerts.monitor import ObservedGeneration
 
     return [
         ObservedGeneration(
-            one.group,
-            one.time_ms,
-            one.generation,
-            one.members,
-            cooperative="cooperative" in (one.assignor or ""),
-            is_epoch=one.members is None,
+            generation.group,
+            generation.time_ms,
+            generation.generation,
+            generation.members,
+            cooperative="cooperative" in (generation.assignor or ""),
+            is_epoch=generation.members is None,
         )
-        for one in written.generations
-        if not groups or one.group in groups
+        for generation in entries.generations
+        if not groups or generation.group in groups
     ]
 
 
@@ -431,7 +435,7 @@ def _json(notice: "AlertNotice") -> dict[str, object]:
         "group": notice.group,
         "rule": notice.alert.name,
         "severity": notice.alert.severity,
-        "says": notice.alert.says,
+        "summary": notice.alert.summary,
         "measure": notice.alert.measure,
         "value": notice.value,
         "limit": notice.alert.limit,
@@ -446,15 +450,15 @@ def _line(notice: "AlertNotice") -> str:
     from slackwater.doctor.alerts.monitor import AlertTransition
 
     rule = notice.alert
-    word = {AlertTransition.BEGAN: "ALERT", AlertTransition.ENDED: "over", AlertTransition.PENDING: "soon"}[
+    word = {AlertTransition.BEGAN: "ALERT", AlertTransition.ENDED: "ended", AlertTransition.PENDING: "pending"}[
         notice.transition
     ]
-    tone = {AlertTransition.BEGAN: _TONES.get(rule.severity), AlertTransition.ENDED: "green"}.get(notice.transition)
-    head = typer.style(f"{word:<5}", fg=tone) if tone is not None and sys.stdout.isatty() else f"{word:<5}"
-    told = f"{clock(notice.time_ms)}  {head}  {notice.group}  {rule.name}: {notice.seen}"
+    tone = {AlertTransition.BEGAN: _COLORS.get(rule.severity), AlertTransition.ENDED: "green"}.get(notice.transition)
+    head = typer.style(f"{word:<7}", fg=tone) if tone is not None and sys.stdout.isatty() else f"{word:<7}"
+    text = f"{clock(notice.time_ms)}  {head}  {notice.group}  {rule.name}: {notice.seen}"
     if notice.transition is AlertTransition.BEGAN:
-        return f"{told}. First: {rule.first_action}."
+        return f"{text}. First: {rule.first_action}."
     lasted = count(round((notice.time_ms - notice.since_ms) / 1000), "second")
     if notice.transition is AlertTransition.PENDING:
-        return f"{told}; for {lasted} so far, an alert after {rule.for_s}."
-    return f"{told}; it lasted {lasted}."
+        return f"{text}; for {lasted} so far, an alert after {rule.for_s}."
+    return f"{text}; it lasted {lasted}."

@@ -1,14 +1,14 @@
-"""Alerts on a live cluster: looks at its groups in, alerts that begin and end out.
+"""Alerts on a live cluster: takes snapshots of its groups and returns the alerts that begin and end.
 
-Rules kept here
-- Nothing here asks a cluster or a clock: a look brings its own time, and the same looks give the same alerts.
-- Rebalances are counted by generation, from what the cluster has written down: its events, its `__consumer_offsets`,
-  the epoch of a KIP-848 group. Where none of these may be read, a change of members or of their partitions between two
-  looks is one rebalance, which is fewer than there may have been.
-- As in a history, a group's start and the second round of a cooperative change are no rebalances of their own.
-- A rule fires when its measure has been above its limit for as long as the rule says. Since when, is taken from what
-  was written down if it is told there, else from the looks: what was before the first look is not guessed.
-- What cannot be measured here is named (`not_measured`), and never counts as calm.
+Invariants:
+- There is no I/O and no clock: a snapshot has its own time, and the same snapshots give the same alerts.
+- Rebalances are counted by generation: from `__group_events`, from `__consumer_offsets`, or from the epoch of a KIP-848
+  group. If none of these is readable, a change of members or partitions between two snapshots counts as one rebalance,
+  which can be too few.
+- As in a history, a group's start and the follow-up of a cooperative rebalance are not counted.
+- A rule fires when its measure has been above its limit for the rule's duration. The begin is taken from the records if
+  they contain it, else from the snapshots; nothing is assumed about the time before the first snapshot.
+- Rules that cannot be measured are listed (`not_measured`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,29 +32,29 @@ from slackwater.group.topic_partition import TopicPartition
 STABLE: Final = "Stable"
 PREPARING: Final = "PreparingRebalance"
 REBALANCING: Final = frozenset({PREPARING, "CompletingRebalance", "Assigning", "Reconciling"})
-NOBODY: Final = frozenset({"Empty", "Dead"})
+WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 FOLLOW_UP_MS: Final = 5_000
-"""A member hears of the second round with its next heartbeat (3 s by default), and needs a moment to join it."""
+"""A member learns of the follow-up with its next heartbeat (3 s by default) and then joins it."""
 _FIRST_GENERATION: Final = 1
 _FIRST_EPOCHS: Final = 2
-"""A KIP-848 group begins with an epoch for its first member, and another once its topics are known."""
-_LONGEST_START_MS: Final = 30_000
-"""Of a group whose members are not told."""
-_NAMED: Final = 3
+"""A KIP-848 group starts with one epoch for its first member and one when its topics are known."""
+_MAX_START_MS: Final = 30_000
+"""For a group whose members are unknown."""
+_MAX_NAMES: Final = 3
 
 
 class RebalanceSource(StrEnum):
-    """How rebalances are counted."""
+    """From what rebalances are counted."""
 
     EVENTS = "__group_events"
     OFFSETS = "__consumer_offsets"
     EPOCH = "the group's epoch"
-    LOOKS = "members and partitions at each look"
+    SNAPSHOTS = "members and partitions at each check"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSnapshot:
-    """A member; partitions are None where they cannot be told."""
+    """A member; partitions are None if unknown."""
 
     member_id: str
     name: str
@@ -63,27 +63,27 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at one look."""
+    """A group at one time."""
 
     group: str
     state: str
     members: tuple[MemberSnapshot, ...] = ()
     epoch: int | None = None
-    """Of a KIP-848 group, which tells it itself."""
+    """The epoch of a KIP-848 group."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: int | None = None
     waiting_for: tuple[str, ...] = ()
-    """Whom a rebalance waits for, by name, where it is known."""
+    """Names of the members that a rebalance waits for, if known."""
 
     @property
     def idle(self) -> tuple[MemberSnapshot, ...]:
-        """Who has nothing to do; while partitions move nobody is idle."""
-        return tuple(one for one in self.members if one.partitions == ()) if self.state == STABLE else ()
+        """Members without partitions; none while partitions move."""
+        return tuple(member for member in self.members if member.partitions == ()) if self.state == STABLE else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedGeneration:
-    """A generation that was written down; without members the group was empty, None is not told."""
+    """A recorded generation; empty members mean an empty group, None means unknown."""
 
     group: str
     time_ms: int
@@ -91,38 +91,38 @@ class ObservedGeneration:
     members: frozenset[str] | None = None
     cooperative: bool = False
     size: int | None = None
-    """How many members it has, where not even their ids are told."""
+    """Number of members, if their ids are unknown."""
     is_epoch: bool = False
-    """Of a KIP-848 group, which makes one of these for every change."""
+    """An epoch of a KIP-848 group, which has one for every change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What was seen of a cluster at one time, and what it wrote down since the look before."""
+    """The groups of a cluster at one time, and what it recorded since the previous snapshot."""
 
     time_ms: int
     groups: Mapping[str, GroupSnapshot]
     generations: Sequence[ObservedGeneration] = ()
     events: Sequence[GroupEvent] = ()
     has_events: bool = False
-    """`__group_events` is there, and may be read; `has_offsets`: so is `__consumer_offsets`."""
+    """`__group_events` exists and is readable; `has_offsets`: the same for `__consumer_offsets`."""
     has_offsets: bool = False
     known_since_ms: int | None = None
-    """Since when all that was written down is known."""
+    """Time since which all records are known."""
 
 
 class AlertTransition(StrEnum):
-    """What happened to an alert."""
+    """A change of an alert."""
 
     BEGAN = "began"
     ENDED = "ended"
     PENDING = "pending"
-    """The limit is passed, but not for long enough yet."""
+    """Above the limit, but not yet for long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertNotice:
-    """An alert of a group that began, ended, or may begin."""
+    """An alert of a group that began, ended, or is pending."""
 
     transition: AlertTransition
     time_ms: int
@@ -138,7 +138,7 @@ class _Measurement:
     value: float
     seen: str
     since_ms: int | None = None
-    """Since when the value has been above the limit, where that is known better than by looking."""
+    """Time since which the value has been above the limit, if recorded."""
 
 
 @dataclass(slots=True)
@@ -156,23 +156,23 @@ class _PendingAlert:
 
 @dataclass(slots=True)
 class _GroupMonitor:
-    """All that is remembered of one group between looks."""
+    """The state of one group between snapshots."""
 
     numbers: dict[int, ObservedGeneration] = field(default_factory=dict)
     rounds: list[_ObservedRebalance] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
     lengths: list[tuple[int, int]] = field(default_factory=list)
-    """When rebalances ended, and how long they took."""
+    """End and duration of rebalances."""
     last: ObservedGeneration | None = None
     empty: bool = False
     starting_ms: int | None = None
-    """When the last generation was formed of those that are the group's start; None when that is over."""
+    """Time of the last generation of the group's start; None if the start is over."""
     started_ms: int = 0
-    """And the first of them."""
+    """Time of the first generation of the group's start."""
     follows_up: bool = False
     seen: GroupSnapshot | None = None
     settled: frozenset[tuple[str, tuple[TopicPartition, ...] | None]] | None = None
-    """Who had what when the group was last seen stable; None before that, and once it was empty."""
+    """The assignment when the group was last Stable; None before that and after it was empty."""
     disturbed: bool = False
     rebalancing_since_ms: int | None = None
     preparing_since_ms: int | None = None
@@ -181,63 +181,68 @@ class _GroupMonitor:
 
     # ---- rebalances
 
-    def formed(self, one: ObservedGeneration) -> None:
-        """A generation was formed, as told by whoever tells it first."""
-        if self.last is not None and one.number < self.last.number and one.time_ms > self.last.time_ms:
-            self.numbers.clear()  # the group was deleted and made again
+    def formed(self, generation: ObservedGeneration) -> None:
+        """Count a generation, once."""
+        if self.last is not None and generation.number < self.last.number and generation.time_ms > self.last.time_ms:
+            self.numbers.clear()  # the group was deleted and created again
             self.empty = True
-        if one.number in self.numbers:
+        if generation.number in self.numbers:
             return
-        self.numbers[one.number] = one
-        if one.members is not None and not one.members:
+        self.numbers[generation.number] = generation
+        if generation.members is not None and not generation.members:
             self.empty = True
             return
-        starts = self._starts(one)
+        starts = self._starts(generation)
         if starts and self.starting_ms is None:
-            self.started_ms = one.time_ms
+            self.started_ms = generation.time_ms
         self.rounds.append(
-            _ObservedRebalance(one.time_ms, not starts and not self.follows_up and not self._follows_up(one))
+            _ObservedRebalance(
+                generation.time_ms, not starts and not self.follows_up and not self._follows_up(generation)
+            )
         )
-        self.starting_ms = one.time_ms if starts else None
-        self.empty, self.follows_up, self.last = False, False, one
+        self.starting_ms = generation.time_ms if starts else None
+        self.empty, self.follows_up, self.last = False, False, generation
 
-    def _starts(self, one: ObservedGeneration) -> bool:
-        """Whether it is part of the group's start, which is over when a generation stood for the initial delay, or when
-        somebody went: a storm may be as quick as a start."""
-        first = _FIRST_EPOCHS if one.is_epoch else _FIRST_GENERATION
-        if self.empty or one.number <= first:
+    def _starts(self, generation: ObservedGeneration) -> bool:
+        """Return whether it belongs to the group's start.
+
+        The start is over when a generation lasted for the initial delay or when a member left: a storm can be as fast
+        as a start.
+        """
+        first = _FIRST_EPOCHS if generation.is_epoch else _FIRST_GENERATION
+        if self.empty or generation.number <= first:
             return True
-        if self.last is None or self.starting_ms is None or one.time_ms - self.starting_ms > INITIAL_DELAY_MS:
+        if self.last is None or self.starting_ms is None or generation.time_ms - self.starting_ms > INITIAL_DELAY_MS:
             return False
-        if one.members is not None and self.last.members is not None:
-            return self.last.members <= one.members
-        if one.size is not None and self.last.size is not None:
-            return self.last.size <= one.size
-        return one.time_ms - self.started_ms <= _LONGEST_START_MS
+        if generation.members is not None and self.last.members is not None:
+            return self.last.members <= generation.members
+        if generation.size is not None and self.last.size is not None:
+            return self.last.size <= generation.size
+        return generation.time_ms - self.started_ms <= _MAX_START_MS
 
-    def _follows_up(self, one: ObservedGeneration) -> bool:
+    def _follows_up(self, generation: ObservedGeneration) -> bool:
         before = self.last
         return (
             before is not None
-            and one.cooperative
-            and one.members is not None
-            and one.members == before.members
-            and one.time_ms - before.time_ms <= FOLLOW_UP_MS
+            and generation.cooperative
+            and generation.members is not None
+            and generation.members == before.members
+            and generation.time_ms - before.time_ms <= FOLLOW_UP_MS
         )
 
-    def written(self, one: ObservedGeneration) -> None:
-        """A generation stands in `__consumer_offsets`: its assignment is made."""
-        self.formed(one)
-        self._over(one.time_ms)
+    def written(self, generation: ObservedGeneration) -> None:
+        """Count a generation from `__consumer_offsets`: its rebalance is complete."""
+        self.formed(generation)
+        self._over(generation.time_ms)
 
     def _over(self, time_ms: int, *, timed: bool = True) -> None:
-        """The round that was under way has ended; how long it took is not always told by when that is seen."""
+        """End the rebalance in progress; `timed` is false if its duration is not known from this time."""
         if timed and self.rebalancing_since_ms is not None and self.rebalancing_since_ms <= time_ms:
             self.lengths.append((time_ms, time_ms - self.rebalancing_since_ms))
         self.rebalancing_since_ms = self.preparing_since_ms = None
 
-    def heard(self, event: GroupEvent) -> None:
-        """The coordinator told something."""
+    def apply_event(self, event: GroupEvent) -> None:
+        """Apply an event of the coordinator."""
         match event.kind:
             case EventKind.GROUP_CREATED | EventKind.GROUP_EMPTIED | EventKind.GROUP_DELETED:
                 self.empty = True
@@ -258,39 +263,39 @@ class _GroupMonitor:
                 if event.detail.error not in NO_FAILURE:
                     self.failures.append((event.time_ms, event.detail.error))
 
-    # ---- looks
+    # ---- snapshots
 
-    def look(self, now: GroupSnapshot, time_ms: int, told_by: RebalanceSource) -> None:
-        """What the group is now, after what was written down."""
+    def update(self, now: GroupSnapshot, time_ms: int, source: RebalanceSource) -> None:
+        """Apply the current state of the group, after the records."""
         before, self.seen = self.seen, now
         if now.epoch is not None:
             self._note_epoch(now, now.epoch, time_ms)
-        elif told_by is RebalanceSource.LOOKS:
+        elif source is RebalanceSource.SNAPSHOTS:
             self._note_change(now, time_ms)
-        if now.state in NOBODY:
+        if now.state in WITHOUT_MEMBERS:
             self.empty = True
-        self._note_state(now.state, time_ms, timed=told_by is not RebalanceSource.EVENTS)
+        self._note_state(now.state, time_ms, timed=source is not RebalanceSource.EVENTS)
         moved = before is None or before.committed != now.committed
         if moved or not now.members or not now.lag:
             self.progress_ms = time_ms
 
     def _note_epoch(self, now: GroupSnapshot, epoch: int, time_ms: int) -> None:
-        if not self.numbers:  # what was before the first look is not known
+        if not self.numbers:  # nothing is known before the first snapshot
             self.numbers[epoch] = self.last = ObservedGeneration(now.group, time_ms, epoch, is_epoch=True)
             return
         for number in range(max(self.numbers) + 1, epoch + 1):
             self.formed(ObservedGeneration(now.group, time_ms, number, is_epoch=True))
-        if now.state in NOBODY and self.rounds and self.last is not None and self.last.number == epoch:
-            self.rounds[-1].counted = False  # the last one went: there is nobody left to rebalance
+        if now.state in WITHOUT_MEMBERS and self.rounds and self.last is not None and self.last.number == epoch:
+            self.rounds[-1].counted = False  # the last member left: there is nothing to rebalance
 
     def _note_change(self, now: GroupSnapshot, time_ms: int) -> None:
-        """While a group rebalances its partitions are not told: only looks at a stable group are compared."""
-        if now.state in NOBODY:
+        """Compare Stable snapshots only: during a rebalance the partitions are unknown."""
+        if now.state in WITHOUT_MEMBERS:
             self.settled = None
         self.disturbed = self.disturbed or now.state in REBALANCING
         if now.state != STABLE:
             return
-        settled = frozenset((one.member_id, one.partitions) for one in now.members)
+        settled = frozenset((member.member_id, member.partitions) for member in now.members)
         started = self.settled is None and self.empty
         if started or (self.settled is not None and (self.disturbed or settled != self.settled)):
             self.formed(ObservedGeneration(now.group, time_ms, max(self.numbers, default=_FIRST_GENERATION) + 1))
@@ -310,10 +315,10 @@ class _GroupMonitor:
     # ---- measures
 
     def measured(self, time_ms: int, known_since_ms: int | None) -> dict[str, _Measurement]:
-        """What the rules are held against."""
+        """Return the measurements for the rules."""
         self._forget(time_ms)
         assert self.seen is not None
-        counted = [one for one in self.rounds if one.counted]
+        counted = [round_ for round_ in self.rounds if round_.counted]
         return {
             "rebalances_per_hour": _Measurement(len(counted), _often(counted, time_ms)),
             "failed_rebalances": _Measurement(len(self.failures), _failures(self.failures)),
@@ -324,23 +329,23 @@ class _GroupMonitor:
         }
 
     def _forget(self, time_ms: int) -> None:
-        self.rounds = [one for one in self.rounds if one.time_ms > time_ms - HOUR_MS]
-        self.failures = [one for one in self.failures if one[0] > time_ms - RECENT_MS]
-        self.lengths = [one for one in self.lengths if one[0] > time_ms - RECENT_MS]
+        self.rounds = [round_ for round_ in self.rounds if round_.time_ms > time_ms - HOUR_MS]
+        self.failures = [entry for entry in self.failures if entry[0] > time_ms - RECENT_MS]
+        self.lengths = [entry for entry in self.lengths if entry[0] > time_ms - RECENT_MS]
 
     def _longest(self, time_ms: int) -> _Measurement:
         lasting = 0 if self.rebalancing_since_ms is None else time_ms - self.rebalancing_since_ms
         longest = max((length for _, length in self.lengths), default=0)
         if lasting > longest:
             return _Measurement(
-                lasting / 1000, f"a rebalance has been under way for {_seconds(lasting)}{self._waits()}"
+                lasting / 1000, f"a rebalance has been in progress for {_seconds(lasting)}{self._waits()}"
             )
         return _Measurement(longest / 1000, f"a rebalance took {_seconds(longest)}")
 
     def _preparing(self, time_ms: int) -> _Measurement:
         since_ms = self.preparing_since_ms
         if since_ms is None:
-            return _Measurement(0, "it is not in PreparingRebalance")
+            return _Measurement(0, "not in PreparingRebalance")
         seen = f"in PreparingRebalance for {_seconds(time_ms - since_ms)}{self._waits()}"
         return _Measurement(1, seen, since_ms)
 
@@ -352,82 +357,82 @@ class _GroupMonitor:
         assert self.seen is not None
         lag, since_ms = self.seen.lag or 0, self.progress_ms
         if not lag or not self.seen.members or since_ms is None or since_ms >= time_ms:
-            return _Measurement(0, "offsets are committed, or nothing waits")
-        return _Measurement(1, f"no offset was committed for {_seconds(time_ms - since_ms)}, lag {lag:,}", since_ms)
+            return _Measurement(0, "offsets are committed, or there is no lag")
+        return _Measurement(1, f"no offset committed for {_seconds(time_ms - since_ms)}, lag {lag:,}", since_ms)
 
     def _idle(self, known_since_ms: int | None) -> _Measurement:
         assert self.seen is not None
         idle = self.seen.idle
-        names = _listed([one.name for one in idle])
+        names = _listed([member.name for member in idle])
         seen = f"{len(idle)} of {len(self.seen.members)} members have no partition: {names}"
         since_ms = self.last.time_ms if self.last is not None else known_since_ms
-        return _Measurement(len(idle), seen if idle else "everybody has partitions", since_ms)
+        return _Measurement(len(idle), seen if idle else "all members have partitions", since_ms)
 
 
 class AlertMonitor:
-    """The rules, and what they have to say about look after look."""
+    """Evaluates the rules on one snapshot after another."""
 
     def __init__(self, rules: Sequence[Alert] = ALERTS) -> None:
         self.rules = tuple(rules)
-        self.looks = 0
+        self.snapshots = 0
         self.fired: list[AlertNotice] = []
-        """Every alert that began, in order."""
+        """All alerts that began, in order."""
         self._groups: dict[str, _GroupMonitor] = {}
         self._last: ClusterSnapshot | None = None
-        self._told: set[EventSource] = set()
+        self._sources: set[EventSource] = set()
 
-    def observe(self, look: ClusterSnapshot) -> list[AlertNotice]:
-        """Take a look in; what began and what ended."""
-        self.looks += 1
-        self._last = look
-        self._told |= {event.source for event in look.events}
+    def observe(self, snapshot: ClusterSnapshot) -> list[AlertNotice]:
+        """Evaluate a snapshot and return the alerts that began or ended."""
+        self.snapshots += 1
+        self._last = snapshot
+        self._sources |= {event.source for event in snapshot.events}
         if self._by_events:
-            for event in look.events:
+            for event in snapshot.events:
                 if event.source is EventSource.COORDINATOR:
-                    self._group(event.group).heard(event)
+                    self._group(event.group).apply_event(event)
         else:
-            for generation in look.generations:
+            for generation in snapshot.generations:
                 self._group(generation.group).written(generation)
-        found: list[AlertNotice] = []
-        for name, seen in look.groups.items():
+        notices: list[AlertNotice] = []
+        for name, seen in snapshot.groups.items():
             group = self._group(name)
-            group.look(seen, look.time_ms, self.told_by(seen))
-            measured = group.measured(look.time_ms, look.known_since_ms)
+            group.update(seen, snapshot.time_ms, self.rebalance_source(seen))
+            measured = group.measured(snapshot.time_ms, snapshot.known_since_ms)
             for rule in self.rules:
-                found += self._held(rule, group, measured[rule.measure], look.time_ms)
-        found += self._gone(look)
-        self.fired += [one for one in found if one.transition is AlertTransition.BEGAN]
-        return found
+                notices += self._held(rule, group, measured[rule.measure], snapshot.time_ms)
+        notices += self._gone(snapshot)
+        self.fired += [notice for notice in notices if notice.transition is AlertTransition.BEGAN]
+        return notices
 
     @property
     def _by_events(self) -> bool:
-        """The coordinators tell their decisions; on other brokers only members write to the topic, if anybody does."""
+        """Whether coordinators write events; on other brokers only members do."""
         if self._last is None or not self._last.has_events:
             return False
-        return EventSource.COORDINATOR in self._told or EventSource.MEMBER not in self._told
+        return EventSource.COORDINATOR in self._sources or EventSource.MEMBER not in self._sources
 
     @property
     def firing(self) -> list[AlertNotice]:
-        """The alerts that are on now."""
-        return [one for one in self._holding() if one.transition is AlertTransition.BEGAN]
+        """The active alerts."""
+        return [notice for notice in self._holding() if notice.transition is AlertTransition.BEGAN]
 
     @property
     def pending(self) -> list[AlertNotice]:
-        """What may become an alert if it goes on."""
-        return [one for one in self._holding() if one.transition is AlertTransition.PENDING]
+        """The pending alerts."""
+        return [notice for notice in self._holding() if notice.transition is AlertTransition.PENDING]
 
-    def told_by(self, group: GroupSnapshot) -> RebalanceSource:
-        """How this group's rebalances are counted."""
+    def rebalance_source(self, group: GroupSnapshot) -> RebalanceSource:
+        """Return from what this group's rebalances are counted."""
         if self._by_events:
             return RebalanceSource.EVENTS
         if self._last is not None and self._last.has_offsets:
             return RebalanceSource.OFFSETS
-        return RebalanceSource.LOOKS if group.epoch is None else RebalanceSource.EPOCH
+        return RebalanceSource.SNAPSHOTS if group.epoch is None else RebalanceSource.EPOCH
 
     def not_measured(self) -> list[Alert]:
-        """The rules that this cluster tells nothing about."""
-        told = self._last is None or self._by_events
-        return [rule for rule in self.rules if rule.measure == "failed_rebalances" and not told]
+        """Return the rules that cannot be measured on this cluster."""
+        has_failures = self._last is None or self._by_events
+        return [rule for rule in self.rules if rule.measure == "failed_rebalances" and not has_failures]
 
     def _group(self, name: str) -> _GroupMonitor:
         return self._groups.setdefault(name, _GroupMonitor())
@@ -455,15 +460,23 @@ class AlertMonitor:
                 AlertTransition.BEGAN, time_ms, group.seen.group, rule, measured.value, since_ms, measured.seen
             )
 
-    def _gone(self, look: ClusterSnapshot) -> Iterable[AlertNotice]:
-        """Groups that are there no more have no alerts."""
-        for name in [name for name, one in self._groups.items() if one.seen is not None and name not in look.groups]:
+    def _gone(self, snapshot: ClusterSnapshot) -> Iterable[AlertNotice]:
+        """End the alerts of groups that no longer exist."""
+        for name in [
+            name for name, group in self._groups.items() if group.seen is not None and name not in snapshot.groups
+        ]:
             group = self._groups.pop(name)
             for rule in self.rules:
                 held = group.holding.get(rule.name)
                 if held is not None and held.fires:
                     yield AlertNotice(
-                        AlertTransition.ENDED, look.time_ms, name, rule, 0, held.since_ms, "the group is gone"
+                        AlertTransition.ENDED,
+                        snapshot.time_ms,
+                        name,
+                        rule,
+                        0,
+                        held.since_ms,
+                        "the group no longer exists",
                     )
 
     def _holding(self) -> list[AlertNotice]:
@@ -498,8 +511,8 @@ def _failures(failures: Sequence[tuple[int, str]]) -> str:
 
 
 def _listed(names: Collection[str]) -> str:
-    shown = ", ".join(list(names)[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+    shown = ", ".join(list(names)[:_MAX_NAMES])
+    return f"{shown} and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else shown
 
 
 def _seconds(ms: int) -> str:

@@ -1,13 +1,13 @@
-"""Alerts: the rules that a group's metrics and events are held against, and the same as a Prometheus rules file.
+"""Alert rules for consumer groups, and the same rules as a Prometheus rules file.
 
-Rules kept here
-- A rule is a row: what is measured, what is too much, for how long, what to do first. It fires when the measure has
-  been above its limit for so long. `watching` measures a live cluster, `measure` a history, Prometheus an exporter.
-- MEMBER_ID_REQUIRED is no failed rebalance: every dynamic member is answered so once (KIP-394).
-- The expressions are given for slackwater's own metrics page and for Kafka's JMX metrics, under the names that the
-  Prometheus JMX exporter gives them when it is told nothing else; where the rules that come with it for Kafka name them
-  otherwise, under these too. What an exporter does not have, it has no rule for.
-- No rule fires on a group that has nothing to do: no commits are no trouble while nothing waits.
+Invariants:
+- A rule has a measure, a limit, a duration and a first action. It fires when the measure has been above its limit for
+  that duration. `monitor` measures a live cluster, `measure` a history, Prometheus an exporter.
+- MEMBER_ID_REQUIRED is not a failed rebalance: every dynamic member gets it once (KIP-394).
+- There are expressions for Slackwater's metrics page and for Kafka's JMX metrics, under the default names of the
+  Prometheus JMX exporter and under those of its rules for Kafka. An exporter without the
+  metric has no rule.
+- No rule fires on an idle group: missing commits are no problem without lag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from slackwater.group.errors import UsageError
 
 HOUR_MS: Final = 3_600_000
 RECENT_MS: Final = 600_000
-"""For how long a rebalance that failed, or took too long, is told."""
+"""How long a failed or slow rebalance is reported."""
 SLACKWATER: Final = "slackwater"
 KAFKA: Final = "kafka"
 NO_FAILURE: Final = frozenset({"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"})
@@ -28,10 +28,10 @@ NO_FAILURE: Final = frozenset({"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"})
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One rule."""
+    """One alert rule."""
 
     name: str
-    says: str
+    summary: str
     measure: str
     limit: float
     for_s: int
@@ -44,7 +44,7 @@ class Alert:
 ALERTS: Final = (
     Alert(
         name="RebalancesTooOften",
-        says="more than one rebalance an hour",
+        summary="more than one rebalance per hour",
         measure="rebalances_per_hour",
         limit=1,
         for_s=0,
@@ -53,12 +53,12 @@ ALERTS: Final = (
             KAFKA: "kafka_consumer_consumer_coordinator_metrics_rebalance_rate_per_hour > 1",
         },
         severity="warning",
-        first_action="slackwater doctor: who started them, and why",
-        cites=("004 Alerting row 1",),
+        first_action="run slackwater doctor to find which member starts them, and why",
+        cites=("Kafka documentation, Consumer Group Metrics: rebalance-rate-per-hour",),
     ),
     Alert(
         name="RebalancesFail",
-        says="failed rebalances",
+        summary="failed rebalances",
         measure="failed_rebalances",
         limit=0,
         for_s=0,
@@ -67,12 +67,12 @@ ALERTS: Final = (
             KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_failed_rebalance_total[10m]) > 0",
         },
         severity="warning",
-        first_action="look at the members' logs for the error",
-        cites=("004 Alerting row 2",),
+        first_action="find the error in the members' logs",
+        cites=("Kafka documentation, Consumer Group Metrics: failed-rebalance-total",),
     ),
     Alert(
         name="RebalanceTooLong",
-        says="a rebalance took longer than 60 s",
+        summary="a rebalance took longer than 60 s",
         measure="longest_rebalance_s",
         limit=60,
         for_s=0,
@@ -82,12 +82,12 @@ ALERTS: Final = (
             KAFKA: "kafka_consumer_consumer_coordinator_metrics_rebalance_latency_max > 60000",
         },
         severity="warning",
-        first_action="find the member that rejoins last; its poll loop is held up",
-        cites=("004 Alerting row 3",),
+        first_action="find the member that rejoins last; its poll loop is blocked",
+        cites=("Kafka documentation, Consumer Group Metrics: rebalance-latency-max",),
     ),
     Alert(
         name="RebalanceStuck",
-        says="the group stays in PreparingRebalance",
+        summary="the group stays in PreparingRebalance",
         measure="preparing",
         limit=0,
         for_s=60,
@@ -97,12 +97,12 @@ ALERTS: Final = (
             "or kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance > 0",
         },
         severity="critical",
-        first_action="find the member that does not answer, or remove it",
-        cites=("004 Stuck Rebalance",),
+        first_action="find the member that does not rejoin, or remove it",
+        cites=("Kafka documentation, Broker Metrics: NumGroupsPreparingRebalance",),
     ),
     Alert(
         name="NoProgress",
-        says="no offsets were committed while there is lag",
+        summary="no offsets are committed although there is lag",
         measure="stalled",
         limit=0,
         for_s=300,
@@ -113,46 +113,46 @@ ALERTS: Final = (
             "and on (instance, client_id) kafka_consumer_consumer_fetch_manager_metrics_records_lag_max > 0",
         },
         severity="critical",
-        first_action="is the group stable? then the handler hangs; else see why it rebalances",
-        cites=("004 Stuck Rebalance",),
+        first_action="if the group is Stable, its handler hangs; otherwise find out why it rebalances",
+        cites=("Kafka documentation, Consumer Group Metrics: commit-total",),
     ),
     Alert(
         name="IdleMembers",
-        says="members without partitions",
+        summary="members without partitions",
         measure="idle_members",
         limit=0,
         for_s=600,
         expressions={KAFKA: "kafka_consumer_consumer_coordinator_metrics_assigned_partitions == 0"},
         severity="info",
-        first_action="more members than partitions: add partitions, or take members away",
+        first_action="there are more members than partitions: add partitions or remove members",
     ),
 )
 
 
-def adapted(changes: Mapping[str, object], where: str) -> tuple[Alert, ...]:
-    """The rules with what somebody wants otherwise: per name `limit`, `for_s`, or `off = true`."""
+def adapt_rules(changes: Mapping[str, object], where: str) -> tuple[Alert, ...]:
+    """Return the rules with changes applied: per name `limit`, `for_s`, or `off = true`."""
     known = {alert.name: alert for alert in ALERTS}
-    for name, wanted in changes.items():
+    for name, changed in changes.items():
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-            raise UsageError(f"{where} names a rule {name}, which does not exist; {hint}")
-        if not isinstance(wanted, Mapping):
-            raise UsageError(f"{where} says {name} = {wanted}; write a table [{name}] with limit, for_s or off.")
-        known[name] = _adapted(known[name], wanted, where)
-        if wanted.get("off", False):
+            hint = f"did you mean {near[0]}?" if near else f"the rules are {', '.join(known)}."
+            raise UsageError(f"{where} has a rule {name}, which does not exist; {hint}")
+        if not isinstance(changed, Mapping):
+            raise UsageError(f"{where} has {name} = {changed}; write a table [{name}] with limit, for_s or off.")
+        known[name] = _adapted(known[name], changed, where)
+        if changed.get("off", False):
             del known[name]
     return tuple(known.values())
 
 
-def _adapted(alert: Alert, wanted: Mapping[str, object], where: str) -> Alert:
-    limit, for_s, off = wanted.get("limit", alert.limit), wanted.get("for_s", alert.for_s), wanted.get("off", False)
-    if unknown := sorted(set(wanted) - {"limit", "for_s", "off"}):
+def _adapted(alert: Alert, changed: Mapping[str, object], where: str) -> Alert:
+    limit, for_s, off = changed.get("limit", alert.limit), changed.get("for_s", alert.for_s), changed.get("off", False)
+    if unknown := sorted(set(changed) - {"limit", "for_s", "off"}):
         raise UsageError(f"{where} sets {unknown[0]} of {alert.name}; a rule has limit, for_s and off.")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0:
-        raise UsageError(f"{where} sets limit = {limit} of {alert.name}; use a number from 0 on.")
+        raise UsageError(f"{where} sets limit = {limit} of {alert.name}; use a number of 0 or more.")
     if isinstance(for_s, bool) or not isinstance(for_s, int) or for_s < 0:
-        raise UsageError(f"{where} sets for_s = {for_s} of {alert.name}; use whole seconds from 0 on.")
+        raise UsageError(f"{where} sets for_s = {for_s} of {alert.name}; use whole seconds, 0 or more.")
     if not isinstance(off, bool):
         raise UsageError(f"{where} sets off = {off} of {alert.name}; use true or false.")
     return replace(alert, limit=limit, for_s=for_s)
@@ -164,15 +164,15 @@ def firing(measured: Mapping[str, float]) -> list[Alert]:
 
 
 def measure(
-    found: Sequence[RebalanceRound], began_ms: int, ended_ms: int, errors: Sequence[str] = ()
+    rounds: Sequence[RebalanceRound], began_ms: int, ended_ms: int, errors: Sequence[str] = ()
 ) -> dict[str, float]:
     """What a history tells of the measures: rates over its own length, but of an hour at least."""
     hours = max(ended_ms - began_ms, HOUR_MS) / HOUR_MS
-    changes = sum(1 for one in found if not one.follow_up)
+    changes = sum(1 for one in rounds if not one.follow_up)
     return {
         "rebalances_per_hour": changes / hours,
         "failed_rebalances": float(sum(1 for error in errors if error not in NO_FAILURE)),
-        "longest_rebalance_s": max((one.duration_ms for one in found), default=0) / 1000,
+        "longest_rebalance_s": max((one.duration_ms for one in rounds), default=0) / 1000,
     }
 
 
@@ -195,6 +195,6 @@ def _rule(alert: Alert, expression: str) -> list[str]:
         "        labels:",
         f"          severity: {alert.severity}",
         "        annotations:",
-        f'          summary: "{alert.says}"',
+        f'          summary: "{alert.summary}"',
         f'          description: "{alert.first_action}"',
     ]
