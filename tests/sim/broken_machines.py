@@ -21,7 +21,7 @@ from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember,
 from slackwater.group.coordinator.states import GroupAction, GroupInput, Transition
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
-from slackwater.group.member.core import MemberContext
+from slackwater.group.member.context import MemberContext
 from slackwater.group.member.join_preparation import JoinPreparation
 from slackwater.group.messages import Heartbeat, HeartbeatResponse, OffsetCommit
 

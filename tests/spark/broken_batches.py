@@ -14,7 +14,7 @@ from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.commits import CommitReason, PendingCommit
 from slackwater.group.batches.config import Handover
 from slackwater.group.batches.machine import BatchPlanner
-from slackwater.group.batches.replay import ReplayPlan, UnfinishedBatch, decide
+from slackwater.group.batches.replay import ReplayPlan, UnfinishedBatch, decide_replay
 from slackwater.group.batches.start_positions import StartPosition, after_nothing
 from slackwater.group.topic_partition import TopicPartition
 
@@ -40,7 +40,7 @@ def commits_before_the_batch_is_finished(patch: pytest.MonkeyPatch) -> None:
     def hasty(self: BatchPlanner, seq: int, now_ms: int) -> Any:
         effects = whole(self, seq, now_ms)
         for partition, one in self._running.ranges.items() if self._running is not None else ():
-            self._commits.owed[partition] = PendingCommit(
+            self._commits.by_partition[partition] = PendingCommit(
                 one.until_offset, CommitMarker(self.token, seq), CommitReason.FINISHED
             )
         return effects + self._after(now_ms)
@@ -88,9 +88,9 @@ def gives_up_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     whole = BatchPlanner._to_hold
 
     def lax(self: BatchPlanner) -> frozenset[TopicPartition]:
-        owed, self._commits.owed = self._commits.owed, {}
+        pending, self._commits.by_partition = self._commits.by_partition, {}
         held = whole(self)
-        self._commits.owed = owed
+        self._commits.by_partition = pending
         return held
 
     patch.setattr(BatchPlanner, "_to_hold", lax)
@@ -117,8 +117,8 @@ def trusts_the_group_more_than_its_checkpoint(patch: pytest.MonkeyPatch) -> None
 @broken(Handover.HANDOFF)
 def forgets_what_it_handed_off(patch: pytest.MonkeyPatch) -> None:
     """After a restart a batch that was handed off is trimmed like any other."""
-    whole = decide
-    patch.setattr(machine, "decide", lambda *given, handoff: whole(*given, handoff=False))
+    whole = decide_replay
+    patch.setattr(machine, "decide_replay", lambda *given, handoff: whole(*given, handoff=False))
 
 
 @broken(Handover.WAIT)
@@ -139,7 +139,11 @@ def replays_what_others_have(patch: pytest.MonkeyPatch) -> None:
     """After a restart the whole batch is ours, and is committed."""
 
     def lax(replay: UnfinishedBatch, owned: Collection[TopicPartition], *_: object, handoff: bool) -> ReplayPlan:
-        starts = {at: StartPosition(one.until_offset, replay=one) for at, one in replay.reads.items() if at in owned}
-        return ReplayPlan(list(replay.reads.values()), starts, list(replay.reads))
+        starts = {
+            at: StartPosition(one.until_offset, replay=one)
+            for at, one in replay.non_empty_ranges.items()
+            if at in owned
+        }
+        return ReplayPlan(list(replay.non_empty_ranges.values()), starts, list(replay.non_empty_ranges))
 
-    patch.setattr(machine, "decide", lax)
+    patch.setattr(machine, "decide_replay", lax)

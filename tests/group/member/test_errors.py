@@ -5,8 +5,8 @@ import pytest
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.member import CommitFailed, FencedInstanceId, ListenerFailed, MemberConfig, RebalanceDriver
 from slackwater.group.member.effects import BrokerNode
-from slackwater.group.member.error_causes import join_cause, refusal, sync_cause
 from slackwater.group.member.errors import java_message, java_name
+from slackwater.group.member.response_errors import fatal_error, join_input, sync_input
 from slackwater.group.member.states import MemberInput
 
 
@@ -26,17 +26,17 @@ def test_errors_know_their_cause_and_their_code() -> None:
 
 
 @pytest.mark.parametrize("error", list(Error))
-@pytest.mark.parametrize("stale", [True, False])
-def test_every_code_means_something(error: Error, stale: bool) -> None:
-    assert join_cause(error, stale=stale) in MemberInput
-    assert sync_cause(error, stale=stale) in MemberInput
+@pytest.mark.parametrize("is_stale", [True, False])
+def test_every_code_means_something(error: Error, is_stale: bool) -> None:
+    assert join_input(error, is_stale=is_stale) in MemberInput
+    assert sync_input(error, is_stale=is_stale) in MemberInput
 
 
 @pytest.mark.parametrize("instance_id", [None, "i1"])
 @pytest.mark.parametrize("error", list(Error))
 def test_every_refusal_says_something(error: Error, instance_id: str | None) -> None:
     config = MemberConfig(group_id="g", client_id="c", group_instance_id=instance_id, driver=RebalanceDriver.POLL)
-    refused = refusal("JoinGroup", error, config, "m1")
+    refused = fatal_error("JoinGroup", error, config, "m1")
     assert isinstance(refused, BrokerError)
     assert refused.error is error
     assert len(str(refused)) > 10

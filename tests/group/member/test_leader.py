@@ -13,7 +13,7 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.errors import PeerError
 from slackwater.group.member import AssignorFailed
-from slackwater.group.member.leader import assign, read_members, snapshot
+from slackwater.group.member.leader import assign, decode_subscriptions, take_snapshot
 from slackwater.group.messages import JoinedMember
 from slackwater.group.topic_partition import TopicPartition
 
@@ -36,27 +36,27 @@ class Giver(Assignor):
         return {member_id: Assignment(partitions) for member_id, partitions in self.gives.items()}
 
 
-def wants(*owned: TopicPartition) -> MemberSubscription:
+def accepts(*owned: TopicPartition) -> MemberSubscription:
     """A member that wants topic a and owns these."""
     return MemberSubscription(None, Subscription(("a",), None, owned))
 
 
 def test_a_snapshot_holds_known_topics_only_and_racks_only_for_who_has_one() -> None:
-    assert snapshot(CLUSTER, ["b", "a", "zz"], None).topics == (("a", 2, None), ("b", 1, None))
-    assert snapshot(CLUSTER, ["a"], "r1").topics == (("a", 2, (frozenset({"r1"}), frozenset({"r2"}))),)
-    assert str(snapshot(CLUSTER, ["a", "b"], None)) == "{a=2, b=1}"
+    assert take_snapshot(CLUSTER, ["b", "a", "zz"], None).topics == (("a", 2, None), ("b", 1, None))
+    assert take_snapshot(CLUSTER, ["a"], "r1").topics == (("a", 2, (frozenset({"r1"}), frozenset({"r2"}))),)
+    assert str(take_snapshot(CLUSTER, ["a", "b"], None)) == "{a=2, b=1}"
 
 
 def test_everybody_is_read_with_the_instance_id() -> None:
     data = encode_subscription(Subscription(("a",)))
-    (member,) = read_members([JoinedMember("m1", "i1", data)]).values()
+    (member,) = decode_subscriptions([JoinedMember("m1", "i1", data)]).values()
     assert (member.group_instance_id, member.subscription.topics) == ("i1", ("a",))
     with pytest.raises(PeerError, match="member m2 joined with bytes that are no consumer subscription"):
-        read_members([JoinedMember("m2", None, b"")])
+        decode_subscriptions([JoinedMember("m2", None, b"")])
 
 
 def test_our_own_assignors_assign_from_what_members_want() -> None:
-    encoded, topics = assign(RangeAssignor(), RebalanceProtocol.EAGER, CLUSTER, {"m1": wants(), "m2": wants()})
+    encoded, topics = assign(RangeAssignor(), RebalanceProtocol.EAGER, CLUSTER, {"m1": accepts(), "m2": accepts()})
     assert {who: tuple(decode_assignment(data).partitions) for who, data in encoded.items()} == {
         "m1": (A0,),
         "m2": (A1,),
@@ -66,12 +66,12 @@ def test_our_own_assignors_assign_from_what_members_want() -> None:
 
 def test_handing_over_directly_is_fine_in_an_eager_group_only() -> None:
     swap = Giver(m1=(A1,), m2=(A0,))
-    members = {"m1": wants(A0), "m2": wants(A1)}
+    members = {"m1": accepts(A0), "m2": accepts(A1)}
     assign(swap, RebalanceProtocol.EAGER, CLUSTER, members)
     with pytest.raises(AssignorFailed, match="giver reassigned a-0, a-1 while still owned"):
         assign(swap, RebalanceProtocol.COOPERATIVE, CLUSTER, members)
 
 
 def test_a_member_that_nobody_knows_owned_nothing() -> None:
-    encoded, _ = assign(Giver(stranger=(A0,)), RebalanceProtocol.COOPERATIVE, CLUSTER, {"m1": wants()})
+    encoded, _ = assign(Giver(stranger=(A0,)), RebalanceProtocol.COOPERATIVE, CLUSTER, {"m1": accepts()})
     assert set(encoded) == {"stranger"}

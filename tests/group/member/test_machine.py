@@ -215,7 +215,7 @@ def test_the_metrics_tell_the_story() -> None:
     beat = id_of(member.tick(START_MS + 4_000))
     member.on_response(beat, HeartbeatResponse(Error.NONE), START_MS + 4_020)
     member.poll(START_MS + 5_100)
-    member.poll(START_MS + 5_200, again=True)
+    member.poll(START_MS + 5_200, is_repeated=True)
     member.poll_returned(START_MS + 5_300)
     values = member.metrics(START_MS + 7_000)
     assert (values["join-time-max"], values["sync-time-max"], values["rebalance-latency-max"]) == (40, 30, 70)

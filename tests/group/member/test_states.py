@@ -43,11 +43,11 @@ def test_only_a_sync_answer_leads_into_stable_and_only_a_join_answer_into_comple
 
 def test_whoever_forgets_its_generation_is_unjoined() -> None:
     forgetting = {
-        MemberAction.RESET_ID,
+        MemberAction.RESET_MEMBER_ID,
         MemberAction.RESET_GENERATION,
         MemberAction.FENCED,
         MemberAction.LEAVE,
-        MemberAction.COMMIT_FAILED_RESET_ID,
+        MemberAction.COMMIT_FAILED_RESET_MEMBER_ID,
         MemberAction.COMMIT_FAILED_RESET_GENERATION,
     }
     for row in MEMBER_TRANSITIONS.values():
@@ -59,7 +59,7 @@ def test_whoever_forgets_its_generation_is_unjoined() -> None:
 def test_heartbeats_are_sent_with_a_generation_only() -> None:
     for state in MemberState:
         assert (
-            MEMBER_TRANSITIONS[state][MemberInput.BEAT_DUE].action is MemberAction.SEND_BEAT
+            MEMBER_TRANSITIONS[state][MemberInput.HEARTBEAT_DUE].action is MemberAction.SEND_HEARTBEAT
         ) is state.sends_heartbeats
     assert [state for state in MemberState if state.sends_heartbeats] == [COMPLETING, STABLE]
     assert [state for state in MemberState if state.is_rebalancing] == [PREPARING, COMPLETING]

@@ -24,24 +24,24 @@ def test_the_three_ways_exclude_each_other(subscription: SubscriptionState) -> N
         subscription.subscribe_pattern("a.*", CLUSTER)
     with pytest.raises(UsageError, match="unsubscribe before using manual"):
         subscription.assign([A0])
-    assert (subscription.mode, subscription.topics) == (SubscriptionType.TOPICS, frozenset({"a"}))
+    assert (subscription.type, subscription.topics) == (SubscriptionType.TOPICS, frozenset({"a"}))
     subscription.clear()
     subscription.assign([A0])
-    assert not subscription.managed
+    assert not subscription.is_group_managed
     assert subscription.owned == {A0}
 
 
 def test_a_pattern_matches_whole_names(subscription: SubscriptionState) -> None:
     subscription.subscribe_pattern("a|_.*", CLUSTER)
     assert subscription.topics == {"a"}
-    assert subscription.wants([A0])
-    assert not subscription.wants([A0, B0])
+    assert subscription.accepts([A0])
+    assert not subscription.accepts([A0, B0])
 
 
 def test_what_is_no_regular_expression_changes_nothing(subscription: SubscriptionState) -> None:
     with pytest.raises(UsageError, match="is no regular expression"):
         subscription.subscribe_pattern("a(", CLUSTER)
-    assert subscription.mode is SubscriptionType.NONE
+    assert subscription.type is SubscriptionType.NONE
 
 
 def test_metadata_matters_to_patterns_only(subscription: SubscriptionState) -> None:
@@ -52,25 +52,25 @@ def test_metadata_matters_to_patterns_only(subscription: SubscriptionState) -> N
 
 def test_positions_are_kept_for_what_is_owned_only(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a", "b"])
-    subscription.give(frozenset({A0, B0}))
+    subscription.add_owned(frozenset({A0, B0}))
     at = OffsetAndMetadata(5)
-    subscription.consumed({B0: at, A1: at, A0: at})
+    subscription.set_consumed({B0: at, A1: at, A0: at})
     assert list(subscription.all_consumed()) == [A0, B0]
-    subscription.take(frozenset({A0}))
-    subscription.give(frozenset({A0}))
+    subscription.remove_owned(frozenset({A0}))
+    subscription.add_owned(frozenset({A0}))
     assert subscription.all_consumed() == {B0: at}
 
 
 def test_a_manual_assignment_keeps_the_positions_of_what_stays(subscription: SubscriptionState) -> None:
     subscription.assign([A0, A1])
-    subscription.consumed({A0: OffsetAndMetadata(1), A1: OffsetAndMetadata(2)})
+    subscription.set_consumed({A0: OffsetAndMetadata(1), A1: OffsetAndMetadata(2)})
     subscription.assign([A1])
     assert subscription.all_consumed() == {A1: OffsetAndMetadata(2)}
 
 
 def test_what_is_on_its_way_out_is_not_fetched(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a"])
-    subscription.give(frozenset({A0, A1}))
+    subscription.add_owned(frozenset({A0, A1}))
     subscription.leaving = frozenset({A0})
     assert subscription.fetchable == {A1}
     subscription.revoking = True

@@ -325,7 +325,7 @@ def test_offset_reset_is_obeyed_or_refused(env: Environment) -> None:
     with Admin({"bootstrap.servers": env.broker.bootstrap_servers}) as admin:
         admin.alter_offsets(env.group, {TopicPartition(env.topic, 0): 1})
     refusing = env.reader(onOffsetReset="refuse")
-    with pytest.raises(OffsetResetRefused, match=r"-0 is 1, and this query stood at 3"):
+    with pytest.raises(OffsetResetRefused, match=r"-0 is 1, and this query was at 3"):
         refusing.latestOffset(first, ReadAllAvailable())
     refusing.stop()
 
@@ -649,7 +649,7 @@ def test_unreachable_broker_is_reported_in_time(env: Environment, restarted: boo
 def test_recreated_topic_is_data_loss(env: Environment) -> None:
     env.fill(1)
     reader = env.reader(None)
-    with pytest.raises(DataLossError, match="records are gone, or the topic was made anew") as caught:
+    with pytest.raises(DataLossError, match="records were deleted, or the topic was recreated") as caught:
         reader.latestOffset({env.topic: {"0": 50, "1": 0}}, ReadAllAvailable())
     one_line(caught.value)
 

@@ -226,7 +226,7 @@ class ConsumerEngine:
 
     def _advance_member(self, membership: Membership, is_repeated: bool) -> None:
         """Advance the group member, and call the listener where a rebalance requires it."""
-        membership.do(lambda member, now_ms: member.poll(now_ms, again=is_repeated))
+        membership.do(lambda member, now_ms: member.poll(now_ms, is_repeated=is_repeated))
         self.handle_due()
         with self.lock:
             self._update_assignment(membership)

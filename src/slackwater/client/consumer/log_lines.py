@@ -17,7 +17,7 @@ from slackwater.group.events import (
     PollOverrun,
     RequestRejected,
 )
-from slackwater.group.member.core import UNAVAILABLE
+from slackwater.group.member.context import UNAVAILABLE
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.member.errors import java_message
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, LeaveGroup, SyncGroup, SyncGroupResponse

@@ -1,10 +1,10 @@
-"""Marks: the few words of metadata by which a query knows its own commits again.
+"""Commit markers: offset metadata that identifies a query's own commits.
 
-Rules kept here
-- `slackwater:<token>:<seq>` beside an offset says that the query whose checkpoint bears `token` stood there when its
-  batch `seq` had been planned and everything before that offset was finished.
-- `slackwater:<token>:<seq>:handoff` says that it stands there because its checkpoint will finish batch `seq`.
-- Whatever else stands there is somebody else's: a plain consumer's, or an operator's.
+Invariants:
+- `slackwater:<token>:<seq>` means: the query with checkpoint `token` committed this offset when its batch `seq` was
+  planned and everything before the offset was finished.
+- `slackwater:<token>:<seq>:handoff` means: the query's checkpoint will finish batch `seq`.
+- Any other metadata belongs to another consumer or to an operator.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _HANDOFF: Final = "handoff"
 
 @dataclass(frozen=True, slots=True)
 class CommitMarker:
-    """Who committed an offset, as of which of its batches."""
+    """The checkpoint and the batch that an offset was committed by."""
 
     token: str
     seq: int
@@ -26,7 +26,7 @@ class CommitMarker:
 
     @classmethod
     def parse(cls, committed: OffsetAndMetadata) -> Self | None:
-        """The mark beside a committed offset; None where there is none."""
+        """The marker in a committed offset's metadata; None if there is none."""
         words = committed.metadata.split(":")
         if len(words) not in (3, 4) or words[0] != _PREFIX or not words[2].isdecimal():
             return None

@@ -1,9 +1,9 @@
-"""The offsets that a query owes its group: what is finished, what it takes over, what it hands off.
+"""The offsets that a query still has to commit: finished batches, claims, hand-offs.
 
-Rules kept here
-- One offset per partition: a newer one takes the place of an older one, also of one that is under way.
-- One commit is under way at a time, so that an older one never comes after a newer one.
-- What failed is owed still, and tried again after a moment, for as long as the partition is ours.
+Invariants:
+- One offset per partition: a newer one replaces an older one, even one in flight.
+- At most one commit is in flight, so that an older one never overtakes a newer one.
+- A failed commit stays pending and is retried after a delay while the partition is owned.
 """
 
 from collections.abc import Iterable
@@ -20,16 +20,16 @@ RETRY_MS: Final = 100
 
 
 class CommitReason(Enum):
-    """Why an offset is to be committed."""
+    """The reason for a commit."""
 
-    FINISHED = "the batch is finished"
-    HANDOFF = "the batch will be finished from the checkpoint"
-    CLAIM = "this query takes the partition"
+    FINISHED = "batch finished"
+    HANDOFF = "batch will be finished from the checkpoint"
+    CLAIM = "partition claimed by this query"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingCommit:
-    """One offset; a claim also says where the partition is read from when it is committed."""
+    """One offset to commit; for a claim, `position` is where reading starts after the commit."""
 
     offset: int
     marker: CommitMarker
@@ -38,49 +38,54 @@ class PendingCommit:
 
 
 class PendingCommits:
-    """All that is owed."""
+    """All pending commits of a query."""
 
     def __init__(self) -> None:
-        self.owed: dict[TopicPartition, PendingCommit] = {}
+        self.by_partition: dict[TopicPartition, PendingCommit] = {}
         self._sent: tuple[int, dict[TopicPartition, PendingCommit]] | None = None
         self._retry_due_ms: int | None = None
 
     @property
-    def claims(self) -> bool:
-        """Whether some partition is not yet known to be ours."""
-        return any(one.reason is CommitReason.CLAIM for one in self.owed.values())
+    def has_claims(self) -> bool:
+        """Whether a claim is pending."""
+        return any(pending.reason is CommitReason.CLAIM for pending in self.by_partition.values())
 
     @property
-    def work(self) -> frozenset[TopicPartition]:
-        """The partitions with something done that the group does not know of."""
-        return frozenset(partition for partition, one in self.owed.items() if one.reason is not CommitReason.CLAIM)
+    def partitions_with_work(self) -> frozenset[TopicPartition]:
+        """The partitions with finished or handed-off work that is not committed."""
+        return frozenset(
+            partition for partition, pending in self.by_partition.items() if pending.reason is not CommitReason.CLAIM
+        )
 
     def due_ms(self) -> int | None:
-        """When to try again."""
+        """When the next retry is due."""
         return self._retry_due_ms
 
     def tick(self, now_ms: int) -> None:
-        """Try again, if it is time."""
+        """Allow the retry if it is due."""
         if self._retry_due_ms is not None and now_ms >= self._retry_due_ms:
             self._retry_due_ms = None
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not ours any longer."""
+        """Drop the commits of partitions that are no longer owned."""
         for partition in partitions:
-            self.owed.pop(partition, None)
+            self.by_partition.pop(partition, None)
 
     def next(self, commit_id: int) -> CommitBatchOffsets | None:
-        """The next commit, if one is owed and none is under way."""
-        if not self.owed or self._sent is not None or self._retry_due_ms is not None:
+        """The next commit, if one is pending and none is in flight."""
+        if not self.by_partition or self._sent is not None or self._retry_due_ms is not None:
             return None
-        self._sent = commit_id, dict(self.owed)
+        self._sent = commit_id, dict(self.by_partition)
         return CommitBatchOffsets(
             commit_id,
-            {at: OffsetAndMetadata(one.offset, metadata=str(one.marker)) for at, one in sorted(self.owed.items())},
+            {
+                partition: OffsetAndMetadata(pending.offset, metadata=str(pending.marker))
+                for partition, pending in sorted(self.by_partition.items())
+            },
         )
 
-    def done(self, commit_id: int, now_ms: int, *, failed: bool) -> dict[TopicPartition, PendingCommit]:
-        """A commit ended; the answer is what it has settled."""
+    def on_done(self, commit_id: int, now_ms: int, *, failed: bool) -> dict[TopicPartition, PendingCommit]:
+        """Handle the end of a commit; returns the offsets that are now committed."""
         if self._sent is None or self._sent[0] != commit_id:
             return {}
         _, sent = self._sent
@@ -88,6 +93,8 @@ class PendingCommits:
         if failed:
             self._retry_due_ms = now_ms + RETRY_MS
             return {}
-        settled = {partition: one for partition, one in sent.items() if self.owed.get(partition) is one}
-        self.drop(settled)
-        return settled
+        committed = {
+            partition: pending for partition, pending in sent.items() if self.by_partition.get(partition) is pending
+        }
+        self.drop(committed)
+        return committed

@@ -1,4 +1,4 @@
-"""How a query behaves in its group, what it counts, and what ends it."""
+"""Settings, counters and errors of a query's batches."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from slackwater.group.errors import SlackwaterError, UsageError
 
 
 class Handover(Enum):
-    """What becomes of a partition that must leave while the running batch contains it."""
+    """What happens to a partition that must leave while the running batch reads it."""
 
     WAIT = "wait"
     RELEASE = "release"
@@ -16,7 +16,7 @@ class Handover(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchConfig:
-    """What a user may set; without a group (`grouped`) most of it means nothing."""
+    """Settings of the batches; without a group (`in_group`) most have no effect."""
 
     in_group: bool = True
     handover: Handover = Handover.WAIT
@@ -27,7 +27,7 @@ class BatchConfig:
 
 @dataclass(slots=True)
 class BatchCounters:
-    """What the progress tells."""
+    """Counters for the query's progress."""
 
     rebalances: int = 0
     handovers: int = 0
@@ -39,8 +39,8 @@ class BatchCounters:
 
 
 class OffsetResetRefused(UsageError):
-    """An operator has moved the group's offset, and the query is not to follow."""
+    """An operator moved the group's offset, and the query is configured not to follow."""
 
 
 class DataLossError(SlackwaterError):
-    """Records are gone that were not read yet."""
+    """Records were deleted before they were read."""

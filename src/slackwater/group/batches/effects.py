@@ -1,10 +1,10 @@
-"""What the batches of a query want done, in order.
+"""The effects that the batch planner returns.
 
-Rules kept here
+Invariants:
 - `HoldPartitions` and `ReleasePartitions` are forwarded to the group member.
-- Every `CommitBatchOffsets` is followed by one call of `on_commit_done`, and every `FetchCommitted` by one call of
+- Every `CommitBatchOffsets` is followed by one `on_commit_done`, and every `FetchCommitted` by one
   `on_committed_fetched`, with the same id.
-- `BatchEvent` is for people: a line in the log, a figure in the progress.
+- `BatchEvent` is for the log and the progress.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class BatchEventKind(Enum):
-    """What is worth telling."""
+    """The kinds of batch events."""
 
     STARTED = "starts"
     HANDED_OVER = "was handed over"
@@ -28,21 +28,21 @@ class BatchEventKind(Enum):
 
 @message
 class HoldPartitions:
-    """Work on these partitions is in progress."""
+    """Mark these partitions as in use."""
 
     partitions: frozenset[TopicPartition]
 
 
 @message
 class ReleasePartitions:
-    """It is done."""
+    """Mark these partitions as no longer in use."""
 
     partitions: frozenset[TopicPartition]
 
 
 @message
 class CommitBatchOffsets:
-    """Commit these offsets, and tell `commit_done`."""
+    """Commit these offsets, then call `on_commit_done`."""
 
     commit_id: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -50,7 +50,7 @@ class CommitBatchOffsets:
 
 @message
 class FetchCommitted:
-    """Look up what the group has committed, and tell `fetched`."""
+    """Fetch the group's committed offsets, then call `on_committed_fetched`."""
 
     fetch_id: int
     partitions: tuple[TopicPartition, ...]
@@ -58,7 +58,7 @@ class FetchCommitted:
 
 @message
 class BatchEvent:
-    """Something happened to a partition; `at` and `before` are offsets, `length_ms` how long it took."""
+    """An event of one partition; `duration_ms` is the time that it took."""
 
     kind: BatchEventKind
     partition: TopicPartition

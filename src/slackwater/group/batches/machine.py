@@ -1,25 +1,25 @@
-"""The batches of a query that is a member of a group, as a machine without I/O.
+"""The batches of a Spark query that is a group member, as a state machine without I/O.
 
-Rules kept here
-- One call takes one input and the time, and returns an ordered list of effects (`batch_effects.py`).
-- A batch is *planned* when its ranges are known, *logged* when they are in the query's checkpoint, *finished* when
-  everything in it is done. Offsets are committed when it is finished, and only those of partitions that were owned
-  without a break since it was planned, or that came back and were started anew behind it.
-- A partition in a planned batch stays, whatever the policy: before it is logged, a range is neither in flight nor
-  abandoned, and a partition that came back would be read again although it is in the checkpoint.
-- A partition that must leave while a logged batch contains it leaves when the batch is finished and committed
-  (`WAIT`, until `timeout_ms`), at once and uncommitted (`RELEASE`), or at once and committed in advance (`HANDOFF`).
-- A partition is read when its start is decided (`resuming.py`) and claimed. A batch that is read again after a restart
-  is what this run owns of it and nobody has committed since; what was left out is in no checkpoint, and therefore the
-  next offset is logged even if there is nothing new to read.
-- Without a group all of this is one assignment and no commit.
+Invariants:
+- One call takes one input and the time and returns an ordered list of effects (`effects.py`).
+- A batch is *planned* when its ranges are known, *logged* when they are in the query's checkpoint, *finished* when all
+  its records are processed. Offsets are committed when the batch is finished, and only for partitions owned without
+  interruption since it was planned, or assigned again with a start after it.
+- A partition in a planned batch stays under every policy: before it is logged, its range is neither in flight nor
+  abandoned, and a partition that came back would be read twice.
+- A partition that must leave while a logged batch contains it leaves when the batch is finished and committed (`WAIT`,
+  until `handover_timeout_ms`), at once without a commit (`RELEASE`), or at once with an early commit (`HANDOFF`).
+- A partition is read when its start is decided (`start_positions.py`) and claimed. After a restart an unfinished batch
+  is read again for the partitions that this run owns and that no other member committed; the skipped ranges are in no
+  checkpoint, so the next offset is logged even without new records.
+- Without a group there is one assignment and no commit.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from slackwater.group.batches.admission import BatchAdmission, BatchLimits, shared
+from slackwater.group.batches.admission import BatchAdmission, BatchLimits, divide_limit
 from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.commits import RETRY_MS, CommitReason, PendingCommit, PendingCommits
 from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRefused
@@ -32,7 +32,7 @@ from slackwater.group.batches.effects import (
     ReleasePartitions,
 )
 from slackwater.group.batches.offset import NO_GENERATION, BatchOffset
-from slackwater.group.batches.replay import Committed, UnfinishedBatch, decide
+from slackwater.group.batches.replay import CommittedByPartition, UnfinishedBatch, decide_replay
 from slackwater.group.batches.start_positions import LastRead, StartPosition, after_finished, after_nothing, after_read
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
@@ -45,31 +45,31 @@ _FORBIDDEN: Final = frozenset(
 
 
 class _PlannedBatch:
-    """A batch from its plan to its end; `unbroken` are the partitions owned ever since."""
+    """A batch from its plan to its end; `unbroken` are the partitions owned without interruption since then."""
 
     def __init__(self, seq: int, ranges: Iterable[OffsetRange], unbroken: Iterable[TopicPartition]) -> None:
         self.seq = seq
-        self.ranges = {one.topic_partition: one for one in ranges}
+        self.ranges = {offset_range.topic_partition: offset_range for offset_range in ranges}
         self.unbroken = set(unbroken)
         self.handed_off: set[TopicPartition] = set()
 
     @property
-    def reads(self) -> frozenset[TopicPartition]:
-        """The partitions it reads something of, and may still commit."""
-        return frozenset(one for one in self.unbroken if self.ranges[one].size)
+    def non_empty_ranges(self) -> frozenset[TopicPartition]:
+        """The partitions with records in this batch whose offsets may still be committed."""
+        return frozenset(partition for partition in self.unbroken if self.ranges[partition].size)
 
 
 class BatchPlanner:
-    """The batches of one query, in one run of it."""
+    """The batches of one run of a query."""
 
     def __init__(self, config: BatchConfig, last: BatchOffset) -> None:
         self.config = config
         self.counters = BatchCounters()
-        self.last = last  # the last offset that is in the checkpoint, or is to be
+        self.last = last  # the last offset that is, or will be, in the checkpoint
         self.owned: frozenset[TopicPartition] = frozenset()
         self.leaving: frozenset[TopicPartition] = frozenset()
         self.positions: dict[TopicPartition, int] = {}
-        self.without_start: set[TopicPartition] = set()  # neither group nor checkpoint knows where these begin
+        self.without_start: set[TopicPartition] = set()  # neither the group nor the checkpoint has a start offset
         self.failure: SlackwaterError | None = None
         self.is_stopping = False
         self._known: dict[TopicPartition, OffsetRange] = dict(last.ranges)
@@ -81,22 +81,22 @@ class BatchPlanner:
         self._joined = False
         self._must_log = False
         self._commits = PendingCommits()
-        self._starting: dict[TopicPartition, int] = {}  # which look-up decides
-        self._fetch_retries: dict[int, tuple[TopicPartition, ...]] = {}  # when to ask again, by time
+        self._starting: dict[TopicPartition, int] = {}  # by partition: the id of the fetch that decides its start
+        self._fetch_retries: dict[int, tuple[TopicPartition, ...]] = {}  # partitions by the time of the retry
         self._ids = 0
         self._leaving_since: dict[TopicPartition, int] = {}
         self._timed_out: set[TopicPartition] = set()
         self._held: frozenset[TopicPartition] = frozenset()
-        self._bare_since_ms: int | None = None
+        self._unowned_since_ms: int | None = None
         self._waiting_since_ms: int | None = None
         self._admission = BatchAdmission()
         self._effects: list[BatchEffect] = []
 
-    # --- reads --------------------------------------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------------------------------
 
     @property
     def token(self) -> str:
-        """The name of the checkpoint."""
+        """The id of the checkpoint."""
         return self.last.token
 
     @property
@@ -107,36 +107,40 @@ class BatchPlanner:
     @property
     def is_starting(self) -> bool:
         """Whether the start of some partition is not yet decided and claimed."""
-        return bool(self._starting or self.without_start) or self._commits.claims
+        return bool(self._starting or self.without_start) or self._commits.has_claims
 
     @property
     def has_pending_commits(self) -> bool:
-        """Whether something finished is not yet committed."""
-        return bool(self._commits.work)
+        """Whether finished work is not yet committed."""
+        return bool(self._commits.partitions_with_work)
 
     @property
     def is_replaying(self) -> bool:
-        """Whether it is still open what of an unfinished batch is read again."""
+        """Whether the replay of an unfinished batch is still undecided."""
         return self._replay is not None
 
     @property
     def fetchable(self) -> frozenset[TopicPartition]:
-        """The partitions the next batch may read."""
+        """The partitions that the next batch may read."""
         return frozenset(self.positions) - self.leaving
 
     @property
     def planned_positions(self) -> dict[TopicPartition, int]:
-        """Where each partition stands when the batch that is planned, or runs, is finished."""
+        """The position of each partition after the planned or running batch."""
         planned = self._planned[1].ranges if self._planned is not None else {}
-        return self.positions | {at: one.until_offset for at, one in planned.items() if at in self.positions}
+        return self.positions | {
+            partition: offset_range.until_offset
+            for partition, offset_range in planned.items()
+            if partition in self.positions
+        }
 
     def without_partitions_ms(self, now_ms: int) -> int:
-        """How long this run has had nothing to read."""
-        since = self._bare_since_ms
+        """How long this run has had no partitions."""
+        since = self._unowned_since_ms
         return self.counters.without_partitions_ms + (now_ms - since if since is not None else 0)
 
     def handover_wait_ms(self, now_ms: int) -> int:
-        """How long some partition that must leave has waited for its batch."""
+        """How long partitions that must leave have waited for their batch."""
         since = self._waiting_since_ms
         return self.counters.handover_wait_ms + (now_ms - since if since is not None else 0)
 
@@ -150,46 +154,46 @@ class BatchPlanner:
             dues.append(self._replay.retry_due_ms)
         return min(dues, default=None)
 
-    # --- what the group says ------------------------------------------------------------------------------------------
+    # --- assignment ---------------------------------------------------------------------------------------------------
 
     def on_assigned(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[BatchEffect]:
-        """These are ours now."""
+        """Add newly assigned partitions."""
         new = frozenset(partitions) - self.owned
         self.owned |= new
         self.counters.rebalances += self.config.in_group
         self._joined = True
-        self._note_bareness(now_ms)
+        self._track_ownership(now_ms)
         if not self.config.in_group:
             for partition in sorted(new):
                 self._begin(partition, self._start(partition, None))
         elif self._replay is None:
-            self._look_up(new)
+            self._fetch_starts(new)
         return self._after(now_ms)
 
     def on_revoked(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[BatchEffect]:
-        """These are no longer ours; what is running on them will not be committed."""
+        """Remove revoked partitions; running work on them is not committed."""
         gone = frozenset(partitions)
         for partition in gone & self._leaving_since.keys():
             self.counters.handovers += 1
             waited_ms = now_ms - self._leaving_since[partition]
             self._effects.append(BatchEvent(BatchEventKind.HANDED_OVER, partition, duration_ms=waited_ms))
         self._give_up(gone)
-        self._note_bareness(now_ms)
+        self._track_ownership(now_ms)
         return self._after(now_ms)
 
     def on_lost(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[BatchEffect]:
-        """These were somebody else's before we knew."""
+        """Remove partitions that other members already own."""
         self._give_up(frozenset(partitions))
-        self._note_bareness(now_ms)
+        self._track_ownership(now_ms)
         return self._after(now_ms)
 
     def set_leaving(self, partitions: Collection[TopicPartition], now_ms: int) -> list[BatchEffect]:
-        """These were taken away, and stay only because they are held: all that do, at this moment."""
+        """Set the partitions that were revoked and stay only because they are held."""
         self.leaving = frozenset(partitions)
         for partition in self.leaving - self._leaving_since.keys():
             self._leaving_since[partition] = now_ms
         for partition in self._leaving_since.keys() - self.leaving:
-            del self._leaving_since[partition]  # the group has given it back
+            del self._leaving_since[partition]  # it was assigned to this member again
             self._timed_out.discard(partition)
         return self._after(now_ms)
 
@@ -210,47 +214,49 @@ class BatchPlanner:
         planned = [self._planned[1]] if self._planned is not None else []
         return planned + ([self._running] if self._running is not None else [])
 
-    def _note_bareness(self, now_ms: int) -> None:
-        if self.owned and self._bare_since_ms is not None:
-            self.counters.without_partitions_ms += now_ms - self._bare_since_ms
-            self._bare_since_ms = None
-        elif not self.owned and self._bare_since_ms is None:
-            self._bare_since_ms = now_ms
+    def _track_ownership(self, now_ms: int) -> None:
+        if self.owned and self._unowned_since_ms is not None:
+            self.counters.without_partitions_ms += now_ms - self._unowned_since_ms
+            self._unowned_since_ms = None
+        elif not self.owned and self._unowned_since_ms is None:
+            self._unowned_since_ms = now_ms
 
     # --- where partitions start ---------------------------------------------------------------------------------------
 
-    def _look_up(self, partitions: Collection[TopicPartition]) -> None:
+    def _fetch_starts(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
             self._ids += 1
             self._starting.update(dict.fromkeys(partitions, self._ids))
             self._effects.append(FetchCommitted(self._ids, tuple(sorted(partitions))))
 
     def on_committed_fetched(
-        self, fetch_id: int, found: Committed, now_ms: int, *, failed: bool = False
+        self, fetch_id: int, committed_offsets: CommittedByPartition, now_ms: int, *, failed: bool = False
     ) -> list[BatchEffect]:
-        """What the group has committed, or that it could not be had."""
+        """Handle the group's committed offsets, or a failed fetch."""
         if self._replay is not None and self._replay.fetch_id == fetch_id:
             self._replay.fetch_id = None
             self._replay.retry_due_ms = now_ms + RETRY_MS
             if not failed:
-                self._decide_replay(found, now_ms)
+                self._decide_replay(committed_offsets, now_ms)
             return self._after(now_ms)
-        mine = [partition for partition, asked in self._starting.items() if asked == fetch_id]
-        if failed and mine:
+        partitions = [
+            partition for partition, pending_fetch_id in self._starting.items() if pending_fetch_id == fetch_id
+        ]
+        if failed and partitions:
             due_ms = now_ms + RETRY_MS
-            self._fetch_retries[due_ms] = (*self._fetch_retries.get(due_ms, ()), *mine)
+            self._fetch_retries[due_ms] = (*self._fetch_retries.get(due_ms, ()), *partitions)
             return self._after(now_ms)
-        for partition in mine:
+        for partition in partitions:
             del self._starting[partition]
-            self._begin(partition, self._start(partition, found.get(partition)))
+            self._begin(partition, self._start(partition, committed_offsets.get(partition)))
         return self._after(now_ms)
 
     def on_starts_resolved(self, starts: Mapping[TopicPartition, int], now_ms: int) -> list[BatchEffect]:
-        """Where partitions begin that nobody knew."""
+        """Set the start offsets of partitions in `without_start`."""
         for partition in sorted(self.without_start & starts.keys()):
             self.without_start.discard(partition)
-            at = starts[partition]
-            self._begin(partition, StartPosition(at, (at, self.last.seq)))
+            start = starts[partition]
+            self._begin(partition, StartPosition(start, (start, self.last.seq)))
         return self._after(now_ms)
 
     def _start(self, partition: TopicPartition, committed: OffsetAndMetadata | None) -> StartPosition | None:
@@ -262,66 +268,68 @@ class BatchPlanner:
         return after_nothing(token, seq, committed, self.last.starts.get(partition))
 
     def _begin(self, partition: TopicPartition, start: StartPosition | None) -> None:
-        """Read from here on, as soon as the group knows that it is us."""
+        """Start reading after the claim is committed."""
         if start is None:
             self.without_start.add(partition)
             return
-        if start.reset_from is not None and not self._obeys(partition, start.position, start.reset_from):
+        if start.reset_from is not None and not self._follow_reset(partition, start.position, start.reset_from):
             return
         if (read := self._read.get(partition)) is not None and start.position < read.since:
-            del self._read[partition]  # it is to be read again, on purpose
+            del self._read[partition]  # an operator reset the offset: read it again
         if start.claim is None or not self.config.in_group:
-            self._stand(partition, start.position)
+            self._set_position(partition, start.position)
         else:
             offset, seq = start.claim
-            self._commits.owed[partition] = PendingCommit(
+            self._commits.by_partition[partition] = PendingCommit(
                 offset, CommitMarker(self.last.token, seq), CommitReason.CLAIM, start.position
             )
 
-    def _stand(self, partition: TopicPartition, position: int) -> None:
+    def _set_position(self, partition: TopicPartition, position: int) -> None:
         if partition not in self.owned:
             return
         read = self._read.get(partition)
         if read is not None and read.range.from_offset <= position < read.range.until_offset:
-            position = read.range.until_offset  # it was logged while its claim was under way
+            position = read.range.until_offset  # it was logged while its claim was in flight
         self.positions[partition] = position
         self._effects.append(BatchEvent(BatchEventKind.STARTED, partition, offset=position))
 
-    def _obeys(self, partition: TopicPartition, position: int, before: int) -> bool:
+    def _follow_reset(self, partition: TopicPartition, position: int, previous: int) -> bool:
         if self.config.refuse_resets:
             self.failure = self.failure or OffsetResetRefused(
-                f"The group's offset of {partition} is {position}, and this query stood at {before}: somebody has "
-                "moved it. Set onOffsetReset to obey to start there, or move it back."
+                f"The group's offset of {partition} is {position}, and this query was at {previous}: it was reset "
+                "by another client. Set onOffsetReset to obey to start there, or set the offset back."
             )
             return False
         self.counters.resets_obeyed += 1
         self._effects.append(
-            BatchEvent(BatchEventKind.RESET_OBEYED, partition, offset=position, previous_offset=before)
+            BatchEvent(BatchEventKind.RESET_OBEYED, partition, offset=position, previous_offset=previous)
         )
         return True
 
     # --- a restart with an unfinished batch ---------------------------------------------------------------------------
 
     def replay(self, offset: BatchOffset, now_ms: int, *, wait_ms: int) -> list[BatchEffect]:
-        """The checkpoint's last batch is not finished: find out what of it is ours to read again.
+        """Decide what to read again: the checkpoint's last batch is not finished.
 
-        Until it is known, partitions start nowhere. It is known when each is owned by us or taken by somebody else;
-        `wait_ms` bounds the wait for that.
+        Until the decision no partition starts. It is made when each partition is owned by this query or taken by
+        another member; `wait_ms` bounds the wait.
         """
         self.last = offset
         self._known = dict(offset.ranges)
         self._known_seq = offset.seq
         if not self.config.in_group:
-            for one in offset.ranges.values():
-                self._start_replayed(one.topic_partition, StartPosition(one.until_offset, replay=one))
+            for offset_range in offset.ranges.values():
+                self._start_replayed(
+                    offset_range.topic_partition, StartPosition(offset_range.until_offset, replay=offset_range)
+                )
             self._running = _PlannedBatch(offset.seq, offset.ranges.values(), ())
             return self._after(now_ms)
         self._starting.clear()
         self._replay = UnfinishedBatch(offset, wait_ms, retry_due_ms=now_ms)
         return self._after(now_ms)
 
-    def _ask_replay(self, now_ms: int) -> None:
-        """Ask again what the group has committed, of everything the batch reads and everything that is ours."""
+    def _fetch_for_replay(self, now_ms: int) -> None:
+        """Fetch the committed offsets of the batch's and the owned partitions."""
         replay = self._replay
         if replay is None or not self._joined or replay.fetch_id is not None or now_ms < replay.retry_due_ms:
             return
@@ -329,29 +337,34 @@ class BatchPlanner:
             replay.deadline_ms = now_ms + replay.wait_ms
         self._ids += 1
         replay.fetch_id = self._ids
-        self._effects.append(FetchCommitted(self._ids, tuple(sorted(self.owned | replay.reads.keys()))))
+        self._effects.append(FetchCommitted(self._ids, tuple(sorted(self.owned | replay.non_empty_ranges.keys()))))
 
-    def _decide_replay(self, found: Committed, now_ms: int) -> None:
+    def _decide_replay(self, committed_offsets: CommittedByPartition, now_ms: int) -> None:
         replay = self._replay
-        if replay is None or not self.owned <= found.keys():
-            return  # something came to us while the question was under way
+        if replay is None or not self.owned <= committed_offsets.keys():
+            return  # a partition was assigned while the fetch was in flight
         handoff = self.config.handover is Handover.HANDOFF
-        decided = decide(replay, self.owned, found, now_ms, handoff=handoff)
-        if decided is None:
+        replay_plan = decide_replay(replay, self.owned, committed_offsets, now_ms, handoff=handoff)
+        if replay_plan is None:
             return
         self._replay = None
-        for partition, start in decided.starts.items():
+        for partition, start in replay_plan.starts.items():
             self._start_replayed(partition, start)
-        for piece, last in zip(decided.pieces, replay.reads.values(), strict=True):
-            if piece.topic_partition not in decided.starts:
-                self._known[piece.topic_partition] = last.with_offsets(last.from_offset, last.from_offset)
-            self._must_log |= piece.size < last.size
-            what = BatchEventKind.REPLAYED if piece.size else BatchEventKind.LEFT_OUT
+        for replay_range, last in zip(replay_plan.ranges, replay.non_empty_ranges.values(), strict=True):
+            if replay_range.topic_partition not in replay_plan.starts:
+                self._known[replay_range.topic_partition] = last.with_offsets(last.from_offset, last.from_offset)
+            self._must_log |= replay_range.size < last.size
+            what = BatchEventKind.REPLAYED if replay_range.size else BatchEventKind.LEFT_OUT
             self._effects.append(
-                BatchEvent(what, piece.topic_partition, offset=piece.from_offset, previous_offset=last.until_offset)
+                BatchEvent(
+                    what,
+                    replay_range.topic_partition,
+                    offset=replay_range.from_offset,
+                    previous_offset=last.until_offset,
+                )
             )
-        self._running = _PlannedBatch(replay.offset.seq, decided.pieces, decided.to_commit)
-        self._look_up(self.owned - decided.starts.keys())
+        self._running = _PlannedBatch(replay.offset.seq, replay_plan.ranges, replay_plan.to_commit)
+        self._fetch_starts(self.owned - replay_plan.starts.keys())
 
     def _start_replayed(self, partition: TopicPartition, start: StartPosition) -> None:
         if start.replay is not None and start.replay.size:
@@ -368,23 +381,23 @@ class BatchPlanner:
         *,
         generation_id: int = NO_GENERATION,
     ) -> tuple[BatchOffset | None, list[BatchEffect]]:
-        """The next batch, up to these ends; None if there is nothing new, or not enough of it."""
+        """Plan the next batch up to these end offsets; None if there are too few new offsets."""
         self._planned = None
-        here = {partition: self.positions[partition] for partition in sorted(self.fetchable) if partition in ends}
-        for partition, position in here.items():
+        positions = {partition: self.positions[partition] for partition in sorted(self.fetchable) if partition in ends}
+        for partition, position in positions.items():
             if ends[partition] < position:
                 self._shrunk(partition, position, ends[partition])
-                here[partition] = self.positions[partition]
-        backlog = {partition: ends[partition] - position for partition, position in here.items()}
+                positions[partition] = self.positions[partition]
+        backlog = {partition: ends[partition] - position for partition, position in positions.items()}
         backlog = {partition: size for partition, size in backlog.items() if size}
         if not self._must_log and (not backlog or not self._admission.admits(sum(backlog.values()), limits, now_ms)):
             return None, self._after(now_ms)
-        taken = shared(backlog, limits.max_offsets)
+        taken = divide_limit(backlog, limits.max_offsets)
         ranges = [
             OffsetRange(*partition, position, position + taken.get(partition, 0))
-            for partition, position in here.items()
+            for partition, position in positions.items()
         ]
-        batch = _PlannedBatch(self.last.seq + 1, ranges, here)
+        batch = _PlannedBatch(self.last.seq + 1, ranges, positions)
         offset = BatchOffset(
             self.last.token, batch.seq, self.last.group_id, generation_id, batch.ranges, self.last.starts
         )
@@ -394,33 +407,33 @@ class BatchPlanner:
     def _shrunk(self, partition: TopicPartition, position: int, end: int) -> None:
         if self.config.fail_on_data_loss:
             self.failure = self.failure or DataLossError(
-                f"{partition} ends at {end}, and this query has read it until {position}: records are gone, or the "
-                "topic was made anew. Set failOnDataLoss to false to go on from its end."
+                f"{partition} ends at {end}, and this query has read it until {position}: records were deleted, or "
+                "the topic was recreated. Set failOnDataLoss to false to continue from its end."
             )
         self.positions[partition] = end
         self._read.pop(partition, None)
 
     def on_logged(self, seq: int, now_ms: int) -> list[BatchEffect]:
-        """A planned batch is in the checkpoint: it will be read, now or after a restart."""
+        """Handle a planned batch that is now in the checkpoint: it will be read, now or after a restart."""
         if self._planned is not None and self._planned[1].seq == seq:
             self._finish(seq - 1)
             (self.last, batch), self._planned = self._planned, None
             self._must_log = False
-            for partition, one in batch.ranges.items():
-                self._read[partition] = LastRead.after(self._read.get(partition), one, seq)
+            for partition, offset_range in batch.ranges.items():
+                self._read[partition] = LastRead.after(self._read.get(partition), offset_range, seq)
                 position = self.positions.get(partition)
-                if position is not None and one.from_offset <= position <= one.until_offset:
-                    self.positions[partition] = one.until_offset
+                if position is not None and offset_range.from_offset <= position <= offset_range.until_offset:
+                    self.positions[partition] = offset_range.until_offset
             self._running = batch
         return self._after(now_ms)
 
     def ranges(self, seq: int) -> list[OffsetRange] | None:
-        """What the running batch reads; None if another one runs, or none."""
+        """The ranges of the running batch; None if another one runs, or none."""
         running = self._running
         return None if running is None or running.seq != seq else list(running.ranges.values())
 
     def on_finished(self, seq: int, now_ms: int) -> list[BatchEffect]:
-        """Everything up to this batch is done."""
+        """Handle the end of all batches up to this one."""
         self._finish(seq)
         return self._after(now_ms)
 
@@ -429,26 +442,30 @@ class BatchPlanner:
         if running is None or running.seq > seq:
             return
         self._running = None
-        for partition, one in running.ranges.items():
+        for partition, offset_range in running.ranges.items():
             read = self._read.get(partition)
             if read is not None and read.seq == running.seq:
                 self._read[partition] = replace(read, finished=True)
-            # What was lost and came back has been started anew: nobody else can have gone on since.
-            anew = self.positions.get(partition) == one.until_offset and partition not in running.handed_off
-            if self.config.in_group and one.size and (partition in running.unbroken or anew):
-                self._owe(
+            # A partition that was lost and came back was started again here: no other member can have continued since.
+            was_restarted = (
+                self.positions.get(partition) == offset_range.until_offset and partition not in running.handed_off
+            )
+            if self.config.in_group and offset_range.size and (partition in running.unbroken or was_restarted):
+                self._add_pending(
                     partition,
-                    PendingCommit(one.until_offset, CommitMarker(self.last.token, running.seq), CommitReason.FINISHED),
+                    PendingCommit(
+                        offset_range.until_offset, CommitMarker(self.last.token, running.seq), CommitReason.FINISHED
+                    ),
                 )
 
-    def _owe(self, partition: TopicPartition, owed: PendingCommit) -> None:
-        before = self._commits.owed.get(partition)
-        if before is not None and before.position is not None:
-            self._stand(partition, before.position)  # what is finished is claim enough
-        self._commits.owed[partition] = owed
+    def _add_pending(self, partition: TopicPartition, by_partition: PendingCommit) -> None:
+        previous = self._commits.by_partition.get(partition)
+        if previous is not None and previous.position is not None:
+            self._set_position(partition, previous.position)  # the finished offset replaces the claim
+        self._commits.by_partition[partition] = by_partition
 
     def stop(self, now_ms: int) -> list[BatchEffect]:
-        """Nothing more will be reported finished: only what is done is still waited for."""
+        """Stop: no further batch finishes; only finished work is still committed."""
         self.is_stopping = True
         self._planned = None
         return self._after(now_ms)
@@ -456,36 +473,40 @@ class BatchPlanner:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def on_commit_done(self, commit_id: int, error: SlackwaterError | None, now_ms: int) -> list[BatchEffect]:
-        """A commit ended; one that failed is tried again for as long as its partitions are ours."""
+        """Handle the end of a commit; a failed one is retried while its partitions are owned."""
         if error is not None:
             self.counters.commits_refused += 1
             if isinstance(error, BrokerError) and error.error in _FORBIDDEN:
                 self.failure = self.failure or error
-        for partition, owed in self._commits.done(commit_id, now_ms, failed=error is not None).items():
-            if owed.reason is CommitReason.HANDOFF and self._running is not None:
+        for partition, by_partition in self._commits.on_done(commit_id, now_ms, failed=error is not None).items():
+            if by_partition.reason is CommitReason.HANDOFF and self._running is not None:
                 self._running.unbroken.discard(partition)
                 self._running.handed_off.add(partition)
-            if owed.position is not None:
-                self._stand(partition, owed.position)
+            if by_partition.position is not None:
+                self._set_position(partition, by_partition.position)
         return self._after(now_ms)
 
-    # --- handing over -------------------------------------------------------------------------------------------------
+    # --- handover -----------------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> list[BatchEffect]:
-        """Do whatever is due."""
+        """Run what is due."""
         self._commits.tick(now_ms)
         for due_ms in [due_ms for due_ms in self._fetch_retries if due_ms <= now_ms]:
             waiting = self._fetch_retries.pop(due_ms)
-            self._look_up([partition for partition in waiting if partition in self._starting])
+            self._fetch_starts([partition for partition in waiting if partition in self._starting])
         return self._after(now_ms)
 
     def _waiting(self) -> dict[TopicPartition, int]:
-        """The partitions that must leave and wait for the running batch, and since when."""
+        """The partitions that must leave and wait for the running batch, with the time since when."""
         running = self._running
         if running is None or self.config.handover is Handover.RELEASE:
             return {}
-        waiting = running.reads & self.leaving
-        return {one: since for one, since in self._leaving_since.items() if one in waiting - self._timed_out}
+        waiting = running.non_empty_ranges & self.leaving
+        return {
+            partition: since
+            for partition, since in self._leaving_since.items()
+            if partition in waiting - self._timed_out
+        }
 
     def _hand_over(self, now_ms: int) -> None:
         for partition, since in self._waiting().items():
@@ -495,23 +516,23 @@ class BatchPlanner:
                 self._effects.append(
                     BatchEvent(BatchEventKind.HANDOVER_TIMED_OUT, partition, duration_ms=now_ms - since)
                 )
-            elif self.config.handover is Handover.HANDOFF and partition not in self._commits.owed:
+            elif self.config.handover is Handover.HANDOFF and partition not in self._commits.by_partition:
                 assert self._running is not None
                 mark = CommitMarker(self.last.token, self._running.seq, is_handoff=True)
                 end = self._running.ranges[partition].until_offset
-                self._commits.owed[partition] = PendingCommit(end, mark, CommitReason.HANDOFF)
+                self._commits.by_partition[partition] = PendingCommit(end, mark, CommitReason.HANDOFF)
 
     def _to_hold(self) -> frozenset[TopicPartition]:
-        held = set(self._commits.work)
+        held = set(self._commits.partitions_with_work)
         if self._planned is not None:
-            held |= self._planned[1].reads
+            held |= self._planned[1].non_empty_ranges
         if self._running is not None and self.config.handover is not Handover.RELEASE and not self.is_stopping:
-            held |= self._running.reads - self._timed_out
+            held |= self._running.non_empty_ranges - self._timed_out
         return frozenset(held) & self.owned
 
     # --- after every input --------------------------------------------------------------------------------------------
 
-    def _note_waiting(self, now_ms: int) -> None:
+    def _track_waiting(self, now_ms: int) -> None:
         if self._leaving_since and self._waiting_since_ms is None:
             self._waiting_since_ms = now_ms
         elif not self._leaving_since and self._waiting_since_ms is not None:
@@ -520,8 +541,8 @@ class BatchPlanner:
 
     def _after(self, now_ms: int) -> list[BatchEffect]:
         if self.config.in_group:
-            self._note_waiting(now_ms)
-            self._ask_replay(now_ms)
+            self._track_waiting(now_ms)
+            self._fetch_for_replay(now_ms)
             if not self.is_stopping:
                 self._hand_over(now_ms)
             self._ids += 1

@@ -1,11 +1,11 @@
-"""What a query's checkpoint knows of a batch: the offset that Spark keeps for the source.
+"""The offset of a batch as Spark stores it in the checkpoint.
 
-Rules kept here
-- A batch is what its own offset says, and not the difference of two: `ranges` has what it reads of every partition that
-  the query had when it was planned, also those it read nothing of.
-- `seq` grows with every batch that was planned, and with nothing else.
-- `starts` are the places where partitions begin that nobody has committed, resolved once, when the query first started.
-  A partition that is not among them was added later, and begins at its beginning.
+Invariants:
+- An offset describes its own batch, not the difference to the previous offset: `ranges` contains every partition that
+  the query had when the batch was planned, also those without new records.
+- `seq` increases with every planned batch, and only then.
+- `starts` are the start offsets of partitions without a committed offset, resolved once at the first start of the
+  query. A partition that is not among them was added later and starts at its beginning.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class BatchOffset:
-    """One batch, or with `seq` 0 the place before the first."""
+    """One batch; `seq` 0 is the position before the first batch."""
 
     token: str
     seq: int
@@ -30,5 +30,5 @@ class BatchOffset:
 
     @property
     def size(self) -> int:
-        """How many offsets the batch spans."""
-        return sum(one.size for one in self.ranges.values())
+        """The number of offsets in the batch."""
+        return sum(offset_range.size for offset_range in self.ranges.values())

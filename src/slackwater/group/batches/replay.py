@@ -1,29 +1,28 @@
-"""What of an unfinished batch is read again after a restart.
+"""Decides what a restarted query reads again from an unfinished batch.
 
-Rules kept here
-- It is decided when the group has spoken: every partition of the batch is ours, or somebody else has taken it. Who is
-  to have it may take a moment to show; `deadline_ms` bounds the wait.
-- What is ours is read from where the group's offset stands. What others have is left out. With `handoff`, what the
-  group's offset has passed is read all the same: it was handed off, as far as anybody can tell, and then no one else
-  has read it.
-- What the group's offset has passed is not committed again.
+Invariants:
+- The decision waits until every partition of the batch is owned by this query or taken by another member; `deadline_ms`
+  bounds the wait.
+- Owned partitions are read from the group's committed offset; partitions of other members are skipped. With `handoff`,
+  a range below the committed offset is read too: it was handed off, so no other member read it.
+- A range below the committed offset is not committed again.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from slackwater.group.batches.offset import BatchOffset
-from slackwater.group.batches.start_positions import StartPosition, replayed, undecided
+from slackwater.group.batches.start_positions import StartPosition, is_undecided, start_of_replay
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 
-Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+CommittedByPartition = Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 @dataclass(slots=True)
 class UnfinishedBatch:
-    """An unfinished batch, until it is decided."""
+    """An unfinished batch, until the replay is decided."""
 
     offset: BatchOffset
     wait_ms: int
@@ -32,41 +31,46 @@ class UnfinishedBatch:
     fetch_id: int | None = None
 
     @property
-    def reads(self) -> dict[TopicPartition, OffsetRange]:
-        """The ranges that have anything in them."""
-        return {partition: one for partition, one in self.offset.ranges.items() if one.size}
+    def non_empty_ranges(self) -> dict[TopicPartition, OffsetRange]:
+        """The ranges that are not empty."""
+        return {partition: offset_range for partition, offset_range in self.offset.ranges.items() if offset_range.size}
 
 
 @dataclass(slots=True)
 class ReplayPlan:
-    """What was decided: the pieces to read, where owned partitions start, and which of them are to be committed."""
+    """The decision: the ranges to read, the start positions of owned partitions, and the partitions to commit."""
 
-    pieces: list[OffsetRange] = field(default_factory=list)
+    ranges: list[OffsetRange] = field(default_factory=list)
     starts: dict[TopicPartition, StartPosition] = field(default_factory=dict)
     to_commit: list[TopicPartition] = field(default_factory=list)
 
 
-def decide(
-    replay: UnfinishedBatch, owned: Collection[TopicPartition], found: Committed, now_ms: int, *, handoff: bool
+def decide_replay(
+    replay: UnfinishedBatch,
+    owned: Collection[TopicPartition],
+    committed_offsets: CommittedByPartition,
+    now_ms: int,
+    *,
+    handoff: bool,
 ) -> ReplayPlan | None:
-    """Decide, or wait for the group (None)."""
+    """Decide the replay; returns None while it must wait for the group."""
     token, seq = replay.offset.token, replay.offset.seq
-    in_time = replay.deadline_ms is None or now_ms < replay.deadline_ms
-    for partition, last in replay.reads.items():
-        if partition not in owned and in_time and undecided(token, found.get(partition), last):
+    is_in_time = replay.deadline_ms is None or now_ms < replay.deadline_ms
+    for partition, last in replay.non_empty_ranges.items():
+        if partition not in owned and is_in_time and is_undecided(token, committed_offsets.get(partition), last):
             return None
-    decided = ReplayPlan()
-    for partition, last in replay.reads.items():
-        committed = found.get(partition)
+    plan = ReplayPlan()
+    for partition, last in replay.non_empty_ranges.items():
+        committed = committed_offsets.get(partition)
         if partition in owned:
-            start = replayed(token, seq, committed, last, handoff=handoff)
-            piece = start.replay or last
-            decided.starts[partition] = start
-            if committed is None or committed.offset < piece.until_offset:
-                decided.to_commit.append(partition)
+            start = start_of_replay(token, seq, committed, last, handoff=handoff)
+            replay_range = start.replay or last
+            plan.starts[partition] = start
+            if committed is None or committed.offset < replay_range.until_offset:
+                plan.to_commit.append(partition)
         elif handoff and committed is not None and committed.offset >= last.until_offset:
-            piece = last
+            replay_range = last
         else:
-            piece = last.with_offsets(last.from_offset, last.from_offset)
-        decided.pieces.append(piece)
-    return decided
+            replay_range = last.with_offsets(last.from_offset, last.from_offset)
+        plan.ranges.append(replay_range)
+    return plan

@@ -1,14 +1,14 @@
-"""Where a partition begins that has just come to a query: by the group's word, by the checkpoint's, or by neither.
+"""Decides where a newly assigned partition starts: at the group's committed offset, at the checkpoint's, or elsewhere.
 
-Rules kept here
-- Whoever takes a partition puts its mark on the group's offset before it reads (a *claim*). A mark of our own therefore
-  says that nobody else has had the partition since, and then the checkpoint knows better than the group; any other mark
-  says that somebody has, and then the group knows better.
-- An offset without a mark is a plain consumer's, or an operator's. Forward it is progress; backward it is a reset,
-  which is obeyed or refused, and always told.
-- The claim never says more than is finished: what a running batch still reads is not yet behind the offset.
-- An unfinished batch is read again from where the group's offset stands, and from its beginning if nobody has moved it.
-- A partition that was handed off is read again whatever the group says: its next owner began behind this batch.
+Invariants:
+- A query commits its marker to a partition before it reads (a *claim*). The query's own marker therefore means that no
+  other member had the partition since, and the checkpoint decides; any other marker means that the group's offset
+  decides.
+- An offset without a marker was committed by another consumer or an operator. A higher offset is progress; a lower one
+  is a reset, which is followed or refused, and always reported.
+- A claim never exceeds the finished offsets: a running batch does not count.
+- An unfinished batch is read again from the group's committed offset, or from its beginning if that did not move.
+- A handed-off partition is read again whatever the committed offset is: its next owner started after this batch.
 """
 
 from dataclasses import dataclass
@@ -21,18 +21,20 @@ from slackwater.group.offset_range import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """What follows for a partition; `claim` is the offset to commit and the batch it holds for."""
+    """Where a partition starts; `claim` is the offset to commit and its batch number."""
 
     position: int
     claim: tuple[int, int] | None = None
     reset_from: int | None = None
-    """Where the query stood, if an operator has moved the group's offset back from there."""
+    """The query's earlier position, if an operator moved the group's offset back from there."""
     replay: OffsetRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LastRead:
-    """What this run of the query has last read of a partition, or is reading, and from where on without a gap."""
+    """The last range of a partition that this run has read or reads; `since` is the start of the contiguous offsets
+    read.
+    """
 
     range: OffsetRange
     seq: int
@@ -41,79 +43,95 @@ class LastRead:
 
     @classmethod
     def after(cls, before: Self | None, range: OffsetRange, seq: int) -> Self:
-        """The next batch reads this."""
-        joins = before is not None and before.since <= range.from_offset <= before.range.until_offset
+        """The next range that this run reads."""
+        is_contiguous = before is not None and before.since <= range.from_offset <= before.range.until_offset
         return cls(
-            range, seq, finished=False, since=before.since if before is not None and joins else range.from_offset
+            range,
+            seq,
+            finished=False,
+            since=before.since if before is not None and is_contiguous else range.from_offset,
         )
 
 
 def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: LastRead) -> StartPosition:
-    """A partition comes back to a run that has read of it before."""
+    """The start of a partition that this run has read before."""
     first, end = read.range.from_offset, read.range.until_offset
     done = (end, read.seq) if read.finished else (first, read.seq - 1)
     if committed is None:
         return StartPosition(end, done)
-    at = committed.offset
-    mark = CommitMarker.parse(committed)
-    ours = mark is not None and mark.token == token
-    if at > end:
-        return StartPosition(at, None if ours else (at, seq))
-    if ours or at >= read.since:  # it is in this query's checkpoint: to begin at the group's offset is to read it again
-        keeps = ours and at >= done[0]
-        return StartPosition(end, None if keeps else max(done, (at, done[1])))
-    return StartPosition(at, (at, seq), reset_from=end if mark is None else None)
+    committed_offset = committed.offset
+    marker = CommitMarker.parse(committed)
+    is_own = marker is not None and marker.token == token
+    if committed_offset > end:
+        return StartPosition(committed_offset, None if is_own else (committed_offset, seq))
+    if (
+        is_own or committed_offset >= read.since
+    ):  # the checkpoint covers it: starting at the group's offset would read it twice
+        is_committed = is_own and committed_offset >= done[0]
+        return StartPosition(end, None if is_committed else max(done, (committed_offset, done[1])))
+    return StartPosition(committed_offset, (committed_offset, seq), reset_from=end if marker is None else None)
 
 
 def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange) -> StartPosition:
-    """A partition of the checkpoint's last batch, which is finished, comes to a new run."""
+    """The start of a partition of the checkpoint's last batch, which is finished, in a new run."""
     end = last.until_offset
     if committed is None:
         return StartPosition(end, (end, seq))
-    at = committed.offset
-    mark = CommitMarker.parse(committed)
-    if mark is not None and mark.token == token:
-        if mark.seq >= seq or at >= end:
-            return StartPosition(at)
+    committed_offset = committed.offset
+    marker = CommitMarker.parse(committed)
+    if marker is not None and marker.token == token:
+        if marker.seq >= seq or committed_offset >= end:
+            return StartPosition(committed_offset)
         return StartPosition(end, (end, seq))
-    return StartPosition(at, (at, seq), reset_from=end if mark is None and at < end else None)
+    return StartPosition(
+        committed_offset, (committed_offset, seq), reset_from=end if marker is None and committed_offset < end else None
+    )
 
 
 def after_nothing(token: str, seq: int, committed: OffsetAndMetadata | None, start: int | None) -> StartPosition | None:
-    """A partition that the checkpoint does not know; None when the group does not know it either, nor `start`."""
+    """The start of a partition that is not in the checkpoint; None without a committed offset and without `start`."""
     if committed is not None:
-        mark = CommitMarker.parse(committed)
-        ours = mark is not None and mark.token == token
-        return StartPosition(committed.offset, None if ours else (committed.offset, seq))
+        marker = CommitMarker.parse(committed)
+        is_own = marker is not None and marker.token == token
+        return StartPosition(committed.offset, None if is_own else (committed.offset, seq))
     return None if start is None else StartPosition(start, (start, seq))
 
 
-def replayed(
+def start_of_replay(
     token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool
 ) -> StartPosition:
-    """A partition of the checkpoint's last batch, which is not finished, and which this run owns again."""
+    """The start of an owned partition of the checkpoint's last, unfinished batch."""
     first, end = last.from_offset, last.until_offset
     if committed is None:
         return StartPosition(end, (first, seq - 1), replay=last)
-    at = committed.offset
-    mark = CommitMarker.parse(committed)
-    ours = mark is not None and mark.token == token
-    if handoff and at >= end:
-        return StartPosition(at, None if ours else (at, seq), replay=last)
-    if ours:
-        return StartPosition(max(at, end), replay=last.with_offsets(min(max(at, first), end), end))
-    if at < first:
+    committed_offset = committed.offset
+    marker = CommitMarker.parse(committed)
+    is_own = marker is not None and marker.token == token
+    if handoff and committed_offset >= end:
+        return StartPosition(committed_offset, None if is_own else (committed_offset, seq), replay=last)
+    if is_own:
         return StartPosition(
-            at, (at, seq), reset_from=first if mark is None else None, replay=last.with_offsets(first, first)
+            max(committed_offset, end), replay=last.with_offsets(min(max(committed_offset, first), end), end)
         )
-    # What is claimed is what is finished; the batch itself is behind that as long as it runs.
-    seq_claimed = seq - 1 if at < end else seq
-    return StartPosition(max(at, end), (at, seq_claimed), replay=last.with_offsets(min(at, end), end))
+    if committed_offset < first:
+        return StartPosition(
+            committed_offset,
+            (committed_offset, seq),
+            reset_from=first if marker is None else None,
+            replay=last.with_offsets(first, first),
+        )
+    # The claim covers finished offsets only; the running batch does not count.
+    seq_claimed = seq - 1 if committed_offset < end else seq
+    return StartPosition(
+        max(committed_offset, end),
+        (committed_offset, seq_claimed),
+        replay=last.with_offsets(min(committed_offset, end), end),
+    )
 
 
-def undecided(token: str, committed: OffsetAndMetadata | None, last: OffsetRange) -> bool:
-    """Whether nobody has yet taken a partition of the unfinished batch that this run does not own."""
+def is_undecided(token: str, committed: OffsetAndMetadata | None, last: OffsetRange) -> bool:
+    """Whether no member has yet claimed a partition of the unfinished batch that this run does not own."""
     if committed is None:
         return True
-    mark = CommitMarker.parse(committed)
-    return mark is not None and mark.token == token and committed.offset < last.until_offset
+    marker = CommitMarker.parse(committed)
+    return marker is not None and marker.token == token and committed.offset < last.until_offset

@@ -1,8 +1,7 @@
-"""The client's side of a group: join, sync, heartbeat, revoke, lose, commit; and the hand-over of work in progress.
+"""The client side of a classic consumer group, as a state machine without I/O.
 
-Rules kept here
-- `GroupMember` is a machine without I/O (`machine.py`); what it does in which state stands in one table
-  (`states.py`); what it wants done comes out as effects (`effects.py`).
+`GroupMember` (`machine.py`) is the public machine. `states.py` holds its transition table, `effects.py` the effects
+that it returns.
 """
 
 from slackwater.group.member.config import MemberConfig, RebalanceDriver

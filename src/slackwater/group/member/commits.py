@@ -1,23 +1,23 @@
-"""Committing offsets: what is sent, what is refused, what is tried again, and who hears of it in which order.
+"""Offset commits: sending, retries, and the order in which they complete.
 
-Rules kept here
-- A commit under a subscription carries the member's generation and is not even sent unless the member is STABLE
-  (CL-33); one under a manual assignment carries none (CL-34).
-- A partition that was lost since the commit was made is not committed, even if it has come back: somebody else may
-  have gone on from an earlier offset. The commit fails then, and says so.
-- A synchronous commit is tried again until default.api.timeout.ms; an asynchronous one never, because the next one
-  overtakes it (CL-36). An asynchronous commit that finds the coordinator unknown waits for one look-up.
-- `CommitDone` comes in the order of the commits: asynchronous ones among themselves, and all earlier ones before a
-  synchronous one, even if that had nothing to commit (CL-38).
-- Auto-commits are asynchronous commits that nobody hears of; after a passing fault the next one comes after a backoff
-  instead of an interval (CL-37).
+Invariants:
+- Under a subscription a commit carries the member's generation and is sent only in state STABLE (CL-33); under a manual
+  assignment it carries none (CL-34).
+- A partition that was lost since the commit was created is not committed, even if it is assigned again: its owner in
+  between may have continued from an earlier offset. The commit fails.
+- A synchronous commit is retried until default.api.timeout.ms; an asynchronous one never, because the next commit
+  replaces it (CL-36). An asynchronous commit waits for at most one coordinator look-up.
+- `CommitDone` effects keep the order of the commits: asynchronous ones among themselves, and all earlier ones before a
+  synchronous one, even if that has nothing to commit (CL-38).
+- Auto-commits are asynchronous commits without `CommitDone`; after a retriable error the next one follows after a
+  backoff instead of an interval (CL-37).
 """
 
 from collections.abc import Mapping
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import EventKind, RequestRejected
-from slackwater.group.member.core import MemberContext, PendingRequest
+from slackwater.group.member.context import MemberContext, PendingRequest
 from slackwater.group.member.effects import CommitDone
 from slackwater.group.member.errors import (
     COMMIT_GROUP_REBALANCING,
@@ -46,85 +46,87 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class OffsetCommitOperation:
-    """One commit on its way."""
+    """One commit, from the call to its completion."""
 
     __slots__ = (
+        "attempts",
         "commit_id",
         "deadline_ms",
-        "done",
         "error",
+        "is_done",
         "offsets",
+        "ownership_ids",
         "request_id",
         "retry_due_ms",
         "started_ms",
-        "stints",
         "sync",
-        "tries",
     )
 
     def __init__(self, offsets: Offsets, now_ms: int, *, commit_id: int | None, deadline_ms: int, sync: bool) -> None:
         self.offsets = offsets
-        self.stints: dict[TopicPartition, int | None] = {}  # of each partition, when the commit was made
+        self.ownership_ids: dict[TopicPartition, int | None] = {}  # per partition, when the commit was created
         self.commit_id = commit_id  # None: an auto-commit
         self.sync = sync
         self.started_ms = now_ms
         self.deadline_ms = deadline_ms
         self.retry_due_ms = now_ms
-        self.tries = 0
+        self.attempts = 0
         self.request_id: int | None = None
-        self.done = False
+        self.is_done = False
         self.error: SlackwaterError | None = None
 
     @property
-    def waiting(self) -> bool:
-        """Whether it is neither done nor under way: the coordinator is unknown, or a backoff runs."""
-        return not self.done and self.request_id is None
+    def is_waiting(self) -> bool:
+        """Whether it is neither done nor in flight: the coordinator is unknown, or a backoff runs."""
+        return not self.is_done and self.request_id is None
 
     @property
     def retriable(self) -> bool:
-        """Whether it failed in a way that may pass."""
+        """Whether it failed with a retriable error."""
         return isinstance(self.error, RetriableCommitFailed)
 
 
 class CommitManager:
-    """All commits of a member."""
+    """All pending commits of a member."""
 
-    def __init__(self, core: MemberContext) -> None:
-        self._core = core
+    def __init__(self, context: MemberContext) -> None:
+        self._context = context
         self._open: list[OffsetCommitOperation] = []  # in the order of the calls
         self._auto_due_ms: int | None = None
 
     # --- inputs -----------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets, now_ms: int, *, commit_id: int, sync: bool) -> None:
-        """Commit these offsets and tell `CommitDone(commit_id)`."""
-        for partition, at in offsets.items():
-            if at.offset < 0:
-                raise UsageError(f"offset {at.offset} of {partition} cannot be committed; offsets are 0 or higher.")
-        deadline_ms = now_ms + self._core.config.default_api_timeout_ms
+        """Commit these offsets; `CommitDone(commit_id)` reports the result."""
+        for partition, position in offsets.items():
+            if position.offset < 0:
+                raise UsageError(
+                    f"offset {position.offset} of {partition} cannot be committed; offsets are 0 or higher."
+                )
+        deadline_ms = now_ms + self._context.config.default_api_timeout_ms
         self._begin(
             OffsetCommitOperation(dict(offsets), now_ms, commit_id=commit_id, deadline_ms=deadline_ms, sync=sync),
             now_ms,
         )
 
     def auto_commit(self, now_ms: int) -> OffsetCommitOperation:
-        """Commit everything consumed, without waiting for it."""
-        consumed = self._core.subscription.all_consumed()
-        deadline_ms = now_ms + self._core.config.default_api_timeout_ms
+        """Commit all consumed positions asynchronously."""
+        consumed = self._context.subscription.all_consumed()
+        deadline_ms = now_ms + self._context.config.default_api_timeout_ms
         return self._begin(
             OffsetCommitOperation(consumed, now_ms, commit_id=None, deadline_ms=deadline_ms, sync=False), now_ms
         )
 
     def last_commit(self, now_ms: int, deadline_ms: int) -> OffsetCommitOperation:
-        """Commit everything consumed before closing, and try again until the deadline (CL-37)."""
-        consumed = self._core.subscription.all_consumed()
+        """Commit all consumed positions before closing, with retries until the deadline (CL-37)."""
+        consumed = self._context.subscription.all_consumed()
         return self._begin(
             OffsetCommitOperation(consumed, now_ms, commit_id=None, deadline_ms=deadline_ms, sync=True), now_ms
         )
 
     def auto_commit_if_due(self, now_ms: int) -> None:
-        """The interval of auto.commit.interval.ms, checked inside poll (CL-37)."""
-        if not self._core.config.enable_auto_commit:
+        """Auto-commit if auto.commit.interval.ms has elapsed; called inside poll (CL-37)."""
+        if not self._context.config.enable_auto_commit:
             return
         if self._auto_due_ms is None:
             self.restart_interval(now_ms)
@@ -133,61 +135,63 @@ class CommitManager:
             self.auto_commit(now_ms)
 
     def restart_interval(self, now_ms: int) -> None:
-        """Count the interval from now, as every new assignment does."""
-        self._auto_due_ms = now_ms + self._core.config.auto_commit_interval_ms
+        """Restart the auto-commit interval, as every new assignment does."""
+        self._auto_due_ms = now_ms + self._context.config.auto_commit_interval_ms
 
     @property
     def auto_due_ms(self) -> int | None:
         """When the next auto-commit is due."""
-        return self._auto_due_ms if self._core.config.enable_auto_commit else None
+        return self._auto_due_ms if self._context.config.enable_auto_commit else None
 
     @property
-    def any_open(self) -> bool:
+    def has_open_commits(self) -> bool:
         """Whether some commit is not done."""
-        return any(not commit.done for commit in self._open)
+        return any(not commit.is_done for commit in self._open)
 
     def tick(self, now_ms: int) -> None:
-        """Send again what is due, give up what is late."""
+        """Retry commits that are due, fail commits that are too late."""
         for commit in list(self._open):
-            if commit.sync and not commit.done and now_ms >= commit.deadline_ms:
+            if commit.sync and not commit.is_done and now_ms >= commit.deadline_ms:
                 seconds = (commit.deadline_ms - commit.started_ms) / 1_000
                 self._finish(commit, OperationTimedOut(f"offsets were not committed within {seconds:g} s."), now_ms)
-            elif commit.waiting and now_ms >= commit.retry_due_ms:
+            elif commit.is_waiting and now_ms >= commit.retry_due_ms:
                 self._try(commit, now_ms)
 
     def due_ms(self) -> int | None:
         """When `tick` has something to do."""
-        dues = [commit.deadline_ms for commit in self._open if commit.sync and not commit.done]
+        dues = [commit.deadline_ms for commit in self._open if commit.sync and not commit.is_done]
         for commit in self._open:
-            if commit.waiting:
-                lookup_ms = self._core.lookup_due_ms
-                if self._core.coordinator is not None:
+            if commit.is_waiting:
+                lookup_ms = self._context.lookup_due_ms
+                if self._context.coordinator is not None:
                     dues.append(commit.retry_due_ms)
                 elif lookup_ms is not None:
                     dues.append(max(lookup_ms, commit.retry_due_ms))
         return min(dues, default=None)
 
-    def coordinator_found(self, now_ms: int) -> None:
-        """Send what waited for the coordinator."""
+    def on_coordinator_found(self, now_ms: int) -> None:
+        """Send the commits that waited for the coordinator."""
         self.tick(now_ms)
 
     def lookup_failed(self, now_ms: int) -> None:
-        """An asynchronous commit waits for one look-up only."""
+        """Fail asynchronous commits: they wait for one look-up only."""
         for commit in list(self._open):
-            if commit.waiting and not commit.sync:
-                self._finish(commit, _passing(Error.COORDINATOR_NOT_AVAILABLE), now_ms)
+            if commit.is_waiting and not commit.sync:
+                self._finish(commit, _retriable(Error.COORDINATOR_NOT_AVAILABLE), now_ms)
 
     def abandon(self, now_ms: int) -> None:
-        """The member is closed: nothing waits any longer."""
+        """Fail every commit because the member is closed."""
         for commit in list(self._open):
-            if not commit.done:
-                self._finish(commit, OperationTimedOut("the consumer was closed before the commit ended."), now_ms)
+            if not commit.is_done:
+                self._finish(commit, OperationTimedOut("the consumer was closed before the commit completed."), now_ms)
 
     # --- one commit -------------------------------------------------------------------------------------------
 
     def _begin(self, commit: OffsetCommitOperation, now_ms: int) -> OffsetCommitOperation:
         self._open.append(commit)
-        commit.stints = {partition: self._core.subscription.stint(partition) for partition in commit.offsets}
+        commit.ownership_ids = {
+            partition: self._context.subscription.ownership_id(partition) for partition in commit.offsets
+        }
         if commit.offsets:
             self._try(commit, now_ms)
         else:
@@ -195,144 +199,148 @@ class CommitManager:
         return commit
 
     def _try(self, commit: OffsetCommitOperation, now_ms: int) -> None:
-        core = self._core
+        context = self._context
         generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
-        if core.subscription.managed:
-            # Between the call and this try the member may have lost a partition and rejoined (in the background nothing
-            # waits for a commit): its new generation would let through what the old one had no right to any more.
-            lost = [at for at, stint in commit.stints.items() if stint != core.subscription.stint(at)]
+        if context.subscription.is_group_managed:
+            # Since the call the member may have lost a partition and rejoined (in the background nothing waits for a
+            # commit): the coordinator would accept the commit because of the new generation.
+            lost = [
+                partition
+                for partition, ownership_id in commit.ownership_ids.items()
+                if ownership_id != context.subscription.ownership_id(partition)
+            ]
             if lost:
                 return self._finish(commit, CommitFailed(COMMIT_LOST.format(", ".join(map(str, lost)))), now_ms)
-            match core.step(MemberInput.COMMIT):
+            match context.step(MemberInput.COMMIT):
                 case MemberAction.COMMIT_FAILED:
                     return self._finish(commit, CommitFailed(), now_ms)
                 case MemberAction.COMMIT_REBALANCING:
                     return self._finish(commit, RebalanceInProgress(COMMIT_MID_REBALANCE), now_ms)
                 case _:
-                    generation_id, member_id, _ = core.generation
-                    instance_id = core.config.group_instance_id
-        if not core.find_coordinator(now_ms):
+                    generation_id, member_id, _ = context.generation
+                    instance_id = context.config.group_instance_id
+        if not context.find_coordinator(now_ms):
             return None
         offsets = tuple(
-            OffsetToCommit(topic, partition, at.offset, at.leader_epoch, at.metadata)
-            for (topic, partition), at in commit.offsets.items()
+            OffsetToCommit(topic, partition, position.offset, position.leader_epoch, position.metadata)
+            for (topic, partition), position in commit.offsets.items()
         )
-        request = OffsetCommit(core.config.group_id, member_id, instance_id, generation_id, offsets)
-        commit.request_id = core.send(request, now_ms)
+        request = OffsetCommit(context.config.group_id, member_id, instance_id, generation_id, offsets)
+        commit.request_id = context.send(request, now_ms)
         return None
 
-    def answered(self, pending: PendingRequest, response: OffsetCommitResponse, now_ms: int) -> None:
-        """OffsetCommit was answered: the first error decides, except that unauthorised topics are gathered."""
-        self._core.metrics.commit.record(now_ms - pending.sent_ms, now_ms)
-        commit = self._of(pending)
+    def on_response(self, pending: PendingRequest, response: OffsetCommitResponse, now_ms: int) -> None:
+        """Handle an OffsetCommit response: the first error decides; unauthorized topics are collected."""
+        self._context.metrics.commit.record(now_ms - pending.sent_ms, now_ms)
+        commit = self._find(pending)
         unauthorized: set[str] = set()
         for partition in response.partitions:
             if partition.error is Error.TOPIC_AUTHORIZATION_FAILED:
                 unauthorized.add(partition.topic)
             elif partition.error is not Error.NONE:
-                return self._refused(commit, partition, pending, now_ms)
+                return self._on_error(commit, partition, pending, now_ms)
         if unauthorized:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             message = f"Not authorized to access topics: [{', '.join(sorted(unauthorized))}]"
-            self._core.emit(
+            self._context.emit(
                 EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id)
             )
             return self._finish(commit, BrokerError(error, message), now_ms)
         return self._finish(commit, None, now_ms)
 
-    def unanswered(self, pending: PendingRequest, now_ms: int) -> None:
-        """OffsetCommit got no answer: the connection is gone."""
-        commit = self._of(pending)
-        self._again(commit, Error.NETWORK_EXCEPTION, now_ms)
-        self._core.lose_coordinator("null", now_ms, disconnected=True)
+    def on_no_response(self, pending: PendingRequest, now_ms: int) -> None:
+        """Handle an OffsetCommit without a response: the connection is lost."""
+        commit = self._find(pending)
+        self._retry(commit, Error.NETWORK_EXCEPTION, now_ms)
+        self._context.lose_coordinator("null", now_ms, disconnected=True)
 
-    def _of(self, pending: PendingRequest) -> OffsetCommitOperation | None:
+    def _find(self, pending: PendingRequest) -> OffsetCommitOperation | None:
         return next((commit for commit in self._open if commit.request_id == pending.request_id), None)
 
-    def _refused(
-        self, commit: OffsetCommitOperation | None, at: CommittedPartition, pending: PendingRequest, now_ms: int
+    def _on_error(
+        self, commit: OffsetCommitOperation | None, partition: CommittedPartition, pending: PendingRequest, now_ms: int
     ) -> None:
-        core = self._core
-        error = at.error
+        context = self._context
+        error = partition.error
         match error:
             case Error.COORDINATOR_LOAD_IN_PROGRESS | Error.UNKNOWN_TOPIC_OR_PARTITION:
-                return self._again(commit, error, now_ms)
+                return self._retry(commit, error, now_ms)
             case Error.COORDINATOR_NOT_AVAILABLE | Error.NOT_COORDINATOR | Error.REQUEST_TIMED_OUT:
-                self._again(commit, error, now_ms)
-                return core.lose_coordinator(f"error response {error.name}", now_ms)
-        core.emit(EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id))
-        cause = _cause(error, stale=core.stale(pending))
+                self._retry(commit, error, now_ms)
+                return context.lose_coordinator(f"error response {error.name}", now_ms)
+        context.emit(EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id))
+        cause = _commit_input(error, is_stale=context.is_stale(pending))
         if cause is None:
-            message = f"Unexpected error in commit: {error.name} on {at.topic}-{at.partition}"
+            message = f"Unexpected error in commit: {error.name} on {partition.topic}-{partition.partition}"
             return self._finish(commit, BrokerError(error, message), now_ms)
         reset = f"encountered {error.name} from OFFSET_COMMIT response"
         outcome: SlackwaterError
-        match core.step(cause):
+        match context.step(cause):
             case MemberAction.COMMIT_REBALANCING_REJOIN:
-                core.request_rejoin("offset commit failed since group is already rebalancing", now_ms)
+                context.request_rejoin("offset commit failed since group is already rebalancing", now_ms)
                 outcome = RebalanceInProgress(COMMIT_GROUP_REBALANCING)
             case MemberAction.COMMIT_REBALANCING:
                 outcome = RebalanceInProgress(COMMIT_STALE)
-            case MemberAction.COMMIT_FAILED_RESET_ID:
-                core.reset(reset, now_ms, member_id=True)
+            case MemberAction.COMMIT_FAILED_RESET_MEMBER_ID:
+                context.reset(reset, now_ms, member_id=True)
                 outcome = CommitFailed()
             case MemberAction.COMMIT_FAILED_RESET_GENERATION:
-                core.reset(reset, now_ms, member_id=False)
+                context.reset(reset, now_ms, member_id=False)
                 outcome = CommitFailed()
             case MemberAction.COMMIT_FENCED:
-                outcome = FencedInstanceId(core.config.group_instance_id, pending.generation.member_id)
+                outcome = FencedInstanceId(context.config.group_instance_id, pending.generation.member_id)
                 if commit is None or not commit.sync:
-                    core.fail(outcome)
+                    context.fail(outcome)
             case _:
                 outcome = CommitFailed()
         return self._finish(commit, outcome, now_ms)
 
-    def _again(self, commit: OffsetCommitOperation | None, error: Error, now_ms: int) -> None:
-        if commit is None or commit.done:
+    def _retry(self, commit: OffsetCommitOperation | None, error: Error, now_ms: int) -> None:
+        if commit is None or commit.is_done:
             return
         if not commit.sync:
-            self._finish(commit, _passing(error), now_ms)
+            self._finish(commit, _retriable(error), now_ms)
             return
         commit.request_id = None
-        commit.retry_due_ms = now_ms + self._core.backoff_ms(commit.tries)
-        commit.tries += 1
+        commit.retry_due_ms = now_ms + self._context.backoff_ms(commit.attempts)
+        commit.attempts += 1
 
     def _finish(self, commit: OffsetCommitOperation | None, error: SlackwaterError | None, now_ms: int) -> None:
-        if commit is None or commit.done:
+        if commit is None or commit.is_done:
             return
-        commit.done = True
+        commit.is_done = True
         commit.error = error
         if commit.commit_id is None:
             if commit.retriable and not commit.sync:
-                self._auto_due_ms = now_ms + self._core.config.retry_backoff_ms
+                self._auto_due_ms = now_ms + self._context.config.retry_backoff_ms
             self._open.remove(commit)
-        self._tell(now_ms)
+        self._report_done(now_ms)
 
-    def _tell(self, now_ms: int) -> None:
-        """Tell what is done, in order (CL-38)."""
-        held_up = False
+    def _report_done(self, now_ms: int) -> None:
+        """Report completed commits, in order (CL-38)."""
+        is_blocked = False
         for commit in list(self._open):
-            if commit.done and not held_up and commit.commit_id is not None:
+            if commit.is_done and not is_blocked and commit.commit_id is not None:
                 self._open.remove(commit)
                 if commit.sync:
-                    self._core.metrics.commit_sync_ms += now_ms - commit.started_ms
-                self._core.effects.append(CommitDone(commit.commit_id, commit.error))
-            held_up = held_up or (not commit.done and not commit.sync and commit.commit_id is not None)
+                    self._context.metrics.commit_sync_ms += now_ms - commit.started_ms
+                self._context.effects.append(CommitDone(commit.commit_id, commit.error))
+            is_blocked = is_blocked or (not commit.is_done and not commit.sync and commit.commit_id is not None)
 
 
-def _passing(error: Error) -> RetriableCommitFailed:
+def _retriable(error: Error) -> RetriableCommitFailed:
     return RetriableCommitFailed(f"Offset commit failed with a retriable error ({error.name}); commit again later.")
 
 
-def _cause(error: Error, *, stale: bool) -> MemberInput | None:
+def _commit_input(error: Error, *, is_stale: bool) -> MemberInput | None:
     match error:
         case Error.REBALANCE_IN_PROGRESS:
             return MemberInput.COMMIT_REBALANCING
         case Error.UNKNOWN_MEMBER_ID:
-            return MemberInput.COMMIT_UNKNOWN_MEMBER_STALE if stale else MemberInput.COMMIT_UNKNOWN_MEMBER
+            return MemberInput.COMMIT_UNKNOWN_MEMBER_STALE if is_stale else MemberInput.COMMIT_UNKNOWN_MEMBER
         case Error.ILLEGAL_GENERATION:
-            return MemberInput.COMMIT_ILLEGAL_GENERATION_STALE if stale else MemberInput.COMMIT_ILLEGAL_GENERATION
+            return MemberInput.COMMIT_ILLEGAL_GENERATION_STALE if is_stale else MemberInput.COMMIT_ILLEGAL_GENERATION
         case Error.FENCED_INSTANCE_ID:
-            return MemberInput.COMMIT_FENCED_STALE if stale else MemberInput.COMMIT_FENCED
+            return MemberInput.COMMIT_FENCED_STALE if is_stale else MemberInput.COMMIT_FENCED
         case _:
             return None

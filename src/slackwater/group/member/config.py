@@ -1,9 +1,9 @@
-"""A member's settings, under Kafka's names (dots as underscores) and with Kafka's defaults.
+"""A member's settings, under Kafka's names (dots as underscores) with Kafka's defaults.
 
-Rules kept here
-- A setting that cannot work is refused when it is made, with what was seen and what to use.
-- The rebalance protocol is the highest that *all* assignors know: cooperative-sticky beside range is eager (CL-25).
-- Durations are milliseconds.
+Invariants:
+- Invalid settings raise UsageError when the config is created.
+- The rebalance protocol is the highest that *all* assignors support: cooperative-sticky with range is eager (CL-25).
+- Durations are in milliseconds.
 """
 
 import re
@@ -21,11 +21,11 @@ _INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class RebalanceDriver(Enum):
-    """Who moves a rebalance on.
+    """What drives a rebalance.
 
-    POLL is the Java consumer (KIP-62): joins and listeners only inside the application's `poll`, and whoever does not
-    poll within max.poll.interval.ms leaves. BACKGROUND joins as soon as it hears of a rebalance, whatever the
-    application does: it has no poll timer, and partitions in use (`hold`) stay until they are released.
+    POLL is the Java consumer (KIP-62): joins and listener callbacks run only inside the application's `poll`, and a
+    member that does not poll within max.poll.interval.ms leaves. BACKGROUND rejoins as soon as it learns of a
+    rebalance: it has no poll timer, and partitions in use (`hold`) stay until they are released.
     """
 
     POLL = "poll"
@@ -38,7 +38,7 @@ def _default_assignors() -> tuple[Assignor, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """What an application may set; `rebalance_timeout_ms` is max.poll.interval.ms unless given (60 s in BACKGROUND)."""
+    """Member settings; `rebalance_timeout_ms` defaults to max.poll.interval.ms (60 s in BACKGROUND)."""
 
     group_id: str
     client_id: str
@@ -62,8 +62,8 @@ class MemberConfig:
 
     def __post_init__(self) -> None:
         if not self.group_id:
-            raise UsageError("group.id is empty; a member needs the name of its group.")
-        if self.group_instance_id is not None and not _legal_instance_id(self.group_instance_id):
+            raise UsageError("group.id is empty; set it to the name of the group.")
+        if self.group_instance_id is not None and not _is_legal_instance_id(self.group_instance_id):
             raise UsageError(
                 f"group.instance.id = {self.group_instance_id!r} is not a legal name; use 1 to 249 of the characters "
                 "a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'."
@@ -96,56 +96,56 @@ class MemberConfig:
         if not self._common_protocols():  # CL-25
             raise UsageError(
                 f"partition.assignment.strategy = {', '.join(names) or 'nothing'} has no rebalance protocol in common; "
-                "use assignors that all know EAGER, or all know COOPERATIVE."
+                "use assignors that all support EAGER, or all support COOPERATIVE."
             )
 
     def _common_protocols(self) -> set[RebalanceProtocol]:
-        known = [set(assignor.protocols) for assignor in self.assignors]
-        return set.intersection(*known) if known else set()
+        supported = [set(assignor.protocols) for assignor in self.assignors]
+        return set.intersection(*supported) if supported else set()
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """How this member rebalances (CL-25)."""
+        """The rebalance protocol (CL-25)."""
         cooperative = RebalanceProtocol.COOPERATIVE in self._common_protocols()
         return RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER
 
     @property
     def is_static(self) -> bool:
-        """Whether the member has a name of its own that outlives its process."""
+        """Whether the member has a group.instance.id."""
         return self.group_instance_id is not None
 
     @property
     def is_background(self) -> bool:
-        """Whether rebalances move on without the application."""
+        """Whether rebalances proceed without polls."""
         return self.driver is RebalanceDriver.BACKGROUND
 
     @property
     def join_rebalance_timeout_ms(self) -> int:
-        """How long the group may wait for this member to rejoin."""
+        """The rebalance timeout sent in JoinGroup."""
         if self.rebalance_timeout_ms is not None:
             return self.rebalance_timeout_ms
         return BACKGROUND_REBALANCE_TIMEOUT_MS if self.is_background else self.max_poll_interval_ms
 
     @property
     def join_request_timeout_ms(self) -> int:
-        """How long JoinGroup may stay unanswered: the coordinator parks it for a whole rebalance (CL-16)."""
-        longer = self.join_rebalance_timeout_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS
-        return max(self.request_timeout_ms, longer if longer <= MAX_INT else self.join_rebalance_timeout_ms)
+        """The request timeout of JoinGroup: the coordinator holds it for a whole rebalance (CL-16)."""
+        extended_ms = self.join_rebalance_timeout_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS
+        return max(self.request_timeout_ms, extended_ms if extended_ms <= MAX_INT else self.join_rebalance_timeout_ms)
 
     @property
     def release_wait_ms(self) -> int:
-        """How long BACKGROUND keeps the group waiting for work in progress when it must revoke before it joins.
+        """How long BACKGROUND delays its JoinGroup for partitions in use that it must revoke first.
 
-        The rebalance may be a heartbeat interval old when the member hears of it, and its JoinGroup must arrive before
-        the group's timeout drops it.
+        The rebalance may be one heartbeat interval old when the member learns of it, and JoinGroup must arrive before
+        the group's rebalance timeout.
         """
         timeout_ms = self.join_rebalance_timeout_ms
         return max(timeout_ms - 2 * self.heartbeat_interval_ms, timeout_ms // 2)
 
     def assignor(self, name: str | None) -> Assignor | None:
-        """The configured assignor of this name."""
+        """The configured assignor with this name."""
         return next((assignor for assignor in self.assignors if assignor.name == name), None)
 
 
-def _legal_instance_id(instance_id: str) -> bool:
+def _is_legal_instance_id(instance_id: str) -> bool:
     return _INSTANCE_ID.fullmatch(instance_id) is not None and instance_id not in (".", "..")

@@ -1,12 +1,13 @@
-"""What a member wants done, in order.
+"""The effects that a group member returns.
 
-Rules kept here
-- The shell carries effects out in the order given.
-- Every `Send` is followed, sooner or later, by one call of `answered` or `failed` with its request id; what comes
-  for an id the member no longer knows is ignored.
+Invariants:
+- The shell executes effects in the order given.
+- Every `Send` is followed by one call of `on_response` or `on_request_failed` with its request id. The member ignores
+  calls with an unknown id.
 - After a `NotifyListener` the rebalance continues only after `on_listener_done`. Requests, heartbeats and commits
   continue meanwhile.
-- `RefreshMetadata` is answered by `metadata`; a metadata request that failed needs no answer, it is asked for again.
+- `RefreshMetadata` is followed by `on_metadata`. The shell need not report a failed metadata request: the member
+  requests it again.
 """
 
 from collections.abc import Mapping
@@ -58,7 +59,7 @@ class BrokerNode(NamedTuple):
 
     @property
     def connection_id(self) -> int:
-        """The id of the connection to it: its own, so that heartbeats never queue behind a fetch (CL-40)."""
+        """The id of the coordinator connection, separate from the fetch connection to the same broker (CL-40)."""
         return MAX_INT - self.node_id
 
     def __str__(self) -> str:
@@ -66,7 +67,7 @@ class BrokerNode(NamedTuple):
 
 
 class Callback(Enum):
-    """What the rebalance listener is told."""
+    """The rebalance listener's callbacks."""
 
     REVOKED = "onPartitionsRevoked"
     ASSIGNED = "onPartitionsAssigned"
@@ -92,7 +93,7 @@ class Disconnect:
 
 @message
 class NotifyListener:
-    """Tell the rebalance listener; then call `listener_done`."""
+    """Call the rebalance listener, then call `on_listener_done`."""
 
     callback: Callback
     partitions: tuple[TopicPartition, ...]
@@ -100,28 +101,28 @@ class NotifyListener:
 
 @message
 class RefreshMetadata:
-    """Fetch metadata of these topics (None: of all) and pass it to `metadata`."""
+    """Fetch metadata of these topics (None: all topics) and pass it to `on_metadata`."""
 
     topics: tuple[str, ...] | None = None
 
 
 @message
 class EmitEvent:
-    """Tell a group event."""
+    """Publish a group event."""
 
     event: GroupEvent
 
 
 @message
 class Raise:
-    """Raise this from the application's poll(); a member driven in the background stands still from here on."""
+    """Raise this error from the application's poll(). A background member stops here."""
 
     error: SlackwaterError
 
 
 @message
 class CommitDone:
-    """A commit ended; None means that every offset is stored."""
+    """A commit completed; None means that every offset is stored."""
 
     commit_id: int
     error: SlackwaterError | None = None
@@ -129,7 +130,7 @@ class CommitDone:
 
 @message
 class OffsetsFetched:
-    """The group's committed offsets, None where a partition has none; or why they could not be had."""
+    """The group's committed offsets, None for a partition without one; or the error."""
 
     fetch_id: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata | None]

@@ -1,21 +1,19 @@
-"""What a member's calls can end with, beside a broker's plain answer.
+"""The exceptions that a member's calls end with, apart from plain broker errors.
 
     SlackwaterError
     ├── BrokerError
-    │   ├── FencedInstanceId        another process holds this group.instance.id
+    │   ├── FencedInstanceId        another process uses this group.instance.id
     │   └── GroupMaxSizeReached     the group is full
-    ├── CommitFailed                the member is no longer in the group: what it did may be done again by others
-    ├── RebalanceInProgress         the commit may succeed after the rebalance: poll, then commit again
-    ├── RetriableCommitFailed       an asynchronous commit met a passing fault; it is not sent again
-    ├── OperationTimedOut           default.api.timeout.ms passed first
-    ├── AssignorFailed              an assignor broke its contract or threw
-    ├── ListenerFailed              the application's rebalance listener threw
-    └── Wakeup                      a listener was interrupted; what it was told is told again at the next poll
+    ├── CommitFailed                the member is no longer in the group; its records may be processed again
+    ├── RebalanceInProgress         poll to complete the rebalance, then commit again
+    ├── RetriableCommitFailed       an asynchronous commit failed with a retriable error; it is not retried
+    ├── OperationTimedOut           default.api.timeout.ms expired
+    ├── AssignorFailed              an assignor raised or returned an invalid assignment
+    ├── ListenerFailed              the application's rebalance listener raised
+    └── Wakeup                      a listener was interrupted; its callback is repeated at the next poll
 
-Rules kept here
-- Messages say what was wrong and what to do.
-- `java_name` and `java_message` say of an error code what the Java client's log would say (catalogue, section 14): the
-  log lines are rendered from join reasons, and runbooks look for them.
+`java_name` and `java_message` give the Java client's exception name and message for an error code (behaviour catalogue,
+section 14). Log lines contain them, and runbooks search for them.
 """
 
 from typing import Final
@@ -23,25 +21,25 @@ from typing import Final
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 
 COMMIT_FAILED: Final = (
-    "the offsets were not committed: this member is no longer in its group, and its partitions may be others' by now. "
-    "Poll to join again; what was processed since the last commit may be processed twice. If this happens often, the "
-    "time between two polls is longer than max.poll.interval.ms, or heartbeats stay away for session.timeout.ms."
+    "the offsets were not committed: this member is no longer in its group, and other members may own its partitions. "
+    "Poll to rejoin; records processed since the last commit may be processed twice. If this happens often, the time "
+    "between two polls exceeds max.poll.interval.ms, or no heartbeat arrives within session.timeout.ms."
 )
 COMMIT_MID_REBALANCE: Final = (
-    "the offsets were not committed: this member is in the middle of a rebalance. Poll until it is over, then commit "
-    "what is still owned."
+    "the offsets were not committed: this member is in the middle of a rebalance. Poll until it completes, then commit "
+    "the partitions still owned."
 )
 COMMIT_GROUP_REBALANCING: Final = (
-    "the offsets were not committed: the group has begun a rebalance. Poll to take part in it, then commit what is "
-    "still owned."
+    "the offsets were not committed: the group has started a rebalance. Poll to join it, then commit the "
+    "partitions still owned."
 )
 COMMIT_STALE: Final = (
-    "the offsets were not committed: they were sent in an older generation than the one this member is joining. Poll "
-    "until the rebalance is over, then commit what is still owned."
+    "the offsets were not committed: they belong to an older generation than the one this member is joining. Poll "
+    "until the rebalance completes, then commit the partitions still owned."
 )
 COMMIT_LOST: Final = (
-    "the offsets were not committed: {} was lost before the commit could be sent, even if it has come back since; "
-    "whoever had it meanwhile went on from the last committed offset."
+    "the offsets were not committed: {} was lost before the commit could be sent, even if it is assigned again "
+    "now; its owner in between continued from the last committed offset."
 )
 
 
@@ -57,7 +55,7 @@ class FencedInstanceId(BrokerError):
 
 
 class GroupMaxSizeReached(BrokerError):
-    """The group already has as many members as the broker allows."""
+    """The group already has group.max.size members."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
@@ -67,30 +65,30 @@ class GroupMaxSizeReached(BrokerError):
 
 
 class CommitFailed(SlackwaterError):
-    """The commit was refused because this member has left, or was removed from, the group."""
+    """The commit was rejected because this member left, or was removed from, the group."""
 
     def __init__(self, message: str = COMMIT_FAILED) -> None:
         super().__init__(message)
 
 
 class RebalanceInProgress(SlackwaterError):
-    """The commit came in the middle of a rebalance."""
+    """The commit was rejected because of a rebalance."""
 
 
 class RetriableCommitFailed(SlackwaterError):
-    """An asynchronous commit failed in a way that may pass."""
+    """An asynchronous commit failed with a retriable error."""
 
 
 class OperationTimedOut(SlackwaterError):
-    """A commit or a look-up of committed offsets did not end within default.api.timeout.ms."""
+    """A commit or a fetch of committed offsets did not complete within default.api.timeout.ms."""
 
 
 class AssignorFailed(SlackwaterError):
-    """The assignor threw, or gave an assignment that its rebalance protocol forbids."""
+    """The assignor raised, or returned an assignment that its rebalance protocol forbids."""
 
 
 class ListenerFailed(SlackwaterError):
-    """The application's rebalance listener threw; the cause is what it threw."""
+    """The application's rebalance listener raised; the cause is its exception."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"User rebalance callback throws an error: {cause!r}")
@@ -98,7 +96,7 @@ class ListenerFailed(SlackwaterError):
 
 
 class Wakeup(SlackwaterError):
-    """A listener was interrupted by the application itself; give it to `listener_done`."""
+    """The application interrupted its own listener; pass it to `on_listener_done`."""
 
 
 _JAVA: Final[dict[Error, tuple[str, str]]] = {
@@ -144,10 +142,10 @@ _JAVA: Final[dict[Error, tuple[str, str]]] = {
 
 
 def java_name(error: Error) -> str:
-    """The class that the Java client names in its log for this error."""
+    """The Java exception class for this error code."""
     return _JAVA.get(error, ("KafkaException", ""))[0]
 
 
 def java_message(error: Error) -> str:
-    """The message that the Java client's log gives for this error."""
+    """The Java client's message for this error code."""
     return _JAVA.get(error, ("", f"Unexpected error {error.name}"))[1]

@@ -1,14 +1,14 @@
-"""What comes before JoinGroup: commit what was consumed, and give up what must be given up first.
+"""The preparation of a JoinGroup: commit consumed offsets, then revoke partitions that must go first.
 
-Rules kept here
-- With auto-commit, everything consumed is committed first. A passing fault is tried again for as long as the rebalance
-  may take; any other failure is passed over, because the rebalance will not wait (CL-19). An eager member stops
-  fetching meanwhile: what it fetched after the commit would be read twice (CL-20).
-- An eager member gives up everything and is told so, even of nothing (CL-19); a cooperative one only what it no
-  longer subscribes to (CL-21). Whoever lost its generation lost everything already, and is told that (CL-22).
-- Where partitions in use must go (BACKGROUND only), the group waits for them, for `release_wait_ms` at most. They are
-  not fetched meanwhile: new work on them would make the wait endless.
-- It runs once per rebalance, however often JoinGroup is tried (CL-17).
+Invariants:
+- With auto-commit, consumed offsets are committed first. A retriable error is retried until the rebalance timeout; any
+  other failure is ignored, because the rebalance does not wait (CL-19). An eager member stops fetching meanwhile:
+  records fetched after the commit would be read twice (CL-20).
+- An eager member revokes everything and calls the listener even with no partitions (CL-19). A cooperative member
+  revokes only topics it no longer subscribes to (CL-21). A member without a generation calls onPartitionsLost (CL-22).
+- In BACKGROUND the group waits up to `release_wait_ms` for partitions in use that must go. They are not fetched
+  meanwhile.
+- It runs once per rebalance, however often JoinGroup is retried (CL-17).
 """
 
 from enum import Enum
@@ -16,7 +16,7 @@ from enum import Enum
 from slackwater.group.assignors import RebalanceProtocol
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.member.commits import CommitManager, OffsetCommitOperation
-from slackwater.group.member.core import MemberContext
+from slackwater.group.member.context import MemberContext
 from slackwater.group.member.effects import Callback
 from slackwater.group.member.errors import ListenerFailed, Wakeup
 from slackwater.group.member.listener import ListenerNotifier
@@ -24,19 +24,19 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class _Stage(Enum):
-    NONE = "nothing to prepare"
-    COMMIT = "commit what was consumed"
-    REVOKE = "give up what must go"
+    NONE = "not preparing"
+    COMMIT = "commit consumed offsets"
+    REVOKE = "revoke partitions"
 
 
 class JoinPreparation:
-    """One preparation after the other."""
+    """Runs the preparation of each rebalance."""
 
-    def __init__(self, core: MemberContext, commits: CommitManager, listener: ListenerNotifier) -> None:
-        self._core = core
+    def __init__(self, context: MemberContext, commits: CommitManager, listener: ListenerNotifier) -> None:
+        self._context = context
         self._commits = commits
         self._listener = listener
-        self._cooperative = core.config.protocol is RebalanceProtocol.COOPERATIVE
+        self._cooperative = context.config.protocol is RebalanceProtocol.COOPERATIVE
         self._stage = _Stage.NONE
         self._commit_by_ms = 0
         self._release_by_ms = 0
@@ -44,14 +44,14 @@ class JoinPreparation:
         self._commit: OffsetCommitOperation | None = None
 
     @property
-    def running(self) -> bool:
-        """Whether it has begun and not ended."""
+    def is_running(self) -> bool:
+        """Whether a preparation is in progress."""
         return self._stage is not _Stage.NONE
 
     def start(self, now_ms: int) -> None:
-        """Begin; `advance` does the rest."""
-        config = self._core.config
-        self._core.needs_join_prepare = False
+        """Start a preparation; `advance` continues it."""
+        config = self._context.config
+        self._context.needs_join_prepare = False
         self._stage = _Stage.COMMIT if config.enable_auto_commit else _Stage.REVOKE
         self._commit_by_ms = now_ms + config.join_rebalance_timeout_ms
         self._release_by_ms = now_ms + config.release_wait_ms
@@ -59,76 +59,78 @@ class JoinPreparation:
         self._commit = None
 
     def stop(self) -> None:
-        """The member leaves: there is nothing to prepare for."""
+        """Cancel the preparation because the member leaves."""
         self._stage = _Stage.NONE
-        self._core.subscription.revoking = False
+        self._context.subscription.revoking = False
 
     def due_ms(self) -> int:
-        """When `advance` can go on by itself; 0 means at once."""
+        """When `advance` can continue without another input; 0 means at once."""
         if self._stage is _Stage.REVOKE:
-            return self._release_by_ms if self._in_use(self._to_give_up()) else 0
+            return self._release_by_ms if self._must_wait_for(self._to_give_up()) else 0
         if self._commit is None:
             return self._retry_due_ms
-        return 0 if self._commit.done else self._commit_by_ms
+        return 0 if self._commit.is_done else self._commit_by_ms
 
     def advance(self, now_ms: int) -> bool:
-        """Commit, then revoke; False while there is something to wait for."""
-        core = self._core
+        """Commit, then revoke; returns False while it has to wait."""
+        context = self._context
         if self._stage is _Stage.COMMIT:
-            if not self._committed(now_ms):
+            if not self._is_committed(now_ms):
                 return False
             self._stage = _Stage.REVOKE
         partitions = self._to_give_up()
-        if self._in_use(partitions) and now_ms < self._release_by_ms:
-            core.subscription.leaving |= partitions
+        if self._must_wait_for(partitions) and now_ms < self._release_by_ms:
+            context.subscription.leaving |= partitions
             return False
-        if core.generation.is_lost:
-            callback, told = Callback.LOST, bool(partitions)
+        if context.generation.is_lost:
+            callback, notifies = Callback.LOST, bool(partitions)
         else:
-            callback, told = Callback.REVOKED, bool(partitions) or not self._cooperative
-        if told:
-            self._listener.tell(callback, partitions, now_ms, self._told)
+            callback, notifies = Callback.REVOKED, bool(partitions) or not self._cooperative
+        if notifies:
+            self._listener.notify(callback, partitions, now_ms, self._on_listener_done)
         else:
             self._end(partitions)
         return True
 
-    def _committed(self, now_ms: int) -> bool:
+    def _is_committed(self, now_ms: int) -> bool:
         if now_ms >= self._commit_by_ms:
             return True
         if self._commit is None:
             if now_ms < self._retry_due_ms:
                 return False
-            self._core.subscription.revoking = not self._cooperative
+            self._context.subscription.revoking = not self._cooperative
             self._commit = self._commits.auto_commit(now_ms)
-        if self._commit.done and self._commit.retriable:
+        if self._commit.is_done and self._commit.retriable:
             self._commit = None
-            self._retry_due_ms = now_ms + self._core.config.retry_backoff_ms
+            self._retry_due_ms = now_ms + self._context.config.retry_backoff_ms
             return False
-        return self._commit.done
+        return self._commit.is_done
 
     def _to_give_up(self) -> frozenset[TopicPartition]:
-        subscription = self._core.subscription
-        if self._core.generation.is_lost or not self._cooperative:
+        subscription = self._context.subscription
+        if self._context.generation.is_lost or not self._cooperative:
             return subscription.owned
         return frozenset(partition for partition in subscription.owned if partition.topic not in subscription.topics)
 
-    def _in_use(self, partitions: frozenset[TopicPartition]) -> bool:
-        waits = self._core.config.is_background and not self._core.generation.is_lost
-        return waits and not partitions.isdisjoint(self._core.subscription.held)
+    def _must_wait_for(self, partitions: frozenset[TopicPartition]) -> bool:
+        can_wait = self._context.config.is_background and not self._context.generation.is_lost
+        return can_wait and not partitions.isdisjoint(self._context.subscription.held)
 
-    def _told(self, partitions: frozenset[TopicPartition], error: BaseException | None, now_ms: int) -> None:
+    def _on_listener_done(
+        self, partitions: frozenset[TopicPartition], error: BaseException | None, now_ms: int
+    ) -> None:
         self._end(partitions)
-        raise_listener(self._core, error)
+        raise_listener_error(self._context, error)
 
     def _end(self, partitions: frozenset[TopicPartition]) -> None:
         self._stage = _Stage.NONE
-        subscription = self._core.subscription
-        subscription.take(partitions)
+        subscription = self._context.subscription
+        subscription.remove_owned(partitions)
         subscription.revoking = False
         subscription.group_topics = frozenset()
 
 
-def raise_listener(core: MemberContext, error: BaseException | None) -> None:
-    """What a listener threw is raised to the application (CL-31), unless that interrupted it itself."""
+def raise_listener_error(context: MemberContext, error: BaseException | None) -> None:
+    """Raise a listener's exception to the application (CL-31), except a `Wakeup`."""
     if error is not None and not isinstance(error, Wakeup):
-        core.fail(error if isinstance(error, SlackwaterError) else ListenerFailed(error))
+        context.fail(error if isinstance(error, SlackwaterError) else ListenerFailed(error))

@@ -1,10 +1,10 @@
-"""What the leader of a generation does: read everybody's subscription, assign, and watch what it assigned from.
+"""The group leader's work: decode subscriptions, run the assignor, and watch the metadata it used.
 
-Rules kept here
-- The leader watches the topics of *all* members; a follower watches nothing (CL-26).
-- A snapshot holds what an assignment depends on: partition counts, and replica racks only where the client has one.
-- A foreign cooperative assignor may not hand over what somebody still owns (CL-29). Ours take that into account.
-- Bytes that are no subscription end in `PeerError`, an assignor that throws in `AssignorFailed`; nothing else does.
+Invariants:
+- The leader watches the topics of *all* members; a follower watches none (CL-26).
+- A snapshot contains the inputs of an assignment: partition counts, and replica racks only if the client has a rack.
+- A custom cooperative assignor must not move a partition that a member still owns (CL-29). The built-in ones comply.
+- Undecodable subscriptions raise `PeerError`, a failing assignor `AssignorFailed`; no other error is raised.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,39 +27,39 @@ Racks = tuple[frozenset[str], ...] | None
 
 @message
 class MetadataSnapshot:
-    """The part of the cluster's metadata that an assignment was made from."""
+    """The cluster metadata that an assignment was computed from."""
 
     topics: tuple[tuple[str, int, Racks], ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """The topics that were known."""
+        """The topics that existed."""
         return frozenset(topic for topic, _, _ in self.topics)
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{topic}={partitions}" for topic, partitions, _ in self.topics) + "}"
 
 
-def snapshot(cluster: Mapping[str, TopicInfo], topics: Iterable[str], client_rack: str | None) -> MetadataSnapshot:
-    """What is known of these topics now."""
-    known = ((topic, cluster[topic]) for topic in sorted(topics) if topic in cluster)
+def take_snapshot(cluster: Mapping[str, TopicInfo], topics: Iterable[str], client_rack: str | None) -> MetadataSnapshot:
+    """The current metadata of these topics."""
+    existing = ((topic, cluster[topic]) for topic in sorted(topics) if topic in cluster)
     return MetadataSnapshot(
-        tuple((topic, info.partitions, info.racks if client_rack is not None else None) for topic, info in known)
+        tuple((topic, info.partitions, info.racks if client_rack is not None else None) for topic, info in existing)
     )
 
 
-def read_members(members: Iterable[JoinedMember]) -> dict[str, MemberSubscription]:
-    """Everybody's subscription, by member id."""
-    read: dict[str, MemberSubscription] = {}
+def decode_subscriptions(members: Iterable[JoinedMember]) -> dict[str, MemberSubscription]:
+    """The subscription of every member, by member id."""
+    subscriptions: dict[str, MemberSubscription] = {}
     for member_id, group_instance_id, metadata in members:
         try:
-            read[member_id] = MemberSubscription(group_instance_id, decode_subscription(metadata))
+            subscriptions[member_id] = MemberSubscription(group_instance_id, decode_subscription(metadata))
         except MalformedMetadata as error:
             raise PeerError(
-                f"member {member_id} joined with bytes that are no consumer subscription ({error}); find the client "
-                "that sends them: it shares this group.id with consumers."
+                f"member {member_id} joined with bytes that are no consumer subscription ({error}); another kind of "
+                "client uses this group.id."
             ) from error
-    return read
+    return subscriptions
 
 
 def assign(
@@ -68,18 +68,18 @@ def assign(
     cluster: Mapping[str, TopicInfo],
     members: Mapping[str, MemberSubscription],
 ) -> tuple[dict[str, bytes], frozenset[str]]:
-    """Each member's assignment as bytes, and the topics assigned from."""
+    """Run the assignor; returns each member's encoded assignment and the topics to watch."""
     try:
         assignments = assignor.assign(cluster, members)
-    except Exception as error:  # whatever a foreign assignor throws is told in one way
+    except Exception as error:  # a custom assignor may raise anything
         raise AssignorFailed(f"assignor {assignor.name} threw {error!r}.") from error
     if protocol is RebalanceProtocol.COOPERATIVE and not assignor.built_in:
         _check_cooperative(assignor.name, members, assignments)
     topics = {topic for member in members.values() for topic in member.subscription.topics}
     if not assignor.built_in:
-        # A foreign assignor may give topics nobody asked for; watching them spares a rebalance when they show up.
-        topics |= {partition.topic for given in assignments.values() for partition in given.partitions}
-    encoded = {member_id: encode_assignment(given) for member_id, given in assignments.items()}
+        # A custom assignor may assign topics that no member subscribes to; watching them avoids a rebalance later.
+        topics |= {partition.topic for assignment in assignments.values() for partition in assignment.partitions}
+    encoded = {member_id: encode_assignment(assignment) for member_id, assignment in assignments.items()}
     return encoded, frozenset(topics)
 
 
@@ -88,14 +88,14 @@ def _check_cooperative(
 ) -> None:
     added: set[TopicPartition] = set()
     revoked: set[TopicPartition] = set()
-    for member_id, given in assignments.items():
+    for member_id, assignment in assignments.items():
         owned = set(members[member_id].subscription.owned_partitions) if member_id in members else set()
-        assigned = set(given.partitions)
+        assigned = set(assignment.partitions)
         added |= assigned - owned
         revoked |= owned - assigned
     if moved := sorted(added & revoked):
         raise AssignorFailed(
             f"Assignor supporting the COOPERATIVE protocol violates its requirements: {name} reassigned "
-            f"{', '.join(map(str, moved))} while still owned by another member; it must first take a partition away "
-            "and give it to somebody else in the next rebalance."
+            f"{', '.join(map(str, moved))} while still owned by another member; it must revoke a partition first "
+            "and assign it to another member in the next rebalance."
         )

@@ -1,21 +1,21 @@
-"""Leaving: unsubscribe and close.
+"""Leaving the group: unsubscribe and close.
 
-Rules kept here
-- The listener is told first: of a loss when the generation is gone or a rebalance runs, of a revocation otherwise, and
-  of nothing when nothing is owned. Then one LeaveGroup leaves, without a second try (CL-32); a static member sends
-  none (CL-07). Whoever closes may say otherwise (KIP-1092): to stay, until the session is over, or to leave for good.
-- Closing commits what was consumed first, again and again until the deadline, and waits for the commits under way
-  (CL-37). Partitions in use are not waited for: whoever closes knows that nobody will report them finished.
-- A listener that is busy is let finish first.
+Invariants:
+- The listener is called first: onPartitionsLost if the generation is lost or a rebalance runs, else
+  onPartitionsRevoked, and neither if no partition is owned. Then one LeaveGroup is sent without a retry (CL-32); a
+  static member sends none (CL-07). `close(leave_group=…)` overrides this (KIP-1092).
+- Closing first commits consumed offsets, with retries until the deadline, and waits for pending commits (CL-37). It
+  does not wait for partitions in use: after close the application no longer releases them.
+- A running listener callback finishes first.
 """
 
 from enum import Enum
 
 from slackwater.group.member.commits import CommitManager, OffsetCommitOperation
-from slackwater.group.member.committed import CommittedOffsetFetcher
-from slackwater.group.member.core import MemberContext
+from slackwater.group.member.committed_offsets import CommittedOffsetFetcher
+from slackwater.group.member.context import MemberContext
 from slackwater.group.member.effects import Callback
-from slackwater.group.member.join_preparation import raise_listener
+from slackwater.group.member.join_preparation import raise_listener_error
 from slackwater.group.member.listener import ListenerNotifier
 from slackwater.group.member.rebalance import RebalanceSequence
 from slackwater.group.member.states import MemberInput
@@ -26,25 +26,25 @@ CLOSED = "the consumer is being closed"
 
 
 class _Stage(Enum):
-    STAYING = "member"
-    COMMITTING = "the last commit is out"
-    TELLING = "the listener is to be told"
-    LEAVING = "LeaveGroup is out"
-    GONE = "closed"
+    STAYING = "not leaving"
+    COMMITTING = "waiting for the last commit"
+    NOTIFYING = "calling the listener"
+    LEAVING = "LeaveGroup is in flight"
+    CLOSED = "closed"
 
 
 class LeaveSequence:
-    """The way out of the group."""
+    """The steps of leaving the group."""
 
     def __init__(
         self,
-        core: MemberContext,
+        context: MemberContext,
         commits: CommitManager,
         committed: CommittedOffsetFetcher,
         rebalance: RebalanceSequence,
         listener: ListenerNotifier,
     ) -> None:
-        self._core = core
+        self._context = context
         self._commits = commits
         self._committed_offsets = committed
         self._rebalance = rebalance
@@ -58,31 +58,31 @@ class LeaveSequence:
         self._leave_id: int | None = None
 
     @property
-    def begun(self) -> bool:
-        """Whether the member is on its way out, or gone."""
+    def has_begun(self) -> bool:
+        """Whether the member is leaving or has left."""
         return self._stage is not _Stage.STAYING
 
     @property
-    def closing(self) -> bool:
+    def is_closing(self) -> bool:
         """Whether `close` was called."""
         return self._closing
 
     @property
-    def closed(self) -> bool:
-        """Whether everything is done."""
-        return self._stage is _Stage.GONE
+    def is_closed(self) -> bool:
+        """Whether every step is complete."""
+        return self._stage is _Stage.CLOSED
 
     def due_ms(self) -> int | None:
         """When `advance` has something to do."""
-        return self._deadline_ms if self._closing and not self.closed else None
+        return self._deadline_ms if self._closing and not self.is_closed else None
 
     def unsubscribe(self, now_ms: int, reason: str = UNSUBSCRIBED) -> None:
-        """Leave the group, and want nothing any more."""
+        """Leave the group and clear the subscription."""
         self._reason = reason
-        self._begin(_Stage.TELLING, now_ms)
+        self._begin(_Stage.NOTIFYING, now_ms)
 
     def close(self, now_ms: int, timeout_ms: int, leave_group: bool | None = None) -> None:
-        """Commit, leave, and be gone, within `timeout_ms`."""
+        """Commit, leave and close within `timeout_ms`."""
         if self._closing:
             return
         self._closing = True
@@ -96,53 +96,59 @@ class LeaveSequence:
         self.advance(now_ms)
 
     def advance(self, now_ms: int) -> None:
-        """Go on until there is something to wait for."""
-        if self._stage is _Stage.COMMITTING and self._committed(now_ms):
-            self._stage = _Stage.TELLING
-        if self._stage is _Stage.TELLING and (not self._listener.busy or self._late(now_ms)):
-            self._tell(now_ms)
-        if self._stage is _Stage.LEAVING and (self._leave_id not in self._core.requests or self._late(now_ms)):
-            self._gone(now_ms)
+        """Run the steps until one has to wait."""
+        if self._stage is _Stage.COMMITTING and self._is_committed(now_ms):
+            self._stage = _Stage.NOTIFYING
+        if self._stage is _Stage.NOTIFYING and (not self._listener.is_busy or self._is_past_deadline(now_ms)):
+            self._notify_listener(now_ms)
+        if self._stage is _Stage.LEAVING and (
+            self._leave_id not in self._context.requests or self._is_past_deadline(now_ms)
+        ):
+            self._finish_close(now_ms)
 
-    def _late(self, now_ms: int) -> bool:
+    def _is_past_deadline(self, now_ms: int) -> bool:
         return self._closing and now_ms >= self._deadline_ms
 
-    def _committed(self, now_ms: int) -> bool:
-        if self._late(now_ms):
+    def _is_committed(self, now_ms: int) -> bool:
+        if self._is_past_deadline(now_ms):
             return True
-        if self._last_commit is None and self._core.config.enable_auto_commit:
+        if self._last_commit is None and self._context.config.enable_auto_commit:
             self._last_commit = self._commits.last_commit(now_ms, self._deadline_ms)
-        return not self._commits.any_open
+        return not self._commits.has_open_commits
 
-    def _tell(self, now_ms: int) -> None:
-        core = self._core
-        owned = core.subscription.owned
-        if core.subscription.managed and owned and not self._listener.busy:
-            lost = core.generation.is_lost or core.state.is_rebalancing
-            self._listener.tell(Callback.LOST if lost else Callback.REVOKED, owned, now_ms, self._told)
+    def _notify_listener(self, now_ms: int) -> None:
+        context = self._context
+        owned = context.subscription.owned
+        if context.subscription.is_group_managed and owned and not self._listener.is_busy:
+            is_lost_generation = context.generation.is_lost or context.state.is_rebalancing
+            self._listener.notify(
+                Callback.LOST if is_lost_generation else Callback.REVOKED, owned, now_ms, self._on_listener_done
+            )
         else:
             self._leave(now_ms)
 
-    def _told(self, partitions: frozenset[TopicPartition], error: BaseException | None, now_ms: int) -> None:
-        self._core.subscription.take(partitions)
-        raise_listener(self._core, error)
-        self._core.raise_failure()
+    def _on_listener_done(
+        self, partitions: frozenset[TopicPartition], error: BaseException | None, now_ms: int
+    ) -> None:
+        self._context.subscription.remove_owned(partitions)
+        raise_listener_error(self._context, error)
+        self._context.raise_failure()
         self._leave(now_ms)
 
     def _leave(self, now_ms: int) -> None:
-        core = self._core
+        context = self._context
         stays = self._closing and not (
-            core.config.leave_group_on_close if self._leave_group is None else self._leave_group
+            context.config.leave_group_on_close if self._leave_group is None else self._leave_group
         )
-        if core.subscription.managed and not stays:
+        if context.subscription.is_group_managed and not stays:
             reason = CLOSED if self._closing else self._reason
-            self._leave_id = core.leave(MemberInput.LEAVE, reason, now_ms, for_good=bool(self._leave_group))
-        core.subscription.clear()
-        core.failure = None  # whatever it was, it concerned the membership that ends here
+            self._leave_id = context.leave(MemberInput.LEAVE, reason, now_ms, for_good=bool(self._leave_group))
+        context.subscription.clear()
+        context.failure = None  # it concerns the membership that ends here
         self._stage = _Stage.LEAVING if self._closing else _Stage.STAYING
 
-    def _gone(self, now_ms: int) -> None:
-        self._stage = _Stage.GONE
+    def _finish_close(self, now_ms: int) -> None:
+        self._stage = _Stage.CLOSED
         self._commits.abandon(now_ms)
         self._committed_offsets.abandon(now_ms)
-        self._core.requests.clear()
+        self._context.requests.clear()

@@ -1,10 +1,10 @@
 """A member's metrics, under Kafka's names.
 
-Rules kept here
-- Totals never fall. Averages, maxima and rates look at the last two windows of 30 s, as Kafka's do by default; a
-  rate's denominator is at least one whole window, so that the first event is not a burst.
-- What has never been measured is NaN, as in Kafka; `…-seconds-ago` is -1 instead.
-- Time comes with the samples: a window ends when a sample or a reading arrives after its end.
+Invariants:
+- Totals never decrease. Averages, maxima and rates cover the last two windows of 30 s, Kafka's default; a rate's
+  denominator is at least one whole window.
+- A value that was never measured is NaN, as in Kafka; `…-seconds-ago` is -1.
+- A window ends when a sample or a reading arrives after its end.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ _HOUR_S: Final = 3_600.0
 
 
 class _Window:
-    __slots__ = ("count", "most", "start_ms", "total")
+    __slots__ = ("count", "maximum", "start_ms", "total")
 
     def __init__(self, start_ms: int) -> None:
         self.start_ms = start_ms
         self.count = 0
         self.total = 0.0
-        self.most = nan
+        self.maximum = nan
 
 
 class SampledStat:
-    """Values with their times; totals for ever, the rest for the last windows."""
+    """A sampled value: all-time totals, and statistics over the last windows."""
 
     __slots__ = ("_windows", "count", "total")
 
@@ -40,46 +40,46 @@ class SampledStat:
         self.total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add one value."""
+        """Add one sample."""
         self.count += 1
         self.total += value
         if not self._windows or now_ms - self._windows[-1].start_ms >= WINDOW_MS:
             self._windows.append(_Window(now_ms))
-            self._forget(now_ms)
+            self._drop_old_windows(now_ms)
         window = self._windows[-1]
         window.count += 1
         window.total += value
-        window.most = value if window.count == 1 else max(window.most, value)
+        window.maximum = value if window.count == 1 else max(window.maximum, value)
 
     def avg(self, now_ms: int) -> float:
-        """The mean of the last windows."""
-        self._forget(now_ms)
+        """The mean over the last windows."""
+        self._drop_old_windows(now_ms)
         count = sum(window.count for window in self._windows)
         return sum(window.total for window in self._windows) / count if count else nan
 
     def max(self, now_ms: int) -> float:
-        """The highest of the last windows."""
-        self._forget(now_ms)
-        return max((window.most for window in self._windows), default=nan)
+        """The maximum over the last windows."""
+        self._drop_old_windows(now_ms)
+        return max((window.maximum for window in self._windows), default=nan)
 
     def rate(self, now_ms: int) -> float:
-        """How many a second, over the last windows."""
-        self._forget(now_ms)
+        """Samples per second over the last windows."""
+        self._drop_old_windows(now_ms)
         if not self._windows:
             return 0.0
         elapsed_ms = now_ms - self._windows[0].start_ms
-        whole = elapsed_ms // WINDOW_MS
-        if whole < WINDOWS - 1:
-            elapsed_ms += (WINDOWS - 1 - whole) * WINDOW_MS
+        whole_windows = elapsed_ms // WINDOW_MS
+        if whole_windows < WINDOWS - 1:
+            elapsed_ms += (WINDOWS - 1 - whole_windows) * WINDOW_MS
         return sum(window.count for window in self._windows) * 1_000 / elapsed_ms
 
-    def _forget(self, now_ms: int) -> None:
+    def _drop_old_windows(self, now_ms: int) -> None:
         while self._windows and now_ms - self._windows[0].start_ms >= WINDOWS * WINDOW_MS:
             del self._windows[0]
 
 
 class MemberMetrics:
-    """Everything that is counted and timed; `read` gives it its names."""
+    """All sensors of a member; `read` returns them by metric name."""
 
     def __init__(self) -> None:
         self.heartbeat = SampledStat()
@@ -101,7 +101,7 @@ class MemberMetrics:
         self._last_rebalance_ms: int | None = None
 
     def poll_started(self, now_ms: int) -> None:
-        """The application calls poll()."""
+        """Record the start of a poll()."""
         if self._last_poll_ms is not None:
             between_ms = now_ms - self._last_poll_ms
             self._between_polls.record(between_ms, now_ms)
@@ -111,24 +111,24 @@ class MemberMetrics:
         self._last_polling_ms = 0
 
     def poll_returned(self, now_ms: int) -> None:
-        """The application has its records, or nothing."""
+        """Record the return of a poll()."""
         if self._last_poll_ms is not None:
             self._last_polling_ms = now_ms - self._last_poll_ms
 
     def rebalance_started(self, now_ms: int) -> None:
-        """The first JoinGroup of a rebalance leaves; failed tries belong to the same rebalance."""
+        """Record the first JoinGroup of a rebalance; retries belong to the same rebalance."""
         if self._rebalance_started_ms is None:
             self._rebalance_started_ms = now_ms
 
     def rebalance_succeeded(self, now_ms: int) -> None:
-        """SyncGroup was answered with an assignment."""
+        """Record a SyncGroup response with an assignment."""
         started_ms = now_ms if self._rebalance_started_ms is None else self._rebalance_started_ms
         self.rebalance.record(now_ms - started_ms, now_ms)
         self._rebalance_started_ms = None
         self._last_rebalance_ms = now_ms
 
     def read(self, now_ms: int, *, assigned_partitions: int, last_heartbeat_ms: int | None) -> Mapping[str, float]:
-        """Every metric by its name; `METRIC_GROUPS` says which group a name belongs to."""
+        """Every metric by name; `METRIC_GROUPS` maps names to groups."""
         values: dict[str, float] = {
             "heartbeat-response-time-max": self.heartbeat.max(now_ms),
             "heartbeat-rate": self.heartbeat.rate(now_ms),
@@ -169,7 +169,7 @@ def _seconds_ago(then_ms: int | None, now_ms: int) -> float:
     return -1.0 if then_ms is None else float((now_ms - then_ms) // 1_000)
 
 
-_OF_THE_CONSUMER: Final = frozenset(
+_CONSUMER_METRICS: Final = frozenset(
     {
         "last-poll-seconds-ago",
         "time-between-poll-avg",
@@ -181,7 +181,7 @@ _OF_THE_CONSUMER: Final = frozenset(
 )
 METRIC_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        name: CONSUMER_GROUP if name in _OF_THE_CONSUMER else COORDINATOR_GROUP
+        name: CONSUMER_GROUP if name in _CONSUMER_METRICS else COORDINATOR_GROUP
         for name in MemberMetrics().read(0, assigned_partitions=0, last_heartbeat_ms=None)
     }
 )

@@ -1,15 +1,13 @@
-"""A member's states, and what each does with every input.
+"""A member's states and the transition table.
 
-Rules kept here
-- Every state answers every input: a missing pair is a bug, and a test looks for it.
-- An outcome is what is done and the state that follows. Nothing else in the member changes its state.
-- What an answer means depends on the generation it was asked in. That is settled before the table is read: an answer
-  from an older generation is an input of its own (`…_STALE`), so a pair has exactly one outcome.
+Invariants:
+- The table has an entry for every state and input; a test checks it.
+- An entry is an action and the next state. Nothing else changes a member's state.
+- A response from an older generation is a separate input (`…_STALE`), so that every pair has one transition.
 
-How to read it: UNJOINED has no generation. PREPARING_REBALANCE has sent JoinGroup and waits. COMPLETING_REBALANCE has
-its generation and waits for its assignment; it beats already (CL-02). STABLE has both. A member whose rejoin is due
-but not yet sent keeps its state: a STABLE member that heard of a rebalance goes on beating until its application
-polls.
+UNJOINED has no generation. PREPARING_REBALANCE has sent JoinGroup. COMPLETING_REBALANCE has its generation and waits
+for its assignment; it sends heartbeats already (CL-02). STABLE has both. A member whose rejoin is due but not yet sent
+keeps its state: a STABLE member that learned of a rebalance sends heartbeats until its application polls.
 """
 
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from typing import Final, NamedTuple
 
 
 class MemberState(Enum):
-    """Where a member stands, under the Java client's names."""
+    """A member's state, under the Java client's names."""
 
     UNJOINED = "UNJOINED"
     PREPARING_REBALANCE = "PREPARING_REBALANCE"
@@ -37,38 +35,38 @@ class MemberState(Enum):
 
 
 class MemberInput(Enum):
-    """What can happen to a member."""
+    """The inputs of a member."""
 
-    JOIN_DUE = "rejoin needed, and everything prepared"
+    JOIN_DUE = "rejoin needed and preparation complete"
     JOIN_OK = "JoinGroup: NONE"
-    JOIN_ID_GIVEN = "JoinGroup: MEMBER_ID_REQUIRED"
+    JOIN_MEMBER_ID_REQUIRED = "JoinGroup: MEMBER_ID_REQUIRED"
     JOIN_REBALANCING = "JoinGroup: REBALANCE_IN_PROGRESS"
     JOIN_UNKNOWN_MEMBER = "JoinGroup: UNKNOWN_MEMBER_ID"
     JOIN_UNKNOWN_MEMBER_STALE = "JoinGroup: UNKNOWN_MEMBER_ID, of an older generation"
     JOIN_LOADING = "JoinGroup: COORDINATOR_LOAD_IN_PROGRESS"
-    JOIN_WRONG_NODE = "JoinGroup: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE"
-    JOIN_DISCONNECTED = "JoinGroup: no answer"
-    JOIN_REFUSED = "JoinGroup: any other error"
+    JOIN_NOT_COORDINATOR = "JoinGroup: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE"
+    JOIN_DISCONNECTED = "JoinGroup: no response"
+    JOIN_OTHER_ERROR = "JoinGroup: any other error"
     SYNC_OK = "SyncGroup: NONE"
     SYNC_REBALANCING = "SyncGroup: REBALANCE_IN_PROGRESS"
     SYNC_UNKNOWN_MEMBER = "SyncGroup: UNKNOWN_MEMBER_ID"
     SYNC_ILLEGAL_GENERATION = "SyncGroup: ILLEGAL_GENERATION"
     SYNC_STALE = "SyncGroup: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION, of an older generation"
-    SYNC_WRONG_NODE = "SyncGroup: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE"
-    SYNC_DISCONNECTED = "SyncGroup: no answer"
-    SYNC_REFUSED = "SyncGroup: any other error"
-    BEAT_DUE = "heartbeat timer"
-    BEAT_OK = "Heartbeat: NONE"
-    BEAT_REBALANCING = "Heartbeat: REBALANCE_IN_PROGRESS"
-    BEAT_UNKNOWN_MEMBER = "Heartbeat: UNKNOWN_MEMBER_ID"
-    BEAT_ILLEGAL_GENERATION = "Heartbeat: ILLEGAL_GENERATION"
-    BEAT_FENCED = "Heartbeat: FENCED_INSTANCE_ID"
-    BEAT_STALE = "Heartbeat: one of these three, of an older generation"
-    BEAT_WRONG_NODE = "Heartbeat: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE"
-    BEAT_DISCONNECTED = "Heartbeat: no answer"
-    BEAT_REFUSED = "Heartbeat: any other error"
-    SESSION_OVER = "session timer"
-    POLL_OVER = "poll timer"
+    SYNC_NOT_COORDINATOR = "SyncGroup: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE"
+    SYNC_DISCONNECTED = "SyncGroup: no response"
+    SYNC_OTHER_ERROR = "SyncGroup: any other error"
+    HEARTBEAT_DUE = "heartbeat timer"
+    HEARTBEAT_OK = "Heartbeat: NONE"
+    HEARTBEAT_REBALANCING = "Heartbeat: REBALANCE_IN_PROGRESS"
+    HEARTBEAT_UNKNOWN_MEMBER = "Heartbeat: UNKNOWN_MEMBER_ID"
+    HEARTBEAT_ILLEGAL_GENERATION = "Heartbeat: ILLEGAL_GENERATION"
+    HEARTBEAT_FENCED = "Heartbeat: FENCED_INSTANCE_ID"
+    HEARTBEAT_STALE = "Heartbeat: one of these three, of an older generation"
+    HEARTBEAT_NOT_COORDINATOR = "Heartbeat: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE"
+    HEARTBEAT_DISCONNECTED = "Heartbeat: no response"
+    HEARTBEAT_OTHER_ERROR = "Heartbeat: any other error"
+    SESSION_EXPIRED = "session timer"
+    POLL_TIMEOUT_EXPIRED = "poll timer"
     COMMIT = "commit"
     COMMIT_REBALANCING = "OffsetCommit: REBALANCE_IN_PROGRESS"
     COMMIT_UNKNOWN_MEMBER = "OffsetCommit: UNKNOWN_MEMBER_ID"
@@ -78,41 +76,41 @@ class MemberInput(Enum):
     COMMIT_FENCED = "OffsetCommit: FENCED_INSTANCE_ID"
     COMMIT_FENCED_STALE = "OffsetCommit: FENCED_INSTANCE_ID, of an older generation"
     LEAVE = "unsubscribe, close"
-    GENERATION_MODIFIED = "assignment at hand, generation gone"
+    GENERATION_MODIFIED = "assignment received, generation reset meanwhile"
 
 
 class MemberAction(Enum):
-    """What a member does about it."""
+    """The actions of a member."""
 
     IGNORE = "nothing"
     SEND_JOIN = "send JoinGroup"
     SEND_SYNC = "start the timers, send SyncGroup (the leader assigns first)"
-    TAKE_ID = "keep the id given, rejoin at once"
+    KEEP_MEMBER_ID = "keep the assigned member id, rejoin at once"
     REJOIN = "rejoin at once"
     REJOIN_LATER = "rejoin after a backoff"
     REDISCOVER = "forget the coordinator, rejoin after a backoff"
-    RESET_ID = "forget generation and member id, rejoin"
+    RESET_MEMBER_ID = "forget generation and member id, rejoin"
     RESET_GENERATION = "forget the generation, keep the member id, rejoin"
     FAIL = "raise to the application"
     ACCEPT = "take the assignment"
-    SEND_BEAT = "send Heartbeat"
+    SEND_HEARTBEAT = "send Heartbeat"
     EXTEND = "extend the session"
-    ASK_REJOIN = "extend the session, rejoin when the driver lets it"
+    REQUEST_REJOIN = "extend the session, rejoin when the driver allows it"
     FENCED = "forget generation and member id, raise to the application"
-    RETRY_BEAT = "beat again after a backoff"
-    FIND = "forget the coordinator and look for it; no rejoin"
+    RETRY_HEARTBEAT = "send the heartbeat again after a backoff"
+    FIND_COORDINATOR = "forget the coordinator and look it up; no rejoin"
     LEAVE = "send LeaveGroup unless static; forget generation and member id"
     SEND_COMMIT = "send OffsetCommit"
     COMMIT_REBALANCING = "RebalanceInProgress"
     COMMIT_FAILED = "CommitFailed"
     COMMIT_REBALANCING_REJOIN = "RebalanceInProgress, rejoin"
-    COMMIT_FAILED_RESET_ID = "CommitFailed; forget generation and member id, rejoin"
+    COMMIT_FAILED_RESET_MEMBER_ID = "CommitFailed; forget generation and member id, rejoin"
     COMMIT_FAILED_RESET_GENERATION = "CommitFailed; forget the generation, keep the member id, rejoin"
     COMMIT_FENCED = "FencedInstanceId, raised to the application"
 
 
 class MemberTransition(NamedTuple):
-    """What is done, and where the member stands then."""
+    """The action for an input, and the next state."""
 
     action: MemberAction
     next_state: MemberState
@@ -123,14 +121,14 @@ _Row = tuple[MemberTransition, MemberTransition, MemberTransition, MemberTransit
 
 
 def _stay(*actions: MemberAction) -> _Row:
-    """One action for all states, or one per state; the state stays."""
+    """One action for all states, or one per state; the state does not change."""
     each = actions * 4 if len(actions) == 1 else actions
     unjoined, preparing, completing, stable = map(MemberTransition, each, MemberState)
     return unjoined, preparing, completing, stable
 
 
 def _all(action: MemberAction, next_state: MemberState) -> _Row:
-    """One outcome for all states."""
+    """The same transition for all states."""
     outcome = MemberTransition(action, next_state)
     return outcome, outcome, outcome, outcome
 
@@ -139,9 +137,9 @@ _A = MemberAction
 
 # One row per input; the columns are UNJOINED, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE.
 _ROWS: Final[dict[MemberInput, _Row]] = {
-    # CL-01. A join that failed leaves the state as it was, so the next one can start anywhere.
+    # CL-01. A failed join does not change the state, so the next one can start in any state.
     MemberInput.JOIN_DUE: _all(_A.SEND_JOIN, _PREPARING),
-    # Only a member that still waits takes the answer: it may have left meanwhile.
+    # Only a member that still waits accepts the response: it may have left meanwhile.
     MemberInput.JOIN_OK: (
         MemberTransition(_A.REJOIN_LATER, _UNJOINED),
         MemberTransition(_A.SEND_SYNC, _COMPLETING),
@@ -149,15 +147,15 @@ _ROWS: Final[dict[MemberInput, _Row]] = {
         MemberTransition(_A.REJOIN_LATER, _STABLE),
     ),
     # CL-12
-    MemberInput.JOIN_ID_GIVEN: _stay(_A.TAKE_ID),
+    MemberInput.JOIN_MEMBER_ID_REQUIRED: _stay(_A.KEEP_MEMBER_ID),
     MemberInput.JOIN_REBALANCING: _stay(_A.REJOIN),
-    MemberInput.JOIN_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
+    MemberInput.JOIN_UNKNOWN_MEMBER: _all(_A.RESET_MEMBER_ID, _UNJOINED),
     MemberInput.JOIN_UNKNOWN_MEMBER_STALE: _stay(_A.REJOIN),
     MemberInput.JOIN_LOADING: _stay(_A.REJOIN_LATER),
-    MemberInput.JOIN_WRONG_NODE: _stay(_A.REDISCOVER),
+    MemberInput.JOIN_NOT_COORDINATOR: _stay(_A.REDISCOVER),
     MemberInput.JOIN_DISCONNECTED: _stay(_A.REDISCOVER),  # CL-18: the member id is kept
-    MemberInput.JOIN_REFUSED: _stay(_A.FAIL),  # CL-13
-    # CL-15: an assignment for a generation that is gone is a failed rebalance.
+    MemberInput.JOIN_OTHER_ERROR: _stay(_A.FAIL),  # CL-13
+    # CL-15: an assignment for a reset generation is a failed rebalance.
     MemberInput.SYNC_OK: (
         MemberTransition(_A.REJOIN, _UNJOINED),
         MemberTransition(_A.REJOIN, _PREPARING),
@@ -166,30 +164,30 @@ _ROWS: Final[dict[MemberInput, _Row]] = {
     ),
     # CL-14
     MemberInput.SYNC_REBALANCING: _stay(_A.REJOIN),
-    MemberInput.SYNC_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
+    MemberInput.SYNC_UNKNOWN_MEMBER: _all(_A.RESET_MEMBER_ID, _UNJOINED),
     MemberInput.SYNC_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
     MemberInput.SYNC_STALE: _stay(_A.REJOIN),
-    MemberInput.SYNC_WRONG_NODE: _stay(_A.REDISCOVER),
+    MemberInput.SYNC_NOT_COORDINATOR: _stay(_A.REDISCOVER),
     MemberInput.SYNC_DISCONNECTED: _stay(_A.REDISCOVER),
-    MemberInput.SYNC_REFUSED: _stay(_A.FAIL),
-    # CL-02: none before the join answer.
-    MemberInput.BEAT_DUE: _stay(_A.IGNORE, _A.IGNORE, _A.SEND_BEAT, _A.SEND_BEAT),
-    MemberInput.BEAT_OK: _stay(_A.EXTEND),
+    MemberInput.SYNC_OTHER_ERROR: _stay(_A.FAIL),
+    # CL-02: none before the JoinGroup response.
+    MemberInput.HEARTBEAT_DUE: _stay(_A.IGNORE, _A.IGNORE, _A.SEND_HEARTBEAT, _A.SEND_HEARTBEAT),
+    MemberInput.HEARTBEAT_OK: _stay(_A.EXTEND),
     # CL-08, CL-05
-    MemberInput.BEAT_REBALANCING: _stay(_A.EXTEND, _A.EXTEND, _A.EXTEND, _A.ASK_REJOIN),
+    MemberInput.HEARTBEAT_REBALANCING: _stay(_A.EXTEND, _A.EXTEND, _A.EXTEND, _A.REQUEST_REJOIN),
     # CL-09, CL-10
-    MemberInput.BEAT_UNKNOWN_MEMBER: _all(_A.RESET_ID, _UNJOINED),
-    MemberInput.BEAT_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
-    MemberInput.BEAT_FENCED: _all(_A.FENCED, _UNJOINED),
-    MemberInput.BEAT_STALE: _stay(_A.EXTEND),
-    MemberInput.BEAT_WRONG_NODE: _stay(_A.FIND),  # CL-11
-    MemberInput.BEAT_DISCONNECTED: _stay(_A.FIND),
-    MemberInput.BEAT_REFUSED: _stay(_A.RETRY_BEAT),  # CL-05
-    # CL-04: the generation is kept; a coordinator found in time knows this member still.
-    MemberInput.SESSION_OVER: _stay(_A.IGNORE, _A.IGNORE, _A.FIND, _A.FIND),
-    # CL-06: also between JoinGroup's answer and SyncGroup's. While JoinGroup is out nothing beats and nothing is
-    # checked: its answer starts the poll timer anew (CL-02).
-    MemberInput.POLL_OVER: (
+    MemberInput.HEARTBEAT_UNKNOWN_MEMBER: _all(_A.RESET_MEMBER_ID, _UNJOINED),
+    MemberInput.HEARTBEAT_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
+    MemberInput.HEARTBEAT_FENCED: _all(_A.FENCED, _UNJOINED),
+    MemberInput.HEARTBEAT_STALE: _stay(_A.EXTEND),
+    MemberInput.HEARTBEAT_NOT_COORDINATOR: _stay(_A.FIND_COORDINATOR),  # CL-11
+    MemberInput.HEARTBEAT_DISCONNECTED: _stay(_A.FIND_COORDINATOR),
+    MemberInput.HEARTBEAT_OTHER_ERROR: _stay(_A.RETRY_HEARTBEAT),  # CL-05
+    # CL-04: the generation is kept; a coordinator found in time still has this member.
+    MemberInput.SESSION_EXPIRED: _stay(_A.IGNORE, _A.IGNORE, _A.FIND_COORDINATOR, _A.FIND_COORDINATOR),
+    # CL-06: also between the JoinGroup and SyncGroup responses. While JoinGroup is in flight no heartbeat is sent and
+    # no timer is checked: its response restarts the poll timer (CL-02).
+    MemberInput.POLL_TIMEOUT_EXPIRED: (
         MemberTransition(_A.IGNORE, _UNJOINED),
         MemberTransition(_A.IGNORE, _PREPARING),
         MemberTransition(_A.LEAVE, _UNJOINED),
@@ -199,13 +197,13 @@ _ROWS: Final[dict[MemberInput, _Row]] = {
     MemberInput.COMMIT: _stay(_A.COMMIT_FAILED, _A.COMMIT_REBALANCING, _A.COMMIT_REBALANCING, _A.SEND_COMMIT),
     # CL-35
     MemberInput.COMMIT_REBALANCING: _stay(_A.COMMIT_REBALANCING_REJOIN),
-    MemberInput.COMMIT_UNKNOWN_MEMBER: _all(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+    MemberInput.COMMIT_UNKNOWN_MEMBER: _all(_A.COMMIT_FAILED_RESET_MEMBER_ID, _UNJOINED),
     MemberInput.COMMIT_ILLEGAL_GENERATION: _all(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
     MemberInput.COMMIT_UNKNOWN_MEMBER_STALE: (
-        MemberTransition(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+        MemberTransition(_A.COMMIT_FAILED_RESET_MEMBER_ID, _UNJOINED),
         MemberTransition(_A.COMMIT_REBALANCING, _PREPARING),
-        MemberTransition(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
-        MemberTransition(_A.COMMIT_FAILED_RESET_ID, _UNJOINED),
+        MemberTransition(_A.COMMIT_FAILED_RESET_MEMBER_ID, _UNJOINED),
+        MemberTransition(_A.COMMIT_FAILED_RESET_MEMBER_ID, _UNJOINED),
     ),
     MemberInput.COMMIT_ILLEGAL_GENERATION_STALE: (
         MemberTransition(_A.COMMIT_FAILED_RESET_GENERATION, _UNJOINED),
@@ -217,8 +215,8 @@ _ROWS: Final[dict[MemberInput, _Row]] = {
     MemberInput.COMMIT_FENCED_STALE: _stay(_A.COMMIT_FAILED, _A.COMMIT_REBALANCING, _A.COMMIT_FAILED, _A.COMMIT_FAILED),
     # CL-32
     MemberInput.LEAVE: _all(_A.LEAVE, _UNJOINED),
-    # A heartbeat's refusal arrived between SyncGroup's answer and the application's next poll.
-    MemberInput.GENERATION_MODIFIED: _all(_A.RESET_ID, _UNJOINED),
+    # A heartbeat was rejected between the SyncGroup response and the application's next poll.
+    MemberInput.GENERATION_MODIFIED: _all(_A.RESET_MEMBER_ID, _UNJOINED),
 }
 
 MEMBER_TRANSITIONS: Final[Mapping[MemberState, Mapping[MemberInput, MemberTransition]]] = {

@@ -1,11 +1,11 @@
-"""What a member wants and what it has.
+"""A member's subscription and its owned partitions.
 
-Rules kept here
-- Topics, a pattern and a manual assignment exclude each other; `clear` is the way from one to another.
-- What is owned under a subscription changes only through `give` and `take`, and the machine calls those only around a
-  `Notify`: nobody loses a partition without being told.
-- `fetchable` leaves out what is on its way out: everything while an eager member's last commit is out (CL-20), and
-  what a background member still holds although it was taken away.
+Invariants:
+- Topics, a pattern and a manual assignment exclude each other; `clear` resets the type.
+- Under a subscription the owned partitions change only through `add_owned` and `remove_owned`, and the machine calls
+  those only with a `NotifyListener`: no partition is removed without a callback.
+- `fetchable` excludes partitions that are about to leave: all of them while an eager member's last commit is in flight
+  (CL-20), and revoked partitions that a background member still holds.
 """
 
 import re
@@ -22,7 +22,7 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 
 
 class SubscriptionType(Enum):
-    """How partitions come to this member."""
+    """How this member gets its partitions."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -31,61 +31,63 @@ class SubscriptionType(Enum):
 
 
 class SubscriptionState:
-    """Wanted topics, owned partitions, and how far each was consumed."""
+    """Subscribed topics, owned partitions and consumed positions."""
 
     def __init__(self, *, exclude_internal_topics: bool) -> None:
         self._exclude_internal_topics = exclude_internal_topics
         self._pattern: re.Pattern[str] | None = None
-        self.mode = SubscriptionType.NONE
+        self.type = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
-        self.group_topics: frozenset[str] = frozenset()  # what the whole group wants; the leader watches it (CL-26)
+        self.group_topics: frozenset[str] = frozenset()  # all members' topics; the leader watches them (CL-26)
         self.owned: frozenset[TopicPartition] = frozenset()
         self.revoking = False
-        self.leaving: frozenset[TopicPartition] = frozenset()  # taken away, kept because held
+        self.leaving: frozenset[TopicPartition] = frozenset()  # revoked, kept because they are held
         self.held: frozenset[TopicPartition] = frozenset()
         self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._stints: dict[TopicPartition, int] = {}
-        self._last_stint = 0
+        self._ownership_ids: dict[TopicPartition, int] = {}
+        self._last_ownership_id = 0
 
-    # --- what is wanted ---------------------------------------------------------------------------------------
+    # --- subscription ------------------------------------------------------------------------------------------
 
     @property
-    def managed(self) -> bool:
+    def is_group_managed(self) -> bool:
         """Whether the group assigns partitions to this member."""
-        return self.mode in (SubscriptionType.TOPICS, SubscriptionType.PATTERN)
+        return self.type in (SubscriptionType.TOPICS, SubscriptionType.PATTERN)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics."""
-        self._only(SubscriptionType.TOPICS)
+        """Subscribe to these topics."""
+        self._set_type(SubscriptionType.TOPICS)
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str, cluster: Mapping[str, TopicInfo]) -> None:
-        """Want every topic whose whole name matches."""
+        """Subscribe to every topic whose whole name matches."""
         try:
             compiled = re.compile(pattern)
         except re.error as error:
             raise UsageError(f"the pattern {pattern!r} is no regular expression: {error}.") from error
-        self._only(SubscriptionType.PATTERN)
+        self._set_type(SubscriptionType.PATTERN)
         self._pattern = compiled
         self.match(cluster)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take these partitions without being a member."""
-        self._only(SubscriptionType.MANUAL)
+        """Take these partitions without joining the group."""
+        self._set_type(SubscriptionType.MANUAL)
         self.owned = frozenset(partitions)
-        self._consumed = {partition: at for partition, at in self._consumed.items() if partition in self.owned}
+        self._consumed = {
+            partition: position for partition, position in self._consumed.items() if partition in self.owned
+        }
 
-    def _only(self, mode: SubscriptionType) -> None:
-        if self.mode not in (SubscriptionType.NONE, mode):
+    def _set_type(self, type: SubscriptionType) -> None:
+        if self.type not in (SubscriptionType.NONE, type):
             raise UsageError(
                 f"subscriptions to topics, to a pattern, and manual assignment exclude each other; this consumer uses "
-                f"{self.mode.value}, so unsubscribe before using {mode.value}."
+                f"{self.type.value}, so unsubscribe before using {type.value}."
             )
-        self.mode = mode
+        self.type = type
 
     def clear(self) -> None:
-        """Want and have nothing."""
-        self.mode = SubscriptionType.NONE
+        """Remove the subscription and all partitions."""
+        self.type = SubscriptionType.NONE
         self.topics = self.group_topics = frozenset()
         self._pattern = None
         self.owned = self.leaving = self.held = frozenset()
@@ -93,18 +95,18 @@ class SubscriptionState:
         self._consumed.clear()
 
     def match(self, cluster: Mapping[str, TopicInfo]) -> None:
-        """Find the topics that the pattern wants now."""
-        if self.mode is SubscriptionType.PATTERN:
+        """Match the pattern against the cluster's topics."""
+        if self.type is SubscriptionType.PATTERN:
             self.topics = frozenset(filter(self._matches, cluster))
 
-    def adopt(self, topics: Iterable[str]) -> None:
-        """Take over topics that the leader saw before this member did (CL-28)."""
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """Add topics that the leader matched before this member did (CL-28)."""
         self.topics |= frozenset(topics)
 
-    def wants(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether an assignment fits what is subscribed to now (CL-24)."""
+    def accepts(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether an assignment matches the current subscription (CL-24)."""
         topics = {partition.topic for partition in partitions}
-        if self.mode is SubscriptionType.PATTERN:
+        if self.type is SubscriptionType.PATTERN:
             return all(map(self._matches, topics))
         return topics <= self.topics
 
@@ -113,37 +115,39 @@ class SubscriptionState:
             return False
         return self._pattern is not None and self._pattern.fullmatch(topic) is not None
 
-    # --- what is owned ----------------------------------------------------------------------------------------
+    # --- owned partitions --------------------------------------------------------------------------------------
 
     @property
     def fetchable(self) -> frozenset[TopicPartition]:
-        """What may be fetched."""
+        """The partitions that may be fetched."""
         return frozenset() if self.revoking else self.owned - self.leaving
 
-    def give(self, partitions: frozenset[TopicPartition]) -> None:
-        """Own these too."""
+    def add_owned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Add owned partitions."""
         self.owned |= partitions
-        self._last_stint += 1
-        self._stints.update(dict.fromkeys(partitions, self._last_stint))
+        self._last_ownership_id += 1
+        self._ownership_ids.update(dict.fromkeys(partitions, self._last_ownership_id))
 
-    def stint(self, partition: TopicPartition) -> int | None:
-        """Which time of owning a partition this is: another number after every break, None without."""
-        return self._stints.get(partition) if partition in self.owned else None
+    def ownership_id(self, partition: TopicPartition) -> int | None:
+        """The id of this ownership of a partition: it changes after every interruption; None if not owned."""
+        return self._ownership_ids.get(partition) if partition in self.owned else None
 
-    def take(self, partitions: frozenset[TopicPartition]) -> None:
-        """Own these no longer."""
+    def remove_owned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Remove owned partitions."""
         self.owned -= partitions
         self.leaving -= partitions
         self.held -= partitions
         for partition in partitions:
             self._consumed.pop(partition, None)
 
-    # --- how far ----------------------------------------------------------------------------------------------
+    # --- consumed positions ------------------------------------------------------------------------------------
 
-    def consumed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The application has had everything before these positions."""
-        self._consumed.update((partition, at) for partition, at in positions.items() if partition in self.owned)
+    def set_consumed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Record that the application received every record before these positions."""
+        self._consumed.update(
+            (partition, position) for partition, position in positions.items() if partition in self.owned
+        )
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What an auto-commit would commit: positions of what is owned."""
+        """The positions that an auto-commit commits."""
         return dict(sorted(self._consumed.items()))

@@ -1,8 +1,8 @@
-"""The work scheduler's settings: how many workers, in which order, how much at once, how often again.
+"""Settings of the work scheduler.
 
-Rules kept here
-- A setting that cannot work is refused when it is made, with what was seen and what to use.
-- Every low-water mark lies below its high-water mark, so that pause and resume do not flap.
+Invariants:
+- Invalid settings raise UsageError when the config is created.
+- Every low-water mark is below its high-water mark, so that pause and resume do not alternate.
 """
 
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from slackwater.group.errors import UsageError
 
 
 class ProcessingOrder(StrEnum):
-    """Which records may not overtake each other."""
+    """Which records are processed in order."""
 
     PARTITION = "partition"
-    KEY = "key"  # a record without a key has nobody to keep order with, and is handed out as under NONE
+    KEY = "key"  # a record without a key is processed as under NONE
     NONE = "none"
 
 
 class ExhaustedAction(StrEnum):
-    """What becomes of a record whose last attempt has failed."""
+    """What happens to a record whose last attempt failed."""
 
     DEAD_LETTER = "dead_letter"
     FAIL = "fail"
 
 
 class RevokeMode(StrEnum):
-    """What becomes of the records that workers are busy with when their partition is revoked."""
+    """What happens to records that workers are processing when their partition is revoked."""
 
     DRAIN = "drain"
     ABANDON = "abandon"
@@ -35,14 +35,14 @@ class RevokeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkConfig:
-    """What the caller of `consumer.run` may set.
+    """Settings of `consumer.run`.
 
     A partition is paused at `high_water_records` in flight and resumed at `low_water_records`; all partitions are
-    paused at `total_high_water_records` or `total_high_water_bytes`. With a total of at least the partitions times
-    their own mark, a lane that waits for its retry can hold up its own partition only.
+    paused at `total_high_water_records` or `total_high_water_bytes`. With a total of at least the number of partitions
+    times their own mark, a record that waits for its retry delays only its own partition.
 
-    `replay_bound_records` bounds, per partition, the records between the committed offset and the last one received:
-    those are processed again after a crash, and one slow record keeps all that were finished after it among them.
+    `replay_bound_records` limits, per partition, the records between the committed offset and the last one received.
+    Those are processed again after a crash; one slow record keeps all records finished after it among them.
     """
 
     workers: int = 1
@@ -54,7 +54,7 @@ class WorkConfig:
     total_high_water_bytes: int = 64 * 1024 * 1024
     total_low_water_bytes: int = 32 * 1024 * 1024
     replay_bound_records: int = 10_000
-    max_attempts: int | None = 5  # None: again and again, for as long as the partition is owned
+    max_attempts: int | None = 5  # None: no limit while the partition is owned
     when_exhausted: ExhaustedAction = ExhaustedAction.DEAD_LETTER
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -65,15 +65,15 @@ class WorkConfig:
         if self.workers < 1:
             raise UsageError(f"workers = {self.workers}: at least 1 is needed.")
         for name in ("", "total_"):
-            self._marks(f"{name}low_water_records", f"{name}high_water_records")
-        self._marks("total_low_water_bytes", "total_high_water_bytes")
+            self._check_marks(f"{name}low_water_records", f"{name}high_water_records")
+        self._check_marks("total_low_water_bytes", "total_high_water_bytes")
         if self.replay_bound_records < self.high_water_records:
             raise UsageError(
                 f"replay_bound_records = {self.replay_bound_records} is below high_water_records = "
-                f"{self.high_water_records}, which could then never be reached. Raise the one or lower the other."
+                f"{self.high_water_records}, which could never be reached. Raise the first or lower the second."
             )
         if self.max_attempts is not None and self.max_attempts < 1:
-            raise UsageError(f"max_attempts = {self.max_attempts}: use 1 or more, or None to try without end.")
+            raise UsageError(f"max_attempts = {self.max_attempts}: use 1 or more, or None for no limit.")
         if not 0 <= self.retry_backoff_ms <= self.retry_backoff_max_ms:
             raise UsageError(
                 f"retry_backoff_ms = {self.retry_backoff_ms} must lie between 0 and retry_backoff_max_ms = "
@@ -87,15 +87,15 @@ class WorkConfig:
             )
 
     def backoff_ms(self, failures: int, random: float) -> int:
-        """How long to wait after the `failures`-th failure, as Kafka's clients do: doubled each time, then jittered.
+        """The delay after the `failures`-th failure, as in Kafka's clients: doubled each time, with jitter.
 
-        `random` is drawn by the shell from [0, 1); 0.5 means no jitter.
+        The shell draws `random` from [0, 1); 0.5 means no jitter.
         """
-        doubled = self.retry_backoff_ms << min(failures - 1, 32)  # 32 doublings are past any maximum in use
+        doubled_ms = self.retry_backoff_ms << min(failures - 1, 32)  # 32 doublings exceed any maximum
         spread = 1 + self.retry_backoff_jitter * (2 * random - 1)
-        return round(min(doubled, self.retry_backoff_max_ms) * spread)
+        return round(min(doubled_ms, self.retry_backoff_max_ms) * spread)
 
-    def _marks(self, low_name: str, high_name: str) -> None:
+    def _check_marks(self, low_name: str, high_name: str) -> None:
         low, high = getattr(self, low_name), getattr(self, high_name)
         if not 0 <= low < high:
             raise UsageError(f"{low_name} = {low} must be 0 or more and below {high_name} = {high}.")

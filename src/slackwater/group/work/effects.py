@@ -1,12 +1,12 @@
-"""What the work scheduler wants done, in order.
+"""The effects that the work scheduler returns.
 
-Rules kept here
-- The shell carries effects out in the order given.
+Invariants:
+- The shell executes effects in the order given.
 - Every `StartTask` is followed by one `on_finished` or `on_failed`, even after an `AbandonTasks`: only that frees the
   worker.
-- Every `WriteDeadLetter` is answered, once, by `dead_letter_written` or `dead_letter_failed`.
-- Every `revoke` is answered by exactly one `PartitionsDrained`, at its deadline at the latest.
-- A task id names one attempt and is never used again, so a late answer can never be taken for a new one.
+- Every `WriteDeadLetter` is followed by one `on_dead_letter_written` or `on_dead_letter_failed`.
+- Every `revoke` produces exactly one `PartitionsDrained`, at its deadline at the latest.
+- A task id names one attempt and is never reused, so a late result never counts for a new attempt.
 """
 
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -17,7 +17,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class WorkRecord(Protocol):
-    """What the scheduler must know of a record; the rest is the handler's."""
+    """The fields of a record that the scheduler reads."""
 
     @property
     def topic(self) -> str: ...
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=WorkRecord)
 
 @message
 class StartTask(Generic[R]):
-    """Give this record to a free worker; `attempt` counts from 1."""
+    """Start processing this record in a free worker; `attempt` counts from 1."""
 
     task_id: int
     record: R
@@ -45,7 +45,7 @@ class StartTask(Generic[R]):
 
 @message
 class WriteDeadLetter(Generic[R]):
-    """Write this record to the dead-letter topic: its attempts are used up."""
+    """Write this record to the dead-letter topic: its attempts are exhausted."""
 
     task_id: int
     record: R
@@ -55,7 +55,7 @@ class WriteDeadLetter(Generic[R]):
 
 @message
 class StopProcessing(Generic[R]):
-    """Stop: this record's attempts are used up, and nothing further is handed out."""
+    """Stop: this record's attempts are exhausted, and no further task starts."""
 
     record: R
     error: BaseException
@@ -64,35 +64,35 @@ class StopProcessing(Generic[R]):
 
 @message
 class AbandonTasks:
-    """These tasks' results no longer count; stop them if you can, and answer them all the same."""
+    """The results of these tasks no longer count. Cancel them if possible; report their end in any case."""
 
     task_ids: tuple[int, ...]
 
 
 @message
 class PausePartitions:
-    """Fetch nothing more of these partitions."""
+    """Pause fetching of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @message
 class ResumePartitions:
-    """Fetch these partitions again."""
+    """Resume fetching of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @message
 class CommitFinished:
-    """Commit these offsets; tell `commit_failed` if that did not work."""
+    """Commit these offsets; call `on_commit_failed` if that fails."""
 
     offsets: tuple[OffsetToCommit, ...]
 
 
 @message
 class PartitionsDrained:
-    """These partitions can go: commit their final offsets first. Nothing of them is owned any more."""
+    """These partitions can be revoked after their final offsets are committed; the scheduler no longer owns them."""
 
     partitions: tuple[TopicPartition, ...]
     offsets: tuple[OffsetToCommit, ...]

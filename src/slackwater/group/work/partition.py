@@ -1,14 +1,14 @@
-"""The work of one partition in one assignment: its lanes, how far it has come, and whether it is full.
+"""The work of one partition during one assignment: its lanes, its position, and whether it is full.
 
-Rules kept here
-- A lane has at most one record under way (ready, with a worker, waiting for a retry, or being dead-lettered); the
-  others wait behind it in the order received.
-- `position()` never passes a record that is not finished.
-- Every step costs the same however many records there are.
+Invariants:
+- A lane has at most one active record (ready, running, waiting for a retry, or being dead-lettered); the others wait in
+  the order received.
+- `position()` never passes an unfinished record.
+- Every operation takes constant time.
 
-The position needs no list of what was finished out of order: it is the offset of the first record that is not. Those
-are kept in the order received in an `OrderedDict`, which, unlike `dict`, finds its first key in one step after any
-number of deletions at the front. Offsets may have gaps (compaction, transaction markers): the position jumps over them.
+The position is the offset of the first unfinished record, so finished records need no list. Unfinished records are kept
+in the order received in an `OrderedDict`, which, unlike `dict`, finds its first key in constant time after deletions at
+the front. Offsets may have gaps (compaction, transaction markers): the position skips them.
 """
 
 from collections import OrderedDict, deque
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from slackwater.group.work.revocation import Revocation
 
 UNKNOWN: Final = -1
-PARTITION_LANE: Final = b""  # the one lane there is when order is kept per partition
+PARTITION_LANE: Final = b""  # the only lane under ProcessingOrder.PARTITION
 
 
 class PartitionWork(Generic[R]):
-    """One partition between `assigned` and the end of its assignment."""
+    """One partition from `on_assigned` to the end of its assignment."""
 
     __slots__ = (
-        "full",
+        "active_count",
+        "is_full",
+        "is_paused",
+        "is_rotating",
         "lanes",
         "next_offset",
-        "out",
-        "paused",
         "ready",
         "received",
         "reported",
         "revocation",
-        "rotating",
         "start",
         "topic_partition",
         "unfinished",
@@ -49,26 +49,28 @@ class PartitionWork(Generic[R]):
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.unfinished: OrderedDict[int, Task[R]] = OrderedDict()
-        self.lanes: dict[bytes, deque[Task[R]] | None] = {}  # shut lanes, and who waits in them
-        self.ready: deque[Task[R]] = deque()  # at most one record per lane
-        self.rotating = False  # whether the scheduler has this partition in its rotation
+        self.lanes: dict[
+            bytes, deque[Task[R]] | None
+        ] = {}  # lanes with an active record, and the tasks waiting in them
+        self.ready: deque[Task[R]] = deque()  # at most one task per lane
+        self.is_rotating = False  # whether the scheduler's rotation contains this partition
         self.received = 0
-        self.out = 0  # records with a worker or with the dead-letter writer: what a drain waits for
-        self.start = UNKNOWN  # where this assignment began
-        self.next_offset = UNKNOWN  # the position once everything received is finished
-        self.reported = UNKNOWN  # the position last given out in a `Commit`
-        self.full = False
-        self.paused = False  # as the shell was last told
-        self.revocation: Revocation[R] | None = None  # set while it drains
+        self.active_count = 0  # tasks with a worker or the dead-letter writer; a drain waits for them
+        self.start = UNKNOWN  # the first offset of this assignment
+        self.next_offset = UNKNOWN  # the position when everything received is finished
+        self.reported = UNKNOWN  # the position in the last `CommitFinished`
+        self.is_full = False
+        self.is_paused = False  # according to the last effect
+        self.revocation: Revocation[R] | None = None  # set while the partition drains
 
     def enqueue(self, task: Task[R]) -> None:
-        """Put a record behind the others of its lane."""
+        """Append a task to its lane."""
         self.unfinished[task.offset] = task
         lane = task.lane
         if lane is None:
             self.ready.append(task)
         elif lane not in self.lanes:
-            # Most lanes of KEY order never see a second record at a time: they get a queue when they do.
+            # Most lanes of KEY order never hold a second record at a time: the queue is created on demand.
             self.lanes[lane] = None
             self.ready.append(task)
         elif (waiting := self.lanes[lane]) is not None:
@@ -77,7 +79,7 @@ class PartitionWork(Generic[R]):
             self.lanes[lane] = deque((task,))
 
     def release(self, lane: bytes) -> None:
-        """The record under way in this lane has come to its end: the next one is ready."""
+        """Make the next task of this lane ready after its active task ended."""
         waiting = self.lanes[lane]
         if waiting:
             self.ready.append(waiting.popleft())
@@ -85,7 +87,7 @@ class PartitionWork(Generic[R]):
             del self.lanes[lane]
 
     def advance_to(self, next_offset: int) -> None:
-        """Note that nothing below `next_offset` will be received any more."""
+        """Record that no record below `next_offset` will be received."""
         if next_offset > self.next_offset:
             self.next_offset = next_offset
 
@@ -95,36 +97,38 @@ class PartitionWork(Generic[R]):
         return first if first < self.next_offset else self.next_offset
 
     def to_commit(self, after: int) -> list[OffsetToCommit]:
-        """The position, if it lies beyond `after`."""
+        """The position, if it is beyond `after`."""
         position = self.position()
         return [OffsetToCommit(*self.topic_partition, position)] if position > after else []
 
-    def span(self) -> int:
-        """How many records were received from the first unfinished one on: what a crash would process again."""
+    def replay_span(self) -> int:
+        """The number of records received since the first unfinished one: those that a crash would process again."""
         first = next(iter(self.unfinished.values()), None)
         return 0 if first is None else self.received - first.number
 
-    def measure(self, config: WorkConfig) -> None:
-        """Set `full`, with the hysteresis of the marks."""
-        if self.full:
-            self.full = (
-                len(self.unfinished) > config.low_water_records or self.span() > config.replay_bound_records // 2
+    def update_full(self, config: WorkConfig) -> None:
+        """Update `full`, with the hysteresis of the marks."""
+        if self.is_full:
+            self.is_full = (
+                len(self.unfinished) > config.low_water_records or self.replay_span() > config.replay_bound_records // 2
             )
         else:
-            self.full = len(self.unfinished) >= config.high_water_records or self.span() >= config.replay_bound_records
+            self.is_full = (
+                len(self.unfinished) >= config.high_water_records or self.replay_span() >= config.replay_bound_records
+            )
 
     def hand_back(self, task: Task[R]) -> None:
-        """Leave a record to the partition's next owner, who must then start with it at the latest."""
+        """Leave a record to the partition's next owner, which must start with it at the latest."""
         del self.unfinished[task.offset]
         self.next_offset = min(self.next_offset, task.offset)
 
     def stop(self) -> list[Task[R]]:
-        """Hand back whatever nobody is busy with, and return it."""
+        """Hand back all tasks that are not with a worker or the dead-letter writer, and return them."""
         self.ready.clear()
         self.lanes.clear()
         busy = (TaskState.RUNNING, TaskState.DEAD_LETTERING)
         idle = [task for task in self.unfinished.values() if task.state not in busy]
         for task in idle:
-            task.move(TaskInput.DROP)
+            task.apply(TaskInput.DROP)
             self.hand_back(task)
         return idle

@@ -1,4 +1,4 @@
-"""Partitions on their way out together: what one call of `revoke` still waits for."""
+"""The partitions of one `revoke` call that still drain."""
 
 from typing import Generic
 
@@ -7,7 +7,7 @@ from slackwater.group.work.partition import PartitionWork
 
 
 class Revocation(Generic[R]):
-    """The partitions of one `revoke` and its deadline; over when nobody is busy with a record of theirs."""
+    """The partitions of one `revoke` and its deadline; it ends when none of their records is being processed."""
 
     __slots__ = ("deadline_ms", "partitions")
 
@@ -15,12 +15,12 @@ class Revocation(Generic[R]):
         self.partitions = partitions
         self.deadline_ms = deadline_ms
 
-    def over(self) -> bool:
-        """Whether nothing is left to wait for."""
-        return not any(partition.out for partition in self.partitions)
+    def is_over(self) -> bool:
+        """Whether every partition has drained."""
+        return not any(partition.active_count for partition in self.partitions)
 
     def drained(self) -> PartitionsDrained:
-        """The final offsets of those partitions in which anything was finished."""
+        """The effect with the final offsets of the partitions that finished any record."""
         return PartitionsDrained(
             tuple(partition.topic_partition for partition in self.partitions),
             tuple(offset for partition in self.partitions for offset in partition.to_commit(partition.start)),

@@ -1,14 +1,14 @@
-"""One record on its way through the workers: its states, and what each does with every input.
+"""One record in the work scheduler: its states and transitions.
 
-Rules kept here
-- Every state answers every input: a missing pair is a bug, and a test looks for it. `None` means that the input is
-  late or repeated and changes nothing.
-- Only `Task.move()` changes a state, and only along MOVES.
+Invariants:
+- The table has an entry for every state and input; a test checks it. `None` means that the input is late or repeated
+  and has no effect.
+- Only `Task.apply()` changes a state, and only along TASK_TRANSITIONS.
 
-QUEUED waits for its lane and for a worker; RUNNING is with a worker; RETRYING waits for its back-off to end.
-DEAD_LETTERING waits for the dead-letter write, REWRITING for the back-off after such a write failed.
-ABANDONED is still in a worker's hands, but its partition is gone and its result counts for nothing.
-DONE, FAILED and DROPPED are ends: finished (perhaps as a dead letter), given up, left to the next owner.
+QUEUED waits for its lane and for a worker; RUNNING is with a worker; RETRYING waits for its backoff. DEAD_LETTERING
+waits for the dead-letter write, REWRITING for the backoff after a failed write. ABANDONED is still with a worker, but
+its partition is no longer owned and its result is ignored. DONE, FAILED and DROPPED are final: finished (perhaps as a
+dead letter), given up, left to the next owner.
 """
 
 from enum import IntEnum
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TaskState(IntEnum):
-    """Where a record stands."""
+    """The state of a task."""
 
     QUEUED = 0
     RUNNING = 1
@@ -35,37 +35,37 @@ class TaskState(IntEnum):
 
 
 class TaskInput(IntEnum):
-    """What happens to a record; the four ways a failed attempt can go are four inputs."""
+    """The inputs of a task; a failed attempt has four possible inputs."""
 
-    HAND_OUT = 0  # a worker is free
+    START = 0  # a worker is free
     FINISH = 1  # the worker succeeded
-    RETRY = 2  # the worker failed, attempts are left
-    SET_ASIDE = 3  # the worker failed for the last time: dead letter
-    GIVE_UP = 4  # the worker failed for the last time: stop
-    HAND_BACK = 5  # the worker failed while the partition drains: it is the next owner's turn
-    DUE = 6  # the back-off is over
+    RETRY = 2  # the worker failed, attempts remain
+    DEAD_LETTER = 3  # the worker failed for the last time: dead letter
+    FAIL = 4  # the worker failed for the last time: stop
+    HAND_BACK = 5  # the worker failed while the partition drains: left to the next owner
+    DUE = 6  # the backoff ended
     WRITTEN = 7  # the dead letter is written
-    WRITE_FAILED = 8  # it is not
-    LEAVE_UNWRITTEN = 9  # it is not, and the partition drains
-    DROP = 10  # the partition is gone
+    WRITE_FAILED = 8  # the dead-letter write failed
+    LEAVE_UNWRITTEN = 9  # the dead-letter write failed while the partition drains
+    DROP = 10  # the partition is no longer owned
 
 
 _S = TaskState
 _I = TaskInput
 _LATE: Final[dict[TaskInput, TaskState | None]] = dict.fromkeys(TaskInput)
 
-MOVES: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
+TASK_TRANSITIONS: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
     _S.QUEUED: {
         **_LATE,
-        _I.HAND_OUT: _S.RUNNING,
+        _I.START: _S.RUNNING,
         _I.DROP: _S.DROPPED,
     },
     _S.RUNNING: {
         **_LATE,
         _I.FINISH: _S.DONE,
         _I.RETRY: _S.RETRYING,
-        _I.SET_ASIDE: _S.DEAD_LETTERING,
-        _I.GIVE_UP: _S.FAILED,
+        _I.DEAD_LETTER: _S.DEAD_LETTERING,
+        _I.FAIL: _S.FAILED,
         _I.HAND_BACK: _S.DROPPED,
         _I.DROP: _S.ABANDONED,
     },
@@ -86,13 +86,13 @@ MOVES: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
         _I.DUE: _S.DEAD_LETTERING,
         _I.DROP: _S.DROPPED,
     },
-    # However the worker ends, it is free again and nothing else happens.
+    # Any result only frees the worker.
     _S.ABANDONED: {
         **_LATE,
         _I.FINISH: _S.DROPPED,
         _I.RETRY: _S.DROPPED,
-        _I.SET_ASIDE: _S.DROPPED,
-        _I.GIVE_UP: _S.DROPPED,
+        _I.DEAD_LETTER: _S.DROPPED,
+        _I.FAIL: _S.DROPPED,
         _I.HAND_BACK: _S.DROPPED,
     },
     _S.DONE: {**_LATE},
@@ -102,7 +102,7 @@ MOVES: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
 
 
 class Task(Generic[R]):
-    """A record, its lane and its attempts; both live exactly as long as the partition's assignment."""
+    """A record, its lane and its attempts, for one assignment of the partition."""
 
     __slots__ = ("attempts", "error", "lane", "number", "offset", "partition", "record", "size", "state", "writes")
 
@@ -110,17 +110,17 @@ class Task(Generic[R]):
         self.record = record
         self.offset = offset
         self.partition = partition
-        self.lane = lane  # None: in nobody's way
-        self.number = number  # counts the records received of this assignment
+        self.lane = lane  # None: unordered
+        self.number = number  # index among the records received in this assignment
         self.size = record.size
         self.state = TaskState.QUEUED
         self.attempts = 0
         self.writes = 0
         self.error: BaseException | None = None
 
-    def move(self, what: TaskInput) -> TaskState | None:
-        """Change the state by the table; None if the input is late."""
-        state = MOVES[self.state][what]
+    def apply(self, task_input: TaskInput) -> TaskState | None:
+        """Apply the input to the table; returns None if the input is late."""
+        state = TASK_TRANSITIONS[self.state][task_input]
         if state is not None:
             self.state = state
         return state

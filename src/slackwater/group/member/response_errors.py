@@ -1,7 +1,7 @@
-"""What JoinGroup's and SyncGroup's error codes mean to the table, and what the fatal ones say to a person.
+"""Maps JoinGroup and SyncGroup error codes to inputs of the transition table, and fatal codes to exceptions.
 
-Rules kept here
-- Every code leads to an input; what is not named is a refusal (CL-13, CL-14).
+Invariants:
+- Every code maps to an input; unlisted codes are `…_OTHER_ERROR` (CL-13, CL-14).
 """
 
 from slackwater.group.errors import BrokerError, Error
@@ -10,46 +10,46 @@ from slackwater.group.member.errors import FencedInstanceId, GroupMaxSizeReached
 from slackwater.group.member.states import MemberInput
 
 
-def join_cause(error: Error, *, stale: bool) -> MemberInput:
-    """JoinGroup's answer as an input."""
+def join_input(error: Error, *, is_stale: bool) -> MemberInput:
+    """The input for a JoinGroup response."""
     match error:
         case Error.NONE:
             return MemberInput.JOIN_OK
         case Error.MEMBER_ID_REQUIRED:
-            return MemberInput.JOIN_ID_GIVEN
+            return MemberInput.JOIN_MEMBER_ID_REQUIRED
         case Error.REBALANCE_IN_PROGRESS:
             return MemberInput.JOIN_REBALANCING
         case Error.UNKNOWN_MEMBER_ID:
-            return MemberInput.JOIN_UNKNOWN_MEMBER_STALE if stale else MemberInput.JOIN_UNKNOWN_MEMBER
+            return MemberInput.JOIN_UNKNOWN_MEMBER_STALE if is_stale else MemberInput.JOIN_UNKNOWN_MEMBER
         case Error.COORDINATOR_LOAD_IN_PROGRESS:
             return MemberInput.JOIN_LOADING
         case Error.NOT_COORDINATOR | Error.COORDINATOR_NOT_AVAILABLE:
-            return MemberInput.JOIN_WRONG_NODE
+            return MemberInput.JOIN_NOT_COORDINATOR
         case _:
-            return MemberInput.JOIN_REFUSED
+            return MemberInput.JOIN_OTHER_ERROR
 
 
-def sync_cause(error: Error, *, stale: bool) -> MemberInput:
-    """SyncGroup's answer as an input."""
+def sync_input(error: Error, *, is_stale: bool) -> MemberInput:
+    """The input for a SyncGroup response."""
     match error:
         case Error.NONE:
             return MemberInput.SYNC_OK
         case Error.REBALANCE_IN_PROGRESS:
             return MemberInput.SYNC_REBALANCING
-        case Error.UNKNOWN_MEMBER_ID | Error.ILLEGAL_GENERATION if stale:
+        case Error.UNKNOWN_MEMBER_ID | Error.ILLEGAL_GENERATION if is_stale:
             return MemberInput.SYNC_STALE
         case Error.UNKNOWN_MEMBER_ID:
             return MemberInput.SYNC_UNKNOWN_MEMBER
         case Error.ILLEGAL_GENERATION:
             return MemberInput.SYNC_ILLEGAL_GENERATION
         case Error.NOT_COORDINATOR | Error.COORDINATOR_NOT_AVAILABLE:
-            return MemberInput.SYNC_WRONG_NODE
+            return MemberInput.SYNC_NOT_COORDINATOR
         case _:
-            return MemberInput.SYNC_REFUSED
+            return MemberInput.SYNC_OTHER_ERROR
 
 
-def refusal(request: str, error: Error, config: MemberConfig, member_id: str) -> BrokerError:
-    """A fatal answer as the error the application sees."""
+def fatal_error(request: str, error: Error, config: MemberConfig, member_id: str) -> BrokerError:
+    """The exception that the application gets for a fatal response."""
     match error:
         case Error.FENCED_INSTANCE_ID:
             return FencedInstanceId(config.group_instance_id, member_id)
@@ -58,8 +58,8 @@ def refusal(request: str, error: Error, config: MemberConfig, member_id: str) ->
         case Error.GROUP_AUTHORIZATION_FAILED:
             return BrokerError(error, f"Not authorized to access group: {config.group_id}")
         case Error.INVALID_SESSION_TIMEOUT:
-            said = f"session.timeout.ms = {config.session_timeout_ms}: {java_message(error)}"
-            return BrokerError(error, said)
+            message = f"session.timeout.ms = {config.session_timeout_ms}: {java_message(error)}"
+            return BrokerError(error, message)
         case Error.UNSUPPORTED_VERSION if config.is_static:
             return BrokerError(error, f"{java_message(error)} Unset group.instance.id and try again.")
         case Error.INCONSISTENT_GROUP_PROTOCOL | Error.INVALID_GROUP_ID | Error.UNSUPPORTED_VERSION:

@@ -3,14 +3,14 @@
 from slackwater.group.errors import Error, UsageError
 from slackwater.group.events import EventKind, JoinRequested
 from slackwater.group.member import EmitEvent, MemberConfig, Raise, Send
-from slackwater.group.member.core import MemberContext, MemberGeneration, PendingRequest
+from slackwater.group.member.context import MemberContext, MemberGeneration, PendingRequest
 from slackwater.group.member.states import MemberInput, MemberState
 from slackwater.group.messages import FindCoordinatorResponse, Heartbeat
 
 BEAT = Heartbeat("g", "m", None, 1)
 
 
-def core() -> MemberContext:
+def context() -> MemberContext:
     """A fresh one."""
     return MemberContext(MemberConfig(group_id="g", client_id="c"))
 
@@ -31,7 +31,7 @@ def test_a_generation_can_be_gone_while_the_id_is_good() -> None:
 
 
 def test_a_reason_is_told_once_until_it_changes_or_was_served() -> None:
-    one = core()
+    one = context()
     one.rejoin_needed = False
     one.request_rejoin("why", 0)
     one.request_rejoin("why", 1)
@@ -42,18 +42,18 @@ def test_a_reason_is_told_once_until_it_changes_or_was_served() -> None:
 
 
 def test_only_one_look_up_is_under_way() -> None:
-    one = core()
+    one = context()
     assert not one.find_coordinator(0)
     assert not one.find_coordinator(0)
     (send,) = one.effects
     assert isinstance(send, Send)
     assert one.lookup_due_ms is None
-    assert one.coordinator_answered(FindCoordinatorResponse(Error.NONE, 1, "h", 1), 5)
+    assert one.on_coordinator_response(FindCoordinatorResponse(Error.NONE, 1, "h", 1), 5)
     assert one.find_coordinator(5)
 
 
 def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
-    one = core()
+    one = context()
     failed: list[int] = []
 
     def on_failure(pending: PendingRequest, now_ms: int) -> None:
@@ -62,7 +62,7 @@ def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
 
     one.on_failure = on_failure
     one.find_coordinator(0)
-    one.coordinator_answered(FindCoordinatorResponse(Error.NONE, 1, "h", 1), 0)
+    one.on_coordinator_response(FindCoordinatorResponse(Error.NONE, 1, "h", 1), 0)
     ids = [one.send(BEAT, 0), one.send(BEAT, 0)]
     one.lose_coordinator("gone", 1)
     assert failed == ids
@@ -72,18 +72,18 @@ def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
 
 
 def test_the_first_failure_is_raised_once() -> None:
-    one = core()
+    one = context()
     first, second = UsageError("first"), UsageError("second")
     one.fail(first)
     one.fail(second)
     assert one.raise_failure()
     assert not one.raise_failure()
     assert one.effects == [Raise(first)]
-    assert not one.halted
+    assert not one.is_halted
 
 
 def test_nobody_leaves_for_a_poll_timer_before_it_has_joined() -> None:
-    one = core()
-    assert one.leave(MemberInput.POLL_OVER, "late", 0) is None
+    one = context()
+    assert one.leave(MemberInput.POLL_TIMEOUT_EXPIRED, "late", 0) is None
     assert one.effects == []
     assert one.state is MemberState.UNJOINED

@@ -1,12 +1,12 @@
-"""What all parts of a member share: its state, its generation, its coordinator, and the requests under way.
+"""The state shared by all parts of a member: its state, generation, coordinator and pending requests.
 
-Rules kept here
-- Only `step` changes the state, and only to what the table says (`states.py`).
-- An answer is judged by the generation its request was sent in: `stale` compares whole generations, id and protocol
-  included, as the Java client does.
-- A coordinator that is given up takes every request to it along: they fail at once, and late answers are ignored.
-- At most one FindCoordinator is under way; after a failure the next one waits for a backoff.
-- Effects are gathered in `effects`, in order, and handed out by the machine at the end of each input.
+Invariants:
+- Only `step` changes the state, and only as the transition table says (`states.py`).
+- A response is interpreted in the generation of its request: `is_stale` compares whole generations, including id and
+  protocol, as the Java client does.
+- When the coordinator is lost, every request to it fails at once; late responses are ignored.
+- At most one FindCoordinator is in flight; after a failure the next one waits for a backoff.
+- Effects are collected in `effects` in order; the machine returns them at the end of each input.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from slackwater.group.member.effects import (
     RefreshMetadata,
     Send,
 )
-from slackwater.group.member.heartbeat import HeartbeatTimers, backoff_ms
+from slackwater.group.member.heartbeat_timers import HeartbeatTimers, backoff_ms
 from slackwater.group.member.metrics import MemberMetrics
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
 from slackwater.group.member.subscription import SubscriptionState, SubscriptionType
@@ -54,7 +54,7 @@ UNAVAILABLE: Final = "coordinator unavailable"
 
 
 class MemberGeneration(NamedTuple):
-    """Which incarnation of the group this member belongs to, and as whom."""
+    """The member's generation, with the member id and the protocol that belong to it."""
 
     generation_id: int = NO_GENERATION
     member_id: str = NO_MEMBER
@@ -62,16 +62,16 @@ class MemberGeneration(NamedTuple):
 
     @property
     def is_reset(self) -> bool:
-        """Whether the member has no generation; its id may still be good."""
+        """Whether the member has no generation; its member id may still be valid."""
         return self.generation_id == NO_GENERATION and self.protocol_name is None
 
     @property
     def is_lost(self) -> bool:
-        """Whether what the member owned is no longer its own (CL-22)."""
+        """Whether the member's partitions may belong to other members now (CL-22)."""
         return self.generation_id == NO_GENERATION or self.member_id == NO_MEMBER
 
     def describe(self) -> str:
-        """As the Java client's log writes it."""
+        """Format it as the Java client's log does."""
         protocol = "null" if self.protocol_name is None else f"'{self.protocol_name}'"
         return f"Generation{{generationId={self.generation_id}, memberId='{self.member_id}', protocol={protocol}}}"
 
@@ -81,7 +81,7 @@ NO_MEMBERSHIP: Final = MemberGeneration()
 
 @message
 class PendingRequest:
-    """A request under way."""
+    """A request in flight."""
 
     request_id: int
     request: MemberRequest
@@ -91,7 +91,9 @@ class PendingRequest:
 
 
 class MemberContext:
-    """The shared ground. `on_failure` is set by the machine: what to do when a request gets no answer."""
+    """The state and the operations that the parts of a member share; the machine sets `on_failure`, called for a
+    request without a response.
+    """
 
     def __init__(self, config: MemberConfig) -> None:
         self.config = config
@@ -111,13 +113,13 @@ class MemberContext:
         self.requests: dict[int, PendingRequest] = {}
         self.on_failure: Callable[[PendingRequest, int], None] = lambda pending, now_ms: None
         self.failure: SlackwaterError | None = None
-        self.halted = False
+        self.is_halted = False
         self.rejoin_needed = True
         self.rejoin_reason = ""
         self.needs_join_prepare = True
         self.cluster: dict[str, TopicInfo] = {}
         self.known_topics: frozenset[str] = frozenset()
-        self.metadata_asked_ms: int | None = None
+        self.metadata_requested_ms: int | None = None
         self._next_request_id = 1
         self._lookup_id: int | None = None
         self._lookup_failures = 0
@@ -136,7 +138,7 @@ class MemberContext:
         return request_id
 
     def emit(self, kind: EventKind, now_ms: int, detail: EventDetail, trigger: Trigger | None = None) -> None:
-        """Tell a group event, as this member."""
+        """Emit a group event of this member."""
         generation_id, member_id, protocol_name = self.generation
         event = GroupEvent(
             time_ms=now_ms,
@@ -155,58 +157,58 @@ class MemberContext:
         self.effects.append(EmitEvent(event))
 
     def fail(self, error: SlackwaterError) -> None:
-        """Something the application must know; the first is raised at its next poll (CL-10)."""
+        """Record an error for the application; the first one is raised at its next poll (CL-10)."""
         self.failure = self.failure or error
 
     def raise_failure(self) -> bool:
-        """Raise what failed, if anything did; a background member stands still from then on."""
+        """Raise the recorded error, if any; a background member halts."""
         if self.failure is None:
             return False
         self.effects.append(Raise(self.failure))
         self.failure = None
-        self.halted = self.config.is_background
+        self.is_halted = self.config.is_background
         return True
 
     # --- state and generation ---------------------------------------------------------------------------------
 
     def step(self, cause: MemberInput) -> MemberAction:
-        """Look the input up, move to the state the table names, and say what is to be done."""
+        """Apply the input to the transition table and return the action."""
         action, self.state = MEMBER_TRANSITIONS[self.state][cause]
         return action
 
-    def stale(self, pending: PendingRequest) -> bool:
-        """Whether the generation moved on since this request was sent."""
+    def is_stale(self, pending: PendingRequest) -> bool:
+        """Whether the generation changed since this request was sent."""
         return pending.generation != self.generation
 
     def request_rejoin(
         self, reason: str, now_ms: int, *, full_reason: str | None = None, trigger: Trigger | None = None
     ) -> None:
-        """Want the next generation; `reason` goes to the coordinator, the others to the event (CL-41)."""
-        news = not self.rejoin_needed or self.rejoin_reason != reason
+        """Require a rejoin; `reason` goes to the coordinator, `full_reason` and `trigger` to the event (CL-41)."""
+        is_new = not self.rejoin_needed or self.rejoin_reason != reason
         self.rejoin_needed = True
         self.rejoin_reason = reason
-        if news:
+        if is_new:
             self.emit(EventKind.JOIN_REQUESTED, now_ms, JoinRequested(full_reason or reason), trigger)
 
     def reset(self, reason: str, now_ms: int, *, member_id: bool) -> None:
-        """Forget the generation (CL-09), and the member id with it if that is gone too; then rejoin."""
+        """Reset the generation (CL-09), and with `member_id` the member id too; then rejoin."""
         self.generation = NO_MEMBERSHIP if member_id else MemberGeneration(member_id=self.generation.member_id)
         self.needs_join_prepare = True
         self.request_rejoin(reason, now_ms)
 
     def leave(self, cause: MemberInput, reason: str, now_ms: int, *, for_good: bool = False) -> int | None:
-        """Leave the group with one LeaveGroup and no second try; a static member only forgets (CL-07, CL-32).
+        """Send one LeaveGroup without a retry; a static member only resets its generation (CL-07, CL-32).
 
-        One that leaves `for_good` says so, static or not (KIP-1092). Gives the request's id, None when there was
-        nothing to send.
+        With `for_good` a static member sends LeaveGroup too (KIP-1092). Returns the request id, None if nothing was
+        sent.
         """
-        was = self.state
+        previous_state = self.state
         if self.step(cause) is not MemberAction.LEAVE:
             return None
         request_id = None
         member_id = self.generation.member_id
-        says_so = for_good or not self.config.is_static
-        if says_so and self.coordinator and was is not MemberState.UNJOINED and member_id:
+        sends_leave = for_good or not self.config.is_static
+        if sends_leave and self.coordinator and previous_state is not MemberState.UNJOINED and member_id:
             leaver = LeavingMember(member_id, self.config.group_instance_id, reason[:MAX_REASON_CHARS])
             request_id = self.send(LeaveGroup(self.config.group_id, (leaver,)), now_ms)
         self.reset(LEAVING, now_ms, member_id=True)
@@ -215,7 +217,7 @@ class MemberContext:
     # --- the coordinator --------------------------------------------------------------------------------------
 
     def find_coordinator(self, now_ms: int) -> bool:
-        """Whether the coordinator is known; if not, look for it."""
+        """Return whether the coordinator is known; if not, look it up."""
         if self.coordinator is not None:
             return True
         if self._lookup_id is None and now_ms >= self._lookup_due_ms:
@@ -224,35 +226,35 @@ class MemberContext:
 
     @property
     def lookup_due_ms(self) -> int | None:
-        """When the next look-up may leave; None while one is under way or none is needed."""
+        """When the next look-up may be sent; None while one is in flight or none is needed."""
         return self._lookup_due_ms if self.coordinator is None and self._lookup_id is None else None
 
-    def coordinator_answered(self, response: FindCoordinatorResponse, now_ms: int) -> bool:
-        """Take the look-up's answer; False when the coordinator is still unknown."""
+    def on_coordinator_response(self, response: FindCoordinatorResponse, now_ms: int) -> bool:
+        """Handle the FindCoordinator response; returns False if the coordinator is still unknown."""
         self._lookup_id = None
         if response.error is not Error.NONE:
-            self._lookup_again(now_ms)
+            self._schedule_lookup(now_ms)
             if not response.error.retriable:
                 self.fail(BrokerError(response.error, _look_up_failed(self.config.group_id, response.error)))
             return False
         self._lookup_failures = 0
         self._lookup_due_ms = now_ms
         self.coordinator = BrokerNode(response.node_id, response.host, response.port)
-        self.timers.coordinator_found(now_ms)
+        self.timers.on_coordinator_found(now_ms)
         self.emit(EventKind.COORDINATOR_FOUND, now_ms, CoordinatorChanged(str(self.coordinator)))
         return True
 
     def lookup_failed(self, now_ms: int) -> None:
-        """The look-up got no answer."""
+        """The look-up got no response."""
         self._lookup_id = None
-        self._lookup_again(now_ms)
+        self._schedule_lookup(now_ms)
 
-    def _lookup_again(self, now_ms: int) -> None:
+    def _schedule_lookup(self, now_ms: int) -> None:
         self._lookup_due_ms = now_ms + self.backoff_ms(self._lookup_failures)
         self._lookup_failures += 1
 
     def lose_coordinator(self, cause: str, now_ms: int, *, disconnected: bool = False) -> None:
-        """Forget the coordinator; whatever was asked of it fails."""
+        """Forget the coordinator and fail every request sent to it."""
         if (node := self.coordinator) is None:
             return
         self.coordinator = None
@@ -264,7 +266,7 @@ class MemberContext:
             self.on_failure(pending, now_ms)
 
     def backoff_ms(self, failures: int) -> int:
-        """How long to wait after this many earlier failures."""
+        """The backoff after this many earlier failures."""
         return backoff_ms(failures, self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
 
     # --- metadata ---------------------------------------------------------------------------------------------
@@ -272,22 +274,24 @@ class MemberContext:
     @property
     def metadata_topics(self) -> frozenset[str] | None:
         """The topics whose metadata this member needs; None means all, because a pattern may match any."""
-        if self.subscription.mode is SubscriptionType.PATTERN:
+        if self.subscription.type is SubscriptionType.PATTERN:
             return None
         manual = {partition.topic for partition in self.subscription.owned}
         return self.subscription.topics | self.subscription.group_topics | manual
 
     def refresh_metadata(self, now_ms: int) -> None:
-        """Ask for metadata."""
-        self.metadata_asked_ms = now_ms
+        """Request metadata."""
+        self.metadata_requested_ms = now_ms
         topics = self.metadata_topics
         self.effects.append(RefreshMetadata(None if topics is None else tuple(sorted(topics))))
 
-    def metadata_came(self, topics: dict[str, TopicInfo]) -> None:
-        """Remember the cluster, and which topics were asked about: one of those that is missing does not exist."""
+    def on_metadata(self, topics: dict[str, TopicInfo]) -> None:
+        """Store the cluster metadata and the topics it was requested for: a requested topic that is missing does not
+        exist.
+        """
         self.cluster = topics
         self.known_topics = frozenset(topics) | (self.metadata_topics or frozenset())
-        self.metadata_asked_ms = None
+        self.metadata_requested_ms = None
         self.subscription.match(topics)
 
 

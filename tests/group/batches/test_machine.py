@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from slackwater.group.batches.admission import BatchLimits, shared
+from slackwater.group.batches.admission import BatchLimits, divide_limit
 from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.config import BatchConfig, DataLossError, Handover, OffsetResetRefused
 from slackwater.group.batches.effects import (
@@ -446,7 +446,7 @@ def test_an_operators_reset_is_refused_where_that_is_wanted_and_stays_as_it_is()
     query.assign(P0)
 
     assert isinstance(query.batches.failure, OffsetResetRefused)
-    assert "t-0 is 1, and this query stood at 9" in str(query.batches.failure)
+    assert "t-0 is 1, and this query was at 9" in str(query.batches.failure)
     assert query.group[P0] == plain(1)
 
 
@@ -556,10 +556,10 @@ def test_without_a_group_an_unfinished_batch_is_read_again_and_gone_on_behind() 
 
 
 def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
-    assert shared({P0: 990, P1: 10}, 100) == {P0: 99, P1: 1}
-    assert shared({P0: 100_000, P1: 1}, 10) == {P0: 9, P1: 1}
-    assert shared({P0: 3, P1: 4}, 10) == {P0: 3, P1: 4}
-    assert shared({P0: 3}, None) == {P0: 3}
+    assert divide_limit({P0: 990, P1: 10}, 100) == {P0: 99, P1: 1}
+    assert divide_limit({P0: 100_000, P1: 1}, 10) == {P0: 9, P1: 1}
+    assert divide_limit({P0: 3, P1: 4}, 10) == {P0: 3, P1: 4}
+    assert divide_limit({P0: 3}, None) == {P0: 3}
 
 
 def test_a_small_batch_waits_for_more_but_not_for_ever() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.group.member.heartbeat import NEVER_SENT, HeartbeatTimers, backoff_ms
+from slackwater.group.member.heartbeat_timers import NEVER_SENT, HeartbeatTimers, backoff_ms
 
 
 @pytest.fixture
@@ -16,39 +16,39 @@ def timers() -> HeartbeatTimers:
 
 
 def test_a_timer_is_over_when_its_deadline_is_reached(timers: HeartbeatTimers) -> None:
-    assert not timers.beat_due(2_999)
-    assert timers.beat_due(3_000)
-    assert not timers.session_expired(9_999)
-    assert timers.session_expired(10_000)
-    assert not timers.poll_expired(29_999)
-    assert timers.poll_expired(30_000)
-    assert timers.overrun_ms(30_500) == 500
+    assert not timers.is_heartbeat_due(2_999)
+    assert timers.is_heartbeat_due(3_000)
+    assert not timers.is_session_expired(9_999)
+    assert timers.is_session_expired(10_000)
+    assert not timers.is_poll_expired(29_999)
+    assert timers.is_poll_expired(30_000)
+    assert timers.poll_overrun_ms(30_500) == 500
 
 
 def test_polling_and_answers_move_their_own_timer_only(timers: HeartbeatTimers) -> None:
-    timers.polled(5_000)
-    assert (timers.beat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 10_000, 35_000)
-    timers.received(6_000)
-    assert (timers.beat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 16_000, 35_000)
-    timers.coordinator_found(7_000)
-    assert (timers.beat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 17_000, 35_000)
+    timers.on_poll(5_000)
+    assert (timers.heartbeat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 10_000, 35_000)
+    timers.on_success(6_000)
+    assert (timers.heartbeat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 16_000, 35_000)
+    timers.on_coordinator_found(7_000)
+    assert (timers.heartbeat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 17_000, 35_000)
 
 
 def test_the_next_beat_is_counted_from_the_last_one_sent(timers: HeartbeatTimers) -> None:
     assert timers.last_sent_ms == NEVER_SENT
     timers.sent(3_100)
-    assert (timers.last_sent_ms, timers.beat_due_ms) == (3_100, 6_100)
+    assert (timers.last_sent_ms, timers.heartbeat_due_ms) == (3_100, 6_100)
 
 
 def test_failures_double_the_wait_until_an_answer_comes(timers: HeartbeatTimers) -> None:
     waits = []
     for _ in range(6):
         timers.failed(0)
-        waits.append(timers.beat_due_ms)
+        waits.append(timers.heartbeat_due_ms)
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
-    timers.received(0)
+    timers.on_success(0)
     timers.failed(0)
-    assert timers.beat_due_ms == 100
+    assert timers.heartbeat_due_ms == 100
 
 
 def test_a_backoff_never_overflows() -> None:

@@ -46,7 +46,7 @@ def at(partition: TopicPartition, offset: int) -> OffsetToCommit:
     return OffsetToCommit(partition.topic, partition.partition, offset)
 
 
-class Workshop:
+class SchedulerHarness:
     """A scheduler, its clock, and everything it asked for so far."""
 
     def __init__(self, config: WorkConfig) -> None:
