@@ -1,11 +1,11 @@
-"""The room, as a fixture: a fresh coordinator with Kafka's defaults, and an empty log."""
+"""The harness, as a fixture: a fresh coordinator with Kafka's defaults, and an empty log."""
 
 import pytest
 
-from .room import Room
+from .coordinator_harness import CoordinatorHarness
 
 
 @pytest.fixture
-def room() -> Room:
+def harness() -> CoordinatorHarness:
     """A coordinator that owns one shard, ready."""
-    return Room()
+    return CoordinatorHarness()

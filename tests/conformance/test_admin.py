@@ -19,7 +19,7 @@ from slackwater.group.messages import (
     OffsetDeleteResponse,
 )
 
-from .room import GROUP, HOST, Member, Room, offering, part_of, subscription
+from .coordinator_harness import GROUP, HOST, CoordinatorHarness, Member, assignment_of, join_protocols, subscription
 
 E = GroupState.EMPTY
 PR = GroupState.PREPARING_REBALANCE
@@ -36,20 +36,20 @@ def described(member: Member, metadata: bytes, assignment: bytes) -> DescribedMe
 
 
 @pytest.mark.proves("AD-01")
-def test_unknown_group_is_described_as_dead(room: Room) -> None:
-    old = room.ask(DescribeGroups(("absent",), reports_missing_group=False)).answer
+def test_unknown_group_is_described_as_dead(harness: CoordinatorHarness) -> None:
+    old = harness.send(DescribeGroups(("absent",), reports_missing_group=False)).response
     assert old.groups == (DescribedGroup("absent", Error.NONE, "Dead"),)
 
-    (new,) = room.ask(DescribeGroups(("absent",))).answer.groups
+    (new,) = harness.send(DescribeGroups(("absent",))).response.groups
     assert new == DescribedGroup("absent", Error.GROUP_ID_NOT_FOUND, "Dead", error_message=new.error_message)
     assert new.error_message is not None
     assert "absent" in new.error_message
 
 
 @pytest.mark.proves("AD-01")
-def test_each_group_is_described_on_its_own(room: Room) -> None:
-    room.settled("a")
-    groups = room.ask(DescribeGroups(("absent", GROUP))).answer.groups
+def test_each_group_is_described_on_its_own(harness: CoordinatorHarness) -> None:
+    harness.stable_group("a")
+    groups = harness.send(DescribeGroups(("absent", GROUP))).response.groups
 
     assert [(group.group_id, group.error) for group in groups] == [
         ("absent", Error.GROUP_ID_NOT_FOUND),
@@ -58,82 +58,85 @@ def test_each_group_is_described_on_its_own(room: Room) -> None:
 
 
 @pytest.mark.proves("AD-02")
-def test_describe_stable_group_has_metadata_and_assignments(room: Room) -> None:
-    a, b = room.settled("a", "b", static=True)
-    group = room.describe()
+def test_describe_stable_group_has_metadata_and_assignments(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b", static=True)
+    group = harness.describe()
 
-    members = (described(a, subscription("t"), part_of(a.id)), described(b, subscription("t"), part_of(b.id)))
+    members = (
+        described(a, subscription("t"), assignment_of(a.id)),
+        described(b, subscription("t"), assignment_of(b.id)),
+    )
     assert set(group.members) == set(members)
     assert group == DescribedGroup(GROUP, Error.NONE, "Stable", "consumer", "range", group.members)
 
 
 @pytest.mark.proves("AD-02")
-def test_describe_in_first_rebalance_has_no_metadata(room: Room) -> None:
-    a = room.member("a")
+def test_describe_in_first_rebalance_has_no_metadata(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
     a.join()
-    assert room.describe() == DescribedGroup(
+    assert harness.describe() == DescribedGroup(
         GROUP, Error.NONE, "PreparingRebalance", "consumer", "", (described(a, b"", b""),)
     )
-    room.end_initial_delay()
+    harness.end_initial_delay()
 
-    assert room.describe() == DescribedGroup(
+    assert harness.describe() == DescribedGroup(
         GROUP, Error.NONE, "CompletingRebalance", "consumer", "", (described(a, b"", b""),)
     )
 
 
 @pytest.mark.proves("AD-02")
-def test_describe_shows_last_assignments_while_preparing(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_describe_shows_last_assignments_while_preparing(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     a.join()
-    last = {described(a, b"", part_of(a.id)), described(b, b"", part_of(b.id))}
-    preparing = room.describe()
+    last = {described(a, b"", assignment_of(a.id)), described(b, b"", assignment_of(b.id))}
+    preparing = harness.describe()
     assert (preparing.state, preparing.protocol_name, set(preparing.members)) == ("PreparingRebalance", "", last)
     b.join()
 
-    completing = room.describe()
+    completing = harness.describe()
     assert (completing.state, completing.protocol_name, set(completing.members)) == ("CompletingRebalance", "", last)
 
 
 @pytest.mark.proves("AD-02", "ST-10")
-def test_describe_shows_no_assignments_after_failed_rebalance(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_describe_shows_no_assignments_after_failed_rebalance(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     a.join()
     b.join()
-    a.protocols = offering("range", topics=["u"])
+    a.protocols = join_protocols("range", topics=["u"])
     a.join()
 
-    assert room.state is PR
-    assert set(room.describe().members) == {described(a, b"", b""), described(b, b"", b"")}
+    assert harness.state is PR
+    assert set(harness.describe().members) == {described(a, b"", b""), described(b, b"", b"")}
 
 
 @pytest.mark.proves("AD-02")
-def test_empty_group_is_described_with_its_type_only(room: Room) -> None:
-    (a,) = room.settled("a")
+def test_empty_group_is_described_with_its_type_only(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
     a.leave()
 
-    assert room.describe() == DescribedGroup(GROUP, Error.NONE, "Empty", "consumer")
+    assert harness.describe() == DescribedGroup(GROUP, Error.NONE, "Empty", "consumer")
 
 
 # --- listing ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def populated(room: Room) -> Room:
-    """A room with one group in each state that can be listed."""
-    room.settled("a", group_id="stable", session_timeout_ms=600_000)
-    (left,) = room.settled("a", group_id="empty")
+def populated(harness: CoordinatorHarness) -> CoordinatorHarness:
+    """A harness with one group in each state that can be listed."""
+    harness.stable_group("a", group_id="stable", session_timeout_ms=600_000)
+    (left,) = harness.stable_group("a", group_id="empty")
     left.leave()
-    completing = room.member("a", group_id="completing", session_timeout_ms=600_000)
+    completing = harness.member("a", group_id="completing", session_timeout_ms=600_000)
     completing.join()
-    room.end_initial_delay("completing")
-    room.member("a", group_id="initial").join()
-    preparing, _ = room.settled(
+    harness.end_initial_delay("completing")
+    harness.member("a", group_id="initial").join()
+    preparing, _ = harness.stable_group(
         "a", "b", group_id="preparing", session_timeout_ms=600_000, rebalance_timeout_ms=600_000
     )
     preparing.join()
-    room.member("a", group_id="initial-again").join()
-    room.commit_simply(1, group_id="simple")
-    return room
+    harness.member("a", group_id="initial-again").join()
+    harness.commit_simple(1, group_id="simple")
+    return harness
 
 
 def names(groups: list[ListedGroup]) -> set[str]:
@@ -142,7 +145,7 @@ def names(groups: list[ListedGroup]) -> set[str]:
 
 
 @pytest.mark.proves("AD-03")
-def test_all_groups_are_listed_with_state_and_type(populated: Room) -> None:
+def test_all_groups_are_listed_with_state_and_type(populated: CoordinatorHarness) -> None:
     listed = {group.group_id: group for group in populated.listed()}
 
     assert listed["stable"] == ListedGroup("stable", "consumer", "Stable", "classic")
@@ -154,7 +157,7 @@ def test_all_groups_are_listed_with_state_and_type(populated: Room) -> None:
 
 
 @pytest.mark.proves("AD-03")
-def test_groups_are_listed_by_state_whatever_the_case(populated: Room) -> None:
+def test_groups_are_listed_by_state_whatever_the_case(populated: CoordinatorHarness) -> None:
     assert names(populated.listed("Stable")) == {"stable"}
     assert names(populated.listed("sTABLE", "EMPTY")) == {"stable", "empty", "simple"}
     assert names(populated.listed("preparingrebalance")) >= {"preparing", "initial-again"}
@@ -163,7 +166,7 @@ def test_groups_are_listed_by_state_whatever_the_case(populated: Room) -> None:
 
 
 @pytest.mark.proves("AD-03")
-def test_groups_are_listed_by_type_whatever_the_case(populated: Room) -> None:
+def test_groups_are_listed_by_type_whatever_the_case(populated: CoordinatorHarness) -> None:
     everybody = names(populated.listed())
 
     assert names(populated.listed(types=("classic",))) == everybody
@@ -178,95 +181,95 @@ def test_groups_are_listed_by_type_whatever_the_case(populated: Room) -> None:
 
 @pytest.mark.proves("AD-04")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_live_group_cannot_be_deleted(room: Room, stage: str) -> None:
-    a, b = room.member("a"), room.member("b")
+def test_live_group_cannot_be_deleted(harness: CoordinatorHarness, stage: str) -> None:
+    a, b = harness.member("a"), harness.member("b")
     a.join()
     b.join()
     if stage != "initial":
-        room.end_initial_delay()
+        harness.end_initial_delay()
     if stage in ("stable", "preparing"):
-        room.sync(a, b)
+        harness.sync(a, b)
     if stage == "preparing":
         a.join()
-    before = room.snapshot()
+    before = harness.snapshot()
 
-    assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse(
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse(
         (DeletedGroup(GROUP, Error.NON_EMPTY_GROUP),)
     )
-    assert room.snapshot() == before
+    assert harness.snapshot() == before
 
 
 @pytest.mark.proves("AD-04")
-def test_empty_group_is_deleted_with_its_offsets(room: Room) -> None:
-    (a,) = room.settled("a")
+def test_empty_group_is_deleted_with_its_offsets(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
     a.commit(1)
     a.commit(2, partition=1)
     a.leave()
-    before, written = room.events.mark(), len(room.log)
+    before, written = harness.events.mark(), len(harness.log)
 
-    assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
-    assert GROUP not in room.coordinator.groups
-    assert set(room.log[written:]) == {
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
+    assert GROUP not in harness.coordinator.groups
+    assert set(harness.log[written:]) == {
         CommittedOffset(GROUP, "t", 0, None),
         CommittedOffset(GROUP, "t", 1, None),
         GroupMetadata(GROUP, None),
     }
-    assert room.fetch() == ()
-    (deleted,) = room.events.since(before, EventKind.GROUP_DELETED)
+    assert harness.fetch() == ()
+    (deleted,) = harness.events.since(before, EventKind.GROUP_DELETED)
     assert deleted.group == GROUP
-    room.restart()
-    assert dict(room.coordinator.groups) == {}
+    harness.restart()
+    assert dict(harness.coordinator.groups) == {}
 
 
 @pytest.mark.proves("AD-04")
-def test_delete_response_waits_for_tombstones(room: Room) -> None:
-    room.commit_simply(1)
-    room.hold_writes()
-    deleting = room.ask(DeleteGroups((GROUP,)))
+def test_delete_response_waits_for_tombstones(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(1)
+    harness.hold_writes()
+    deleting = harness.send(DeleteGroups((GROUP,)))
     assert deleting.parked
-    room.release_writes()
+    harness.release_writes()
 
-    assert deleting.answer == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
+    assert deleting.response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
 
 
 @pytest.mark.proves("AD-04")
-def test_failed_deletion_keeps_group(room: Room) -> None:
-    (a,) = room.settled("a")
+def test_failed_deletion_keeps_group(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
     a.commit(7)
     a.leave()
-    room.fail_next_write(Error.NOT_ENOUGH_REPLICAS)
+    harness.fail_next_write(Error.NOT_ENOUGH_REPLICAS)
 
-    assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse(
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse(
         (DeletedGroup(GROUP, Error.COORDINATOR_NOT_AVAILABLE),)
     )
-    assert (room.state, room.generation, room.offset()) == (E, 2, 7)
-    b = room.member("b")
+    assert (harness.state, harness.generation, harness.offset()) == (E, 2, 7)
+    b = harness.member("b")
     b.join()
-    room.end_initial_delay()
-    assert (room.state, room.generation) == (CR, 3)
+    harness.end_initial_delay()
+    assert (harness.state, harness.generation) == (CR, 3)
 
 
 @pytest.mark.proves("AD-04", "ST-08")
-def test_failed_deletion_restores_no_former_member(room: Room) -> None:
-    (a,) = room.settled("a")
-    room.hold_writes()
+def test_failed_deletion_restores_no_former_member(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
+    harness.hold_writes()
     a.leave()
-    assert (room.state, room.generation) == (E, 2)
-    deleting = room.ask(DeleteGroups((GROUP,)))
-    room.release_writes(Error.NOT_ENOUGH_REPLICAS)
+    assert (harness.state, harness.generation) == (E, 2)
+    deleting = harness.send(DeleteGroups((GROUP,)))
+    harness.release_writes(Error.NOT_ENOUGH_REPLICAS)
 
-    assert deleting.answer == DeleteGroupsResponse((DeletedGroup(GROUP, Error.COORDINATOR_NOT_AVAILABLE),))
-    assert (room.state, room.generation, room.member_ids) == (E, 2, set())
+    assert deleting.response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.COORDINATOR_NOT_AVAILABLE),))
+    assert (harness.state, harness.generation, harness.member_ids) == (E, 2, set())
     assert a.heartbeat() is Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.proves("AD-04")
-def test_each_group_is_deleted_separately_with_one_result(room: Room) -> None:
-    room.settled("a")
-    room.commit_simply(1, group_id="simple")
-    answer = room.ask(DeleteGroups(("absent", "simple", GROUP, "simple", "absent"))).answer
+def test_each_group_is_deleted_separately_with_one_result(harness: CoordinatorHarness) -> None:
+    harness.stable_group("a")
+    harness.commit_simple(1, group_id="simple")
+    response = harness.send(DeleteGroups(("absent", "simple", GROUP, "simple", "absent"))).response
 
-    assert sorted(answer.groups, key=str) == sorted(
+    assert sorted(response.groups, key=str) == sorted(
         [
             DeletedGroup("absent", Error.GROUP_ID_NOT_FOUND),
             DeletedGroup("simple", Error.NONE),
@@ -274,75 +277,77 @@ def test_each_group_is_deleted_separately_with_one_result(room: Room) -> None:
         ],
         key=str,
     )
-    assert set(room.coordinator.groups) == {GROUP}
+    assert set(harness.coordinator.groups) == {GROUP}
 
 
 @pytest.mark.proves("AD-04")
-def test_group_with_only_an_issued_id_can_be_deleted(room: Room) -> None:
-    a = room.member("a")
-    a.ask_to_join()
+def test_group_with_only_an_issued_id_can_be_deleted(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
+    a.send_join()
 
-    assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
-    assert dict(room.coordinator.groups) == {}
-    room.pass_ms(60_000)
-    assert a.ask_to_join().answer.error is Error.UNKNOWN_MEMBER_ID
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
+    assert dict(harness.coordinator.groups) == {}
+    harness.advance_ms(60_000)
+    assert a.send_join().response.error is Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.proves("AD-04", "OC-14")
-def test_empty_group_id_can_be_deleted_and_null_cannot(room: Room) -> None:
-    room.commit_simply(1, group_id="")
+def test_empty_group_id_can_be_deleted_and_null_cannot(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(1, group_id="")
 
-    assert set(room.ask(DeleteGroups(("", None))).answer.groups) == {
+    assert set(harness.send(DeleteGroups(("", None))).response.groups) == {
         DeletedGroup("", Error.NONE),
         DeletedGroup(None, Error.INVALID_GROUP_ID),
     }
-    assert dict(room.coordinator.groups) == {}
+    assert dict(harness.coordinator.groups) == {}
 
 
 # --- deleting offsets -------------------------------------------------------------------------------------------
 
 
-def delete(room: Room, *partitions: tuple[str, int], group_id: str | None = GROUP) -> OffsetDeleteResponse:
-    """The answer to one OffsetDelete."""
-    return room.ask(OffsetDelete(group_id, partitions)).answer
+def delete(
+    harness: CoordinatorHarness, *partitions: tuple[str, int], group_id: str | None = GROUP
+) -> OffsetDeleteResponse:
+    """The response to one OffsetDelete."""
+    return harness.send(OffsetDelete(group_id, partitions)).response
 
 
 @pytest.mark.proves("AD-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_live_group_of_another_type_keeps_its_offsets(room: Room, stage: str) -> None:
+def test_live_group_of_another_type_keeps_its_offsets(harness: CoordinatorHarness, stage: str) -> None:
     settings = {"protocol_type": "connect", "protocols": (JoinProtocol("default", b"\x00"),)}
-    room.commit_simply(1)
-    a, b = room.member("a", **settings), room.member("b", **settings)
+    harness.commit_simple(1)
+    a, b = harness.member("a", **settings), harness.member("b", **settings)
     a.join()
     b.join()
     if stage != "initial":
-        room.end_initial_delay()
+        harness.end_initial_delay()
     if stage in ("stable", "preparing"):
-        room.sync(a, b)
+        harness.sync(a, b)
     if stage == "preparing":
         a.join()
 
-    assert delete(room, ("t", 0)) == OffsetDeleteResponse(Error.NON_EMPTY_GROUP)
-    assert room.offset() == 1
+    assert delete(harness, ("t", 0)) == OffsetDeleteResponse(Error.NON_EMPTY_GROUP)
+    assert harness.offset() == 1
 
 
 @pytest.mark.proves("AD-05")
 @pytest.mark.parametrize("stage", ["completing", "stable", "preparing"])
-def test_offset_delete_keeps_subscribed_topics(room: Room, stage: str) -> None:
-    room.commit_simply(1)
-    room.commit_simply(2, topic="former")
-    a, b = room.member("a"), room.member("b")
+def test_offset_delete_keeps_subscribed_topics(harness: CoordinatorHarness, stage: str) -> None:
+    harness.commit_simple(1)
+    harness.commit_simple(2, topic="former")
+    a, b = harness.member("a"), harness.member("b")
     a.join()
     b.join()
-    room.end_initial_delay()
+    harness.end_initial_delay()
     if stage != "completing":
-        room.sync(a, b)
+        harness.sync(a, b)
     if stage == "preparing":
         a.join()
-        assert room.state is PR
-    before = room.events.mark()
+        assert harness.state is PR
+    before = harness.events.mark()
 
-    assert delete(room, ("t", 0), ("former", 0), ("former", 1)) == OffsetDeleteResponse(
+    assert delete(harness, ("t", 0), ("former", 0), ("former", 1)) == OffsetDeleteResponse(
         Error.NONE,
         (
             CommittedPartition("t", 0, Error.GROUP_SUBSCRIBED_TO_TOPIC),
@@ -350,53 +355,53 @@ def test_offset_delete_keeps_subscribed_topics(room: Room, stage: str) -> None:
             CommittedPartition("former", 1, Error.NONE),
         ),
     )
-    assert [(fetched.topic, fetched.offset) for fetched in room.fetch()] == [("t", 1)]
-    (told,) = room.events.since(before, EventKind.OFFSETS_DELETED)
+    assert [(fetched.topic, fetched.offset) for fetched in harness.fetch()] == [("t", 1)]
+    (told,) = harness.events.since(before, EventKind.OFFSETS_DELETED)
     assert told.detail == OffsetsRemoved(count=1)
 
 
 @pytest.mark.proves("AD-05")
-def test_empty_group_lets_any_offset_go(room: Room) -> None:
-    (a,) = room.settled("a")
+def test_empty_group_lets_any_offset_go(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
     a.commit(1)
     a.leave()
 
-    assert delete(room, ("t", 0), ("t", 1)) == OffsetDeleteResponse(
+    assert delete(harness, ("t", 0), ("t", 1)) == OffsetDeleteResponse(
         Error.NONE, (CommittedPartition("t", 0, Error.NONE), CommittedPartition("t", 1, Error.NONE))
     )
-    assert room.fetch() == ()
-    assert room.state is E
+    assert harness.fetch() == ()
+    assert harness.state is E
 
 
 @pytest.mark.proves("AD-05")
-def test_deletion_of_offsets_that_are_not_there_writes_nothing(room: Room) -> None:
-    room.commit_simply(1)
-    written = len(room.appended)
+def test_deletion_of_offsets_that_are_not_there_writes_nothing(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(1)
+    written = len(harness.appended)
 
-    assert delete(room, ("u", 0)) == OffsetDeleteResponse(Error.NONE, (CommittedPartition("u", 0, Error.NONE),))
-    assert len(room.appended) == written
+    assert delete(harness, ("u", 0)) == OffsetDeleteResponse(Error.NONE, (CommittedPartition("u", 0, Error.NONE),))
+    assert len(harness.appended) == written
 
 
 @pytest.mark.proves("AD-05")
-def test_offset_delete_response_waits_for_write_or_fails(room: Room) -> None:
-    room.commit_simply(1)
-    room.hold_writes()
-    deleting = room.ask(OffsetDelete(GROUP, (("t", 0),)))
+def test_offset_delete_response_waits_for_write_or_fails(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(1)
+    harness.hold_writes()
+    deleting = harness.send(OffsetDelete(GROUP, (("t", 0),)))
     assert deleting.parked
-    room.release_writes(Error.NOT_ENOUGH_REPLICAS)
+    harness.release_writes(Error.NOT_ENOUGH_REPLICAS)
 
-    assert deleting.answer == OffsetDeleteResponse(Error.COORDINATOR_NOT_AVAILABLE)
-    assert room.offset() == 1
+    assert deleting.response == OffsetDeleteResponse(Error.COORDINATOR_NOT_AVAILABLE)
+    assert harness.offset() == 1
 
 
 @pytest.mark.proves("AD-05")
-def test_offsets_of_an_absent_group_cannot_be_deleted(room: Room) -> None:
-    assert delete(room, ("t", 0)) == OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND)
+def test_offsets_of_an_absent_group_cannot_be_deleted(harness: CoordinatorHarness) -> None:
+    assert delete(harness, ("t", 0)) == OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND)
 
 
 @pytest.mark.proves("AD-05", "OC-14")
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_deleting_offsets_needs_a_group_id(room: Room, group_id: str | None) -> None:
-    room.commit_simply(1, group_id="")
+def test_deleting_offsets_needs_a_group_id(harness: CoordinatorHarness, group_id: str | None) -> None:
+    harness.commit_simple(1, group_id="")
 
-    assert delete(room, ("t", 0), group_id=group_id) == OffsetDeleteResponse(Error.INVALID_GROUP_ID)
+    assert delete(harness, ("t", 0), group_id=group_id) == OffsetDeleteResponse(Error.INVALID_GROUP_ID)

@@ -489,19 +489,19 @@ def test_sticky_reads_owned_partitions_from_user_data() -> None:
     assert assignor("sticky").user_data(None, -1) is None
     topics = {"t": TopicInfo(4)}
 
-    def given(one: bytes | None, other: bytes | None) -> Pairs:
+    def assignment_bytes(one: bytes | None, other: bytes | None) -> Pairs:
         members = {
             "c1": MemberSubscription(None, Subscription(("t",), other)),
             "c2": MemberSubscription(None, Subscription(("t",), one, [TopicPartition("t", 0)], 9)),
         }
         return pairs(assignor("sticky").assign(topics, members))
 
-    assert given(v1, None)["c2"] == numbers("t", 1, 2)  # and not the field's t-0
-    assert given(v0, None)["c2"] == numbers("t", 1, 2)
-    assert given(v1, older)["c2"] == numbers("t", 1, 2)  # generation 3 beats 2
-    assert given(v0, older)["c2"] != numbers("t", 1, 2)  # no generation is -1
-    assert given(b"\x00\x00\x00\x07rubbish", None)["c2"] == numbers("t", 1, 3)  # as if nothing were owned
-    assert given(b"", None)["c2"] == numbers("t", 1, 3)
+    assert assignment_bytes(v1, None)["c2"] == numbers("t", 1, 2)  # and not the field's t-0
+    assert assignment_bytes(v0, None)["c2"] == numbers("t", 1, 2)
+    assert assignment_bytes(v1, older)["c2"] == numbers("t", 1, 2)  # generation 3 beats 2
+    assert assignment_bytes(v0, older)["c2"] != numbers("t", 1, 2)  # no generation is -1
+    assert assignment_bytes(b"\x00\x00\x00\x07rubbish", None)["c2"] == numbers("t", 1, 3)  # as if nothing were owned
+    assert assignment_bytes(b"", None)["c2"] == numbers("t", 1, 3)
 
 
 @pytest.mark.proves("SK-11")

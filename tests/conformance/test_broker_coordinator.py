@@ -106,10 +106,10 @@ def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBrok
         {"name": name, "partitions": [{"partition_index": index} | one for index in indexes]}
         for name, indexes in (("t", [0, 3, 2, -1]), ("nowhere", [0]), ("u", [0]))
     ]
-    answer = client.ask_fields("OffsetCommit", version, group_id=GROUP, topics=topics)
+    response = client.ask_fields("OffsetCommit", version, group_id=GROUP, topics=topics)
     errors = {
         (topic["name"], partition["partition_index"]): partition["error_code"]
-        for topic in answer["topics"]
+        for topic in response["topics"]
         for partition in topic["partitions"]
     }
     refused = dict.fromkeys([("t", 3), ("t", -1), ("nowhere", 0)], int(Error.UNKNOWN_TOPIC_OR_PARTITION))
@@ -121,12 +121,12 @@ def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBrok
 def test_commit_response_waits_for_flush_always(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, {"flush": "always"}, t=1) as broker:
         held = broker.hold_flushes()
-        answer = _commit_later(broker.connect())
+        response = _commit_later(broker.connect())
         broker.pass_ms(4_999)
-        assert answer() is None
+        assert response() is None
         assert not broker.broker.groups.coordinator.groups[GROUP].offsets
         held.release()
-        assert _error(answer()) == Error.NONE
+        assert _error(response()) == Error.NONE
         assert broker.broker.groups.coordinator.groups[GROUP].offsets
 
 
@@ -157,6 +157,6 @@ def _commit_later(client: QuietClient, offset: int = 5) -> Any:
     return client.send_fields("OffsetCommit", 8, group_id=GROUP, topics=[{"name": "t", "partitions": [one]}])
 
 
-def _error(answer: dict[str, Any] | None) -> int:
-    assert answer is not None
-    return int(answer["topics"][0]["partitions"][0]["error_code"])
+def _error(response: dict[str, Any] | None) -> int:
+    assert response is not None
+    return int(response["topics"][0]["partitions"][0]["error_code"])

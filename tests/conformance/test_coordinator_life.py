@@ -37,7 +37,17 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 
-from .room import GROUP, HOST, SESSION_MS, SHARD, Call, Room, offering, part_of, subscription
+from .coordinator_harness import (
+    GROUP,
+    HOST,
+    OFFSETS_PARTITION,
+    SESSION_MS,
+    Call,
+    CoordinatorHarness,
+    assignment_of,
+    join_protocols,
+    subscription,
+)
 
 E = GroupState.EMPTY
 PR = GroupState.PREPARING_REBALANCE
@@ -48,7 +58,7 @@ S = GroupState.STABLE
 def stored(name: str, *, rebalance_timeout_ms: int = 60_000, assignment: bytes = b"") -> StoredMember:
     """A member as an earlier coordinator wrote it."""
     return StoredMember(
-        name, None, name, HOST, SESSION_MS, rebalance_timeout_ms, subscription("t"), assignment or part_of(name)
+        name, None, name, HOST, SESSION_MS, rebalance_timeout_ms, subscription("t"), assignment or assignment_of(name)
     )
 
 
@@ -77,382 +87,384 @@ def test_groups_shard_is_the_java_hash_of_its_id(group_id: str, java_hash: int) 
 
 
 @pytest.mark.proves("CO-03", "HB-08")
-def test_responses_while_loading(room: Room) -> None:
-    room.unload(1)
-    room.leader_epoch = 2
-    room.start_loading()
+def test_responses_while_loading(harness: CoordinatorHarness) -> None:
+    harness.unload(1)
+    harness.leader_epoch = 2
+    harness.start_loading()
     loading = Error.COORDINATOR_LOAD_IN_PROGRESS
 
-    assert room.ask(Heartbeat(GROUP, "a", None, 1)).answer == HeartbeatResponse(Error.NONE)
-    assert room.ask(SyncGroup(GROUP, "a", None, 1)).answer == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
-    assert room.member("a").ask_to_join().answer.error is loading
-    assert room.ask(LeaveGroup(GROUP, (LeavingMember("a"),))).answer == LeaveGroupResponse(loading)
-    assert room.ask(OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))).answer == OffsetCommitResponse(
-        (CommittedPartition("t", 0, loading),)
-    )
-    assert room.ask(OffsetFetch((GroupToFetch(GROUP, None),))).answer == OffsetFetchResponse(
+    assert harness.send(Heartbeat(GROUP, "a", None, 1)).response == HeartbeatResponse(Error.NONE)
+    assert harness.send(SyncGroup(GROUP, "a", None, 1)).response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert harness.member("a").send_join().response.error is loading
+    assert harness.send(LeaveGroup(GROUP, (LeavingMember("a"),))).response == LeaveGroupResponse(loading)
+    assert harness.send(
+        OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))
+    ).response == OffsetCommitResponse((CommittedPartition("t", 0, loading),))
+    assert harness.send(OffsetFetch((GroupToFetch(GROUP, None),))).response == OffsetFetchResponse(
         (FetchedGroup(GROUP, loading),)
     )
-    assert room.ask(OffsetDelete(GROUP, (("t", 0),))).answer == OffsetDeleteResponse(loading)
-    (described,) = room.ask(DescribeGroups((GROUP,))).answer.groups
+    assert harness.send(OffsetDelete(GROUP, (("t", 0),))).response == OffsetDeleteResponse(loading)
+    (described,) = harness.send(DescribeGroups((GROUP,))).response.groups
     assert (described.group_id, described.error, described.members) == (GROUP, loading, ())
-    assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse((DeletedGroup(GROUP, loading),))
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse((DeletedGroup(GROUP, loading),))
 
 
 @pytest.mark.proves("CO-04")
-def test_list_groups_fails_while_a_shard_loads(room: Room) -> None:
-    room.commit_simply(1)
-    room.unload(1)
-    room.leader_epoch = 2
-    room.start_loading()
+def test_list_groups_fails_while_a_shard_loads(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(1)
+    harness.unload(1)
+    harness.leader_epoch = 2
+    harness.start_loading()
 
-    assert room.ask(ListGroups()).answer == ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    assert harness.send(ListGroups()).response == ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 @pytest.mark.proves("CO-04")
-def test_list_groups_skips_shards_that_are_elsewhere(room: Room) -> None:
-    room.commit_simply(1)
-    room.unload(1)
+def test_list_groups_skips_shards_that_are_elsewhere(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(1)
+    harness.unload(1)
 
-    assert room.ask(ListGroups()).answer == ListGroupsResponse(Error.NONE)
+    assert harness.send(ListGroups()).response == ListGroupsResponse(Error.NONE)
 
 
-def test_shard_that_is_elsewhere_is_not_coordinated_here(room: Room) -> None:
-    room.unload(1)
+def test_shard_that_is_elsewhere_is_not_coordinated_here(harness: CoordinatorHarness) -> None:
+    harness.unload(1)
     elsewhere = Error.NOT_COORDINATOR
 
-    assert room.ask(Heartbeat(GROUP, "a", None, 1)).answer == HeartbeatResponse(elsewhere)
-    assert room.ask(SyncGroup(GROUP, "a", None, 1)).answer == SyncGroupResponse(elsewhere)
-    assert room.member("a").ask_to_join().answer.error is elsewhere
-    assert room.ask(OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))).answer == OffsetCommitResponse(
-        (CommittedPartition("t", 0, elsewhere),)
-    )
-    assert room.ask(OffsetDelete(GROUP, (("t", 0),))).answer == OffsetDeleteResponse(elsewhere)
-    (described,) = room.ask(DescribeGroups((GROUP,))).answer.groups
+    assert harness.send(Heartbeat(GROUP, "a", None, 1)).response == HeartbeatResponse(elsewhere)
+    assert harness.send(SyncGroup(GROUP, "a", None, 1)).response == SyncGroupResponse(elsewhere)
+    assert harness.member("a").send_join().response.error is elsewhere
+    assert harness.send(
+        OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))
+    ).response == OffsetCommitResponse((CommittedPartition("t", 0, elsewhere),))
+    assert harness.send(OffsetDelete(GROUP, (("t", 0),))).response == OffsetDeleteResponse(elsewhere)
+    (described,) = harness.send(DescribeGroups((GROUP,))).response.groups
     assert (described.group_id, described.error) == (GROUP, elsewhere)
-    assert room.ask(DeleteGroups((GROUP,))).answer == DeleteGroupsResponse((DeletedGroup(GROUP, elsewhere),))
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse((DeletedGroup(GROUP, elsewhere),))
 
 
-def test_join_to_unavailable_partition_echoes_no_id(room: Room) -> None:
-    a = room.member("a")
+def test_join_to_unavailable_partition_echoes_no_id(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
     a.id = "a-from-before"
-    room.unload(1)
-    assert a.ask_to_join().answer == JoinGroupResponse(Error.NOT_COORDINATOR)
-    room.leader_epoch = 2
-    room.start_loading()
+    harness.unload(1)
+    assert a.send_join().response == JoinGroupResponse(Error.NOT_COORDINATOR)
+    harness.leader_epoch = 2
+    harness.start_loading()
 
-    assert a.ask_to_join().answer == JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    assert a.send_join().response == JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 @pytest.mark.proves("CO-06")
-def test_last_record_of_each_key_is_what_is_loaded(room: Room) -> None:
-    room.log = [
+def test_last_record_of_each_key_is_what_is_loaded(harness: CoordinatorHarness) -> None:
+    harness.log = [
         GroupMetadata(GROUP, StoredGroup("consumer", 1, "range", "x", 0, (stored("x"),))),
         CommittedOffset(GROUP, "t", 0, StoredOffset(1, -1, "", 0)),
         GroupMetadata("gone", StoredGroup("consumer", 5, None, None, 0, ())),
         CommittedOffset("gone", "t", 0, StoredOffset(1, -1, "", 0)),
-        CommittedOffset(GROUP, "t", 0, StoredOffset(2, 4, "two", room.now_ms)),
-        CommittedOffset(GROUP, "u", 0, StoredOffset(3, -1, "", room.now_ms)),
-        GroupMetadata(GROUP, StoredGroup("consumer", 7, "range", "b", room.now_ms, (stored("a"), stored("b")))),
-        GroupMetadata("empty", StoredGroup("consumer", 9, None, None, room.now_ms, ())),
+        CommittedOffset(GROUP, "t", 0, StoredOffset(2, 4, "two", harness.now_ms)),
+        CommittedOffset(GROUP, "u", 0, StoredOffset(3, -1, "", harness.now_ms)),
+        GroupMetadata(GROUP, StoredGroup("consumer", 7, "range", "b", harness.now_ms, (stored("a"), stored("b")))),
+        GroupMetadata("empty", StoredGroup("consumer", 9, None, None, harness.now_ms, ())),
         CommittedOffset(GROUP, "u", 0, None),
         CommittedOffset("gone", "t", 0, None),
         GroupMetadata("gone", None),
     ]
-    room.restart()
+    harness.restart()
 
-    group = room.group
+    group = harness.group
     assert (group.state, group.generation_id, group.leader_id, group.protocol_name) == (S, 7, "b", "range")
     assert (group.protocol_type, set(group.members)) == ("consumer", {"a", "b"})
-    empty = room.coordinator.groups["empty"]
+    empty = harness.coordinator.groups["empty"]
     assert (empty.state, empty.generation_id, empty.protocol_type, empty.leader_id) == (E, 9, "consumer", None)
-    assert set(room.coordinator.groups) == {GROUP, "empty"}
-    assert room.fetch() == (FetchedOffset("t", 0, 2, 4, "two", Error.NONE),)
+    assert set(harness.coordinator.groups) == {GROUP, "empty"}
+    assert harness.fetch() == (FetchedOffset("t", 0, 2, 4, "two", Error.NONE),)
 
 
 @pytest.mark.proves("CO-06")
-def test_failover_goes_unnoticed_by_members(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_failover_goes_unnoticed_by_members(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     a.commit(5)
-    before = room.events.mark()
-    room.restart()
+    before = harness.events.mark()
+    harness.restart()
 
     assert [a.heartbeat(), b.heartbeat()] == [Error.NONE, Error.NONE]
-    assert a.commit(6).answer.partitions == (CommittedPartition("t", 0, Error.NONE),)
-    assert b.sync().answer == b.synced_answer()
-    assert b.join().answer == b.joined_answer(generation=1, leader=a.id)
-    assert (room.state, room.generation, room.offset()) == (S, 1, 6)
-    assert room.rebalances(before) == []
-    (loaded,) = room.events.since(before, EventKind.GROUP_LOADED)
+    assert a.commit(6).response.partitions == (CommittedPartition("t", 0, Error.NONE),)
+    assert b.sync().response == b.expected_sync_response()
+    assert b.join().response == b.expected_join_response(generation=1, leader=a.id)
+    assert (harness.state, harness.generation, harness.offset()) == (S, 1, 6)
+    assert harness.rebalances(before) == []
+    (loaded,) = harness.events.since(before, EventKind.GROUP_LOADED)
     assert (loaded.group, loaded.generation, loaded.state_after) == (GROUP, 1, S)
     assert isinstance(loaded.detail, GroupLifecycle)
     assert loaded.detail.members == 2
 
 
 @pytest.mark.proves("CO-06", "JG-06")
-def test_only_selected_protocol_survives_failover(room: Room) -> None:
-    both = offering("range", "sticky")
-    a, b = room.settled("a", "b", protocols=both)
-    room.restart()
+def test_only_selected_protocol_survives_failover(harness: CoordinatorHarness) -> None:
+    both = join_protocols("range", "sticky")
+    a, b = harness.stable_group("a", "b", protocols=both)
+    harness.restart()
 
-    assert room.member("c", protocols=offering("sticky")).ask_to_join().answer == JoinGroupResponse(
+    assert harness.member("c", protocols=join_protocols("sticky")).send_join().response == JoinGroupResponse(
         Error.INCONSISTENT_GROUP_PROTOCOL
     )
     assert b.join().parked, "what it offers is more than what is known of it"
-    assert room.state is PR
+    assert harness.state is PR
     a.join()
-    assert room.state is CR
-    assert room.member("c", protocols=offering("sticky")).ask_to_join().answer.error is Error.MEMBER_ID_REQUIRED
+    assert harness.state is CR
+    assert (
+        harness.member("c", protocols=join_protocols("sticky")).send_join().response.error is Error.MEMBER_ID_REQUIRED
+    )
 
 
 @pytest.mark.proves("JG-27")
-def test_stored_rebalance_timeout_minus_1_is_session_timeout(room: Room) -> None:
+def test_stored_rebalance_timeout_minus_1_is_session_timeout(harness: CoordinatorHarness) -> None:
     members = (stored("a", rebalance_timeout_ms=-1), stored("b", rebalance_timeout_ms=-1))
-    room.log = [GroupMetadata(GROUP, StoredGroup("consumer", 1, "range", "a", room.now_ms, members))]
-    room.restart()
-    a, b = room.member("a", rebalance_timeout_ms=-1), room.member("b")
+    harness.log = [GroupMetadata(GROUP, StoredGroup("consumer", 1, "range", "a", harness.now_ms, members))]
+    harness.restart()
+    a, b = harness.member("a", rebalance_timeout_ms=-1), harness.member("b")
     a.id, a.generation = "a", 1
     b.id, b.generation = "b", 1
     a.join()
-    room.pass_ms(SESSION_MS - 1, beating=[b])
-    assert room.state is PR
-    room.pass_ms(1)
+    harness.advance_ms(SESSION_MS - 1, heartbeating=[b])
+    assert harness.state is PR
+    harness.advance_ms(1)
 
-    assert (room.state, room.member_ids) == (CR, {"a"})
+    assert (harness.state, harness.member_ids) == (CR, {"a"})
 
 
 @pytest.mark.proves("CO-06", "EX-01")
-def test_group_with_offsets_only_loads_as_simple_group(room: Room) -> None:
-    room.log = [CommittedOffset(GROUP, "t", 0, StoredOffset(2, -1, "", room.now_ms))]
-    room.restart()
+def test_group_with_offsets_only_loads_as_simple_group(harness: CoordinatorHarness) -> None:
+    harness.log = [CommittedOffset(GROUP, "t", 0, StoredOffset(2, -1, "", harness.now_ms))]
+    harness.restart()
 
-    assert (room.state, room.group.protocol_type, room.generation) == (E, None, 0)
+    assert (harness.state, harness.group.protocol_type, harness.generation) == (E, None, 0)
 
 
 @pytest.mark.proves("CO-07")
 def test_loaded_group_that_is_too_large_rebalances_at_once() -> None:
-    room = Room(group_max_size=1)
+    harness = CoordinatorHarness(group_max_size=1)
     members = (stored("a"), stored("b"))
-    room.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", room.now_ms, members))]
-    before = room.events.mark()
-    room.restart()
+    harness.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", harness.now_ms, members))]
+    before = harness.events.mark()
+    harness.restart()
 
-    assert (room.state, room.generation, room.member_ids) == (PR, 4, {"a", "b"})
-    ((trigger, _),) = room.rebalances(before)
+    assert (harness.state, harness.generation, harness.member_ids) == (PR, 4, {"a", "b"})
+    ((trigger, _),) = harness.rebalances(before)
     assert trigger is Trigger.OVER_CAPACITY
 
 
 @pytest.mark.proves("CO-07")
 def test_loaded_group_of_exactly_the_limit_does_not_rebalance() -> None:
-    room = Room(group_max_size=2)
+    harness = CoordinatorHarness(group_max_size=2)
     members = (stored("a"), stored("b"))
-    room.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", room.now_ms, members))]
-    room.restart()
+    harness.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", harness.now_ms, members))]
+    harness.restart()
 
-    assert room.state is S
+    assert harness.state is S
 
 
 # --- unloading --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CO-08")
-def test_unload_fails_parked_joins(room: Room) -> None:
-    a, _ = room.settled("a", "b")
-    c = room.member("c")
+def test_unload_fails_parked_joins(harness: CoordinatorHarness) -> None:
+    a, _ = harness.stable_group("a", "b")
+    c = harness.member("c")
     joining = [a.join(), c.join()]
-    before = room.events.mark()
-    room.unload(1)
+    before = harness.events.mark()
+    harness.unload(1)
 
-    assert [call.answer for call in joining] == [
+    assert [call.response for call in joining] == [
         JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id),
         JoinGroupResponse(Error.NOT_COORDINATOR, member_id=c.id),
     ]
-    assert dict(room.coordinator.groups) == {}
-    (unloaded,) = room.events.since(before, EventKind.GROUP_UNLOADED)
+    assert dict(harness.coordinator.groups) == {}
+    (unloaded,) = harness.events.since(before, EventKind.GROUP_UNLOADED)
     assert (unloaded.group, unloaded.state_after) == (GROUP, GroupState.DEAD)
-    (failed,) = room.events.since(before, EventKind.REBALANCE_FAILED)
+    (failed,) = harness.events.since(before, EventKind.REBALANCE_FAILED)
     assert isinstance(failed.detail, RebalanceFailed)
     assert failed.detail.error == "NOT_COORDINATOR"
 
 
 @pytest.mark.proves("CO-08")
-def test_unload_fails_joins_in_initial_delay(room: Room) -> None:
-    a = room.member("a")
+def test_unload_fails_joins_in_initial_delay(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
     joining = a.join()
-    room.unload(None)
+    harness.unload(None)
 
-    assert joining.answer == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
+    assert joining.response == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
 
 
 @pytest.mark.proves("CO-08")
-def test_unload_fails_parked_syncs(room: Room) -> None:
-    a, b = room.member("a"), room.member("b")
+def test_unload_fails_parked_syncs(harness: CoordinatorHarness) -> None:
+    a, b = harness.member("a"), harness.member("b")
     a.join()
     b.join()
-    room.end_initial_delay()
-    room.hold_writes()
+    harness.end_initial_delay()
+    harness.hold_writes()
     syncing = [b.sync(), a.sync()]
-    room.unload(1)
+    harness.unload(1)
 
-    assert [call.answer for call in syncing] == [SyncGroupResponse(Error.NOT_COORDINATOR)] * 2
-    room.release_writes(Error.NOT_LEADER_OR_FOLLOWER)
-    assert [len(call.answers) for call in syncing] == [1, 1]
+    assert [call.response for call in syncing] == [SyncGroupResponse(Error.NOT_COORDINATOR)] * 2
+    harness.release_writes(Error.NOT_LEADER_OR_FOLLOWER)
+    assert [len(call.responses) for call in syncing] == [1, 1]
 
 
 @pytest.mark.proves("CO-08")
 @pytest.mark.parametrize("outcome", [Error.NONE, Error.NOT_LEADER_OR_FOLLOWER])
-def test_unload_fails_requests_with_pending_writes_once(room: Room, outcome: Error) -> None:
-    (a,) = room.settled("a", static=True)
-    room.hold_writes()
+def test_unload_fails_requests_with_pending_writes_once(harness: CoordinatorHarness, outcome: Error) -> None:
+    (a,) = harness.stable_group("a", static=True)
+    harness.hold_writes()
     calls: list[Call[Any]] = [
         a.commit(1),
-        room.commit_simply(1, group_id="simple"),
-        room.ask(OffsetFetch((GroupToFetch(GROUP, None),), require_stable=True)),
+        harness.commit_simple(1, group_id="simple"),
+        harness.send(OffsetFetch((GroupToFetch(GROUP, None),), require_stable=True)),
         a.restarted().join(),
     ]
     assert all(call.parked for call in calls)
-    room.unload(1)
-    room.release_writes(outcome)
+    harness.unload(1)
+    harness.release_writes(outcome)
 
-    assert [len(call.answers) for call in calls] == [1, 1, 1, 1]
-    assert dict(room.coordinator.groups) == {}
-
-
-@pytest.mark.proves("CO-08")
-def test_unloading_turns_all_timers_off(room: Room) -> None:
-    room.settled("a")
-    room.member("b").ask_to_join()
-    room.commit_simply(1, group_id="simple")
-    room.unload(1)
-    before = room.events.mark()
-    room.pass_ms(10_000_000)
-
-    assert room.coordinator.next_due_ms() is None
-    assert room.events.since(before) == []
+    assert [len(call.responses) for call in calls] == [1, 1, 1, 1]
+    assert dict(harness.coordinator.groups) == {}
 
 
 @pytest.mark.proves("CO-08")
-def test_shard_that_comes_back_knows_what_the_log_knows(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_unloading_turns_all_timers_off(harness: CoordinatorHarness) -> None:
+    harness.stable_group("a")
+    harness.member("b").send_join()
+    harness.commit_simple(1, group_id="simple")
+    harness.unload(1)
+    before = harness.events.mark()
+    harness.advance_ms(10_000_000)
+
+    assert harness.coordinator.next_due_ms() is None
+    assert harness.events.since(before) == []
+
+
+@pytest.mark.proves("CO-08")
+def test_shard_that_comes_back_knows_what_the_log_knows(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     a.commit(5)
-    room.unload(1)
-    room.leader_epoch = 2
-    room.load()
+    harness.unload(1)
+    harness.leader_epoch = 2
+    harness.load()
 
     assert [a.heartbeat(), b.heartbeat()] == [Error.NONE, Error.NONE]
-    assert room.offset() == 5
+    assert harness.offset() == 5
 
 
 @pytest.mark.proves("CO-09")
 @pytest.mark.parametrize("stage", ["preparing", "completing"])
-def test_unfinished_rebalance_is_lost_with_its_coordinator(room: Room, stage: str) -> None:
-    a, b = room.settled("a", "b")
+def test_unfinished_rebalance_is_lost_with_its_coordinator(harness: CoordinatorHarness, stage: str) -> None:
+    a, b = harness.stable_group("a", "b")
     a.join()
     if stage == "completing":
         b.join()
-        assert room.generation == 2
-    room.restart()
+        assert harness.generation == 2
+    harness.restart()
 
-    assert (room.state, room.generation, room.member_ids) == (S, 1, {a.id, b.id})
+    assert (harness.state, harness.generation, harness.member_ids) == (S, 1, {a.id, b.id})
     if stage == "completing":
-        assert b.sync().answer == SyncGroupResponse(Error.ILLEGAL_GENERATION)
+        assert b.sync().response == SyncGroupResponse(Error.ILLEGAL_GENERATION)
         assert b.heartbeat() is Error.ILLEGAL_GENERATION
 
 
 @pytest.mark.proves("CO-09")
-def test_member_of_the_lost_generation_only_is_unknown(room: Room) -> None:
-    (a,) = room.settled("a")
-    b = room.member("b")
+def test_member_of_the_lost_generation_only_is_unknown(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
+    b = harness.member("b")
     b.join()
     a.join()
-    room.restart()
+    harness.restart()
 
-    assert b.sync().answer == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
-    assert a.sync().answer == SyncGroupResponse(Error.ILLEGAL_GENERATION)
+    assert b.sync().response == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert a.sync().response == SyncGroupResponse(Error.ILLEGAL_GENERATION)
 
 
 @pytest.mark.proves("CO-09")
-def test_pending_members_are_lost_on_failover(room: Room) -> None:
-    room.settled("a")
-    b = room.member("b")
-    b.ask_to_join()
-    room.restart()
+def test_pending_members_are_lost_on_failover(harness: CoordinatorHarness) -> None:
+    harness.stable_group("a")
+    b = harness.member("b")
+    b.send_join()
+    harness.restart()
 
-    assert dict(room.group.pending) == {}
-    assert b.ask_to_join().answer == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=b.id)
+    assert dict(harness.group.pending) == {}
+    assert b.send_join().response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=b.id)
 
 
 @pytest.mark.proves("CO-10")
-def test_unloading_with_an_older_leader_epoch_is_ignored(room: Room) -> None:
-    room.leader_epoch = 5
-    room.restart()
-    (a,) = room.settled("a")
-    room.unload(3)
+def test_unloading_with_an_older_leader_epoch_is_ignored(harness: CoordinatorHarness) -> None:
+    harness.leader_epoch = 5
+    harness.restart()
+    (a,) = harness.stable_group("a")
+    harness.unload(3)
 
     assert a.heartbeat() is Error.NONE
-    room.unload(7)
+    harness.unload(7)
     assert a.heartbeat() is Error.NOT_COORDINATOR
 
 
 @pytest.mark.proves("CO-10")
-def test_loading_with_an_older_leader_epoch_is_ignored(room: Room) -> None:
-    room.leader_epoch = 5
-    room.restart()
-    (a,) = room.settled("a")
-    before = room.snapshot()
-    room.do(room.coordinator.load(SHARD, 3, room.now_ms))
+def test_loading_with_an_older_leader_epoch_is_ignored(harness: CoordinatorHarness) -> None:
+    harness.leader_epoch = 5
+    harness.restart()
+    (a,) = harness.stable_group("a")
+    before = harness.snapshot()
+    harness.execute(harness.coordinator.load(OFFSETS_PARTITION, 3, harness.now_ms))
 
-    assert room.snapshot() == before
+    assert harness.snapshot() == before
     assert a.heartbeat() is Error.NONE
 
 
 @pytest.mark.proves("CO-10")
-def test_same_leader_epoch_neither_loads_nor_unloads_again(room: Room) -> None:
-    room.leader_epoch = 5
-    room.restart()
-    (a,) = room.settled("a")
-    before = room.snapshot()
-    room.do(room.coordinator.load(SHARD, room.leader_epoch, room.now_ms))
-    room.do(room.coordinator.unload(SHARD, room.leader_epoch, room.now_ms))
+def test_same_leader_epoch_neither_loads_nor_unloads_again(harness: CoordinatorHarness) -> None:
+    harness.leader_epoch = 5
+    harness.restart()
+    (a,) = harness.stable_group("a")
+    before = harness.snapshot()
+    harness.execute(harness.coordinator.load(OFFSETS_PARTITION, harness.leader_epoch, harness.now_ms))
+    harness.execute(harness.coordinator.unload(OFFSETS_PARTITION, harness.leader_epoch, harness.now_ms))
 
-    assert room.snapshot() == before
+    assert harness.snapshot() == before
     assert a.heartbeat() is Error.NONE
 
 
 @pytest.mark.proves("CO-10")
-def test_loading_with_a_newer_leader_epoch_starts_over(room: Room) -> None:
-    a, _ = room.settled("a", "b")
+def test_loading_with_a_newer_leader_epoch_starts_over(harness: CoordinatorHarness) -> None:
+    a, _ = harness.stable_group("a", "b")
     joining = a.join()
-    room.leader_epoch = 3
-    room.load()
+    harness.leader_epoch = 3
+    harness.load()
 
-    assert joining.answer == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
-    assert (room.state, room.generation) == (S, 1)
+    assert joining.response == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
+    assert (harness.state, harness.generation) == (S, 1)
     assert a.heartbeat() is Error.NONE
 
 
 @pytest.mark.proves("CO-08", "CO-10")
-def test_unloading_without_an_epoch_is_obeyed(room: Room) -> None:
-    (a,) = room.settled("a")
-    room.unload(None)
+def test_unloading_without_an_epoch_is_obeyed(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
+    harness.unload(None)
 
     assert a.heartbeat() is Error.NOT_COORDINATOR
 
 
-def test_acknowledged_state_survives_restart(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_acknowledged_state_survives_restart(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     for offset in range(20):
         a.commit(offset)
-    c = room.member("c")
+    c = harness.member("c")
     c.join()
-    room.rebalance(a, b)
+    harness.rebalance(a, b)
     c.sync()
-    room.restart()
-    room.restart()
+    harness.restart()
+    harness.restart()
 
-    assert room.offset() == 19
-    described = room.describe()
+    assert harness.offset() == 19
+    described = harness.describe()
     assert {member.member_id: member.assignment for member in described.members} == {
-        member.id: part_of(member.id) for member in (a, b, c)
+        member.id: assignment_of(member.id) for member in (a, b, c)
     }
-    assert (room.state, room.generation, room.group.leader_id) == (S, 2, a.id)
+    assert (harness.state, harness.generation, harness.group.leader_id) == (S, 2, a.id)

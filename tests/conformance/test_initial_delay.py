@@ -6,7 +6,7 @@ from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupState, RebalanceStarted, Trigger
 from slackwater.group.messages import JoinGroupResponse
 
-from .room import GROUP, SESSION_MS, Call, Room, offering
+from .coordinator_harness import GROUP, SESSION_MS, Call, CoordinatorHarness, join_protocols
 
 DELAY_MS = 3_000
 E = GroupState.EMPTY
@@ -15,24 +15,26 @@ PR = GroupState.PREPARING_REBALANCE
 CR = GroupState.COMPLETING_REBALANCE
 
 
-def arriving(room: Room, *arrivals_ms: int, **settings: int) -> tuple[int, list[Call[JoinGroupResponse]]]:
+def arriving(
+    harness: CoordinatorHarness, *arrivals_ms: int, **settings: int
+) -> tuple[int, list[Call[JoinGroupResponse]]]:
     """Newcomers at these moments after the first; how long the initial delay lasted, and their joins."""
-    started_ms, joining = room.now_ms, []
+    started_ms, joining = harness.now_ms, []
     for number, arrival_ms in enumerate(arrivals_ms):
-        room.pass_ms(started_ms + arrival_ms - room.now_ms)
-        assert number == 0 or room.state is IR, f"the delay was over before {arrival_ms} ms"
-        joining.append(room.member(f"m{number}", two_steps=False, **settings).join())
-    room.end_initial_delay()
-    return room.now_ms - started_ms, joining
+        harness.advance_ms(started_ms + arrival_ms - harness.now_ms)
+        assert number == 0 or harness.state is IR, f"the delay was over before {arrival_ms} ms"
+        joining.append(harness.member(f"m{number}", requires_known_id=False, **settings).join())
+    harness.end_initial_delay()
+    return harness.now_ms - started_ms, joining
 
 
 @pytest.mark.proves("JG-34", "JG-36")
-def test_kip_134_single_member_waits_one_delay(room: Room) -> None:
-    lasted_ms, joining = arriving(room, 0)
+def test_kip_134_single_member_waits_one_delay(harness: CoordinatorHarness) -> None:
+    lasted_ms, joining = arriving(harness, 0)
 
     assert lasted_ms == DELAY_MS
-    assert (room.state, room.generation) == (CR, 1)
-    assert joining[0].answer.error is Error.NONE
+    assert (harness.state, harness.generation) == (CR, 1)
+    assert joining[0].response.error is Error.NONE
 
 
 @pytest.mark.proves("JG-34", "JG-35")
@@ -60,177 +62,177 @@ def test_kip_134_single_member_waits_one_delay(room: Room) -> None:
     ],
 )
 def test_kip_134_a_newcomer_extends_the_delay_while_time_remains(
-    room: Room, arrivals_ms: tuple[int, ...], rebalance_timeout_ms: int, lasts_ms: int
+    harness: CoordinatorHarness, arrivals_ms: tuple[int, ...], rebalance_timeout_ms: int, lasts_ms: int
 ) -> None:
-    lasted_ms, joining = arriving(room, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+    lasted_ms, joining = arriving(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
     assert lasted_ms == lasts_ms
-    assert {call.answer.generation_id for call in joining} == {1}
-    assert room.state is CR
+    assert {call.response.generation_id for call in joining} == {1}
+    assert harness.state is CR
 
 
 @pytest.mark.proves("JG-35")
 @pytest.mark.parametrize("rebalance_timeout_ms", [10_000, 12_000, 12_500])
-def test_kip_134_delay_is_capped_by_rebalance_timeout(room: Room, rebalance_timeout_ms: int) -> None:
+def test_kip_134_delay_is_capped_by_rebalance_timeout(harness: CoordinatorHarness, rebalance_timeout_ms: int) -> None:
     arrivals_ms = range(0, rebalance_timeout_ms, 500)
-    lasted_ms, joining = arriving(room, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+    lasted_ms, joining = arriving(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
     assert lasted_ms == rebalance_timeout_ms
-    assert len(room.group.members) == len(joining) == len(arrivals_ms)
-    assert {call.answer.generation_id for call in joining} == {1}
+    assert len(harness.group.members) == len(joining) == len(arrivals_ms)
+    assert {call.response.generation_id for call in joining} == {1}
 
 
 @pytest.mark.proves("JG-34")
-def test_kip_134_first_member_sets_the_cap(room: Room) -> None:
-    started_ms = room.now_ms
-    room.member("a", rebalance_timeout_ms=5_000).join()
-    room.member("b", rebalance_timeout_ms=600_000).join()
-    room.end_initial_delay()
+def test_kip_134_first_member_sets_the_cap(harness: CoordinatorHarness) -> None:
+    started_ms = harness.now_ms
+    harness.member("a", rebalance_timeout_ms=5_000).join()
+    harness.member("b", rebalance_timeout_ms=600_000).join()
+    harness.end_initial_delay()
 
-    assert room.now_ms - started_ms == 5_000
+    assert harness.now_ms - started_ms == 5_000
 
 
 @pytest.mark.proves("JG-34")
 def test_kip_134_no_delay_no_wait() -> None:
-    room = Room(group_initial_rebalance_delay_ms=0)
-    a = room.member("a")
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
+    a = harness.member("a")
 
-    assert a.join().answer == a.joined_answer(generation=1, leader=a.id, members=[a])
-    assert room.state is CR
+    assert a.join().response == a.expected_join_response(generation=1, leader=a.id, members=[a])
+    assert harness.state is CR
 
 
 @pytest.mark.proves("JG-34", "JG-35")
 def test_kip_134_delay_above_timeout_is_not_extended() -> None:
-    room = Room(group_initial_rebalance_delay_ms=20_000)
-    lasted_ms, _ = arriving(room, 0, 1_000, 19_999, rebalance_timeout_ms=15_000)
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
+    lasted_ms, _ = arriving(harness, 0, 1_000, 19_999, rebalance_timeout_ms=15_000)
 
     assert lasted_ms == 20_000
 
 
 @pytest.mark.proves("JG-36", "ST-05")
-def test_kip_134_emptied_group_is_delayed_again(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_kip_134_emptied_group_is_delayed_again(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     b.leave()
     a.leave()
-    assert (room.state, room.generation) == (E, 2)
-    lasted_ms, joining = arriving(room, 0, 1_000)
+    assert (harness.state, harness.generation) == (E, 2)
+    lasted_ms, joining = arriving(harness, 0, 1_000)
 
     assert lasted_ms == 2 * DELAY_MS
-    assert {call.answer.generation_id for call in joining} == {3}
+    assert {call.response.generation_id for call in joining} == {3}
 
 
 @pytest.mark.proves("JG-36")
-def test_kip_134_repeated_join_does_not_extend_delay(room: Room) -> None:
-    a = room.member("a")
+def test_kip_134_repeated_join_does_not_extend_delay(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
     a.join()
-    started_ms = room.now_ms
-    room.pass_ms(1_000)
-    joined_again = room.member("a")
+    started_ms = harness.now_ms
+    harness.advance_ms(1_000)
+    joined_again = harness.member("a")
     joined_again.id = a.id
     joined_again.join()
-    room.end_initial_delay()
+    harness.end_initial_delay()
 
-    assert room.now_ms - started_ms == DELAY_MS
+    assert harness.now_ms - started_ms == DELAY_MS
 
 
 @pytest.mark.proves("JG-37", "JG-28")
-def test_kip_134_full_attendance_does_not_end_the_delay_early(room: Room) -> None:
-    joining = [room.member("a").join(), room.member("b").join()]
-    room.pass_ms(DELAY_MS - 1)
+def test_kip_134_full_attendance_does_not_end_the_delay_early(harness: CoordinatorHarness) -> None:
+    joining = [harness.member("a").join(), harness.member("b").join()]
+    harness.advance_ms(DELAY_MS - 1)
 
     assert [call.parked for call in joining] == [True, True]
-    assert room.state is IR
+    assert harness.state is IR
 
 
 @pytest.mark.proves("JG-37", "JG-10")
 def test_kip_134_a_pending_id_that_expires_ends_the_delay_early() -> None:
-    room = Room(group_initial_rebalance_delay_ms=20_000)
-    silent = room.member("silent", session_timeout_ms=6_000)
-    silent.ask_to_join()
-    joining = room.member("a").join()
-    room.pass_ms(5_999)
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
+    silent = harness.member("silent", session_timeout_ms=6_000)
+    silent.send_join()
+    joining = harness.member("a").join()
+    harness.advance_ms(5_999)
     assert joining.parked
-    room.pass_ms(1)
+    harness.advance_ms(1)
 
-    assert joining.answer.error is Error.NONE
-    assert (room.state, room.generation) == (CR, 1)
+    assert joining.response.error is Error.NONE
+    assert (harness.state, harness.generation) == (CR, 1)
 
 
 @pytest.mark.proves("JG-37", "LG-07")
 def test_kip_134_a_pending_id_that_leaves_does_not_end_the_delay() -> None:
-    room = Room(group_initial_rebalance_delay_ms=20_000)
-    pending = room.member("pending")
-    pending.ask_to_join()
-    joining = room.member("a").join()
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
+    pending = harness.member("pending")
+    pending.send_join()
+    joining = harness.member("a").join()
     pending.leave()
 
     assert joining.parked
-    assert (room.state, dict(room.group.pending)) == (IR, {})
+    assert (harness.state, dict(harness.group.pending)) == (IR, {})
 
 
 @pytest.mark.proves("JG-37", "JG-11")
-def test_kip_134_the_delay_does_not_wait_for_a_pending_id(room: Room) -> None:
-    pending = room.member("pending")
-    pending.ask_to_join()
-    joining = room.member("a").join()
-    room.pass_ms(DELAY_MS)
+def test_kip_134_the_delay_does_not_wait_for_a_pending_id(harness: CoordinatorHarness) -> None:
+    pending = harness.member("pending")
+    pending.send_join()
+    joining = harness.member("a").join()
+    harness.advance_ms(DELAY_MS)
 
-    assert joining.answer.error is Error.NONE
-    assert set(room.group.pending) == {pending.id}
+    assert joining.response.error is Error.NONE
+    assert set(harness.group.pending) == {pending.id}
 
 
 @pytest.mark.proves("LG-09")
-def test_kip_134_a_member_leaving_does_not_end_the_delay(room: Room) -> None:
-    a, b = room.member("a"), room.member("b")
+def test_kip_134_a_member_leaving_does_not_end_the_delay(harness: CoordinatorHarness) -> None:
+    a, b = harness.member("a"), harness.member("b")
     joining = [a.join(), b.join()]
     b.leave()
 
     assert joining[0].parked
-    assert joining[1].answer == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
-    assert room.state is IR
+    assert joining[1].response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert harness.state is IR
 
 
 @pytest.mark.proves("LG-09", "ST-08")
-def test_kip_134_group_without_members_becomes_empty(room: Room) -> None:
-    a = room.member("a")
+def test_kip_134_group_without_members_becomes_empty(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
     a.join()
     a.leave()
-    room.pass_ms(DELAY_MS)
+    harness.advance_ms(DELAY_MS)
 
-    assert (room.state, room.generation, room.member_ids) == (E, 1, set())
+    assert (harness.state, harness.generation, harness.member_ids) == (E, 1, set())
 
 
 def test_kip_134_initial_state_is_preparing_on_the_wire(
-    room: Room,
+    harness: CoordinatorHarness,
 ) -> None:
-    a = room.member("a")
+    a = harness.member("a")
     a.join()
 
-    assert room.state is IR
-    (started,) = room.events.of(EventKind.REBALANCE_STARTED)
+    assert harness.state is IR
+    (started,) = harness.events.of(EventKind.REBALANCE_STARTED)
     assert (started.trigger, started.state_before, started.state_after) == (Trigger.MEMBER_JOIN, E, IR)
     assert isinstance(started.detail, RebalanceStarted)
     assert started.detail.initial_delay
-    assert room.describe().state == "PreparingRebalance"
-    assert [group.state for group in room.listed()] == ["PreparingRebalance"]
-    assert [group.group_id for group in room.listed("preparingrebalance")] == [GROUP]
-    assert room.listed("InitialRebalance") == []
+    assert harness.describe().state == "PreparingRebalance"
+    assert [group.state for group in harness.listed()] == ["PreparingRebalance"]
+    assert [group.group_id for group in harness.listed("preparingrebalance")] == [GROUP]
+    assert harness.listed("InitialRebalance") == []
 
 
-def test_kip_134_group_with_members_is_not_delayed(room: Room) -> None:
-    (a,) = room.settled("a")
-    b = room.member("b")
+def test_kip_134_group_with_members_is_not_delayed(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
+    b = harness.member("b")
     joining = b.join()
-    assert room.state is PR
+    assert harness.state is PR
     a.join()
 
-    assert joining.answered_ms == room.now_ms
-    assert room.state is CR
-    assert room.events.moves()[-2:] == [(GroupState.STABLE, PR), (PR, CR)]
+    assert joining.responded_ms == harness.now_ms
+    assert harness.state is CR
+    assert harness.events.moves()[-2:] == [(GroupState.STABLE, PR), (PR, CR)]
 
 
-def test_kip_134_heartbeat_during_delay_is_rejected(room: Room) -> None:
-    a = room.member("a")
+def test_kip_134_heartbeat_during_delay_is_rejected(harness: CoordinatorHarness) -> None:
+    a = harness.member("a")
     a.join()
     assert a.heartbeat() is Error.ILLEGAL_GENERATION
     a.generation = 0
@@ -240,10 +242,10 @@ def test_kip_134_heartbeat_during_delay_is_rejected(room: Room) -> None:
 
 @pytest.mark.proves("JG-24", "JG-37")
 def test_kip_134_sessions_do_not_run_out_during_the_delay() -> None:
-    room = Room(group_initial_rebalance_delay_ms=30_000)
-    a = room.member("a", protocols=offering("range"))
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=30_000)
+    a = harness.member("a", protocols=join_protocols("range"))
     joining = a.join()
-    room.pass_ms(2 * SESSION_MS)
+    harness.advance_ms(2 * SESSION_MS)
 
     assert joining.parked
-    assert room.member_ids == {a.id}
+    assert harness.member_ids == {a.id}

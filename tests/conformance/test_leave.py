@@ -6,7 +6,7 @@ from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupState, MemberLeft, Trigger
 from slackwater.group.messages import JoinGroupResponse, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 
-from .room import GROUP, Room
+from .coordinator_harness import GROUP, CoordinatorHarness
 
 E = GroupState.EMPTY
 PR = GroupState.PREPARING_REBALANCE
@@ -14,14 +14,16 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 
 
-def leave(room: Room, *leavers: LeavingMember, group_id: str | None = GROUP) -> LeaveGroupResponse:
-    """The answer to one LeaveGroup."""
-    return room.ask(LeaveGroup(group_id, leavers)).answer
+def leave(harness: CoordinatorHarness, *leavers: LeavingMember, group_id: str | None = GROUP) -> LeaveGroupResponse:
+    """The response to one LeaveGroup."""
+    return harness.send(LeaveGroup(group_id, leavers)).response
 
 
 @pytest.mark.proves("LG-02")
-def test_leave_unknown_group_is_error_per_member(room: Room) -> None:
-    assert leave(room, LeavingMember("a"), LeavingMember("b", "desk"), LeavingMember("", "desk")) == LeaveGroupResponse(
+def test_leave_unknown_group_is_error_per_member(harness: CoordinatorHarness) -> None:
+    assert leave(
+        harness, LeavingMember("a"), LeavingMember("b", "desk"), LeavingMember("", "desk")
+    ) == LeaveGroupResponse(
         Error.NONE,
         (
             LeftMember("a", None, Error.UNKNOWN_MEMBER_ID),
@@ -29,42 +31,42 @@ def test_leave_unknown_group_is_error_per_member(room: Room) -> None:
             LeftMember("", "desk", Error.UNKNOWN_MEMBER_ID),
         ),
     )
-    assert dict(room.coordinator.groups) == {}
+    assert dict(harness.coordinator.groups) == {}
 
 
 @pytest.mark.proves("LG-04")
-def test_administrator_removes_static_member_by_instance_id(room: Room) -> None:
-    a, b = room.settled("a", "b", static=True)
-    before = room.events.mark()
+def test_administrator_removes_static_member_by_instance_id(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b", static=True)
+    before = harness.events.mark()
 
-    assert leave(room, LeavingMember("", "b", "scaling down")) == LeaveGroupResponse(
+    assert leave(harness, LeavingMember("", "b", "scaling down")) == LeaveGroupResponse(
         Error.NONE, (LeftMember("", "b", Error.NONE),)
     )
-    assert room.member_ids == {a.id}
-    (left,) = room.events.since(before, EventKind.MEMBER_LEFT)
+    assert harness.member_ids == {a.id}
+    (left,) = harness.events.since(before, EventKind.MEMBER_LEFT)
     assert (left.member, left.instance) == (b.id, "b")
     assert left.detail == MemberLeft(by="administrator", reason="scaling down")
-    assert room.rebalances(before) == [(Trigger.ADMIN_REMOVAL, b.id)]
+    assert harness.rebalances(before) == [(Trigger.ADMIN_REMOVAL, b.id)]
 
 
 @pytest.mark.proves("LG-05")
-def test_without_a_member_id_only_a_known_instance_id_will_do(room: Room) -> None:
-    room.settled("a", "b", static=True)
-    before = room.snapshot()
+def test_without_a_member_id_only_a_known_instance_id_will_do(harness: CoordinatorHarness) -> None:
+    harness.stable_group("a", "b", static=True)
+    before = harness.snapshot()
 
-    assert leave(room, LeavingMember(""), LeavingMember("", "nobody")) == LeaveGroupResponse(
+    assert leave(harness, LeavingMember(""), LeavingMember("", "nobody")) == LeaveGroupResponse(
         Error.NONE, (LeftMember("", None, Error.UNKNOWN_MEMBER_ID), LeftMember("", "nobody", Error.UNKNOWN_MEMBER_ID))
     )
-    assert room.snapshot() == before
+    assert harness.snapshot() == before
 
 
 @pytest.mark.proves("LG-06")
-def test_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> None:
-    a, b = room.settled("a", "b", static=True)
-    before = room.snapshot()
+def test_member_id_under_the_wrong_instance_id_does_not_leave(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b", static=True)
+    before = harness.snapshot()
 
     assert leave(
-        room, LeavingMember(b.id, "a"), LeavingMember(b.id, "nobody"), LeavingMember("stranger")
+        harness, LeavingMember(b.id, "a"), LeavingMember(b.id, "nobody"), LeavingMember("stranger")
     ) == LeaveGroupResponse(
         Error.NONE,
         (
@@ -73,26 +75,26 @@ def test_member_id_under_the_wrong_instance_id_does_not_leave(room: Room) -> Non
             LeftMember("stranger", None, Error.UNKNOWN_MEMBER_ID),
         ),
     )
-    assert room.snapshot() == before
+    assert harness.snapshot() == before
     assert a.heartbeat() is Error.NONE
 
 
 @pytest.mark.proves("LG-06")
-def test_static_member_may_leave_by_its_member_id_alone(room: Room) -> None:
-    a, b = room.settled("a", "b", static=True)
+def test_static_member_may_leave_by_its_member_id_alone(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b", static=True)
 
-    assert leave(room, LeavingMember(b.id)) == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
-    assert room.member_ids == {a.id}
+    assert leave(harness, LeavingMember(b.id)) == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
+    assert harness.member_ids == {a.id}
 
 
 @pytest.mark.proves("LG-08")
-def test_batch_leave_with_errors_starts_one_rebalance(room: Room) -> None:
-    a, b, c = room.settled("a", "b", "c")
-    d = room.member("d")
-    d.ask_to_join()
-    before = room.events.mark()
-    answer = leave(
-        room,
+def test_batch_leave_with_errors_starts_one_rebalance(harness: CoordinatorHarness) -> None:
+    a, b, c = harness.stable_group("a", "b", "c")
+    d = harness.member("d")
+    d.send_join()
+    before = harness.events.mark()
+    response = leave(
+        harness,
         LeavingMember(a.id),
         LeavingMember("stranger"),
         LeavingMember(c.id),
@@ -100,7 +102,7 @@ def test_batch_leave_with_errors_starts_one_rebalance(room: Room) -> None:
         LeavingMember(d.id),
     )
 
-    assert answer == LeaveGroupResponse(
+    assert response == LeaveGroupResponse(
         Error.NONE,
         (
             LeftMember(a.id, None, Error.NONE),
@@ -110,109 +112,109 @@ def test_batch_leave_with_errors_starts_one_rebalance(room: Room) -> None:
             LeftMember(d.id, None, Error.NONE),
         ),
     )
-    assert (room.state, room.member_ids, dict(room.group.pending)) == (PR, {b.id}, {})
-    assert len(room.rebalances(before)) == 1
-    assert [event.member for event in room.events.since(before, EventKind.MEMBER_LEFT)] == [a.id, c.id, d.id]
+    assert (harness.state, harness.member_ids, dict(harness.group.pending)) == (PR, {b.id}, {})
+    assert len(harness.rebalances(before)) == 1
+    assert [event.member for event in harness.events.since(before, EventKind.MEMBER_LEFT)] == [a.id, c.id, d.id]
 
 
 @pytest.mark.proves("LG-08", "ST-11")
-def test_batch_leave_of_all_members_empties_group(room: Room) -> None:
-    a, b = room.settled("a", "b")
-    leave(room, LeavingMember(a.id), LeavingMember(b.id))
+def test_batch_leave_of_all_members_empties_group(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
+    leave(harness, LeavingMember(a.id), LeavingMember(b.id))
 
-    assert (room.state, room.generation) == (E, 2)
+    assert (harness.state, harness.generation) == (E, 2)
 
 
 @pytest.mark.proves("LG-09")
-def test_leaving_a_stable_group_starts_a_rebalance(room: Room) -> None:
-    a, b = room.settled("a", "b")
-    before = room.events.mark()
+def test_leaving_a_stable_group_starts_a_rebalance(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
+    before = harness.events.mark()
 
-    assert b.leave("the consumer is being closed").answer == LeaveGroupResponse(
+    assert b.leave("the consumer is being closed").response == LeaveGroupResponse(
         Error.NONE, (LeftMember(b.id, None, Error.NONE),)
     )
-    assert (room.state, room.generation, room.member_ids) == (PR, 1, {a.id})
-    assert room.rebalances(before) == [(Trigger.MEMBER_LEAVE, b.id)]
-    (left,) = room.events.since(before, EventKind.MEMBER_LEFT)
+    assert (harness.state, harness.generation, harness.member_ids) == (PR, 1, {a.id})
+    assert harness.rebalances(before) == [(Trigger.MEMBER_LEAVE, b.id)]
+    (left,) = harness.events.since(before, EventKind.MEMBER_LEFT)
     assert (left.member, left.detail) == (b.id, MemberLeft(by="itself", reason="the consumer is being closed"))
     assert b.heartbeat() is Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.proves("LG-09")
-def test_leaving_a_completing_group_starts_a_rebalance(room: Room) -> None:
-    a, b = room.member("a"), room.member("b")
+def test_leaving_a_completing_group_starts_a_rebalance(harness: CoordinatorHarness) -> None:
+    a, b = harness.member("a"), harness.member("b")
     a.join()
     b.join()
-    room.end_initial_delay()
+    harness.end_initial_delay()
     b.leave()
 
-    assert (room.state, room.generation, room.member_ids) == (PR, 1, {a.id})
+    assert (harness.state, harness.generation, harness.member_ids) == (PR, 1, {a.id})
 
 
 @pytest.mark.proves("LG-09")
-def test_leaving_during_a_rebalance_may_end_the_join_phase(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_leaving_during_a_rebalance_may_end_the_join_phase(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     joining = a.join()
     assert joining.parked
     b.leave()
 
-    assert joining.answer == a.joined_answer(generation=2, leader=a.id, members=[a])
+    assert joining.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
 
 
 @pytest.mark.proves("LG-09")
-def test_leave_without_a_member_changes_nothing(room: Room) -> None:
-    room.settled("a")
-    before = room.snapshot()
-    leave(room, LeavingMember("stranger"))
-    assert leave(room) == LeaveGroupResponse(Error.NONE)
+def test_leave_without_a_member_changes_nothing(harness: CoordinatorHarness) -> None:
+    harness.stable_group("a")
+    before = harness.snapshot()
+    leave(harness, LeavingMember("stranger"))
+    assert leave(harness) == LeaveGroupResponse(Error.NONE)
 
-    assert room.snapshot() == before
+    assert harness.snapshot() == before
 
 
 @pytest.mark.proves("LG-10")
-def test_parked_join_of_leaving_member_is_unknown(room: Room) -> None:
-    a, b = room.settled("a", "b")
+def test_parked_join_of_leaving_member_is_unknown(harness: CoordinatorHarness) -> None:
+    a, b = harness.stable_group("a", "b")
     joining = a.join()
     a.leave()
 
-    assert joining.answer == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
-    assert (room.state, room.member_ids) == (PR, {b.id})
+    assert joining.response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert (harness.state, harness.member_ids) == (PR, {b.id})
 
 
 @pytest.mark.proves("LG-11")
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_leave_without_group_id_is_top_level_error(room: Room, group_id: str | None) -> None:
-    assert leave(room, LeavingMember("a"), group_id=group_id) == LeaveGroupResponse(Error.INVALID_GROUP_ID)
+def test_leave_without_group_id_is_top_level_error(harness: CoordinatorHarness, group_id: str | None) -> None:
+    assert leave(harness, LeavingMember("a"), group_id=group_id) == LeaveGroupResponse(Error.INVALID_GROUP_ID)
 
 
 @pytest.mark.proves("LG-11")
-def test_leave_with_unavailable_partition_is_top_level_error(room: Room) -> None:
-    room.unload(1)
-    assert leave(room, LeavingMember("a")) == LeaveGroupResponse(Error.NOT_COORDINATOR)
-    room.leader_epoch = 2
-    room.start_loading()
+def test_leave_with_unavailable_partition_is_top_level_error(harness: CoordinatorHarness) -> None:
+    harness.unload(1)
+    assert leave(harness, LeavingMember("a")) == LeaveGroupResponse(Error.NOT_COORDINATOR)
+    harness.leader_epoch = 2
+    harness.start_loading()
 
-    assert leave(room, LeavingMember("a")) == LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    assert leave(harness, LeavingMember("a")) == LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 @pytest.mark.proves("ST-08", "ST-11")
-def test_last_leave_response_waits_for_write(room: Room) -> None:
-    (a,) = room.settled("a")
-    room.hold_writes()
+def test_last_leave_response_waits_for_write(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
+    harness.hold_writes()
     leaving = a.leave()
     assert leaving.parked
-    room.release_writes()
+    harness.release_writes()
 
-    assert leaving.answer == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
-    assert room.state is E
+    assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
+    assert harness.state is E
 
 
 @pytest.mark.proves("ST-08")
 def test_failed_write_of_last_leave_still_empties_group(
-    room: Room,
+    harness: CoordinatorHarness,
 ) -> None:
-    (a,) = room.settled("a")
-    room.fail_next_write(Error.NOT_ENOUGH_REPLICAS)
+    (a,) = harness.stable_group("a")
+    harness.fail_next_write(Error.NOT_ENOUGH_REPLICAS)
 
-    assert a.leave().answer == LeaveGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
-    assert (room.state, room.generation, room.member_ids) == (E, 2, set())
+    assert a.leave().response == LeaveGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
+    assert (harness.state, harness.generation, harness.member_ids) == (E, 2, set())

@@ -27,9 +27,9 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 
-from .member_bench import COOPERATIVE, Bench, asks_for, tps
+from .member_harness import COOPERATIVE, MemberHarness, subscription_bytes, tps
 
-OTHER = JoinedMember("m2", None, asks_for("t"))
+OTHER = JoinedMember("m2", None, subscription_bytes("t"))
 
 
 class Foreign(Assignor):
@@ -49,14 +49,14 @@ class Foreign(Assignor):
         return {member_id: Assignment(tps(partitions)) for member_id, partitions in self.gives.items()}
 
 
-def parts(member: Bench) -> dict[str, tuple[Any, ...]]:
+def parts(member: MemberHarness) -> dict[str, tuple[Any, ...]]:
     """What the leader gives in the SyncGroup that is out."""
     return {who: tuple(decode_assignment(part).partitions) for who, part in member.sent(SyncGroup).assignments}
 
 
-def leading(*others: JoinedMember, **settings: Any) -> Bench:
+def leading(*others: JoinedMember, **settings: Any) -> MemberHarness:
     """A member that leads generation 1 and has its own part."""
-    member = Bench(**settings).find().lead(1, *others)
+    member = MemberHarness(**settings).find().lead(1, *others)
     return member.sync_ok("t-0").poll()
 
 
@@ -98,21 +98,21 @@ def test_assignors_without_a_common_protocol_are_refused(assignors: tuple[Assign
 
 @pytest.mark.proves("CL-26")
 def test_leader_assigns_for_all_members() -> None:
-    member = Bench().find().lead(1, OTHER)
+    member = MemberHarness().find().lead(1, OTHER)
     assert parts(member) == {"m1": tps("t-0 t-1"), "m2": tps("t-2 t-3")}
     assert member.machine.is_leader
 
 
 @pytest.mark.proves("CL-26")
 def test_leader_fetches_metadata_of_followers_topics() -> None:
-    member = Bench(cluster={"t": 4}).find()
+    member = MemberHarness(cluster={"t": 4}).find()
     member.cluster = None
-    member.lead(1, JoinedMember("m2", None, asks_for("u")))
+    member.lead(1, JoinedMember("m2", None, subscription_bytes("u")))
     assert not member.sends(SyncGroup)
     assert member.refreshes[-1].topics == ("t", "u")
-    member.pass_ms(30_000).tick()
+    member.advance_ms(30_000).tick()
     assert member.refreshes[-1].topics == ("t", "u"), "asked again, should the first have been lost"
-    member.do(member.machine.on_metadata({"t": TopicInfo(4), "u": TopicInfo(1)}, member.now_ms))
+    member.execute(member.machine.on_metadata({"t": TopicInfo(4), "u": TopicInfo(1)}, member.now_ms))
     assert parts(member) == {"m1": tps("t-0 t-1 t-2 t-3"), "m2": tps("u-0")}
 
 
@@ -126,61 +126,61 @@ def test_leader_fetches_metadata_of_followers_topics() -> None:
     ],
 )
 def test_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
-    member = leading(JoinedMember("m2", None, asks_for("u")))
+    member = leading(JoinedMember("m2", None, subscription_bytes("u")))
     assert not member.needs_rejoin()
-    member.do(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
+    member.execute(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
     assert member.needs_rejoin()
     assert not member.sends(JoinGroup)
     member.poll()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"
-    assert member.told_of(EventKind.JOIN_REQUESTED)[-1].trigger is trigger
+    assert member.events_of(EventKind.JOIN_REQUESTED)[-1].trigger is trigger
 
 
 @pytest.mark.proves("CL-26")
 def test_unsubscribed_topic_is_ignored() -> None:
     member = leading(OTHER)
-    member.do(member.machine.on_metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
+    member.execute(member.machine.on_metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-26")
 def test_follower_does_not_monitor_metadata() -> None:
-    member = Bench().settle("t-0")
-    member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
+    member = MemberHarness().settle("t-0")
+    member.execute(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.needs_rejoin()
 
 
 @pytest.mark.proves("CL-26")
 def test_who_no_longer_leads_no_longer_watches() -> None:
     member = leading(OTHER)
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2, leader="m2").sync_ok("t-0").poll()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2, leader="m2").sync_ok("t-0").poll()
     assert not member.machine.is_leader
-    member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
+    member.execute(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-26")
 @pytest.mark.parametrize(("rack", "rejoins"), [("r1", True), (None, False)])
 def test_racks_are_watched_only_by_a_client_that_has_one(rack: str | None, rejoins: bool) -> None:
-    member = Bench(client_rack=rack)
+    member = MemberHarness(client_rack=rack)
     member.cluster = {"t": TopicInfo(1, (frozenset({"r1"}),))}
-    member.do(member.machine.on_metadata(member.cluster, member.now_ms)).find().lead(1).sync_ok("t-0").poll()
-    member.do(member.machine.on_metadata({"t": TopicInfo(1, (frozenset({"r2"}),))}, member.now_ms))
+    member.execute(member.machine.on_metadata(member.cluster, member.now_ms)).find().lead(1).sync_ok("t-0").poll()
+    member.execute(member.machine.on_metadata({"t": TopicInfo(1, (frozenset({"r2"}),))}, member.now_ms))
     assert member.needs_rejoin() is rejoins
 
 
 @pytest.mark.proves("CL-26")
 def test_metadata_change_during_assignment_rebalances() -> None:
-    member = Bench().find().lead(1)
-    member.do(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
+    member = MemberHarness().find().lead(1)
+    member.execute(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
     member.sync_ok("t-0 t-1 t-2 t-3").poll()
-    assert (Callback.ASSIGNED, tps("t-0 t-1 t-2 t-3")) in member.heard()
+    assert (Callback.ASSIGNED, tps("t-0 t-1 t-2 t-3")) in member.take_callbacks()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"
 
 
 @pytest.mark.proves("CL-26")
 def test_member_with_bytes_that_are_no_subscription_is_named() -> None:
-    member = Bench().find().lead(1, JoinedMember("m2", None, b"\x00")).poll()
+    member = MemberHarness().find().lead(1, JoinedMember("m2", None, b"\x00")).poll()
     (raised,) = member.raised
     assert isinstance(raised, PeerError)
     assert "m2" in str(raised)
@@ -190,10 +190,12 @@ def test_member_with_bytes_that_are_no_subscription_is_named() -> None:
 @pytest.mark.proves("CL-26")
 @pytest.mark.parametrize("leads", [True, False])
 def test_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
-    member = Bench().find()
+    member = MemberHarness().find()
     send = member.send_of(JoinGroup)
     response: Any = {"member_id": "m1", "generation_id": 1, "protocol_name": "odd", "leader": "m1" if leads else "m0"}
-    member.do(member.machine.on_response(send.request_id, JoinGroupResponse(Error.NONE, **response), member.now_ms))
+    member.execute(
+        member.machine.on_response(send.request_id, JoinGroupResponse(Error.NONE, **response), member.now_ms)
+    )
     if not leads:
         member.sync_ok("t-0")
     member.poll()
@@ -202,7 +204,7 @@ def test_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
 
 @pytest.mark.proves("CL-26")
 def test_bytes_that_are_no_assignment_are_raised() -> None:
-    member = Bench().find().join_ok(1).answer(SyncGroupResponse(Error.NONE, assignment=b"\x00\x00\x01")).poll()
+    member = MemberHarness().find().join_ok(1).respond(SyncGroupResponse(Error.NONE, assignment=b"\x00\x00\x01")).poll()
     (raised,) = member.raised
     assert isinstance(raised, PeerError)
     assert member.owned() == ()
@@ -210,22 +212,22 @@ def test_bytes_that_are_no_assignment_are_raised() -> None:
 
 @pytest.mark.proves("CL-26")
 def test_coordinator_loss_during_metadata_fetch_fails_join() -> None:
-    member = Bench(cluster={"t": 4}).find()
+    member = MemberHarness(cluster={"t": 4}).find()
     member.cluster = None
-    member.lead(1, JoinedMember("m2", None, asks_for("u")))
-    member.beat(Error.NOT_COORDINATOR)
-    member.do(member.machine.on_metadata({"t": TopicInfo(4)}, member.now_ms))
+    member.lead(1, JoinedMember("m2", None, subscription_bytes("u")))
+    member.heartbeat(Error.NOT_COORDINATOR)
+    member.execute(member.machine.on_metadata({"t": TopicInfo(4)}, member.now_ms))
     assert not member.sends(SyncGroup)
     assert member.needs_rejoin()
 
 
 @pytest.mark.proves("CL-26")
 def test_generation_loss_during_metadata_fetch_fails_join() -> None:
-    member = Bench(cluster={"t": 4}).find()
+    member = MemberHarness(cluster={"t": 4}).find()
     member.cluster = None
-    member.lead(1, JoinedMember("m2", None, asks_for("u")))
-    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
-    member.do(member.machine.on_metadata({"t": TopicInfo(4)}, member.now_ms)).poll()
+    member.lead(1, JoinedMember("m2", None, subscription_bytes("u")))
+    member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
+    member.execute(member.machine.on_metadata({"t": TopicInfo(4)}, member.now_ms)).poll()
     assert member.sent(JoinGroup).member_id == ""
 
 
@@ -234,55 +236,55 @@ def test_generation_loss_during_metadata_fetch_fails_join() -> None:
 
 @pytest.mark.proves("CL-27")
 def test_changed_subscription_rejoins_at_the_next_poll() -> None:
-    member = Bench().settle("t-0")
-    member.do(member.machine.subscribe(["t", "u"], member.now_ms))
+    member = MemberHarness().settle("t-0")
+    member.execute(member.machine.subscribe(["t", "u"], member.now_ms))
     assert member.needs_rejoin()
     assert not member.sends(JoinGroup)
     member.poll()
     assert member.sent(JoinGroup).reason == "subscription has changed"
-    assert member.claims().topics == ("t", "u")
-    event = member.told_of(EventKind.JOIN_REQUESTED)[-1]
+    assert member.sent_subscription().topics == ("t", "u")
+    event = member.events_of(EventKind.JOIN_REQUESTED)[-1]
     assert event.trigger is Trigger.SUBSCRIPTION_CHANGE
     assert "subscription has changed from [t] at the beginning of the rebalance to [t, u]" in str(event.detail)
 
 
 @pytest.mark.proves("CL-27")
 def test_same_subscription_again_changes_nothing() -> None:
-    member = Bench().settle("t-0")
-    member.do(member.machine.subscribe(["t"], member.now_ms)).poll()
+    member = MemberHarness().settle("t-0")
+    member.execute(member.machine.subscribe(["t"], member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-28")
 def test_pattern_uses_fresh_metadata_before_each_join() -> None:
-    member = Bench(pattern="t.*", cluster={"t": 1, "t2": 1, "u": 1})
+    member = MemberHarness(pattern="t.*", cluster={"t": 1, "t2": 1, "u": 1})
     assert member.refreshes[-1].topics is None
     member.find()
-    assert member.claims().topics == ("t", "t2")
+    assert member.sent_subscription().topics == ("t", "t2")
     member.join_ok(1).sync_ok("t-0").poll()
     assert member.cluster is not None
     cluster, member.cluster = member.cluster, None
     asked = len(member.refreshes)
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll().poll()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().poll()
     assert len(member.refreshes) == asked + 1
     assert not member.sends(JoinGroup), "not before the metadata is there"
-    member.do(member.machine.on_metadata(cluster | {"t3": TopicInfo(1)}, member.now_ms)).poll()
-    assert member.claims().topics == ("t", "t2", "t3")
+    member.execute(member.machine.on_metadata(cluster | {"t3": TopicInfo(1)}, member.now_ms)).poll()
+    assert member.sent_subscription().topics == ("t", "t2", "t3")
 
 
 @pytest.mark.proves("CL-28")
 def test_topic_that_comes_to_match_rejoins() -> None:
-    member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0")
+    member = MemberHarness(pattern="t.*", cluster={"t": 1}).settle("t-0")
     assert member.cluster is not None
     member.cluster["t2"] = TopicInfo(1)
-    member.do(member.machine.on_metadata(member.cluster, member.now_ms)).poll()
+    member.execute(member.machine.on_metadata(member.cluster, member.now_ms)).poll()
     assert member.sent(JoinGroup).reason == "subscription has changed"
-    assert member.told_of(EventKind.JOIN_REQUESTED)[-1].trigger is Trigger.PATTERN_MATCHED
+    assert member.events_of(EventKind.JOIN_REQUESTED)[-1].trigger is Trigger.PATTERN_MATCHED
 
 
 @pytest.mark.proves("CL-28")
 def test_assigned_topics_that_match_pattern_are_adopted() -> None:
-    member = Bench(pattern="t.*", cluster={"t": 1}).settle("t-0 t9-0")
+    member = MemberHarness(pattern="t.*", cluster={"t": 1}).settle("t-0 t9-0")
     assert member.owned() == tps("t-0 t9-0")
     assert member.machine.subscription == {"t", "t9"}
     assert not member.poll().sends(JoinGroup)
@@ -290,7 +292,7 @@ def test_assigned_topics_that_match_pattern_are_adopted() -> None:
 
 @pytest.mark.proves("CL-28", "CL-24")
 def test_topics_that_do_not_match_are_not_adopted() -> None:
-    member = Bench(pattern="t.*", cluster={"t": 1}).find().join_ok(1).sync_ok("t-0 u-0").poll()
+    member = MemberHarness(pattern="t.*", cluster={"t": 1}).find().join_ok(1).sync_ok("t-0 u-0").poll()
     assert member.owned() == ()
     member.poll()
     assert member.sent(JoinGroup).reason == "received assignment does not match the current subscription"
@@ -300,8 +302,8 @@ def test_topics_that_do_not_match_are_not_adopted() -> None:
 @pytest.mark.parametrize(("exclude", "topics"), [(True, ("t",)), (False, ("__consumer_offsets", "t"))])
 def test_internal_topics_match_only_on_demand(exclude: bool, topics: tuple[str, ...]) -> None:
     cluster = {"t": 1, "__consumer_offsets": 50}
-    member = Bench(pattern=".*", cluster=cluster, exclude_internal_topics=exclude).find()
-    assert member.claims().topics == topics
+    member = MemberHarness(pattern=".*", cluster=cluster, exclude_internal_topics=exclude).find()
+    assert member.sent_subscription().topics == topics
 
 
 # --- foreign assignors -----------------------------------------------------------------------------------------------
@@ -309,8 +311,8 @@ def test_internal_topics_match_only_on_demand(exclude: bool, topics: tuple[str, 
 
 @pytest.mark.proves("CL-29")
 def test_cooperative_assignor_must_not_move_owned_partitions() -> None:
-    member = Bench(assignors=(Foreign({"m1": "t-1", "m2": "t-0"}),)).find()
-    owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1", generation_id=1))
+    member = MemberHarness(assignors=(Foreign({"m1": "t-1", "m2": "t-0"}),)).find()
+    owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1", generation_id=1))
     member.join_ok(2, leader="m1", members=(owner, OTHER)).poll()
     (raised,) = member.raised
     assert isinstance(raised, AssignorFailed)
@@ -320,8 +322,8 @@ def test_cooperative_assignor_must_not_move_owned_partitions() -> None:
 
 @pytest.mark.proves("CL-29")
 def test_foreign_cooperative_assignor_may_take_away_first() -> None:
-    member = Bench(assignors=(Foreign({"m1": "t-1", "m2": "v-0"}),)).find()
-    owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1", generation_id=1))
+    member = MemberHarness(assignors=(Foreign({"m1": "t-1", "m2": "v-0"}),)).find()
+    owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1", generation_id=1))
     member.join_ok(2, leader="m1", members=(owner, OTHER))
     assert parts(member) == {"m1": tps("t-1"), "m2": tps("v-0")}
     assert member.machine.metadata_topics == frozenset({"t", "v"}), "topics it gave without being asked are watched too"
@@ -329,9 +331,9 @@ def test_foreign_cooperative_assignor_may_take_away_first() -> None:
 
 @pytest.mark.proves("CL-29")
 def test_check_is_skipped_for_our_own_cooperative_assignor() -> None:
-    member = Bench(assignors=COOPERATIVE).find()
-    owner = JoinedMember("m1", None, asks_for("t", owned="t-0 t-1 t-2 t-3", generation_id=1))
-    claimant = JoinedMember("m2", None, asks_for("t", owned="t-0", generation_id=2))
+    member = MemberHarness(assignors=COOPERATIVE).find()
+    owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1 t-2 t-3", generation_id=1))
+    claimant = JoinedMember("m2", None, subscription_bytes("t", owned="t-0", generation_id=2))
     member.join_ok(3, leader="m1", members=(owner, claimant))
     assert not member.poll().raised
     assert tps("t-0")[0] in parts(member)["m2"], "the newer claim wins"
@@ -339,7 +341,7 @@ def test_check_is_skipped_for_our_own_cooperative_assignor() -> None:
 
 @pytest.mark.proves("CL-29")
 def test_assignor_that_throws_is_raised() -> None:
-    member = Bench(assignors=(Foreign(ValueError("odd")),)).find().lead(1).poll()
+    member = MemberHarness(assignors=(Foreign(ValueError("odd")),)).find().lead(1).poll()
     assert isinstance(member.raised[0], AssignorFailed)
     assert "foreign threw ValueError('odd')" in str(member.raised[0])
 
@@ -349,19 +351,25 @@ def test_assignor_that_throws_is_raised() -> None:
 
 @pytest.mark.proves("CL-30")
 def test_static_leader_with_skip_assignment_keeps_monitoring() -> None:
-    member = Bench(group_instance_id="i1").find().lead(7, OTHER, skip_assignment=True)
+    member = MemberHarness(group_instance_id="i1").find().lead(7, OTHER, skip_assignment=True)
     assert member.sent(SyncGroup).assignments == ()
     member.sync_ok("t-0 t-1").poll()
     assert member.owned() == tps("t-0 t-1")
-    member.do(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms))
+    member.execute(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms))
     assert member.needs_rejoin()
 
 
 @pytest.mark.proves("CL-30")
 def test_static_leader_notices_partitions_added_in_between() -> None:
-    member = Bench(group_instance_id="i1", max_poll_interval_ms=10_000).find().lead(7, OTHER).sync_ok("t-0 t-1").poll()
-    member.pass_ms(10_000).tick()
-    member.do(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
+    member = (
+        MemberHarness(group_instance_id="i1", max_poll_interval_ms=10_000)
+        .find()
+        .lead(7, OTHER)
+        .sync_ok("t-0 t-1")
+        .poll()
+    )
+    member.advance_ms(10_000).tick()
+    member.execute(member.machine.on_metadata({"t": TopicInfo(5)}, member.now_ms))
     member.cluster = {"t": TopicInfo(5)}
     member.poll().lead(7, OTHER, skip_assignment=True).sync_ok("t-0 t-1").poll()
     assert member.sent(JoinGroup).reason == "cached metadata has changed"
@@ -372,8 +380,8 @@ def test_static_leader_notices_partitions_added_in_between() -> None:
 
 @pytest.mark.proves("CL-26")
 def test_sticky_user_data_is_sent_after_eager_revocation() -> None:
-    member = Bench(assignors=(StickyAssignor(),)).settle("t-0 t-1")
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
-    claims = member.claims()
+    member = MemberHarness(assignors=(StickyAssignor(),)).settle("t-0 t-1")
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
+    claims = member.sent_subscription()
     assert len(claims.owned_partitions) == 0
     assert claims.user_data == StickyAssignor().user_data(tps("t-0 t-1"), 1)

@@ -30,27 +30,27 @@ from slackwater.group.messages import (
     OffsetFetchResponse,
 )
 
-from .member_bench import COOPERATIVE, NODE, Bench, at, tps
+from .member_harness import COOPERATIVE, NODE, MemberHarness, at, tps
 
 PASSING = [Error.COORDINATOR_LOAD_IN_PROGRESS, Error.UNKNOWN_TOPIC_OR_PARTITION]
 ELSEWHERE = [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT]
 
 
 def said(*errors: Error) -> OffsetCommitResponse:
-    """An answer to a commit of t-0, t-1, …"""
-    answers = errors or (Error.NONE,)
-    return OffsetCommitResponse(tuple(CommittedPartition("t", n, error) for n, error in enumerate(answers)))
+    """An response to a commit of t-0, t-1, …"""
+    responses = errors or (Error.NONE,)
+    return OffsetCommitResponse(tuple(CommittedPartition("t", n, error) for n, error in enumerate(responses)))
 
 
 def commit(
-    member: Bench, partitions: str = "t-0", commit_id: int = 1, *, sync: bool = False, offset: int = 10
-) -> Bench:
+    member: MemberHarness, partitions: str = "t-0", commit_id: int = 1, *, sync: bool = False, offset: int = 10
+) -> MemberHarness:
     """Commit."""
     machine = member.machine
-    return member.do(machine.commit(at(partitions, offset), member.now_ms, commit_id=commit_id, sync=sync))
+    return member.execute(machine.commit(at(partitions, offset), member.now_ms, commit_id=commit_id, sync=sync))
 
 
-def done(member: Bench) -> list[tuple[int, type[BaseException] | None]]:
+def done(member: MemberHarness) -> list[tuple[int, type[BaseException] | None]]:
     """The commits that ended, in order."""
     return [(one.commit_id, None if one.error is None else type(one.error)) for one in member.commits]
 
@@ -60,15 +60,15 @@ def done(member: Bench) -> list[tuple[int, type[BaseException] | None]]:
 
 @pytest.mark.proves("CL-33")
 def test_member_that_is_not_in_the_group_may_not_commit() -> None:
-    member = commit(Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID))
+    member = commit(MemberHarness().settle("t-0").heartbeat(Error.UNKNOWN_MEMBER_ID))
     assert done(member) == [(1, CommitFailed)]
     assert not member.ever_sent(OffsetCommit)
 
 
 @pytest.mark.proves("CL-33")
 def test_commit_during_rebalance_is_retriable() -> None:
-    preparing = Bench(assignors=COOPERATIVE).settle("t-0").beat(Error.REBALANCE_IN_PROGRESS).poll()
-    completing = Bench().find().join_ok(1)
+    preparing = MemberHarness(assignors=COOPERATIVE).settle("t-0").heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
+    completing = MemberHarness().find().join_ok(1)
     for member in (preparing, completing):
         assert done(commit(member)) == [(1, RebalanceInProgress)]
         assert not member.ever_sent(OffsetCommit)
@@ -76,22 +76,22 @@ def test_commit_during_rebalance_is_retriable() -> None:
 
 @pytest.mark.proves("CL-33")
 def test_stable_member_commits_before_rejoin() -> None:
-    member = commit(Bench(group_instance_id="i1").settle("t-0").beat(Error.REBALANCE_IN_PROGRESS))
+    member = commit(MemberHarness(group_instance_id="i1").settle("t-0").heartbeat(Error.REBALANCE_IN_PROGRESS))
     request = member.sent(OffsetCommit)
     assert (request.generation_id, request.member_id, request.group_instance_id) == (1, "m1", "i1")
-    assert done(member.answer(said())) == [(1, None)]
+    assert done(member.respond(said())) == [(1, None)]
 
 
 @pytest.mark.proves("CL-34")
 def test_manual_assignment_commits_without_a_membership() -> None:
-    member = Bench(subscribe=False, group_instance_id="i1")
-    member.do(member.machine.assign(tps("t-0"), member.now_ms))
+    member = MemberHarness(subscribe=False, group_instance_id="i1")
+    member.execute(member.machine.assign(tps("t-0"), member.now_ms))
     commit(member)
     assert member.sends(FindCoordinator), "looked for only now that it is needed"
-    member.answer(NODE)
+    member.respond(NODE)
     request = member.sent(OffsetCommit)
     assert (request.generation_id, request.member_id, request.group_instance_id) == (-1, "", None)
-    assert done(member.answer(said())) == [(1, None)]
+    assert done(member.respond(said())) == [(1, None)]
     member.poll().tick()
     assert not member.ever_sent(JoinGroup)
 
@@ -99,7 +99,7 @@ def test_manual_assignment_commits_without_a_membership() -> None:
 @pytest.mark.proves("CL-33")
 def test_negative_offset_is_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="offset -1 of t-0 cannot be committed"):
-        commit(Bench().settle("t-0"), offset=-1)
+        commit(MemberHarness().settle("t-0"), offset=-1)
 
 
 # --- what a commit is answered ---------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_negative_offset_is_the_callers_mistake() -> None:
 
 @pytest.mark.proves("CL-35")
 def test_commit_with_rebalance_in_progress_requests_rejoin() -> None:
-    member = commit(Bench().settle("t-0")).answer(said(Error.REBALANCE_IN_PROGRESS))
+    member = commit(MemberHarness().settle("t-0")).respond(said(Error.REBALANCE_IN_PROGRESS))
     assert done(member) == [(1, RebalanceInProgress)]
     assert member.state is MemberState.STABLE
     assert member.poll().sent(JoinGroup).reason == "offset commit failed since group is already rebalancing"
@@ -116,10 +116,10 @@ def test_commit_with_rebalance_in_progress_requests_rejoin() -> None:
 @pytest.mark.proves("CL-35")
 @pytest.mark.parametrize(("error", "member_id"), [(Error.UNKNOWN_MEMBER_ID, ""), (Error.ILLEGAL_GENERATION, "m1")])
 def test_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, member_id: str) -> None:
-    member = commit(Bench().settle("t-0")).answer(said(error))
+    member = commit(MemberHarness().settle("t-0")).respond(said(error))
     assert done(member) == [(1, CommitFailed)]
     assert (member.machine.generation_id, member.machine.member_id) == (-1, member_id)
-    (event,) = member.told_of(EventKind.COMMIT_REFUSED)
+    (event,) = member.events_of(EventKind.COMMIT_REFUSED)
     assert event.detail == RequestRejected(error.name, 1)
     assert member.poll().sent(JoinGroup).reason == f"encountered {error.name} from OFFSET_COMMIT response"
 
@@ -127,11 +127,11 @@ def test_commit_of_who_is_out_of_the_group_resets_and_fails(error: Error, member
 @pytest.mark.proves("CL-35")
 @pytest.mark.parametrize("error", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_INSTANCE_ID])
 def test_stale_commit_while_preparing_is_retriable(error: Error) -> None:
-    member = commit(Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
-    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
-    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll()
+    member = commit(MemberHarness(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
+    member.execute(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
+    member.execute(member.machine.enforce_rebalance("", member.now_ms)).poll()
     assert member.state is MemberState.PREPARING_REBALANCE
-    member.answer(said(error))
+    member.respond(said(error))
     assert done(member) == [(1, RebalanceInProgress)]
     assert (member.machine.generation_id, member.machine.member_id) == (2, "m1")
     assert not member.poll().raised
@@ -143,9 +143,9 @@ def test_stale_commit_while_preparing_is_retriable(error: Error) -> None:
     [(Error.UNKNOWN_MEMBER_ID, -1, ""), (Error.ILLEGAL_GENERATION, -1, "m1"), (Error.FENCED_INSTANCE_ID, 2, "m1")],
 )
 def test_refusal_of_an_older_generation_otherwise_fails(error: Error, generation_id: int, member_id: str) -> None:
-    member = commit(Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
-    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
-    member.answer(said(error))
+    member = commit(MemberHarness(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0"))
+    member.execute(member.machine.enforce_rebalance("", member.now_ms)).poll().join_ok(2).sync_ok("t-0").poll()
+    member.respond(said(error))
     assert done(member) == [(1, CommitFailed)]
     assert (member.machine.generation_id, member.machine.member_id) == (generation_id, member_id)
     assert not member.raised
@@ -153,7 +153,7 @@ def test_refusal_of_an_older_generation_otherwise_fails(error: Error, generation
 
 @pytest.mark.proves("CL-35")
 def test_fenced_commit_of_the_current_generation_is_fatal() -> None:
-    member = commit(Bench(group_instance_id="i1").settle("t-0")).answer(said(Error.FENCED_INSTANCE_ID))
+    member = commit(MemberHarness(group_instance_id="i1").settle("t-0")).respond(said(Error.FENCED_INSTANCE_ID))
     assert done(member) == [(1, FencedInstanceId)]
     member.poll()
     assert isinstance(member.raised[0], FencedInstanceId)
@@ -161,7 +161,9 @@ def test_fenced_commit_of_the_current_generation_is_fatal() -> None:
 
 @pytest.mark.proves("CL-35")
 def test_fenced_sync_commit_fails_only_the_caller() -> None:
-    member = commit(Bench(group_instance_id="i1").settle("t-0"), sync=True).answer(said(Error.FENCED_INSTANCE_ID))
+    member = commit(MemberHarness(group_instance_id="i1").settle("t-0"), sync=True).respond(
+        said(Error.FENCED_INSTANCE_ID)
+    )
     assert done(member) == [(1, FencedInstanceId)]
     assert not member.poll().raised
 
@@ -171,7 +173,7 @@ def test_fenced_sync_commit_fails_only_the_caller() -> None:
     "error", [Error.GROUP_AUTHORIZATION_FAILED, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR]
 )
 def test_other_commit_errors_are_raised_unchanged(error: Error) -> None:
-    member = commit(Bench().settle("t-0")).answer(said(error))
+    member = commit(MemberHarness().settle("t-0")).respond(said(error))
     (end,) = member.commits
     assert isinstance(end.error, BrokerError)
     assert end.error.error is error
@@ -180,8 +182,8 @@ def test_other_commit_errors_are_raised_unchanged(error: Error) -> None:
 
 @pytest.mark.proves("CL-35")
 def test_unauthorised_topics_are_gathered() -> None:
-    member = commit(Bench().settle("t-0 t-1"), "t-0 t-1")
-    member.answer(said(Error.TOPIC_AUTHORIZATION_FAILED, Error.NONE))
+    member = commit(MemberHarness().settle("t-0 t-1"), "t-0 t-1")
+    member.respond(said(Error.TOPIC_AUTHORIZATION_FAILED, Error.NONE))
     (end,) = member.commits
     assert isinstance(end.error, BrokerError)
     assert str(end.error) == "Not authorized to access topics: [t]"
@@ -193,70 +195,70 @@ def test_unauthorised_topics_are_gathered() -> None:
 @pytest.mark.proves("CL-36")
 @pytest.mark.parametrize("error", PASSING)
 def test_sync_commit_is_retried_after_retriable_error(error: Error) -> None:
-    member = commit(Bench().settle("t-0"), sync=True)
+    member = commit(MemberHarness().settle("t-0"), sync=True)
     for wait_ms in (100, 200, 400):
-        member.answer(said(error))
+        member.respond(said(error))
         assert member.coordinator() is not None
-        member.pass_ms(wait_ms - 1).tick()
+        member.advance_ms(wait_ms - 1).tick()
         assert not member.sends(OffsetCommit)
-        member.pass_ms(1).tick()
-    assert done(member.answer(said())) == [(1, None)]
+        member.advance_ms(1).tick()
+    assert done(member.respond(said())) == [(1, None)]
     assert member.machine.metrics(member.now_ms)["commit-sync-time-ns-total"] == 700 * 1_000_000
 
 
 @pytest.mark.proves("CL-36")
 @pytest.mark.parametrize("error", ELSEWHERE)
 def test_sync_commit_finds_new_coordinator(error: Error) -> None:
-    member = commit(Bench().settle("t-0"), sync=True).answer(said(error))
+    member = commit(MemberHarness().settle("t-0"), sync=True).respond(said(error))
     assert member.coordinator() is None
-    member.tick().answer(NODE).pass_ms(100).tick()
-    assert done(member.answer(said())) == [(1, None)]
+    member.tick().respond(NODE).advance_ms(100).tick()
+    assert done(member.respond(said())) == [(1, None)]
 
 
 @pytest.mark.proves("CL-36")
 def test_sync_commit_without_response_is_retried() -> None:
-    member = commit(Bench().settle("t-0"), sync=True).fail(OffsetCommit)
+    member = commit(MemberHarness().settle("t-0"), sync=True).fail(OffsetCommit)
     assert member.coordinator() is None
-    member.tick().answer(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE)).pass_ms(100).tick()
-    member.answer(NODE).tick()
-    assert done(member.answer(said())) == [(1, None)]
+    member.tick().respond(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE)).advance_ms(100).tick()
+    member.respond(NODE).tick()
+    assert done(member.respond(said())) == [(1, None)]
 
 
 @pytest.mark.proves("CL-36")
 def test_synchronous_commit_gives_up_after_the_api_timeout() -> None:
-    member = commit(Bench(default_api_timeout_ms=10_000).settle("t-0"), sync=True)
+    member = commit(MemberHarness(default_api_timeout_ms=10_000).settle("t-0"), sync=True)
     assert member.machine.next_due_ms() == member.now_ms + 3_000
-    member.pass_ms(10_000).tick()
+    member.advance_ms(10_000).tick()
     assert done(member) == [(1, OperationTimedOut)]
-    member.answer(said())
+    member.respond(said())
     assert len(member.commits) == 1
 
 
 @pytest.mark.proves("CL-36")
 @pytest.mark.parametrize("error", PASSING + ELSEWHERE)
 def test_asynchronous_commit_is_never_sent_again(error: Error) -> None:
-    member = commit(Bench().settle("t-0")).answer(said(error))
+    member = commit(MemberHarness().settle("t-0")).respond(said(error))
     assert done(member) == [(1, RetriableCommitFailed)]
     assert (member.coordinator() is None) is (error in ELSEWHERE)
-    member.pass_ms(1_000).tick()
+    member.advance_ms(1_000).tick()
     assert len(member.ever_sent(OffsetCommit)) == 1
 
 
 @pytest.mark.proves("CL-36")
 def test_async_commit_waits_for_one_coordinator_lookup() -> None:
-    member = commit(Bench().settle("t-0").beat(Error.NOT_COORDINATOR))
-    member.answer(NODE)
-    assert done(member.answer(said())) == [(1, None)]
-    member.beat(Error.NOT_COORDINATOR)
-    commit(member, commit_id=2).answer(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE))
+    member = commit(MemberHarness().settle("t-0").heartbeat(Error.NOT_COORDINATOR))
+    member.respond(NODE)
+    assert done(member.respond(said())) == [(1, None)]
+    member.heartbeat(Error.NOT_COORDINATOR)
+    commit(member, commit_id=2).respond(FindCoordinatorResponse(Error.COORDINATOR_NOT_AVAILABLE))
     assert done(member)[1:] == [(2, RetriableCommitFailed)]
 
 
 @pytest.mark.proves("CL-36")
 def test_waiting_commit_of_former_member_is_not_sent() -> None:
-    member = Bench().settle("t-0").pass_ms(3_000).tick()
-    commit(member, sync=True).answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
-    member.answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID)).pass_ms(100).tick()
+    member = MemberHarness().settle("t-0").advance_ms(3_000).tick()
+    commit(member, sync=True).respond(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.respond(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID)).advance_ms(100).tick()
     assert done(member) == [(1, CommitFailed)]
     assert len(member.ever_sent(OffsetCommit)) == 1
 
@@ -266,81 +268,81 @@ def test_waiting_commit_of_former_member_is_not_sent() -> None:
 
 @pytest.mark.proves("CL-37")
 def test_auto_commit_happens_inside_poll_every_interval() -> None:
-    member = Bench(enable_auto_commit=True).settle("t-0")
+    member = MemberHarness(enable_auto_commit=True).settle("t-0")
     member.machine.set_consumed(at("t-0", 42))
-    member.pass_ms(4_999).poll()
+    member.advance_ms(4_999).poll()
     assert not member.sends(OffsetCommit)
-    member.pass_ms(1).tick()
+    member.advance_ms(1).tick()
     assert not member.sends(OffsetCommit), "not by the heartbeat's side"
     member.poll()
     assert [one.offset for one in member.sent(OffsetCommit).offsets] == [42]
-    member.answer(said())
+    member.respond(said())
     assert not member.commits, "nobody asked for it, nobody hears of it"
     assert member.machine.next_poll_ms() == member.now_ms + 5_000
 
 
 @pytest.mark.proves("CL-37")
 def test_auto_commit_is_retried_after_backoff() -> None:
-    member = Bench(enable_auto_commit=True).settle("t-0")
+    member = MemberHarness(enable_auto_commit=True).settle("t-0")
     member.machine.set_consumed(at("t-0"))
-    member.pass_ms(5_000).poll().answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
-    member.pass_ms(99).poll()
+    member.advance_ms(5_000).poll().respond(said(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.advance_ms(99).poll()
     assert not member.sends(OffsetCommit)
-    member.pass_ms(1).poll()
+    member.advance_ms(1).poll()
     assert member.sends(OffsetCommit)
-    member.answer(said(Error.GROUP_AUTHORIZATION_FAILED))
+    member.respond(said(Error.GROUP_AUTHORIZATION_FAILED))
     assert not member.poll().raised, "an auto-commit that fails is not raised"
 
 
 @pytest.mark.proves("CL-37")
 def test_only_what_is_owned_is_auto_committed() -> None:
-    member = Bench(enable_auto_commit=True).settle("t-0")
+    member = MemberHarness(enable_auto_commit=True).settle("t-0")
     member.machine.set_consumed(at("t-0 t-3"))
-    member.pass_ms(5_000).poll()
+    member.advance_ms(5_000).poll()
     assert [one.partition for one in member.sent(OffsetCommit).offsets] == [0]
 
 
 @pytest.mark.proves("CL-37")
 def test_manual_assignments_are_auto_committed_too() -> None:
-    member = Bench(subscribe=False, enable_auto_commit=True)
-    member.do(member.machine.assign(tps("t-0"), member.now_ms)).poll()
+    member = MemberHarness(subscribe=False, enable_auto_commit=True)
+    member.execute(member.machine.assign(tps("t-0"), member.now_ms)).poll()
     member.machine.set_consumed(at("t-0"))
-    member.pass_ms(5_000)
-    member.do(member.machine.assign(tps("t-1"), member.now_ms))
-    member.answer(NODE)
+    member.advance_ms(5_000)
+    member.execute(member.machine.assign(tps("t-1"), member.now_ms))
+    member.respond(NODE)
     assert [one.partition for one in member.sent(OffsetCommit).offsets] == [0], "before it is dropped"
     assert member.owned() == tps("t-1")
 
 
 @pytest.mark.proves("CL-37")
 def test_closing_commits_what_was_consumed_and_waits_for_it() -> None:
-    member = Bench(enable_auto_commit=True).settle("t-0")
+    member = MemberHarness(enable_auto_commit=True).settle("t-0")
     member.machine.set_consumed(at("t-0", 42))
-    member.heard()
-    member.do(member.machine.close(member.now_ms))
+    member.take_callbacks()
+    member.execute(member.machine.close(member.now_ms))
     assert [one.offset for one in member.sent(OffsetCommit).offsets] == [42]
-    assert not member.heard()
-    member.answer(said(Error.COORDINATOR_LOAD_IN_PROGRESS)).pass_ms(100).tick().answer(said())
-    assert member.heard()
+    assert not member.take_callbacks()
+    member.respond(said(Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(100).tick().respond(said())
+    assert member.take_callbacks()
     assert member.sends(LeaveGroup)
 
 
 @pytest.mark.proves("CL-37")
 def test_closing_waits_for_its_commit_no_longer_than_it_may() -> None:
-    member = Bench(enable_auto_commit=True).settle("t-0")
+    member = MemberHarness(enable_auto_commit=True).settle("t-0")
     member.machine.set_consumed(at("t-0"))
-    member.do(member.machine.close(member.now_ms, timeout_ms=5_000))
-    member.pass_ms(5_000).tick()
+    member.execute(member.machine.close(member.now_ms, timeout_ms=5_000))
+    member.advance_ms(5_000).tick()
     assert member.closed()
     assert member.sends(LeaveGroup), "the last word, whatever comes of it"
 
 
 @pytest.mark.proves("CL-37")
 def test_closing_waits_for_the_commits_under_way() -> None:
-    member = commit(Bench().settle("t-0"))
-    member.do(member.machine.close(member.now_ms))
+    member = commit(MemberHarness().settle("t-0"))
+    member.execute(member.machine.close(member.now_ms))
     assert not member.sends(LeaveGroup)
-    assert done(member.answer(said())) == [(1, None)]
+    assert done(member.respond(said())) == [(1, None)]
     assert member.sends(LeaveGroup)
 
 
@@ -349,58 +351,58 @@ def test_closing_waits_for_the_commits_under_way() -> None:
 
 @pytest.mark.proves("CL-38")
 def test_asynchronous_commits_end_in_order() -> None:
-    member = Bench(assignors=COOPERATIVE).settle("t-0")
+    member = MemberHarness(assignors=COOPERATIVE).settle("t-0")
     commit(commit(member, commit_id=1), commit_id=2)
     first, second = member.sends(OffsetCommit)
-    member.do(member.machine.on_response(second.request_id, said(), member.now_ms))
+    member.execute(member.machine.on_response(second.request_id, said(), member.now_ms))
     assert done(member) == []
-    member.do(member.machine.on_response(first.request_id, said(Error.OFFSET_METADATA_TOO_LARGE), member.now_ms))
+    member.execute(member.machine.on_response(first.request_id, said(Error.OFFSET_METADATA_TOO_LARGE), member.now_ms))
     assert done(member) == [(1, BrokerError), (2, None)]
 
 
 @pytest.mark.proves("CL-38")
 @pytest.mark.parametrize("partitions", ["t-0", ""])
 def test_sync_commit_waits_for_earlier_async_commits(partitions: str) -> None:
-    member = commit(Bench().settle("t-0"), commit_id=1)
+    member = commit(MemberHarness().settle("t-0"), commit_id=1)
     first = member.send_of(OffsetCommit)
     commit(member, partitions, commit_id=2, sync=True)
     for send in member.sends(OffsetCommit)[1:]:
-        member.do(member.machine.on_response(send.request_id, said(), member.now_ms))
+        member.execute(member.machine.on_response(send.request_id, said(), member.now_ms))
     assert done(member) == []
-    member.do(member.machine.on_response(first.request_id, said(), member.now_ms))
+    member.execute(member.machine.on_response(first.request_id, said(), member.now_ms))
     assert done(member) == [(1, None), (2, None)]
 
 
 @pytest.mark.proves("CL-38")
 def test_empty_commit_with_nothing_before_it_ends_at_once() -> None:
-    member = commit(Bench().settle("t-0"), "", sync=True)
+    member = commit(MemberHarness().settle("t-0"), "", sync=True)
     assert member.commits == [CommitDone(1)]
 
 
 # --- looking up ------------------------------------------------------------------------------------------------------
 
 
-def look_up(member: Bench, partitions: str = "t-0 t-1") -> Bench:
+def look_up(member: MemberHarness, partitions: str = "t-0 t-1") -> MemberHarness:
     """Ask for committed offsets."""
-    return member.do(member.machine.fetch_committed(tps(partitions), member.now_ms, fetch_id=5))
+    return member.execute(member.machine.fetch_committed(tps(partitions), member.now_ms, fetch_id=5))
 
 
 def found(*offsets: FetchedOffset, error: Error = Error.NONE) -> OffsetFetchResponse:
-    """An answer to a look-up."""
+    """An response to a look-up."""
     return OffsetFetchResponse((FetchedGroup("orders", error, offsets),))
 
 
 @pytest.mark.proves("CL-39")
 def test_offset_fetch_retries_unstable_offsets() -> None:
-    member = look_up(Bench().settle("t-0"))
+    member = look_up(MemberHarness().settle("t-0"))
     request = member.sent(OffsetFetch)
     assert request.require_stable
     assert request.groups == (("orders", (("t", 0), ("t", 1))),)
     unstable = FetchedOffset("t", 1, error=Error.UNSTABLE_OFFSET_COMMIT)
-    member.answer(found(FetchedOffset("t", 0, 7), unstable))
+    member.respond(found(FetchedOffset("t", 0, 7), unstable))
     assert not member.fetched
-    member.pass_ms(100).tick()
-    member.answer(found(FetchedOffset("t", 0, 7, 3, "note"), FetchedOffset("t", 1, -1)))
+    member.advance_ms(100).tick()
+    member.respond(found(FetchedOffset("t", 0, 7, 3, "note"), FetchedOffset("t", 1, -1)))
     offsets = {tps("t-0")[0]: OffsetAndMetadata(7, 3, "note"), tps("t-1")[0]: None}
     assert member.fetched == [OffsetsFetched(5, offsets)]
     assert member.machine.metrics(member.now_ms)["committed-time-ns-total"] == 100 * 1_000_000
@@ -408,24 +410,24 @@ def test_offset_fetch_retries_unstable_offsets() -> None:
 
 @pytest.mark.proves("CL-39")
 def test_look_up_needs_no_membership() -> None:
-    member = look_up(Bench(subscribe=False)).answer(NODE).answer(found(FetchedOffset("t", 0, 7)))
+    member = look_up(MemberHarness(subscribe=False)).respond(NODE).respond(found(FetchedOffset("t", 0, 7)))
     assert member.fetched[0].offsets[tps("t-0")[0]] == OffsetAndMetadata(7)
 
 
 @pytest.mark.proves("CL-39")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
 def test_look_up_at_another_node_finds_the_right_one(error: Error) -> None:
-    member = look_up(Bench().settle("t-0")).answer(found(error=error))
+    member = look_up(MemberHarness().settle("t-0")).respond(found(error=error))
     assert member.coordinator() is None
-    member.tick().answer(NODE).pass_ms(100).tick().answer(found())
+    member.tick().respond(NODE).advance_ms(100).tick().respond(found())
     assert member.fetched[0].error is None
 
 
 @pytest.mark.proves("CL-39")
 def test_offset_fetch_is_retried_after_retriable_error() -> None:
-    member = look_up(Bench().settle("t-0")).answer(found(error=Error.COORDINATOR_LOAD_IN_PROGRESS))
-    member.pass_ms(100).tick().answer(OffsetFetchResponse(()))
-    member.pass_ms(200).tick().fail(OffsetFetch).tick().answer(NODE).pass_ms(400).tick()
+    member = look_up(MemberHarness().settle("t-0")).respond(found(error=Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.advance_ms(100).tick().respond(OffsetFetchResponse(()))
+    member.advance_ms(200).tick().fail(OffsetFetch).tick().respond(NODE).advance_ms(400).tick()
     assert member.sends(OffsetFetch)
 
 
@@ -449,7 +451,7 @@ def test_offset_fetch_is_retried_after_retriable_error() -> None:
     ],
 )
 def test_offset_fetch_error_is_reported(response: OffsetFetchResponse, error: Error, message: str) -> None:
-    (end,) = look_up(Bench().settle("t-0")).answer(response).fetched
+    (end,) = look_up(MemberHarness().settle("t-0")).respond(response).fetched
     assert isinstance(end.error, BrokerError)
     assert end.error.error is error
     with pytest.raises(BrokerError, match=message):
@@ -458,8 +460,8 @@ def test_offset_fetch_error_is_reported(response: OffsetFetchResponse, error: Er
 
 @pytest.mark.proves("CL-39")
 def test_offset_fetch_times_out_and_empty_one_returns() -> None:
-    member = look_up(Bench(default_api_timeout_ms=10_000).settle("t-0")).pass_ms(10_000).tick()
+    member = look_up(MemberHarness(default_api_timeout_ms=10_000).settle("t-0")).advance_ms(10_000).tick()
     assert isinstance(member.fetched[0].error, OperationTimedOut)
-    member.answer(found(FetchedOffset("t", 0, 7)))
+    member.respond(found(FetchedOffset("t", 0, 7)))
     look_up(member, "")
     assert member.fetched[1:] == [OffsetsFetched(5, {})]

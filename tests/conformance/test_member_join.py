@@ -16,17 +16,17 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 
-from .member_bench import COOPERATIVE, NODE, Bench, tps
+from .member_harness import COOPERATIVE, NODE, MemberHarness, tps
 
 UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
-def joining(**settings: object) -> Bench:
+def joining(**settings: object) -> MemberHarness:
     """A member whose JoinGroup is out."""
-    return Bench(**settings).find()  # type: ignore[arg-type]
+    return MemberHarness(**settings).find()  # type: ignore[arg-type]
 
 
-def syncing(**settings: object) -> Bench:
+def syncing(**settings: object) -> MemberHarness:
     """A member of generation 5 whose SyncGroup is out."""
     return joining(**settings).join_ok(5)
 
@@ -36,7 +36,7 @@ def syncing(**settings: object) -> Bench:
 
 @pytest.mark.proves("CL-01")
 def test_member_states_from_unjoined_to_stable() -> None:
-    member = Bench()
+    member = MemberHarness()
     assert member.state is UNJOINED
     member.find()
     assert member.state is PREPARING
@@ -46,7 +46,7 @@ def test_member_states_from_unjoined_to_stable() -> None:
     assert member.state is STABLE
     member.poll()
     assert member.owned() == tps("t-0")
-    assert member.heard() == [(Callback.ASSIGNED, tps("t-0"))]
+    assert member.take_callbacks() == [(Callback.ASSIGNED, tps("t-0"))]
 
 
 @pytest.mark.proves("CL-01")
@@ -56,7 +56,7 @@ def test_join_request_has_protocols_and_timeouts() -> None:
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (10_000, 70_000)
     assert (request.protocol_type, request.protocols[0].name) == ("consumer", "range")
     assert (request.client_id, request.member_id, request.group_instance_id) == ("c1", "", None)
-    claims = member.claims()
+    claims = member.sent_subscription()
     assert (claims.topics, claims.rack_id, claims.generation_id, claims.version) == (("t",), "r1", -1, 3)
 
 
@@ -67,22 +67,22 @@ def test_join_request_has_protocols_and_timeouts() -> None:
 def test_loading_coordinator_is_retried_with_backoff() -> None:
     member = joining()
     for wait_ms in (100, 200, 400, 800, 1_000, 1_000):
-        member.answer(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
+        member.respond(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
         assert not member.sends(JoinGroup)
         assert member.machine.next_poll_ms() == member.now_ms + wait_ms
-        member.pass_ms(wait_ms - 1).poll()
+        member.advance_ms(wait_ms - 1).poll()
         assert not member.sends(JoinGroup)
-        member.pass_ms(1).poll()
+        member.advance_ms(1).poll()
         assert member.sends(JoinGroup)
     assert member.coordinator() is not None
 
 
 @pytest.mark.proves("CL-12")
 def test_unknown_member_rejoins_without_id() -> None:
-    member = Bench().settle()
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    member = MemberHarness().settle()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
     assert member.sent(JoinGroup).member_id == "m1"
-    member.answer(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    member.respond(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert member.state is UNJOINED
     member.poll()
     assert member.sent(JoinGroup).member_id == ""
@@ -90,19 +90,19 @@ def test_unknown_member_rejoins_without_id() -> None:
 
 @pytest.mark.proves("CL-12")
 def test_unknown_member_error_of_old_generation_is_ignored() -> None:
-    member = Bench().settle()
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
-    member.do(member.machine.unsubscribe(member.now_ms))
-    member.do(member.machine.subscribe(["u"], member.now_ms)).poll()
+    member = MemberHarness().settle()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
+    member.execute(member.machine.unsubscribe(member.now_ms))
+    member.execute(member.machine.subscribe(["u"], member.now_ms)).poll()
     assert len(member.sends(JoinGroup)) == 1, "the old one is still under way"
-    member.answer(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
+    member.respond(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to UnknownMemberIdException"
 
 
 @pytest.mark.proves("CL-12")
 def test_member_id_that_is_given_is_kept_and_used_at_once() -> None:
     member = joining()
-    member.answer(JoinGroupResponse(Error.MEMBER_ID_REQUIRED, "m7")).poll()
+    member.respond(JoinGroupResponse(Error.MEMBER_ID_REQUIRED, "m7")).poll()
     request = member.sent(JoinGroup)
     assert (request.member_id, request.reason) == ("m7", "need to re-join with the given member-id: m7")
     assert member.machine.metrics(member.now_ms)["failed-rebalance-total"] == 1
@@ -111,7 +111,7 @@ def test_member_id_that_is_given_is_kept_and_used_at_once() -> None:
 @pytest.mark.proves("CL-12")
 def test_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
     member = joining()
-    member.answer(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    member.respond(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
 
 
@@ -119,12 +119,12 @@ def test_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
 def test_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> None:
     member = joining()
-    member.answer(JoinGroupResponse(error))
+    member.respond(JoinGroupResponse(error))
     assert member.coordinator() is None
     assert member.disconnects
     member.poll()
     assert not member.sends(JoinGroup)
-    member.answer(NODE).pass_ms(100).poll()
+    member.respond(NODE).advance_ms(100).poll()
     assert member.sends(JoinGroup)
 
 
@@ -145,7 +145,7 @@ def test_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> No
 )
 def test_any_other_error_of_a_join_is_raised_from_the_next_poll(error: Error) -> None:
     member = joining(group_instance_id="i1")
-    member.answer(JoinGroupResponse(error))
+    member.respond(JoinGroupResponse(error))
     assert not member.raised
     assert member.machine.next_poll_ms() == 0
     member.poll()
@@ -159,10 +159,10 @@ def test_any_other_error_of_a_join_is_raised_from_the_next_poll(error: Error) ->
 
 @pytest.mark.proves("CL-13")
 def test_fatal_errors_name_the_remedy() -> None:
-    fenced = joining(group_instance_id="i1").answer(JoinGroupResponse(Error.FENCED_INSTANCE_ID)).poll().raised[0]
+    fenced = joining(group_instance_id="i1").respond(JoinGroupResponse(Error.FENCED_INSTANCE_ID)).poll().raised[0]
     assert isinstance(fenced, FencedInstanceId)
     assert "'i1'" in str(fenced)
-    full = joining().answer(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)).poll().raised[0]
+    full = joining().respond(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)).poll().raised[0]
     assert isinstance(full, GroupMaxSizeReached)
     assert str(full) == "Consumer group orders already has the configured maximum number of members."
 
@@ -170,7 +170,7 @@ def test_fatal_errors_name_the_remedy() -> None:
 @pytest.mark.proves("CL-13")
 def test_group_of_another_protocol_type_is_refused() -> None:
     member = joining()
-    member.answer(JoinGroupResponse(Error.NONE, "m1", 1, "connect", "range", "m0")).poll()
+    member.respond(JoinGroupResponse(Error.NONE, "m1", 1, "connect", "range", "m0")).poll()
     assert isinstance(member.raised[0], BrokerError)
     assert member.raised[0].error is Error.INCONSISTENT_GROUP_PROTOCOL
 
@@ -181,15 +181,15 @@ def test_group_of_another_protocol_type_is_refused() -> None:
 @pytest.mark.proves("CL-14")
 def test_sync_with_rebalance_in_progress_rejoins() -> None:
     member = syncing(assignors=COOPERATIVE)
-    member.answer(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    member.respond(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).member_id == "m1"
-    assert member.claims().generation_id == 5
+    assert member.sent_subscription().generation_id == 5
 
 
 @pytest.mark.proves("CL-14")
 def test_sync_of_an_unknown_member_resets_everything() -> None:
     member = syncing()
-    member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
     assert member.poll().sent(JoinGroup).member_id == ""
 
@@ -197,7 +197,7 @@ def test_sync_of_an_unknown_member_resets_everything() -> None:
 @pytest.mark.proves("CL-14")
 def test_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
     member = syncing()
-    member.answer(SyncGroupResponse(Error.ILLEGAL_GENERATION))
+    member.respond(SyncGroupResponse(Error.ILLEGAL_GENERATION))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
     assert member.poll().sent(JoinGroup).member_id == "m1"
 
@@ -206,9 +206,9 @@ def test_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
 def test_sync_to_wrong_node_finds_coordinator_and_rejoins(error: Error) -> None:
     member = syncing()
-    member.answer(SyncGroupResponse(error)).poll()
+    member.respond(SyncGroupResponse(error)).poll()
     assert member.coordinator() is None
-    member.answer(NODE).pass_ms(100).poll()
+    member.respond(NODE).advance_ms(100).poll()
     assert member.sent(JoinGroup).member_id == "m1"
 
 
@@ -225,16 +225,16 @@ def test_sync_to_wrong_node_finds_coordinator_and_rejoins(error: Error) -> None:
 )
 def test_any_other_error_of_a_sync_is_fatal(error: Error) -> None:
     member = syncing(group_instance_id="i1")
-    member.answer(SyncGroupResponse(error)).poll()
+    member.respond(SyncGroupResponse(error)).poll()
     (raised,) = member.raised
     assert isinstance(raised, BrokerError)
     assert raised.error is error
 
 
 @pytest.mark.proves("CL-14")
-@pytest.mark.parametrize("answer", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
-def test_sync_for_another_protocol_is_fatal(answer: dict[str, str]) -> None:
-    member = syncing().sync_ok("t-0", **answer).poll()
+@pytest.mark.parametrize("response", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
+def test_sync_for_another_protocol_is_fatal(response: dict[str, str]) -> None:
+    member = syncing().sync_ok("t-0", **response).poll()
     (raised,) = member.raised
     assert isinstance(raised, BrokerError)
     assert raised.error is Error.INCONSISTENT_GROUP_PROTOCOL
@@ -243,7 +243,7 @@ def test_sync_for_another_protocol_is_fatal(answer: dict[str, str]) -> None:
 @pytest.mark.proves("CL-15")
 def test_assignment_of_cleared_generation_fails_rebalance() -> None:
     member = syncing()
-    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
+    member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
     member.sync_ok("t-0")
     assert member.state is UNJOINED
     assert member.poll().sent(JoinGroup).member_id == ""
@@ -254,8 +254,8 @@ def test_assignment_of_cleared_generation_fails_rebalance() -> None:
 @pytest.mark.proves("CL-15")
 def test_assignment_of_cleared_generation_is_dropped_at_poll() -> None:
     member = syncing().sync_ok("t-0")
-    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.ILLEGAL_GENERATION)).poll()
-    assert not member.heard()
+    member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.ILLEGAL_GENERATION)).poll()
+    assert not member.take_callbacks()
     assert member.sent(JoinGroup).reason == (
         "rebalance failed since the generation/state was modified by heartbeat thread to "
         "Generation{generationId=-1, memberId='m1', protocol=null}/UNJOINED before the rebalance callback triggered"
@@ -265,8 +265,8 @@ def test_assignment_of_cleared_generation_is_dropped_at_poll() -> None:
 @pytest.mark.proves("CL-14", "CL-15")
 def test_refusal_for_a_generation_left_behind_resets_nothing() -> None:
     member = syncing()
-    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.ILLEGAL_GENERATION))
-    member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
+    member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.ILLEGAL_GENERATION))
+    member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert member.machine.member_id == "m1"
 
 
@@ -285,32 +285,32 @@ def test_join_request_timeout_covers_rebalance(request_ms: int, max_poll_ms: int
 
 @pytest.mark.proves("CL-17")
 def test_poll_reuses_pending_join() -> None:
-    member = Bench().settle("t-0")
-    member.heard()
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll().poll().poll()
-    assert member.heard() == [(Callback.REVOKED, tps("t-0"))]
+    member = MemberHarness().settle("t-0")
+    member.take_callbacks()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().poll().poll()
+    assert member.take_callbacks() == [(Callback.REVOKED, tps("t-0"))]
     assert len(member.sends(JoinGroup)) == 1
     member.join_ok(2).poll()
     assert len(member.sends(SyncGroup)) == 1
-    member.answer(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
-    assert not member.heard(), "the second join belongs to the same rebalance"
+    member.respond(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    assert not member.take_callbacks(), "the second join belongs to the same rebalance"
 
 
 @pytest.mark.proves("CL-17")
 def test_interrupted_completion_continues_at_next_poll() -> None:
-    member = Bench(assignors=COOPERATIVE).settle("t-0 t-1")
-    member.heard()
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2).sync_ok("t-1 t-2")
+    member = MemberHarness(assignors=COOPERATIVE).settle("t-0 t-1")
+    member.take_callbacks()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2).sync_ok("t-1 t-2")
     member.listener_throws = [Wakeup()]
     member.poll()
-    assert member.heard() == [(Callback.REVOKED, tps("t-0"))]
+    assert member.take_callbacks() == [(Callback.REVOKED, tps("t-0"))]
     assert member.owned() == tps("t-0 t-1")
     member.listener_throws = [None, Wakeup()]
     member.poll()
-    assert member.heard() == [(Callback.REVOKED, tps("t-0")), (Callback.ASSIGNED, tps("t-2"))]
+    assert member.take_callbacks() == [(Callback.REVOKED, tps("t-0")), (Callback.ASSIGNED, tps("t-2"))]
     assert not member.sends(JoinGroup)
     member.poll()
-    assert member.heard() == [(Callback.ASSIGNED, ())], "what was given is owned already"
+    assert member.take_callbacks() == [(Callback.ASSIGNED, ())], "what was given is owned already"
     assert member.owned() == tps("t-1 t-2")
     assert not member.raised
     assert member.sends(JoinGroup), "the follow-up of the revocation"
@@ -319,13 +319,13 @@ def test_interrupted_completion_continues_at_next_poll() -> None:
 @pytest.mark.proves("CL-18")
 @pytest.mark.parametrize("kind", [JoinGroup, SyncGroup])
 def test_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup] | type[SyncGroup]) -> None:
-    member = Bench().settle()
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
+    member = MemberHarness().settle()
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
     if kind is SyncGroup:
         member.join_ok(2)
     member.fail(kind)
     assert member.coordinator() is None
-    member.poll().answer(NODE).pass_ms(100).poll()
+    member.poll().respond(NODE).advance_ms(100).poll()
     request = member.sent(JoinGroup)
     assert (request.member_id, request.reason) == ("m1", "rebalance failed due to DisconnectException")
 
@@ -333,11 +333,11 @@ def test_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup] 
 @pytest.mark.proves("CL-18")
 def test_requests_to_lost_coordinator_fail() -> None:
     member = syncing()
-    member.pass_ms(3_000).tick().answer(HeartbeatResponse(Error.NOT_COORDINATOR))
+    member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.NOT_COORDINATOR))
     assert member.needs_rejoin()
     member.sync_ok("t-0")
-    assert member.state is COMPLETING, "the late answer is ignored"
-    member.poll().answer(NODE).pass_ms(100).poll()
+    assert member.state is COMPLETING, "the late response is ignored"
+    member.poll().respond(NODE).advance_ms(100).poll()
     assert member.sent(JoinGroup).member_id == "m1"
 
 
@@ -346,27 +346,27 @@ def test_requests_to_lost_coordinator_fail() -> None:
 
 @pytest.mark.proves("CL-41")
 def test_join_reason_is_last_cause_of_255_characters() -> None:
-    member = Bench()
+    member = MemberHarness()
     member.find()
     assert member.sent(JoinGroup).reason == ""
     member.join_ok(1).sync_ok("t-0").poll()
-    member.do(member.machine.enforce_rebalance("x" * 300, member.now_ms)).poll()
+    member.execute(member.machine.enforce_rebalance("x" * 300, member.now_ms)).poll()
     assert member.sent(JoinGroup).reason == "x" * 255
-    member.answer(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
+    member.respond(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
     member.join_ok(2).sync_ok("t-0").poll()
-    member.do(member.machine.enforce_rebalance("", member.now_ms)).poll()
+    member.execute(member.machine.enforce_rebalance("", member.now_ms)).poll()
     assert member.sent(JoinGroup).reason == "rebalance enforced by user"
 
 
 @pytest.mark.proves("CL-01")
 def test_join_waits_for_first_poll() -> None:
-    member = Bench()
-    member.tick().pass_ms(60_000).tick()
+    member = MemberHarness()
+    member.tick().advance_ms(60_000).tick()
     assert not member.all_sent
     member.poll()
     assert member.sends(FindCoordinator)
-    member.answer(NODE).tick()
+    member.respond(NODE).tick()
     assert not member.sends(JoinGroup)
     assert not member.sends(Heartbeat)
 
@@ -374,7 +374,7 @@ def test_join_waits_for_first_poll() -> None:
 @pytest.mark.proves("CL-12")
 def test_join_response_after_leave_is_ignored() -> None:
     member = joining()
-    member.do(member.machine.unsubscribe(member.now_ms))
+    member.execute(member.machine.unsubscribe(member.now_ms))
     member.join_ok(1)
     assert not member.sends(SyncGroup)
     assert member.state is UNJOINED

@@ -17,21 +17,21 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 
-from .member_bench import COOPERATIVE, NODE, Bench, at, tps
+from .member_harness import COOPERATIVE, NODE, MemberHarness, at, tps
 
 REVOKED, ASSIGNED, LOST = Callback
 
 
 def committed(error: Error = Error.NONE, partitions: str = "t-0") -> OffsetCommitResponse:
-    """An answer to a commit."""
+    """An response to a commit."""
     return OffsetCommitResponse(tuple(CommittedPartition(tp.topic, tp.partition, error) for tp in tps(partitions)))
 
 
-def about_to_rejoin(partitions: str = "t-0 t-1", **settings: object) -> Bench:
+def about_to_rejoin(partitions: str = "t-0 t-1", **settings: object) -> MemberHarness:
     """A settled member that has heard of a rebalance and not polled since."""
-    member = Bench(**settings).settle(partitions)  # type: ignore[arg-type]
-    member.heard()
-    return member.beat(Error.REBALANCE_IN_PROGRESS)
+    member = MemberHarness(**settings).settle(partitions)  # type: ignore[arg-type]
+    member.take_callbacks()
+    return member.heartbeat(Error.REBALANCE_IN_PROGRESS)
 
 
 # --- prepare, eager --------------------------------------------------------------------------------------------------
@@ -42,20 +42,20 @@ def test_eager_member_revokes_everything_before_it_joins() -> None:
     member = about_to_rejoin()
     member.slow_listener = True
     member.poll()
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert member.owned() == tps("t-0 t-1"), "still owned while the listener runs, so that it can commit"
     assert not member.sends(JoinGroup)
-    member.pass_ms(250).listener_done()
+    member.advance_ms(250).listener_done()
     assert member.owned() == ()
-    assert member.claims().owned_partitions == ()
-    (event,) = member.told_of(EventKind.PARTITIONS_REVOKED)
+    assert member.sent_subscription().owned_partitions == ()
+    (event,) = member.events_of(EventKind.PARTITIONS_REVOKED)
     assert event.detail == PartitionsChanged(tps("t-0 t-1"), 250)
 
 
 @pytest.mark.proves("CL-19")
 def test_eager_member_gets_empty_revocation() -> None:
     member = about_to_rejoin("").poll()
-    assert member.heard() == [(REVOKED, ())]
+    assert member.take_callbacks() == [(REVOKED, ())]
 
 
 @pytest.mark.proves("CL-19")
@@ -66,11 +66,11 @@ def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
     commit = member.sent(OffsetCommit)
     assert [(one.topic, one.partition, one.offset) for one in commit.offsets] == [("t", 0, 42)]
     assert (commit.generation_id, commit.member_id) == (1, "m1")
-    assert not member.heard()
+    assert not member.take_callbacks()
     member.poll()
-    assert not member.heard(), "it waits for the answer"
-    member.answer(committed()).poll()
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    assert not member.take_callbacks(), "it waits for the response"
+    member.respond(committed()).poll()
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert member.sends(JoinGroup)
 
 
@@ -78,12 +78,12 @@ def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
 def test_commit_is_retried_before_revocation() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
-    member.poll().answer(committed(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
+    member.poll().respond(committed(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
     assert member.machine.next_poll_ms() == member.now_ms + 100
-    member.pass_ms(99).poll()
+    member.advance_ms(99).poll()
     assert not member.sends(OffsetCommit)
-    member.pass_ms(1).poll().answer(committed()).poll()
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    member.advance_ms(1).poll().respond(committed()).poll()
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert len(member.ever_sent(OffsetCommit)) == 2
 
 
@@ -91,8 +91,8 @@ def test_commit_is_retried_before_revocation() -> None:
 def test_failed_commit_does_not_block_rebalance() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
-    member.poll().answer(committed(Error.OFFSET_METADATA_TOO_LARGE)).poll()
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    member.poll().respond(committed(Error.OFFSET_METADATA_TOO_LARGE)).poll()
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert not member.raised
 
 
@@ -102,10 +102,10 @@ def test_commit_without_response_delays_join_by_timeout() -> None:
     member.machine.set_consumed(at("t-0"))
     member.poll()
     assert member.machine.next_poll_ms() == member.now_ms + 20_000
-    member.pass_ms(19_999).poll()
-    assert not member.heard()
-    member.pass_ms(1).poll()
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    member.advance_ms(19_999).poll()
+    assert not member.take_callbacks()
+    member.advance_ms(1).poll()
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
 
 
 @pytest.mark.proves("CL-20")
@@ -116,7 +116,7 @@ def test_eager_member_fetches_nothing_during_last_commit() -> None:
     member.poll()
     assert member.machine.fetchable == frozenset()
     assert member.owned() == tps("t-0 t-1")
-    member.answer(committed()).poll().join_ok(2).sync_ok("t-0").poll()
+    member.respond(committed()).poll().join_ok(2).sync_ok("t-0").poll()
     assert member.machine.fetchable == frozenset(tps("t-0"))
 
 
@@ -135,19 +135,19 @@ def test_cooperative_member_goes_on_fetching() -> None:
 @pytest.mark.proves("CL-21")
 def test_cooperative_member_keeps_what_it_owns_while_it_joins() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll()
-    assert not member.heard()
+    assert not member.take_callbacks()
     assert member.owned() == tps("t-0 t-1")
-    claims = member.claims()
+    claims = member.sent_subscription()
     assert (claims.owned_partitions, claims.generation_id) == (tps("t-0 t-1"), 1)
 
 
 @pytest.mark.proves("CL-21")
 def test_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
-    member = Bench(topics=("t", "u"), assignors=COOPERATIVE).settle("t-0 u-0 u-1")
-    member.heard()
-    member.do(member.machine.subscribe(["t"], member.now_ms)).poll()
-    assert member.heard() == [(REVOKED, tps("u-0 u-1"))]
-    assert member.claims().owned_partitions == tps("t-0")
+    member = MemberHarness(topics=("t", "u"), assignors=COOPERATIVE).settle("t-0 u-0 u-1")
+    member.take_callbacks()
+    member.execute(member.machine.subscribe(["t"], member.now_ms)).poll()
+    assert member.take_callbacks() == [(REVOKED, tps("u-0 u-1"))]
+    assert member.sent_subscription().owned_partitions == tps("t-0")
 
 
 @pytest.mark.proves("CL-22")
@@ -155,21 +155,21 @@ def test_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
 @pytest.mark.parametrize("error", [Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION])
 def test_partitions_of_lost_generation_are_lost(error: Error, assignors: object) -> None:
     settings = {} if assignors is None else {"assignors": assignors}
-    member = Bench(enable_auto_commit=True, **settings).settle("t-0 t-1")  # type: ignore[arg-type]
-    member.heard()
+    member = MemberHarness(enable_auto_commit=True, **settings).settle("t-0 t-1")  # type: ignore[arg-type]
+    member.take_callbacks()
     member.machine.set_consumed(at("t-0"))
-    member.beat(error).poll()
-    assert member.heard() == [(LOST, tps("t-0 t-1"))]
+    member.heartbeat(error).poll()
+    assert member.take_callbacks() == [(LOST, tps("t-0 t-1"))]
     assert member.owned() == ()
     assert not member.ever_sent(OffsetCommit), "somebody else may have gone further"
 
 
 @pytest.mark.proves("CL-22")
 def test_who_owned_nothing_loses_nothing() -> None:
-    member = Bench().settle("")
-    member.heard()
-    member.beat(Error.UNKNOWN_MEMBER_ID).poll()
-    assert not member.heard()
+    member = MemberHarness().settle("")
+    member.take_callbacks()
+    member.heartbeat(Error.UNKNOWN_MEMBER_ID).poll()
+    assert not member.take_callbacks()
     assert member.sends(JoinGroup)
 
 
@@ -179,12 +179,15 @@ def test_who_owned_nothing_loses_nothing() -> None:
 @pytest.mark.proves("CL-23")
 def test_cooperative_member_revokes_adds_and_rejoins() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-1 t-2").poll()
-    assert member.heard() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
+    assert member.take_callbacks() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
     assert member.owned() == tps("t-1 t-2")
     request = member.sent(JoinGroup)
     assert request.reason == "need to revoke partitions and re-join"
-    assert (member.claims().owned_partitions, member.claims().generation_id) == (tps("t-1 t-2"), 2)
-    event = member.told_of(EventKind.JOIN_REQUESTED)[-1]
+    assert (member.sent_subscription().owned_partitions, member.sent_subscription().generation_id) == (
+        tps("t-1 t-2"),
+        2,
+    )
+    event = member.events_of(EventKind.JOIN_REQUESTED)[-1]
     assert event.trigger is Trigger.COOPERATIVE_FOLLOWUP
     assert event.detail is not None
     assert "need to revoke partitions [t-0] as indicated by the current assignment" in str(event.detail)
@@ -193,18 +196,18 @@ def test_cooperative_member_revokes_adds_and_rejoins() -> None:
 @pytest.mark.proves("CL-23")
 def test_assigned_callback_runs_with_empty_assignment() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll().join_ok(2).sync_ok("t-0 t-1").poll()
-    assert member.heard() == [(ASSIGNED, ())]
+    assert member.take_callbacks() == [(ASSIGNED, ())]
     assert not member.sends(JoinGroup)
     assert not member.needs_rejoin()
 
 
 @pytest.mark.proves("CL-24")
 def test_assignment_outside_subscription_is_dropped() -> None:
-    member = Bench(topics=("t", "u")).find().join_ok(1)
-    member.do(member.machine.subscribe(["t"], member.now_ms))
+    member = MemberHarness(topics=("t", "u")).find().join_ok(1)
+    member.execute(member.machine.subscribe(["t"], member.now_ms))
     member.sync_ok("t-0 u-0").poll()
     assert member.owned() == ()
-    assert not any(callback is ASSIGNED for callback, _ in member.heard())
+    assert not any(callback is ASSIGNED for callback, _ in member.take_callbacks())
     assert member.sent(JoinGroup).reason == "received assignment does not match the current subscription"
 
 
@@ -217,13 +220,13 @@ def test_first_listener_error_is_raised_after_all_callbacks() -> None:
     first, second = ValueError("first"), ValueError("second")
     member.listener_throws = [first, second]
     member.poll()
-    assert member.heard() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
+    assert member.take_callbacks() == [(REVOKED, tps("t-0")), (ASSIGNED, tps("t-2"))]
     (raised,) = member.raised
     assert isinstance(raised, ListenerFailed)
     assert raised.__cause__ is first
     assert member.owned() == tps("t-1 t-2")
     member.poll()
-    assert member.heard() == [(ASSIGNED, ())], "the completion is repeated, as in the Java client"
+    assert member.take_callbacks() == [(ASSIGNED, ())], "the completion is repeated, as in the Java client"
     assert member.sends(JoinGroup)
 
 
@@ -237,7 +240,7 @@ def test_failing_revocation_listener_still_revokes() -> None:
     assert not member.sends(JoinGroup)
     member.poll()
     assert member.sends(JoinGroup)
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))], "told once"
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))], "told once"
 
 
 # --- leaving ---------------------------------------------------------------------------------------------------------
@@ -245,32 +248,32 @@ def test_failing_revocation_listener_still_revokes() -> None:
 
 @pytest.mark.proves("CL-32")
 def test_unsubscribing_revokes_and_leaves() -> None:
-    member = Bench().settle("t-0 t-1")
-    member.heard()
+    member = MemberHarness().settle("t-0 t-1")
+    member.take_callbacks()
     member.slow_listener = True
-    member.do(member.machine.unsubscribe(member.now_ms))
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    member.execute(member.machine.unsubscribe(member.now_ms))
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert not member.sends(LeaveGroup), "the listener first: it may commit"
     member.listener_done()
     (leaver,) = member.sent(LeaveGroup).members
     assert leaver == ("m1", None, "the consumer unsubscribed from all topics")
     assert member.state is MemberState.UNJOINED
     member.fail(LeaveGroup)
-    member.pass_ms(60_000).poll().tick()
+    member.advance_ms(60_000).poll().tick()
     assert len(member.ever_sent(LeaveGroup)) == 1, "no second try"
     assert not member.sends(JoinGroup)
 
 
 @pytest.mark.proves("CL-32")
 def test_close_revokes_leaves_and_waits_for_response() -> None:
-    member = Bench().settle("t-0 t-1")
-    member.heard()
-    member.do(member.machine.close(member.now_ms))
-    assert member.heard() == [(REVOKED, tps("t-0 t-1"))]
+    member = MemberHarness().settle("t-0 t-1")
+    member.take_callbacks()
+    member.execute(member.machine.close(member.now_ms))
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     (leaver,) = member.sent(LeaveGroup).members
     assert leaver == ("m1", None, "the consumer is being closed")
     assert not member.closed()
-    member.answer(LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    member.respond(LeaveGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
     assert member.closed()
     assert len(member.ever_sent(LeaveGroup)) == 1
 
@@ -278,32 +281,32 @@ def test_close_revokes_leaves_and_waits_for_response() -> None:
 @pytest.mark.proves("CL-32")
 @pytest.mark.parametrize("ending", ["unsubscribe", "close"])
 def test_leave_during_rebalance_loses_partitions(ending: str) -> None:
-    reset = Bench().settle("t-0").beat(Error.UNKNOWN_MEMBER_ID)
+    reset = MemberHarness().settle("t-0").heartbeat(Error.UNKNOWN_MEMBER_ID)
     rebalancing = about_to_rejoin("t-0", assignors=COOPERATIVE).poll()
     for member in (reset, rebalancing):
-        member.heard()
-        member.do(getattr(member.machine, ending)(member.now_ms))
-        assert member.heard() == [(LOST, tps("t-0"))]
+        member.take_callbacks()
+        member.execute(getattr(member.machine, ending)(member.now_ms))
+        assert member.take_callbacks() == [(LOST, tps("t-0"))]
     assert not reset.ever_sent(LeaveGroup)
     assert rebalancing.sends(LeaveGroup)
 
 
 @pytest.mark.proves("CL-32")
 def test_leave_without_partitions_runs_no_callback() -> None:
-    member = Bench().settle("")
-    member.heard()
-    member.do(member.machine.close(member.now_ms))
-    assert not member.heard()
+    member = MemberHarness().settle("")
+    member.take_callbacks()
+    member.execute(member.machine.close(member.now_ms))
+    assert not member.take_callbacks()
     assert member.sends(LeaveGroup)
 
 
 @pytest.mark.proves("CL-07", "CL-32")
 @pytest.mark.parametrize("ending", ["unsubscribe", "close"])
 def test_static_member_leaves_without_leave_group(ending: str) -> None:
-    member = Bench(group_instance_id="i1").settle("t-0")
-    member.heard()
-    member.do(getattr(member.machine, ending)(member.now_ms))
-    assert member.heard() == [(REVOKED, tps("t-0"))]
+    member = MemberHarness(group_instance_id="i1").settle("t-0")
+    member.take_callbacks()
+    member.execute(getattr(member.machine, ending)(member.now_ms))
+    assert member.take_callbacks() == [(REVOKED, tps("t-0"))]
     assert not member.ever_sent(LeaveGroup)
     assert member.state is MemberState.UNJOINED
     assert member.closed() is (ending == "close")
@@ -311,12 +314,12 @@ def test_static_member_leaves_without_leave_group(ending: str) -> None:
 
 @pytest.mark.proves("CL-32")
 def test_closed_member_ignores_responses_and_timers() -> None:
-    member = Bench().settle("t-0").pass_ms(3_000).tick()
+    member = MemberHarness().settle("t-0").advance_ms(3_000).tick()
     beat = member.send_of(Heartbeat)
-    member.do(member.machine.close(member.now_ms)).pass_ms(30_000)
+    member.execute(member.machine.close(member.now_ms)).advance_ms(30_000)
     assert member.machine.next_due_ms() == member.now_ms
     member.tick()
-    assert member.closed(), "the answer to LeaveGroup is not waited for longer than the timeout"
+    assert member.closed(), "the response to LeaveGroup is not waited for longer than the timeout"
     machine, now_ms = member.machine, member.now_ms
     assert machine.on_response(beat.request_id, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), now_ms) == []
     assert machine.on_request_failed(beat.request_id, now_ms) == machine.poll(now_ms) == machine.tick(now_ms) == []
@@ -326,9 +329,9 @@ def test_closed_member_ignores_responses_and_timers() -> None:
 
 @pytest.mark.proves("CL-32")
 def test_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
-    member = Bench().settle("t-0")
-    member.do(member.machine.unsubscribe(member.now_ms)).answer(LeaveGroupResponse(Error.NONE))
-    member.do(member.machine.subscribe(["u"], member.now_ms)).poll()
+    member = MemberHarness().settle("t-0")
+    member.execute(member.machine.unsubscribe(member.now_ms)).respond(LeaveGroupResponse(Error.NONE))
+    member.execute(member.machine.subscribe(["u"], member.now_ms)).poll()
     assert member.sent(JoinGroup).member_id == ""
     member.settle("u-0", 3)
     assert member.owned() == tps("u-0")
@@ -337,20 +340,20 @@ def test_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
 @pytest.mark.proves("CL-22")
 def test_generation_loss_during_sync_loses_partitions_first() -> None:
     member = about_to_rejoin("t-0", assignors=COOPERATIVE).poll().join_ok(2)
-    member.beat(Error.UNKNOWN_MEMBER_ID).poll()
-    assert member.heard() == [(LOST, tps("t-0"))]
+    member.heartbeat(Error.UNKNOWN_MEMBER_ID).poll()
+    assert member.take_callbacks() == [(LOST, tps("t-0"))]
     assert not member.sends(JoinGroup), "one at a time: the old sync is still out"
-    member.answer(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
+    member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
     assert member.sent(JoinGroup).member_id == ""
 
 
 @pytest.mark.proves("CL-19")
 def test_without_a_coordinator_nothing_is_prepared() -> None:
-    member = about_to_rejoin("t-0").pass_ms(3_000).tick()
-    member.answer(HeartbeatResponse(Error.NOT_COORDINATOR)).poll()
-    assert not member.heard()
-    member.answer(NODE).poll()
-    assert member.heard() == [(REVOKED, tps("t-0"))]
+    member = about_to_rejoin("t-0").advance_ms(3_000).tick()
+    member.respond(HeartbeatResponse(Error.NOT_COORDINATOR)).poll()
+    assert not member.take_callbacks()
+    member.respond(NODE).poll()
+    assert member.take_callbacks() == [(REVOKED, tps("t-0"))]
 
 
 # --- a generation that was missed -------------------------------------------------------------------------------------
@@ -358,17 +361,17 @@ def test_without_a_coordinator_nothing_is_prepared() -> None:
 
 def test_static_member_that_missed_generation_loses_partitions() -> None:
     """A deliberate difference: Java would revoke t-1, and a commit in the listener would carry the new generation."""
-    member = Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
-    member.heard()
+    member = MemberHarness(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
+    member.take_callbacks()
     member.join_ok(3).sync_ok("t-0").poll()
-    assert member.heard() == [(Callback.LOST, tps("t-0 t-1")), (Callback.ASSIGNED, tps("t-0"))]
+    assert member.take_callbacks() == [(Callback.LOST, tps("t-0 t-1")), (Callback.ASSIGNED, tps("t-0"))]
     assert member.owned() == tps("t-0")
 
 
 def test_static_member_in_every_generation_keeps_partitions() -> None:
-    member = Bench(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
-    member.beat(Error.REBALANCE_IN_PROGRESS).poll()
-    member.heard()
+    member = MemberHarness(assignors=COOPERATIVE, group_instance_id="i1").settle("t-0 t-1", generation_id=1)
+    member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
+    member.take_callbacks()
     member.join_ok(2).sync_ok("t-0").poll()
-    assert member.heard() == [(Callback.REVOKED, tps("t-1")), (Callback.ASSIGNED, ())]
+    assert member.take_callbacks() == [(Callback.REVOKED, tps("t-1")), (Callback.ASSIGNED, ())]

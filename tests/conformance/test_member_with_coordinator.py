@@ -1,4 +1,4 @@
-"""Both machines in one room: real members, the real coordinator, and a clock that the test turns.
+"""Both machines in one harness: real members, the real coordinator, and a clock that the test turns.
 
 Whatever happens, checked at every step: no partition has two owners, unless one of them lost it without knowing yet.
 """
@@ -27,8 +27,8 @@ from slackwater.group.member.effects import MemberResponse
 from slackwater.group.messages import FindCoordinator, JoinGroup
 from slackwater.group.topic_partition import TopicPartition
 
-from .member_bench import NODE, at, tps
-from .room import HOST, Room
+from .coordinator_harness import HOST, CoordinatorHarness
+from .member_harness import NODE, at, tps
 
 STEP_MS = 50
 
@@ -44,14 +44,14 @@ class Client:
         self.polling = True
         self.heard: list[tuple[Callback, tuple[TopicPartition, ...]]] = []
         self._inbox: deque[tuple[int, MemberResponse]] = deque()
-        self.do(self.machine.subscribe(["t"], self.now_ms))
+        self.execute(self.machine.subscribe(["t"], self.now_ms))
 
     @property
     def now_ms(self) -> int:
-        """The room's time."""
-        return self.house.room.now_ms
+        """The harness's time."""
+        return self.house.harness.now_ms
 
-    def do(self, effects: list[MemberEffect]) -> None:
+    def execute(self, effects: list[MemberEffect]) -> None:
         """Carry effects out."""
         for effect in effects:
             match effect:
@@ -60,14 +60,14 @@ class Client:
                         self._inbox.append((request_id, NODE))
                         continue
                     if isinstance(request, JoinGroup):
-                        request = replace(request, uuid=self.house.room.next_uuid(), client_host=HOST)
-                    ask: Any = self.house.room.ask
+                        request = replace(request, uuid=self.house.harness.next_uuid(), client_host=HOST)
+                    ask: Any = self.house.harness.send
                     ask(request, partial(self._arrived, request_id))
                 case NotifyListener():
                     self.heard.append((effect.callback, effect.partitions))
-                    self.do(self.machine.on_listener_done(self.now_ms))
+                    self.execute(self.machine.on_listener_done(self.now_ms))
                 case RefreshMetadata():
-                    self.do(self.machine.on_metadata(self.house.cluster, self.now_ms))
+                    self.execute(self.machine.on_metadata(self.house.cluster, self.now_ms))
                 case _:
                     pass
 
@@ -80,12 +80,12 @@ class Client:
             self._inbox.clear()
             return
         while self._inbox:
-            self.do(self.machine.on_response(*self._inbox.popleft(), self.now_ms))
+            self.execute(self.machine.on_response(*self._inbox.popleft(), self.now_ms))
         due_ms = self.machine.next_due_ms()
         if due_ms is not None and due_ms <= self.now_ms:
-            self.do(self.machine.tick(self.now_ms))
+            self.execute(self.machine.tick(self.now_ms))
         if self.polling:
-            self.do(self.machine.poll(self.now_ms))
+            self.execute(self.machine.poll(self.now_ms))
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
@@ -94,10 +94,10 @@ class Client:
 
 
 class House:
-    """A room with clients in it."""
+    """A harness with clients in it."""
 
     def __init__(self, **settings: Any) -> None:
-        self.room = Room(**({"group_initial_rebalance_delay_ms": 100} | settings))
+        self.harness = CoordinatorHarness(**({"group_initial_rebalance_delay_ms": 100} | settings))
         self.cluster = {"t": TopicInfo(6)}
         self.clients: list[Client] = []
 
@@ -110,14 +110,14 @@ class House:
     def run(self, duration_ms: int) -> None:
         """Let time pass in small steps."""
         for _ in range(duration_ms // STEP_MS):
-            self.room.pass_ms(STEP_MS)
+            self.harness.advance_ms(STEP_MS)
             for client in self.clients:
                 client.step()
                 self.check()
 
     def check(self) -> None:
         """Nobody owns what another owns."""
-        group = self.room.coordinator.groups.get("orders")
+        group = self.harness.coordinator.groups.get("orders")
         members = group.members if group is not None else {}
         owners = Counter(
             partition
@@ -127,9 +127,9 @@ class House:
         )
         assert all(count == 1 for count in owners.values()), owners
 
-    def settled(self) -> None:
+    def stable_group(self) -> None:
         """The group is stable and everything has one owner."""
-        assert self.room.state is GroupState.STABLE
+        assert self.harness.state is GroupState.STABLE
         living = [client for client in self.clients if client.alive]
         assert all(client.machine.state is MemberState.STABLE for client in living)
         owned = sorted(partition for client in living for partition in client.owned)
@@ -149,9 +149,9 @@ def test_eager_members_come_and_go() -> None:
     assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
     b = house.client("b", assignors=(RangeAssignor(),))
     house.run(5_000)
-    house.settled()
+    house.stable_group()
     assert len(a.owned) == len(b.owned) == 3
-    b.do(b.machine.close(b.now_ms))
+    b.execute(b.machine.close(b.now_ms))
     house.run(5_000)
     assert b.machine.is_closed
     assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
@@ -162,13 +162,13 @@ def test_cooperative_members_move_only_what_has_to_move() -> None:
     house = House()
     a, b = (house.client(name, **cooperative()) for name in "ab")
     house.run(5_000)
-    house.settled()
+    house.stable_group()
     kept = {client: set(client.owned) for client in (a, b)}
     c = house.client("c", **cooperative())
     for client in (a, b):
         client.heard.clear()
     house.run(10_000)
-    house.settled()
+    house.stable_group()
     for client in (a, b):
         assert set(client.owned) <= kept[client]
         revoked = [partitions for callback, partitions in client.heard if callback is Callback.REVOKED]
@@ -188,7 +188,7 @@ def test_member_that_stops_polling_is_out_and_comes_back() -> None:
     assert not a.heard
     a.polling = True
     house.run(10_000)
-    house.settled()
+    house.stable_group()
     assert a.heard[0][0] is Callback.LOST
 
 
@@ -202,7 +202,7 @@ def test_silent_member_gets_unknown_member_id() -> None:
     assert len(b.owned) == 6
     a.alive = True
     house.run(10_000)
-    house.settled()
+    house.stable_group()
     assert Callback.LOST in [callback for callback, _ in a.heard]
 
 
@@ -213,15 +213,15 @@ def test_static_restart_within_session_keeps_assignment() -> None:
     a = house.client("a", **settings)
     b = house.client("b", group_instance_id="two", session_timeout_ms=30_000, **cooperative())
     house.run(5_000)
-    had, generation = a.owned, house.room.generation
+    had, generation = a.owned, house.harness.generation
     b.heard.clear()
-    a.do(a.machine.close(a.now_ms))
+    a.execute(a.machine.close(a.now_ms))
     assert a.machine.is_closed
     house.clients.remove(a)
     house.run(10_000)
     again = house.client("a", **settings)
     house.run(5_000)
-    assert (again.owned, house.room.generation) == (had, generation)
+    assert (again.owned, house.harness.generation) == (had, generation)
     assert not b.heard
 
 
@@ -246,16 +246,16 @@ def test_batch_is_handed_over_without_blocking_group() -> None:
     a.machine.hold(a.machine.owned)
     b = house.client("b", driver=RebalanceDriver.BACKGROUND, **cooperative())
     house.run(60_000)
-    assert house.room.state is GroupState.STABLE
+    assert house.harness.state is GroupState.STABLE
     assert len(a.owned) == 6
     assert not b.machine.owned
     assert len(a.machine.leaving) == 3
-    generation = house.room.generation
-    a.do(a.machine.release(a.machine.owned, a.now_ms))
+    generation = house.harness.generation
+    a.execute(a.machine.release(a.machine.owned, a.now_ms))
     house.run(10_000)
-    house.settled()
+    house.stable_group()
     assert [len(client.owned) for client in house.clients] == [3, 3]
-    assert house.room.generation <= generation + 2
+    assert house.harness.generation <= generation + 2
 
 
 @pytest.mark.proves("CL-26")
@@ -266,9 +266,9 @@ def test_new_partitions_are_assigned_after_metadata_refresh() -> None:
     house.run(5_000)
     house.cluster = {"t": TopicInfo(8)}
     for client in house.clients:
-        client.do(client.machine.on_metadata(house.cluster, client.now_ms))
+        client.execute(client.machine.on_metadata(house.cluster, client.now_ms))
     house.run(10_000)
-    house.settled()
+    house.stable_group()
 
 
 @pytest.mark.proves("CL-37", "CL-19")
@@ -279,8 +279,8 @@ def test_what_was_consumed_is_committed_before_it_changes_hands() -> None:
     a.machine.set_consumed(at("t-5", 42))
     house.client("b", assignors=(RangeAssignor(),))
     house.run(5_000)
-    house.settled()
-    assert house.room.offset("t", 5) == 42
+    house.stable_group()
+    assert house.harness.offset("t", 5) == 42
 
 
 @pytest.mark.proves("CL-11")
@@ -288,14 +288,14 @@ def test_coordinator_that_restarts_costs_no_rebalance() -> None:
     house = House()
     a, b = (house.client(name, **cooperative()) for name in "ab")
     house.run(5_000)
-    generation = house.room.generation
+    generation = house.harness.generation
     for client in (a, b):
         client.heard.clear()
-    house.room.unload()
+    house.harness.unload()
     house.run(5_000)
-    house.room.restart()
+    house.harness.restart()
     house.run(5_000)
-    house.settled()
-    assert house.room.generation == generation
+    house.stable_group()
+    assert house.harness.generation == generation
     assert not a.heard
     assert not b.heard

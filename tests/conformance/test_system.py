@@ -198,8 +198,8 @@ def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
         client = await RawClient.connect(server)
 
         async def state(group: str) -> tuple[str, int]:
-            answer = await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse)
-            return answer.groups[0].group_state, len(answer.groups[0].members)
+            response = await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse)
+            return response.groups[0].group_state, len(response.groups[0].members)
 
         assert await state("stable") == ("Stable", 1)
         assert await state("empty") == ("Empty", 0)

@@ -1,4 +1,4 @@
-"""What a request's version changes: from the bytes of a request, through the whole broker, to those of its answer."""
+"""What a request's version changes: from the bytes of a request, through the whole broker, to those of its response."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ class House:
         self.events: list[GroupEvent] = []
         broker.broker.events.subscribe(self.events.append)
 
-    def ask(self, api: str, version: int, **fields: Any) -> Fields:
+    def send(self, api: str, version: int, **fields: Any) -> Fields:
         return self.client.ask_fields(api, version, **fields)
 
     @property
@@ -46,7 +46,7 @@ class House:
         return event.detail
 
     def join(self, version: int, **more: Any) -> Fields:
-        return self.ask(
+        return self.send(
             "JoinGroup",
             version,
             **{
@@ -79,7 +79,7 @@ class House:
         assignments: list[Fields] | None = None,
         instance: str | None = None,
     ) -> Fields:
-        return self.ask(
+        return self.send(
             "SyncGroup",
             version,
             group_id=GROUP,
@@ -92,7 +92,7 @@ class House:
         )
 
     def commit(self, version: int, *, generation: int = -1, retention_ms: int = -1) -> Fields:
-        return self.ask(
+        return self.send(
             "OffsetCommit",
             version,
             group_id=GROUP,
@@ -108,8 +108,8 @@ class House:
 
     def offset(self) -> int:
         topics = [{"name": "t", "partition_indexes": [0]}]
-        answer = self.ask("OffsetFetch", 5, group_id=GROUP, topics=topics)
-        return int(answer["topics"][0]["partitions"][0]["committed_offset"])
+        response = self.send("OffsetFetch", 5, group_id=GROUP, topics=topics)
+        return int(response["topics"][0]["partitions"][0]["committed_offset"])
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_from_v5_on_a_sync_must_name_its_protocol(
 def test_leave_before_v3_has_top_level_error(house: House, version: int) -> None:
     member_id = house.settle()
     for leaver, error in (("nobody", Error.UNKNOWN_MEMBER_ID), (member_id, Error.NONE)):
-        fields = house.ask("LeaveGroup", version, group_id=GROUP, member_id=leaver)
+        fields = house.send("LeaveGroup", version, group_id=GROUP, member_id=leaver)
         assert fields["error_code"] == error
         assert "members" not in fields
     assert house.member_ids == set()
@@ -230,7 +230,7 @@ def test_leave_before_v3_has_top_level_error(house: House, version: int) -> None
 def test_from_v3_on_each_leaver_has_its_own_error(house: House, version: int) -> None:
     member_id = house.settle()
     leavers = [{"member_id": one, "group_instance_id": None} for one in ("nobody", member_id)]
-    fields = house.ask("LeaveGroup", version, group_id=GROUP, members=leavers)
+    fields = house.send("LeaveGroup", version, group_id=GROUP, members=leavers)
     assert fields["error_code"] == Error.NONE
     assert fields["members"] == [
         {"member_id": "nobody", "group_instance_id": None, "error_code": Error.UNKNOWN_MEMBER_ID},
@@ -266,11 +266,11 @@ def test_retention_minus_one_is_broker_default(house: House, version: int) -> No
 @pytest.mark.parametrize("version", range(2, 8))
 def test_from_v2_on_null_topics_fetch_everything(house: House, version: int) -> None:
     house.commit(9)
-    fields = house.ask("OffsetFetch", version, group_id=GROUP, topics=None)
+    fields = house.send("OffsetFetch", version, group_id=GROUP, topics=None)
     (topic,) = fields["topics"]
     (partition,) = topic["partitions"]
     assert (topic["name"], partition["partition_index"], partition["committed_offset"]) == ("t", 0, 5)
-    fields = house.ask("OffsetFetch", version, group_id="unheard of", topics=None)
+    fields = house.send("OffsetFetch", version, group_id="unheard of", topics=None)
     assert (fields["topics"], fields["error_code"]) == ([], Error.NONE)
 
 
@@ -280,7 +280,7 @@ def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
     house.commit(9)
     topics = [{"name": "t", "partition_indexes": [0]}]
     asked = [{"group_id": group_id, "topics": topics} for group_id in (GROUP, "unheard of")]
-    groups = house.ask("OffsetFetch", version, groups=asked)["groups"]
+    groups = house.send("OffsetFetch", version, groups=asked)["groups"]
     assert [(group["group_id"], group["error_code"]) for group in groups] == [(GROUP, 0), ("unheard of", 0)]
     offsets = [
         partition["committed_offset"]
@@ -294,7 +294,7 @@ def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
 @pytest.mark.proves("AD-01")
 @pytest.mark.parametrize("version", range(7))
 def test_describe_missing_group_is_error_from_v6(house: House, version: int) -> None:
-    (group,) = house.ask("DescribeGroups", version, groups=["unheard of"])["groups"]
+    (group,) = house.send("DescribeGroups", version, groups=["unheard of"])["groups"]
     assert group["group_state"] == "Dead"
     assert group["error_code"] == (Error.GROUP_ID_NOT_FOUND if version >= 6 else Error.NONE)
     assert bool(group.get("error_message")) is (version >= 6)
@@ -309,7 +309,7 @@ def test_list_filters_states_from_v4_and_types_from_v5(house: House, version: in
     group |= {"group_type": "classic"} if version >= 5 else {}
 
     def listed(states: list[str], types: list[str]) -> object:
-        return house.ask("ListGroups", version, states_filter=states, types_filter=types)["groups"]
+        return house.send("ListGroups", version, states_filter=states, types_filter=types)["groups"]
 
     assert listed(["stable"], ["CLASSIC"]) == [group]
     assert listed(["Empty"], []) == ([] if version >= 4 else [group])

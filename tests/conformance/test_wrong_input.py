@@ -40,17 +40,17 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 
-from .room import GROUP, Member, Room, offering
+from .coordinator_harness import GROUP, CoordinatorHarness, Member, join_protocols
 
 OVERLONG = struct.pack(">hi", 3, 2**31 - 1)
 OFFSETS = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1))
 
 
 class Case(NamedTuple):
-    """A wrong request of member a, or of somebody who is none, and the answer it deserves."""
+    """A wrong request of member a, or of somebody who is none, and the response it deserves."""
 
     request: Request
-    answer: Response
+    response: Response
 
 
 def refused_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
@@ -73,8 +73,8 @@ def refused_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         yield f"{name}: other type", Case(replace(join, protocol_type="connect"), mismatch)
         yield f"{name}: no type", Case(replace(join, protocol_type=""), mismatch)
         yield f"{name}: no protocols", Case(replace(join, protocols=()), mismatch)
-        yield f"{name}: no common protocol", Case(replace(join, protocols=offering("x")), mismatch)
-        yield f"{name}: a protocol twice", Case(replace(join, protocols=offering("range", "range")), mismatch)
+        yield f"{name}: no common protocol", Case(replace(join, protocols=join_protocols("x")), mismatch)
+        yield f"{name}: a protocol twice", Case(replace(join, protocols=join_protocols("range", "range")), mismatch)
         overlong = replace(join, protocols=(JoinProtocol("range", OVERLONG),))
         yield f"{name}: overlong array", Case(overlong, refused(Error.INVALID_REQUEST))
     stranger = replace(member, member_id="stranger", group_instance_id=None)
@@ -89,7 +89,7 @@ def refused_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
 
 def refused_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """SyncGroup."""
-    sync = SyncGroup(GROUP, a.id, a.instance, a.room.generation, "consumer", "range", ((b.id, b"gift"),))
+    sync = SyncGroup(GROUP, a.id, a.instance, a.harness.generation, "consumer", "range", ((b.id, b"gift"),))
     for name, wrong, error in (
         ("null group", replace(sync, group_id=None), Error.INVALID_GROUP_ID),
         ("empty group", replace(sync, group_id=""), Error.INVALID_GROUP_ID),
@@ -109,7 +109,7 @@ def refused_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
 
 def refused_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """Heartbeat."""
-    beat = Heartbeat(GROUP, a.id, a.instance, a.room.generation)
+    beat = Heartbeat(GROUP, a.id, a.instance, a.harness.generation)
     for name, wrong, error in (
         ("null group", replace(beat, group_id=None), Error.INVALID_GROUP_ID),
         ("empty group", replace(beat, group_id=""), Error.INVALID_GROUP_ID),
@@ -137,15 +137,18 @@ def refused_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         ("twin", LeavingMember(b.id, "a"), Error.FENCED_INSTANCE_ID),
         ("unknown instance", LeavingMember(a.id, "nowhere"), Error.UNKNOWN_MEMBER_ID),
     ):
-        answer = LeaveGroupResponse(Error.NONE, (LeftMember(leaver.member_id, leaver.group_instance_id, error),))
-        yield name, Case(LeaveGroup(GROUP, (leaver,)), answer)
+        response = LeaveGroupResponse(Error.NONE, (LeftMember(leaver.member_id, leaver.group_instance_id, error),))
+        yield name, Case(LeaveGroup(GROUP, (leaver,)), response)
         if leaver.member_id != b.id:
-            yield f"{name}, twice", Case(LeaveGroup(GROUP, (leaver,) * 2), replace(answer, members=answer.members * 2))
+            yield (
+                f"{name}, twice",
+                Case(LeaveGroup(GROUP, (leaver,) * 2), replace(response, members=response.members * 2)),
+            )
 
 
 def refused_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """OffsetCommit."""
-    commit = OffsetCommit(GROUP, a.id, a.instance, a.room.generation, OFFSETS)
+    commit = OffsetCommit(GROUP, a.id, a.instance, a.harness.generation, OFFSETS)
     for name, wrong, error in (
         ("null group", replace(commit, group_id=None), Error.INVALID_GROUP_ID),
         ("absent group", replace(commit, group_id="absent"), Error.GROUP_ID_NOT_FOUND),
@@ -161,8 +164,8 @@ def refused_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         ("no generation", replace(commit, generation_id=-1), Error.ILLEGAL_GENERATION),
         ("later generation", replace(commit, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
     ):
-        answer = OffsetCommitResponse((CommittedPartition("t", 0, error), CommittedPartition("t", 1, error)))
-        yield name, Case(wrong, answer)
+        response = OffsetCommitResponse((CommittedPartition("t", 0, error), CommittedPartition("t", 1, error)))
+        yield name, Case(wrong, response)
         yield f"{name}, nothing to commit", Case(replace(wrong, offsets=()), OffsetCommitResponse(()))
 
 
@@ -192,23 +195,23 @@ Cases = Callable[[Member, Member], Iterator[tuple[str, Case]]]
 STAGES = ["initial", "completing", "stable", "preparing"]
 
 
-def at(room: Room, stage: str) -> tuple[Member, Member]:
+def at(harness: CoordinatorHarness, stage: str) -> tuple[Member, Member]:
     """Two static members of a group at this stage, with an offset of its own; a leads."""
-    room.commit_simply(7, topic="kept")
-    a, b = room.member("a", instance="a"), room.member("b", instance="b")
+    harness.commit_simple(7, topic="kept")
+    a, b = harness.member("a", instance="a"), harness.member("b", instance="b")
     a.join()
     b.join()
     if stage == "initial":
-        for member in room.group.members.values():
+        for member in harness.group.members.values():
             (a if member.group_instance_id == "a" else b).id = member.member_id
         return a, b
-    room.end_initial_delay()
+    harness.end_initial_delay()
     if stage != "completing":
-        room.sync(a, b)
+        harness.sync(a, b)
     if stage == "preparing":
-        b.protocols = offering("range", topics=["u"])
+        b.protocols = join_protocols("range", topics=["u"])
         b.join()
-    assert room.state is {
+    assert harness.state is {
         "completing": GroupState.COMPLETING_REBALANCE,
         "stable": GroupState.STABLE,
         "preparing": GroupState.PREPARING_REBALANCE,
@@ -228,97 +231,97 @@ def at(room: Room, stage: str) -> tuple[Member, Member]:
         refused_by_administration,
     ],
 )
-def test_invalid_request_gets_error_and_changes_nothing(room: Room, cases: Cases, stage: str) -> None:
-    a, b = at(room, stage)
-    before = room.snapshot()
+def test_invalid_request_gets_error_and_changes_nothing(harness: CoordinatorHarness, cases: Cases, stage: str) -> None:
+    a, b = at(harness, stage)
+    before = harness.snapshot()
     for name, case in cases(a, b):
-        answer = room.ask(case.request).answer
-        assert answer == case.answer, f"{name}: {case.request}"
-        assert room.snapshot() == before, f"{name} changed something: {case.request}"
+        response = harness.send(case.request).response
+        assert response == case.response, f"{name}: {case.request}"
+        assert harness.snapshot() == before, f"{name} changed something: {case.request}"
 
 
 @pytest.mark.parametrize("cases", [refused_syncs, refused_heartbeats, refused_leaves])
-def test_empty_group_has_no_members(room: Room, cases: Cases) -> None:
-    a, b = at(room, "stable")
+def test_empty_group_has_no_members(harness: CoordinatorHarness, cases: Cases) -> None:
+    a, b = at(harness, "stable")
     a.leave()
     b.leave()
-    before = room.snapshot()
+    before = harness.snapshot()
     for name, case in cases(a, b):
-        answer = room.ask(case.request).answer
-        if isinstance(answer, LeaveGroupResponse):
-            assert {left.error for left in answer.members} <= {Error.UNKNOWN_MEMBER_ID}, name
+        response = harness.send(case.request).response
+        if isinstance(response, LeaveGroupResponse):
+            assert {left.error for left in response.members} <= {Error.UNKNOWN_MEMBER_ID}, name
         else:
-            assert isinstance(answer, SyncGroupResponse | HeartbeatResponse)
+            assert isinstance(response, SyncGroupResponse | HeartbeatResponse)
             group_error = Error.INVALID_GROUP_ID if not case.request.group_id else Error.UNKNOWN_MEMBER_ID  # type: ignore[union-attr]
             protocol_error = Error.INCONSISTENT_GROUP_PROTOCOL if name in ("no type", "no name") else group_error
-            assert answer.error is protocol_error, name
-        assert room.snapshot() == before, name
+            assert response.error is protocol_error, name
+        assert harness.snapshot() == before, name
 
 
-def test_negative_rebalance_timeout_is_session_timeout(room: Room) -> None:
-    a = room.member("a", rebalance_timeout_ms=-(2**31))
+def test_negative_rebalance_timeout_is_session_timeout(harness: CoordinatorHarness) -> None:
+    a = harness.member("a", rebalance_timeout_ms=-(2**31))
     a.join()
-    room.end_initial_delay()
+    harness.end_initial_delay()
 
-    assert room.generation == 1
-    room.pass_ms(9_999, beating=[a], every_ms=5_000)
-    assert room.member_ids == {a.id}
-    room.pass_ms(1)
-    assert room.member_ids == set(), "its sync timer is its session timeout of 10 s"
+    assert harness.generation == 1
+    harness.advance_ms(9_999, heartbeating=[a], every_ms=5_000)
+    assert harness.member_ids == {a.id}
+    harness.advance_ms(1)
+    assert harness.member_ids == set(), "its sync timer is its session timeout of 10 s"
 
 
-def test_repeated_partition_in_commit_keeps_last_offset(room: Room) -> None:
-    (a,) = room.settled("a")
+def test_repeated_partition_in_commit_keeps_last_offset(harness: CoordinatorHarness) -> None:
+    (a,) = harness.stable_group("a")
     offsets = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 0, 2))
 
-    assert room.ask(OffsetCommit(GROUP, a.id, None, 1, offsets)).answer == OffsetCommitResponse(
+    assert harness.send(OffsetCommit(GROUP, a.id, None, 1, offsets)).response == OffsetCommitResponse(
         (CommittedPartition("t", 0, Error.NONE), CommittedPartition("t", 0, Error.NONE))
     )
-    assert room.offset() == 2
+    assert harness.offset() == 2
 
 
-def test_repeated_group_in_fetch_gets_two_results(room: Room) -> None:
-    room.commit_simply(3)
+def test_repeated_group_in_fetch_gets_two_results(harness: CoordinatorHarness) -> None:
+    harness.commit_simple(3)
     fetched = FetchedGroup(GROUP, Error.NONE, (FetchedOffset("t", 0, 3),))
     request = OffsetFetch((GroupToFetch(GROUP, None), GroupToFetch(GROUP, (("t", 0),))))
 
-    assert room.ask(request).answer == OffsetFetchResponse((fetched, fetched))
+    assert harness.send(request).response == OffsetFetchResponse((fetched, fetched))
 
 
-def test_leader_may_give_nonsense_and_only_members_get_it(room: Room) -> None:
-    a, b = room.member("a"), room.member("b")
+def test_leader_may_give_nonsense_and_only_members_get_it(harness: CoordinatorHarness) -> None:
+    a, b = harness.member("a"), harness.member("b")
     a.join()
     b.join()
-    room.end_initial_delay()
+    harness.end_initial_delay()
     following = b.sync()
     a.sync([("stranger", b"x"), (b.id, b"first"), (b.id, b"second"), ("", b"y")])
 
-    assert following.answer == b.synced_answer(b"second")
+    assert following.response == b.expected_sync_response(b"second")
     assert a.assignment == b""
-    assert room.member_ids == {a.id, b.id}
+    assert harness.member_ids == {a.id, b.id}
 
 
-def test_followers_assignments_are_ignored(room: Room) -> None:
-    a, b = room.member("a"), room.member("b")
+def test_followers_assignments_are_ignored(harness: CoordinatorHarness) -> None:
+    a, b = harness.member("a"), harness.member("b")
     a.join()
     b.join()
-    room.end_initial_delay()
+    harness.end_initial_delay()
     following = b.sync([(a.id, b"poison"), (b.id, b"everything")])
     assert following.parked
     leading = a.sync()
 
-    assert (leading.answer, following.answer) == (a.synced_answer(), b.synced_answer())
+    assert (leading.response, following.response) == (a.expected_sync_response(), b.expected_sync_response())
 
 
-def test_nothing_to_describe_and_nothing_to_list_are_no_errors(room: Room) -> None:
-    assert room.ask(DescribeGroups(())).answer.groups == ()
-    assert room.ask(ListGroups()).answer.groups == ()
+def test_nothing_to_describe_and_nothing_to_list_are_no_errors(harness: CoordinatorHarness) -> None:
+    assert harness.send(DescribeGroups(())).response.groups == ()
+    assert harness.send(ListGroups()).response.groups == ()
 
 
-def test_subscription_bytes_that_make_no_sense_are_tolerated(room: Room) -> None:
+def test_subscription_bytes_that_make_no_sense_are_tolerated(harness: CoordinatorHarness) -> None:
     for number, metadata in enumerate([b"", b"\x00", b"\xff\xff", b"\x00\x00\xff\xff\xff\xff", b"\x00\x00" * 3]):
-        a = room.member("a", group_id=f"g{number}", protocols=(JoinProtocol("range", metadata),))
+        a = harness.member("a", group_id=f"g{number}", protocols=(JoinProtocol("range", metadata),))
         joining = a.join()
-        room.end_initial_delay(f"g{number}")
-        assert joining.answer.error is Error.NONE
-        assert [member.metadata for member in joining.answer.members] == [metadata]
+        harness.end_initial_delay(f"g{number}")
+        assert joining.response.error is Error.NONE
+        assert [member.metadata for member in joining.response.members] == [metadata]

@@ -21,7 +21,7 @@ from hypothesis.strategies import SearchStrategy
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
@@ -436,7 +436,7 @@ class World:
                     effect.caller.answers.append(effect.response)
                     assert len(effect.caller.answers) == 1, f"answered twice: {effect.caller}"
                     self.learn(effect.response)
-                case EmitEvent(told):
+                case PublishEvent(told):
                     before, after = told.state_before, told.state_after
                     if before is not None and after is not None and before is not after:
                         assert after in LEGAL[before], f"{before} to {after}: {told}"

@@ -17,7 +17,7 @@ from slackwater.group.coordinator import offsets, rebalance, states, sync
 from slackwater.group.coordinator.coordinator_state import CoordinatorState
 from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.effects import Effect, SendResponse
-from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, RebalanceRound
+from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, OngoingRebalance
 from slackwater.group.coordinator.states import GroupAction, GroupInput, Transition
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
@@ -101,7 +101,7 @@ def initial_delay_has_no_cap(patch: pytest.MonkeyPatch) -> None:
     """JG-35: every new member extends the initial delay without limit."""
     original = rebalance.initial_delay_expired
 
-    def lax(collector: EffectCollector, round: RebalanceRound) -> None:
+    def lax(collector: EffectCollector, round: OngoingRebalance) -> None:
         round.remaining_ms = 1_000_000
         original(collector, round)
 

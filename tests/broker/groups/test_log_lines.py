@@ -3,30 +3,30 @@
 from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.group.errors import Error
 
-from ...conformance.room import Room, offering
+from ...conformance.coordinator_harness import CoordinatorHarness, join_protocols
 
 PREFIX = "[GroupCoordinator id=1 topic=__consumer_offsets partition=0] "
 
 
 class LoggedRoom:
-    """A coordinator room and the log lines of its events."""
+    """A coordinator harness and the log lines of its events."""
 
     def __init__(self) -> None:
-        self.room = Room()
+        self.harness = CoordinatorHarness()
         self.log = CoordinatorLogLines(1, 0)
         self.seen = 0
 
     def lines(self) -> str:
         """Return the lines logged since the last call, without the prefix."""
-        lines = list(self.log.render(self.room.events.since(self.seen)))
-        self.seen = self.room.events.mark()
+        lines = list(self.log.render(self.harness.events.since(self.seen)))
+        self.seen = self.harness.events.mark()
         assert all(line.startswith(PREFIX) for line in lines)
         return "\n".join(line.removeprefix(PREFIX) for line in lines)
 
 
 def test_first_generation_lines() -> None:
     logged = LoggedRoom()
-    (a,) = logged.room.settled("a")
+    (a,) = logged.harness.stable_group("a")
 
     assert logged.lines() == (
         f"Dynamic member with unknown member id joins group orders in Empty state. Created a new member id {a.id} and "
@@ -42,7 +42,7 @@ def test_first_generation_lines() -> None:
 
 def test_leave_that_empties_group_lines() -> None:
     logged = LoggedRoom()
-    (a,) = logged.room.settled("a")
+    (a,) = logged.harness.stable_group("a")
     logged.lines()
     a.leave()
 
@@ -57,34 +57,34 @@ def test_leave_that_empties_group_lines() -> None:
 
 def test_dropped_members_are_one_line() -> None:
     logged = LoggedRoom()
-    a, b, c = logged.room.settled("a", "b", "c")
-    timeout_ms = logged.room.group.rebalance_timeout_ms()
+    a, b, c = logged.harness.stable_group("a", "b", "c")
+    timeout_ms = logged.harness.group.rebalance_timeout_ms()
     a.join()
     for _ in range(timeout_ms // 3_000 + 1):
         b.heartbeat()
         c.heartbeat()
-        logged.room.pass_ms(3_000)
+        logged.harness.advance_ms(3_000)
 
     assert f"Group orders removed dynamic members who haven't joined: [{b.id}, {c.id}]\n" in logged.lines()
 
 
 def test_expired_member_lines() -> None:
     logged = LoggedRoom()
-    a, b = logged.room.settled("a", "b")
+    a, b = logged.harness.stable_group("a", "b")
     for _ in range(20):
         a.heartbeat()
-        logged.room.pass_ms(3_000)
+        logged.harness.advance_ms(3_000)
 
     assert f"Member {b.id} in group orders has failed, removing it from the group.\n" in logged.lines()
 
 
 def test_static_rejoin_and_fencing_lines() -> None:
     logged = LoggedRoom()
-    a, _ = logged.room.settled("a", "b", static=True)
+    a, _ = logged.harness.stable_group("a", "b", static=True)
     old_id = a.id
     logged.lines()
-    back = logged.room.member("back", instance="a")
-    assert back.ask_to_join().answer.error is Error.NONE
+    back = logged.harness.member("back", instance="a")
+    assert back.send_join().response.error is Error.NONE
     a.heartbeat()
 
     lines = logged.lines().splitlines()
@@ -102,17 +102,17 @@ def test_static_rejoin_and_fencing_lines() -> None:
 
 def test_reload_lines() -> None:
     logged = LoggedRoom()
-    logged.room.settled("a", "b", static=True)
+    logged.harness.stable_group("a", "b", static=True)
     logged.lines()
-    logged.room.restart()
+    logged.harness.restart()
 
     assert logged.lines() == "Loaded classic group orders with 2 members."
 
 
 def test_leader_rejoin_lines() -> None:
-    for protocols in (offering("range"), offering("range", topics=("t", "u"))):
+    for protocols in (join_protocols("range"), join_protocols("range", topics=("t", "u"))):
         logged = LoggedRoom()
-        (a,) = logged.room.settled("a")
+        (a,) = logged.harness.stable_group("a")
         logged.lines()
         a.protocols = protocols
         a.join()

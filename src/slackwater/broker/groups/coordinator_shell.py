@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from slackwater.broker.groups.offsets_records import decode_record, encode_records
-from slackwater.group.coordinator import AppendRecords, Coordinator, CoordinatorConfig, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator import (
+    AppendRecords,
+    Coordinator,
+    CoordinatorConfig,
+    Effect,
+    PublishEvent,
+    SendResponse,
+)
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.messages import JoinGroup, Request, Response
@@ -162,7 +169,7 @@ class CoordinatorShell:
         for effect in effects:
             if isinstance(effect, SendResponse):
                 effect.caller(effect.response)  # type: ignore[operator]  # the callback of `submit`; a cast costs a call
-            elif isinstance(effect, EmitEvent):
+            elif isinstance(effect, PublishEvent):
                 if events is None:
                     events = []
                 events.append(effect.event)

@@ -2,7 +2,7 @@
 
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.coordinator import Coordinator
-from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -19,7 +19,7 @@ __all__ = [
     "CoordinatorConfig",
     "CoordinatorRecord",
     "Effect",
-    "EmitEvent",
+    "PublishEvent",
     "GroupMetadata",
     "SendResponse",
     "StoredGroup",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from slackwater.group.coordinator.coordinator_state import CoordinatorState, PendingWrite, WriteCallback
-from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, GroupMetadata
 from slackwater.group.errors import Error
@@ -123,7 +123,7 @@ class EffectCollector:
             detail=detail,
             source=EventSource.COORDINATOR,
         )
-        self.effects.append(EmitEvent(event))
+        self.effects.append(PublishEvent(event))
 
 
 def _ignore_result(collector: EffectCollector, error: Error) -> None:

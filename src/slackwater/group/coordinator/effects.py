@@ -29,10 +29,10 @@ class SendResponse:
 
 
 @message
-class EmitEvent:
+class PublishEvent:
     """Publish a group event."""
 
     event: GroupEvent
 
 
-Effect = AppendRecords | SendResponse | EmitEvent
+Effect = AppendRecords | SendResponse | PublishEvent

@@ -115,7 +115,7 @@ class RebalanceCause:
     culprit: ClassicGroupMember | PendingMember | None = None
 
 
-class RebalanceRound:
+class OngoingRebalance:
     """One rebalance, from its trigger to a stable or empty group, with its timers."""
 
     __slots__ = (
@@ -156,7 +156,7 @@ class RebalanceRound:
 class _Phase:
     __slots__ = ("round",)
 
-    def __init__(self, round: RebalanceRound) -> None:
+    def __init__(self, round: OngoingRebalance) -> None:
         self.round = round
 
 
@@ -233,7 +233,7 @@ class ClassicGroup:
         self.supported: dict[str, int] = {}  # protocol name -> how many members offer it
         self.parked_joins = 0
         self.assignment_in_flight = False
-        self.round: RebalanceRound | None = None
+        self.round: OngoingRebalance | None = None
         self.subscribed_topics: frozenset[str] | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}

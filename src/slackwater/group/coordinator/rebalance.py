@@ -8,7 +8,7 @@ Invariants:
 """
 
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
-from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, RebalanceCause, RebalanceRound
+from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, OngoingRebalance, RebalanceCause
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import (
     COMPLETING,
@@ -61,7 +61,7 @@ def start(
         _abort(collector, group, sync_error)
     if group.round is not None:
         group.round.cancel()
-    round = group.round = RebalanceRound(group, cause, collector.now_ms)
+    round = group.round = OngoingRebalance(group, cause, collector.now_ms)
     config = collector.state.config
     initial = group.state is EMPTY
     before = group.transition_to(INITIAL if initial else PREPARING, collector.now_ms)
@@ -97,7 +97,7 @@ def complete_if_joined(collector: EffectCollector, group: ClassicGroup) -> None:
         end_join_phase(collector, group)
 
 
-def join_timer_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+def join_timer_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
     """End the join phase, or extend the initial delay."""
     match TRANSITIONS[GroupInput.JOIN_TIMER_EXPIRED][round.group.state].action:
         case GroupAction.EXTEND_DELAY:
@@ -108,7 +108,7 @@ def join_timer_expired(collector: EffectCollector, round: RebalanceRound) -> Non
             pass
 
 
-def initial_delay_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+def initial_delay_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
     """Extend the initial delay if a member joined since, up to the first member's rebalance timeout (JG-35)."""
     if round.extended and round.remaining_ms > 0:
         round.extended = False
@@ -120,7 +120,7 @@ def initial_delay_expired(collector: EffectCollector, round: RebalanceRound) -> 
         end_join_phase(collector, round.group)
 
 
-def rebalance_timeout_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+def rebalance_timeout_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
     """Continue without the members that did not rejoin in time (JG-29)."""
     end_join_phase(collector, round.group)
 
@@ -189,7 +189,7 @@ def elect_leader(collector: EffectCollector, group: ClassicGroup) -> bool:
     return False
 
 
-def _become_empty(collector: EffectCollector, group: ClassicGroup, round: RebalanceRound) -> None:
+def _become_empty(collector: EffectCollector, group: ClassicGroup, round: OngoingRebalance) -> None:
     before = group.transition_to(EMPTY, collector.now_ms)
     round.cancel()
     group.round = None
@@ -272,7 +272,7 @@ def mark_synced(group: ClassicGroup, member: ClassicGroupMember) -> None:
         group.round.sync_timer.cancel()
 
 
-def sync_timer_expired(collector: EffectCollector, round: RebalanceRound) -> None:
+def sync_timer_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
     """Remove the members that did not sync in time, the leader included (SG-11)."""
     group = round.group
     if TRANSITIONS[GroupInput.SYNC_TIMER_EXPIRED][group.state].action is not GroupAction.REMOVE_UNSYNCED:
@@ -339,7 +339,7 @@ def extend_session(collector: EffectCollector, member: ClassicGroupMember) -> No
     collector.state.timers.arm(member.session, collector.now_ms + member.session_timeout_ms)
 
 
-def emit_waiting(collector: EffectCollector, round: RebalanceRound) -> None:
+def emit_waiting(collector: EffectCollector, round: OngoingRebalance) -> None:
     """Emit the members a long round waits for: after one second, and when they change."""
     group = round.group
     detail = waiting_detail(group, round)
@@ -349,7 +349,7 @@ def emit_waiting(collector: EffectCollector, round: RebalanceRound) -> None:
     collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
 
 
-def waiting_detail(group: ClassicGroup, round: RebalanceRound) -> RebalanceWaiting:
+def waiting_detail(group: ClassicGroup, round: OngoingRebalance) -> RebalanceWaiting:
     """Return the members a round waits for, and its deadline."""
     deadline = round.sync_timer if group.state is COMPLETING else round.join_timer
     return RebalanceWaiting(group.waiting_for(), deadline.deadline_ms)

@@ -1,16 +1,16 @@
-"""A bench for one member: a test plays the broker, the application and the clock.
+"""A harness for one member: a test plays the broker, the application and the clock.
 
 Rules kept here
-- Nothing happens by itself: the test polls, ticks, answers. Only metadata comes at once, unless `cluster` is None.
+- Nothing happens by itself: the test polls, ticks, responses. Only metadata comes at once, unless `cluster` is None.
 - The listener returns at once, unless `listener_takes` or `listener_throws` say otherwise, or `slow_listener` is set.
-- Time is `now_ms`, and only `pass_ms` moves it.
+- Time is `now_ms`, and only `advance_ms` moves it.
 
 How a test reads
 
-    member = Bench()
+    member = MemberHarness()
     member.settle("t-0 t-1")
-    member.pass_ms(3_000); member.tick()
-    member.answer(HeartbeatResponse(Error.REBALANCE_IN_PROGRESS))
+    member.advance_ms(3_000); member.tick()
+    member.respond(HeartbeatResponse(Error.REBALANCE_IN_PROGRESS))
     assert member.poll().sent(JoinGroup).member_id == "m1"
 """
 
@@ -69,7 +69,7 @@ EAGER: Final[tuple[Assignor, ...]] = (RangeAssignor(),)
 COOPERATIVE: Final[tuple[Assignor, ...]] = (CooperativeStickyAssignor(),)
 NODE: Final = FindCoordinatorResponse(Error.NONE, 1, "broker", 9092)
 
-_ANSWERS: Final[dict[type[Any], type[Any]]] = {
+_REQUEST_TYPES: Final[dict[type[Any], type[Any]]] = {
     FindCoordinatorResponse: FindCoordinator,
     JoinGroupResponse: JoinGroup,
     SyncGroupResponse: SyncGroup,
@@ -91,17 +91,17 @@ def at(text: str, offset: int = 10) -> dict[TopicPartition, OffsetAndMetadata]:
     return {partition: OffsetAndMetadata(offset) for partition in tps(text)}
 
 
-def given(text: str) -> bytes:
+def assignment_bytes(text: str) -> bytes:
     """An assignment as bytes."""
     return encode_assignment(Assignment(tps(text)))
 
 
-def asks_for(*topics: str, owned: str = "", generation_id: int = -1) -> bytes:
+def subscription_bytes(*topics: str, owned: str = "", generation_id: int = -1) -> bytes:
     """A subscription as bytes."""
     return encode_subscription(Subscription(topics, None, tps(owned), generation_id))
 
 
-class Bench:
+class MemberHarness:
     """One member and everything it asked for."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Bench:
         }
         self.open: dict[int, Send] = {}
         self.all_sent: list[MemberRequest] = []
-        self.told: list[tuple[Callback, tuple[TopicPartition, ...]]] = []
+        self.callbacks: list[tuple[Callback, tuple[TopicPartition, ...]]] = []
         self.events: list[GroupEvent] = []
         self.raised: list[SlackwaterError] = []
         self.commits: list[CommitDone] = []
@@ -133,13 +133,13 @@ class Bench:
         self.listener_takes = 0
         self.listener_throws: list[BaseException | None] = []
         if subscribe and pattern is not None:
-            self.do(self.machine.subscribe_pattern(pattern, self.now_ms))
+            self.execute(self.machine.subscribe_pattern(pattern, self.now_ms))
         elif subscribe:
-            self.do(self.machine.subscribe(topics, self.now_ms))
+            self.execute(self.machine.subscribe(topics, self.now_ms))
 
     # --- carrying out -----------------------------------------------------------------------------------------
 
-    def do(self, effects: list[MemberEffect]) -> "Bench":
+    def execute(self, effects: list[MemberEffect]) -> "MemberHarness":
         """Carry effects out, in order."""
         for effect in effects:
             match effect:
@@ -147,15 +147,15 @@ class Bench:
                     self.open[effect.request_id] = effect
                     self.all_sent.append(effect.request)
                 case NotifyListener():
-                    self.told.append((effect.callback, effect.partitions))
+                    self.callbacks.append((effect.callback, effect.partitions))
                     if not self.slow_listener:
                         self.now_ms += self.listener_takes
                         error = self.listener_throws.pop(0) if self.listener_throws else None
-                        self.do(self.machine.on_listener_done(self.now_ms, error))
+                        self.execute(self.machine.on_listener_done(self.now_ms, error))
                 case RefreshMetadata():
                     self.refreshes.append(effect)
                     if self.cluster is not None:
-                        self.do(self.machine.on_metadata(self.cluster, self.now_ms))
+                        self.execute(self.machine.on_metadata(self.cluster, self.now_ms))
                 case EmitEvent():
                     self.events.append(effect.event)
                 case Raise():
@@ -168,22 +168,22 @@ class Bench:
                     self.disconnects.append(effect)
         return self
 
-    def pass_ms(self, ms: int) -> "Bench":
+    def advance_ms(self, ms: int) -> "MemberHarness":
         """Let time pass; nothing is called."""
         self.now_ms += ms
         return self
 
-    def poll(self) -> "Bench":
+    def poll(self) -> "MemberHarness":
         """The application polls, once round."""
-        return self.do(self.machine.poll(self.now_ms))
+        return self.execute(self.machine.poll(self.now_ms))
 
-    def tick(self) -> "Bench":
+    def tick(self) -> "MemberHarness":
         """The heartbeat thread, or the background driver, wakes up."""
-        return self.do(self.machine.tick(self.now_ms))
+        return self.execute(self.machine.tick(self.now_ms))
 
-    def listener_done(self, error: BaseException | None = None) -> "Bench":
+    def listener_done(self, error: BaseException | None = None) -> "MemberHarness":
         """A slow listener returns."""
-        return self.do(self.machine.on_listener_done(self.now_ms, error))
+        return self.execute(self.machine.on_listener_done(self.now_ms, error))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -206,47 +206,49 @@ class Bench:
         """Everything of this kind, answered or not."""
         return [request for request in self.all_sent if isinstance(request, kind)]
 
-    def answer(self, response: MemberResponse) -> "Bench":
-        """Answer the oldest unanswered request that this could be an answer to."""
-        send = self.sends(_ANSWERS[type(response)])[0]
+    def respond(self, response: MemberResponse) -> "MemberHarness":
+        """Answer the oldest unanswered request that this could be an response to."""
+        send = self.sends(_REQUEST_TYPES[type(response)])[0]
         del self.open[send.request_id]
-        return self.do(self.machine.on_response(send.request_id, response, self.now_ms))
+        return self.execute(self.machine.on_response(send.request_id, response, self.now_ms))
 
-    def fail(self, kind: type[Q]) -> "Bench":
+    def fail(self, kind: type[Q]) -> "MemberHarness":
         """Let the oldest unanswered request of this kind fail."""
         send = self.sends(kind)[0]
         del self.open[send.request_id]
-        return self.do(self.machine.on_request_failed(send.request_id, self.now_ms))
+        return self.execute(self.machine.on_request_failed(send.request_id, self.now_ms))
 
     # --- whole stretches --------------------------------------------------------------------------------------
 
-    def find(self) -> "Bench":
+    def find(self) -> "MemberHarness":
         """Poll until the coordinator is known."""
         self.poll()
         if self.sends(FindCoordinator):
-            self.answer(NODE).poll()
+            self.respond(NODE).poll()
         return self
 
-    def join_ok(self, generation_id: int = 1, *, member_id: str = "m1", leader: str = "m0", **more: Any) -> "Bench":
+    def join_ok(
+        self, generation_id: int = 1, *, member_id: str = "m1", leader: str = "m0", **more: Any
+    ) -> "MemberHarness":
         """Answer JoinGroup."""
         protocol = self.sent(JoinGroup).protocols[0].name
         members: Iterable[JoinedMember] = more.pop("members", ())
-        return self.answer(
+        return self.respond(
             JoinGroupResponse(
                 Error.NONE, member_id, generation_id, "consumer", protocol, leader, members=tuple(members), **more
             )
         )
 
-    def lead(self, generation_id: int = 1, *others: JoinedMember, **more: Any) -> "Bench":
+    def lead(self, generation_id: int = 1, *others: JoinedMember, **more: Any) -> "MemberHarness":
         """Answer JoinGroup: this member leads, itself and the others."""
         me = JoinedMember("m1", self.machine.config.group_instance_id, self.sent(JoinGroup).protocols[0].metadata)
         return self.join_ok(generation_id, leader="m1", members=(me, *others), **more)
 
-    def sync_ok(self, partitions: str = "", **more: Any) -> "Bench":
+    def sync_ok(self, partitions: str = "", **more: Any) -> "MemberHarness":
         """Answer SyncGroup."""
-        return self.answer(SyncGroupResponse(Error.NONE, assignment=given(partitions), **more))
+        return self.respond(SyncGroupResponse(Error.NONE, assignment=assignment_bytes(partitions), **more))
 
-    def settle(self, partitions: str = "t-0 t-1", generation_id: int = 1) -> "Bench":
+    def settle(self, partitions: str = "t-0 t-1", generation_id: int = 1) -> "MemberHarness":
         """From whatever state to STABLE in this generation, with these partitions."""
         if not self.sends(JoinGroup):
             self.find()
@@ -255,9 +257,9 @@ class Bench:
         assert not self.machine.is_notifying_listener
         return self
 
-    def beat(self, error: Error = Error.NONE) -> "Bench":
-        """Let a heartbeat interval pass, and answer what is sent."""
-        return self.pass_ms(3_000).tick().answer(HeartbeatResponse(error))
+    def heartbeat(self, error: Error = Error.NONE) -> "MemberHarness":
+        """Let a heartbeat interval pass, and response what is sent."""
+        return self.advance_ms(3_000).tick().respond(HeartbeatResponse(error))
 
     # --- what it has come to ----------------------------------------------------------------------------------
 
@@ -282,12 +284,12 @@ class Bench:
         """What the member owns, sorted."""
         return tuple(sorted(self.machine.owned))
 
-    def heard(self) -> list[tuple[Callback, tuple[TopicPartition, ...]]]:
+    def take_callbacks(self) -> list[tuple[Callback, tuple[TopicPartition, ...]]]:
         """What the listener was told since this was asked last."""
-        told, self.told = self.told, []
+        told, self.callbacks = self.callbacks, []
         return told
 
-    def told_of(self, *kinds: EventKind) -> list[GroupEvent]:
+    def events_of(self, *kinds: EventKind) -> list[GroupEvent]:
         """The events of these kinds."""
         return [event for event in self.events if event.kind in kinds]
 
@@ -295,6 +297,6 @@ class Bench:
         """The reasons of all JoinGroups, in order."""
         return [request.reason or "" for request in self.ever_sent(JoinGroup)]
 
-    def claims(self) -> Subscription:
+    def sent_subscription(self) -> Subscription:
         """The subscription in the unanswered JoinGroup."""
         return decode_subscription(self.sent(JoinGroup).protocols[0].metadata)

@@ -1,16 +1,16 @@
-"""A room in which a coordinator and its members meet: no sockets, no clock, a log in memory.
+"""A harness in which a coordinator and its members meet: no sockets, no clock, a log in memory.
 
 Rules kept here
-- Time is `now_ms`, and only `pass_ms` moves it. Timers fire at their deadlines, never late; a timer of no length fires
+- Time is `now_ms`, and only `advance_ms` moves it. Timers fire at their deadlines, never late; a timer of no length fires
   at once.
 - Effects are carried out in the order given. Writes succeed at once, unless they are held or the next one is told to
   fail.
 - Every request is a `Call` that keeps what it was answered: nothing, or exactly one response.
-- A member keeps the id, generation and assignment that its own answers told it, as a client does.
+- A member keeps the id, generation and assignment that its own responses told it, as a client does.
 
 How a test reads
 
-    a, b = room.settled("a", "b")
+    a, b = harness.stable_group("a", "b")
     a.leave()
     assert b.heartbeat() is Error.REBALANCE_IN_PROGRESS
 """
@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import AppendRecords, Effect, EmitEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.errors import Error
@@ -64,7 +64,7 @@ from slackwater.group.messages import (
 )
 
 GROUP: Final = "orders"
-SHARD: Final = 0
+OFFSETS_PARTITION: Final = 0
 START_MS: Final = 1_000_000
 HOST: Final = "/10.0.0.1"
 SESSION_MS: Final = 10_000
@@ -79,7 +79,7 @@ def subscription(*topics: str) -> bytes:
     return encode_subscription(Subscription(topics))
 
 
-def offering(*names: str, topics: Sequence[str] = ("t",)) -> tuple[JoinProtocol, ...]:
+def join_protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[JoinProtocol, ...]:
     """The assignors a member offers, in its order of preference, all with one subscription."""
     return tuple(JoinProtocol(name, subscription(*topics)) for name in names)
 
@@ -89,21 +89,21 @@ class Call(Generic[R]):
     """One request, and what it was answered."""
 
     request: Request
-    asked_ms: int
-    answers: list[R] = field(default_factory=list)
-    answered_ms: int | None = None
-    heard: Callable[[R], None] | None = None
+    sent_ms: int
+    responses: list[R] = field(default_factory=list)
+    responded_ms: int | None = None
+    on_response: Callable[[R], None] | None = None
 
     @property
     def parked(self) -> bool:
-        """Whether the answer is still owed."""
-        return not self.answers
+        """Whether the response is still owed."""
+        return not self.responses
 
     @property
-    def answer(self) -> R:
-        """The one answer."""
-        assert len(self.answers) == 1, f"{self.request} was answered {len(self.answers)} times: {self.answers}"
-        return self.answers[0]
+    def response(self) -> R:
+        """The one response."""
+        assert len(self.responses) == 1, f"{self.request} was answered {len(self.responses)} times: {self.responses}"
+        return self.responses[0]
 
 
 class Member:
@@ -111,19 +111,19 @@ class Member:
 
     def __init__(
         self,
-        room: "Room",
+        harness: "CoordinatorHarness",
         name: str,
         *,
         instance: str | None = None,
         group_id: str = GROUP,
-        protocols: tuple[JoinProtocol, ...] = offering("range"),
+        protocols: tuple[JoinProtocol, ...] = join_protocols("range"),
         protocol_type: str = "consumer",
         session_timeout_ms: int = SESSION_MS,
         rebalance_timeout_ms: int = REBALANCE_MS,
-        two_steps: bool = True,
+        requires_known_id: bool = True,
         skips_assignment: bool = True,
     ) -> None:
-        self.room = room
+        self.harness = harness
         self.name = name
         self.instance = instance
         self.group_id = group_id
@@ -131,7 +131,7 @@ class Member:
         self.protocol_type = protocol_type
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.two_steps = two_steps
+        self.requires_known_id = requires_known_id
         self.skips_assignment = skips_assignment
         self.id = NO_MEMBER
         self.generation = NO_GENERATION
@@ -141,8 +141,8 @@ class Member:
         self.assignment: bytes | None = None
 
     @property
-    def leads(self) -> bool:
-        """Whether its last join answer made it the leader."""
+    def is_leader(self) -> bool:
+        """Whether its last join response made it the leader."""
         return self.id != NO_MEMBER and self.leader == self.id
 
     # --- joining and syncing ----------------------------------------------------------------------------------
@@ -159,37 +159,41 @@ class Member:
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             client_id=self.name,
             client_host=HOST,
-            uuid=self.room.next_uuid(),
+            uuid=self.harness.next_uuid(),
             reason=reason,
-            requires_known_member_id=self.two_steps,
+            requires_known_member_id=self.requires_known_id,
             supports_skipping_assignment=self.skips_assignment,
         )
 
-    def ask_to_join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
+    def send_join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
         """Send one JoinGroup, and no second one if it is answered MEMBER_ID_REQUIRED."""
-        return self.room.ask(self.join_request(reason), self._joined)
+        return self.harness.send(self.join_request(reason), self._joined)
 
     def join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
         """Join as a client does: come back with the id if one is required first."""
-        call = self.ask_to_join(reason)
-        if not call.parked and call.answer.error is Error.MEMBER_ID_REQUIRED:
-            call = self.ask_to_join(reason)
+        call = self.send_join(reason)
+        if not call.parked and call.response.error is Error.MEMBER_ID_REQUIRED:
+            call = self.send_join(reason)
         return call
 
-    def _joined(self, answer: JoinGroupResponse) -> None:
-        if answer.error is Error.MEMBER_ID_REQUIRED:
-            self.id = answer.member_id
-        elif answer.error is Error.NONE:
-            self.id = answer.member_id
-            self.generation = answer.generation_id
-            self.leader = answer.leader
-            self.protocol_name = answer.protocol_name
-            self.members = answer.members
+    def _joined(self, response: JoinGroupResponse) -> None:
+        if response.error is Error.MEMBER_ID_REQUIRED:
+            self.id = response.member_id
+        elif response.error is Error.NONE:
+            self.id = response.member_id
+            self.generation = response.generation_id
+            self.leader = response.leader
+            self.protocol_name = response.protocol_name
+            self.members = response.members
 
     def sync_request(self, parts: Iterable[tuple[str, bytes]] | None = None) -> SyncGroup:
         """The SyncGroup it would send now; a leader gives each member it was told of a part of its own."""
         if parts is None:
-            parts = [(member.member_id, part_of(member.member_id)) for member in self.members] if self.leads else []
+            parts = (
+                [(member.member_id, assignment_of(member.member_id)) for member in self.members]
+                if self.is_leader
+                else []
+            )
         return SyncGroup(
             group_id=self.group_id,
             member_id=self.id,
@@ -203,27 +207,27 @@ class Member:
 
     def sync(self, parts: Iterable[tuple[str, bytes]] | None = None) -> Call[SyncGroupResponse]:
         """Ask for its part."""
-        return self.room.ask(self.sync_request(parts), self._synced)
+        return self.harness.send(self.sync_request(parts), self._synced)
 
-    def _synced(self, answer: SyncGroupResponse) -> None:
-        if answer.error is Error.NONE:
-            self.assignment = answer.assignment
+    def _synced(self, response: SyncGroupResponse) -> None:
+        if response.error is Error.NONE:
+            self.assignment = response.assignment
 
     # --- living -----------------------------------------------------------------------------------------------
 
     def heartbeat(self) -> Error:
         """Say that it lives, and hear what it has to do."""
         request = Heartbeat(self.group_id, self.id, self.instance, self.generation)
-        return self.room.ask(request).answer.error
+        return self.harness.send(request).response.error
 
     def leave(self, reason: str | None = None) -> Call[LeaveGroupResponse]:
         """Leave, as a closing client does."""
-        return self.room.ask(LeaveGroup(self.group_id, (LeavingMember(self.id, self.instance, reason),)))
+        return self.harness.send(LeaveGroup(self.group_id, (LeavingMember(self.id, self.instance, reason),)))
 
     def commit(self, offset: int, topic: str = "t", partition: int = 0, **more: Any) -> Call[OffsetCommitResponse]:
         """Commit one offset in the generation it knows."""
         offsets = (OffsetToCommit(topic, partition, offset),)
-        return self.room.ask(
+        return self.harness.send(
             OffsetCommit(self.group_id, self.id, self.instance, self.generation, offsets, **more),
         )
 
@@ -241,13 +245,15 @@ class Member:
             "protocol_type": self.protocol_type,
             "session_timeout_ms": self.session_timeout_ms,
             "rebalance_timeout_ms": self.rebalance_timeout_ms,
-            "two_steps": self.two_steps,
+            "requires_known_id": self.requires_known_id,
             "skips_assignment": self.skips_assignment,
         }
-        return Member(self.room, self.name, **(settings | changes))
+        return Member(self.harness, self.name, **(settings | changes))
 
-    def joined_answer(self, *, generation: int, leader: str, members: Iterable["Member"] = ()) -> JoinGroupResponse:
-        """The successful join answer it ought to get."""
+    def expected_join_response(
+        self, *, generation: int, leader: str, members: Iterable["Member"] = ()
+    ) -> JoinGroupResponse:
+        """The successful join response it ought to get."""
         return JoinGroupResponse(
             error=Error.NONE,
             member_id=self.id,
@@ -259,14 +265,14 @@ class Member:
             members=tuple(member.as_listed() for member in members),
         )
 
-    def synced_answer(self, part: bytes | None = None) -> SyncGroupResponse:
-        """The successful sync answer it ought to get."""
-        part = part_of(self.id) if part is None else part
+    def expected_sync_response(self, part: bytes | None = None) -> SyncGroupResponse:
+        """The successful sync response it ought to get."""
+        part = assignment_of(self.id) if part is None else part
         return SyncGroupResponse(Error.NONE, self.protocol_type, self.protocol_name, part)
 
 
-def part_of(member_id: str) -> bytes:
-    """The assignment that leaders in this room give a member."""
+def assignment_of(member_id: str) -> bytes:
+    """The assignment that leaders in this harness give a member."""
     return b"part of " + member_id.encode()
 
 
@@ -306,7 +312,7 @@ class _Write:
     error: Error | None  # None: not decided yet
 
 
-class Room:
+class CoordinatorHarness:
     """A coordinator that owns one shard, its log, its clock, and everybody who talks to it."""
 
     def __init__(self, **settings: Any) -> None:
@@ -335,17 +341,17 @@ class Room:
 
     def start_loading(self) -> None:
         """Begin to load, and replay the log, without reaching its end."""
-        self.do(self.coordinator.load(SHARD, self.leader_epoch, self.now_ms))
+        self.execute(self.coordinator.load(OFFSETS_PARTITION, self.leader_epoch, self.now_ms))
         for record in self.log:
-            self.coordinator.replay(SHARD, record)
+            self.coordinator.replay(OFFSETS_PARTITION, record)
 
     def finish_loading(self) -> None:
         """Reach the end of the log."""
-        self.do(self.coordinator.finish_loading(SHARD, self.now_ms))
+        self.execute(self.coordinator.finish_loading(OFFSETS_PARTITION, self.now_ms))
 
     def unload(self, leader_epoch: int | None = None) -> None:
         """Take the shard away."""
-        self.do(self.coordinator.unload(SHARD, leader_epoch, self.now_ms))
+        self.execute(self.coordinator.unload(OFFSETS_PARTITION, leader_epoch, self.now_ms))
 
     def restart(self) -> None:
         """Replace the coordinator by one that knows only the log."""
@@ -358,50 +364,50 @@ class Room:
     # --- asking -----------------------------------------------------------------------------------------------
 
     @overload
-    def ask(
-        self, request: JoinGroup, heard: Callable[[JoinGroupResponse], None] | None = None
+    def send(
+        self, request: JoinGroup, on_response: Callable[[JoinGroupResponse], None] | None = None
     ) -> Call[JoinGroupResponse]: ...
     @overload
-    def ask(
-        self, request: SyncGroup, heard: Callable[[SyncGroupResponse], None] | None = None
+    def send(
+        self, request: SyncGroup, on_response: Callable[[SyncGroupResponse], None] | None = None
     ) -> Call[SyncGroupResponse]: ...
     @overload
-    def ask(self, request: Heartbeat) -> Call[HeartbeatResponse]: ...
+    def send(self, request: Heartbeat) -> Call[HeartbeatResponse]: ...
     @overload
-    def ask(self, request: LeaveGroup) -> Call[LeaveGroupResponse]: ...
+    def send(self, request: LeaveGroup) -> Call[LeaveGroupResponse]: ...
     @overload
-    def ask(self, request: OffsetCommit) -> Call[OffsetCommitResponse]: ...
+    def send(self, request: OffsetCommit) -> Call[OffsetCommitResponse]: ...
     @overload
-    def ask(self, request: OffsetFetch) -> Call[OffsetFetchResponse]: ...
+    def send(self, request: OffsetFetch) -> Call[OffsetFetchResponse]: ...
     @overload
-    def ask(self, request: OffsetDelete) -> Call[OffsetDeleteResponse]: ...
+    def send(self, request: OffsetDelete) -> Call[OffsetDeleteResponse]: ...
     @overload
-    def ask(self, request: DescribeGroups) -> Call[DescribeGroupsResponse]: ...
+    def send(self, request: DescribeGroups) -> Call[DescribeGroupsResponse]: ...
     @overload
-    def ask(self, request: ListGroups) -> Call[ListGroupsResponse]: ...
+    def send(self, request: ListGroups) -> Call[ListGroupsResponse]: ...
     @overload
-    def ask(self, request: DeleteGroups) -> Call[DeleteGroupsResponse]: ...
-    def ask(self, request: Request, heard: Callable[[Any], None] | None = None) -> Call[Any]:
-        """Send a request; the answer may come now, later, or never."""
-        call: Call[Any] = Call(request, self.now_ms, heard=heard)
+    def send(self, request: DeleteGroups) -> Call[DeleteGroupsResponse]: ...
+    def send(self, request: Request, on_response: Callable[[Any], None] | None = None) -> Call[Any]:
+        """Send a request; the response may come now, later, or never."""
+        call: Call[Any] = Call(request, self.now_ms, on_response=on_response)
         self.calls.append(call)
-        self.do(self.coordinator.handle(request, call, self.now_ms))
+        self.execute(self.coordinator.handle(request, call, self.now_ms))
         return call
 
     def describe(self, group_id: str | None = GROUP) -> DescribedGroup:
         """What DescribeGroups says of a group."""
-        (group,) = self.ask(DescribeGroups((group_id,))).answer.groups
+        (group,) = self.send(DescribeGroups((group_id,))).response.groups
         return group
 
     def listed(self, *states: str, types: tuple[str, ...] = ()) -> list[ListedGroup]:
         """What ListGroups says, by group id."""
-        answer = self.ask(ListGroups(states, types)).answer
-        assert answer.error is Error.NONE
-        return sorted(answer.groups)
+        response = self.send(ListGroups(states, types)).response
+        assert response.error is Error.NONE
+        return sorted(response.groups)
 
     def fetch(self, *partitions: tuple[str, int], group_id: str = GROUP) -> tuple[FetchedOffset, ...]:
         """The offsets of these partitions, or of all."""
-        (group,) = self.ask(OffsetFetch((GroupToFetch(group_id, partitions or None),))).answer.groups
+        (group,) = self.send(OffsetFetch((GroupToFetch(group_id, partitions or None),))).response.groups
         assert group.error is Error.NONE
         return tuple(sorted(group.offsets))
 
@@ -410,12 +416,12 @@ class Room:
         (fetched,) = self.fetch((topic, partition), group_id=group_id)
         return fetched.offset
 
-    def commit_simply(
+    def commit_simple(
         self, offset: int, topic: str = "t", partition: int = 0, group_id: str = GROUP, **more: Any
     ) -> Call[OffsetCommitResponse]:
         """Commit without being a member, as an administrator or a self-assigned consumer does."""
         offsets = (OffsetToCommit(topic, partition, offset),)
-        return self.ask(OffsetCommit(group_id, NO_MEMBER, None, NO_GENERATION, offsets, **more))
+        return self.send(OffsetCommit(group_id, NO_MEMBER, None, NO_GENERATION, offsets, **more))
 
     # --- members ----------------------------------------------------------------------------------------------
 
@@ -423,7 +429,7 @@ class Room:
         """A client that has asked for nothing yet."""
         return Member(self, name, **settings)
 
-    def settled(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
+    def stable_group(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
         """Members of a stable group; the first leads. Static ones have their names as instance ids."""
         members = [self.member(name, instance=name if static else None, **settings) for name in names]
         for member in members:
@@ -437,19 +443,19 @@ class Room:
         while self.coordinator.groups[group_id].state is GroupState.INITIAL_REBALANCE:
             due = self.coordinator.next_due_ms()
             assert due is not None, "a group in its initial delay has no timer"
-            self.pass_ms(max(due - self.now_ms, 0))
+            self.advance_ms(max(due - self.now_ms, 0))
 
     def sync(self, *members: Member) -> None:
         """All of them sync, the leader last, and the group is stable."""
-        for member in sorted(members, key=lambda member: member.leads):
+        for member in sorted(members, key=lambda member: member.is_leader):
             member.sync()
-        assert all(member.assignment == part_of(member.id) for member in members)
+        assert all(member.assignment == assignment_of(member.id) for member in members)
         assert self.coordinator.groups[members[0].group_id].state is GroupState.STABLE
 
     def rebalance(self, *members: Member) -> None:
         """All of them join, then all of them sync."""
         calls = [member.join() for member in members]
-        assert all(call.answer.error is Error.NONE for call in calls)
+        assert all(call.response.error is Error.NONE for call in calls)
         self.sync(*members)
 
     # --- the group --------------------------------------------------------------------------------------------
@@ -505,12 +511,12 @@ class Room:
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def pass_ms(self, duration_ms: int, *, beating: Sequence[Member] = (), every_ms: int = 3_000) -> None:
-        """Let time pass, timers firing at their deadlines; members in `beating` send heartbeats all the while."""
+    def advance_ms(self, duration_ms: int, *, heartbeating: Sequence[Member] = (), every_ms: int = 3_000) -> None:
+        """Let time pass, timers firing at their deadlines; members in `heartbeating` send heartbeats all the while."""
         until_ms = self.now_ms + duration_ms
-        while beating and self.now_ms + every_ms < until_ms:
+        while heartbeating and self.now_ms + every_ms < until_ms:
             self._advance(self.now_ms + every_ms)
-            for member in beating:
+            for member in heartbeating:
                 member.heartbeat()
         self._advance(until_ms)
 
@@ -521,7 +527,7 @@ class Room:
                 self.now_ms = until_ms
                 return
             self.now_ms = max(self.now_ms, due)
-            self.do(self.coordinator.tick(self.now_ms))
+            self.execute(self.coordinator.tick(self.now_ms))
         raise AssertionError("timers fire without end")
 
     # --- carrying out effects ---------------------------------------------------------------------------------
@@ -535,20 +541,20 @@ class Room:
         self._holding = False
         for write in self._writes:
             write.error = error
-        self.do([])
+        self.execute([])
 
     def release_writes_one_by_one(self, outcomes: Iterable[Error]) -> None:
         """Held writes come to their end, each with its own outcome."""
         self._holding = False
         for write, error in zip(self._writes, outcomes, strict=True):
             write.error = error
-        self.do([])
+        self.execute([])
 
     def fail_next_write(self, error: Error) -> None:
         """The next write will not succeed."""
         self._next_errors.append(error)
 
-    def do(self, effects: list[Effect]) -> None:
+    def execute(self, effects: list[Effect]) -> None:
         """Carry out effects in order, then report finished writes, then fire timers of no length."""
         self._to_do.extend(effects)
         if self._busy:
@@ -562,7 +568,7 @@ class Room:
     def _settle(self) -> None:
         for _ in range(_TOO_MANY_TICKS):
             if self._to_do:
-                self._carry_out(self._to_do.popleft())
+                self._execute_one(self._to_do.popleft())
             elif self._writes and self._writes[0].error is not None:
                 write = self._writes.popleft()
                 error = cast(Error, write.error)
@@ -575,7 +581,7 @@ class Room:
                 return
         raise AssertionError("effects without end")
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _execute_one(self, effect: Effect) -> None:
         match effect:
             case AppendRecords():
                 self.appended.append(effect)
@@ -586,11 +592,11 @@ class Room:
                 self._writes.append(_Write(effect, outcome))
             case SendResponse():
                 call = cast("Call[Any]", effect.caller)
-                call.answers.append(effect.response)
-                call.answered_ms = self.now_ms
-                if call.heard is not None:
-                    call.heard(effect.response)
-            case EmitEvent():
+                call.responses.append(effect.response)
+                call.responded_ms = self.now_ms
+                if call.on_response is not None:
+                    call.on_response(effect.response)
+            case PublishEvent():
                 self.events.all.append(effect.event)
 
     def next_uuid(self) -> str:
