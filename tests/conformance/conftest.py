@@ -1,4 +1,4 @@
-"""The harness, as a fixture: a fresh coordinator with Kafka's defaults, and an empty log."""
+"""Fixtures of the conformance tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from .coordinator_harness import CoordinatorHarness
 
 @pytest.fixture
 def harness() -> CoordinatorHarness:
-    """A coordinator that owns one shard, ready."""
+    """A new coordinator with Kafka's defaults and an empty log."""
     return CoordinatorHarness()

@@ -1,14 +1,12 @@
-"""A harness in which a coordinator and its members meet: no sockets, no clock, a log in memory.
+"""A coordinator with its log, clock and clients in memory, for tests.
 
-Rules kept here
-- Time is `now_ms`, and only `advance_ms` moves it. Timers fire at their deadlines, never late; a timer of no length fires
-  at once.
-- Effects are carried out in the order given. Writes succeed at once, unless they are held or the next one is told to
-  fail.
-- Every request is a `Call` that keeps what it was answered: nothing, or exactly one response.
-- A member keeps the id, generation and assignment that its own responses told it, as a client does.
+Invariants:
+- Time is `now_ms`; only `advance_ms` changes it. Timers fire at their deadlines; a timer without delay fires at once.
+- Effects are executed in order. Writes succeed at once, unless they are held or set to fail.
+- Every request is a `Call` that records its responses: none, or exactly one.
+- A member keeps the id, generation and assignment of its responses, as a client does.
 
-How a test reads
+Example:
 
     a, b = harness.stable_group("a", "b")
     a.leave()
@@ -75,18 +73,18 @@ R = TypeVar("R", bound=Response)
 
 
 def subscription(*topics: str) -> bytes:
-    """The bytes a Java consumer sends when it subscribes to these topics."""
+    """Return the subscription bytes of a Java consumer for these topics."""
     return encode_subscription(Subscription(topics))
 
 
 def join_protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[JoinProtocol, ...]:
-    """The assignors a member offers, in its order of preference, all with one subscription."""
+    """Return the protocols of a member in order of preference, all with one subscription."""
     return tuple(JoinProtocol(name, subscription(*topics)) for name in names)
 
 
 @dataclass(eq=False)
 class Call(Generic[R]):
-    """One request, and what it was answered."""
+    """One request and its responses."""
 
     request: Request
     sent_ms: int
@@ -96,18 +94,18 @@ class Call(Generic[R]):
 
     @property
     def parked(self) -> bool:
-        """Whether the response is still owed."""
+        """Whether there is no response yet."""
         return not self.responses
 
     @property
     def response(self) -> R:
-        """The one response."""
-        assert len(self.responses) == 1, f"{self.request} was answered {len(self.responses)} times: {self.responses}"
+        """The only response."""
+        assert len(self.responses) == 1, f"{self.request} has {len(self.responses)} responses: {self.responses}"
         return self.responses[0]
 
 
 class Member:
-    """A client, in the role of one member: it remembers what the coordinator told it."""
+    """A client with the state of one member."""
 
     def __init__(
         self,
@@ -142,13 +140,13 @@ class Member:
 
     @property
     def is_leader(self) -> bool:
-        """Whether its last join response made it the leader."""
+        """Whether the last join response names this member as the leader."""
         return self.id != NO_MEMBER and self.leader == self.id
 
     # --- joining and syncing ----------------------------------------------------------------------------------
 
     def join_request(self, reason: str | None = None) -> JoinGroup:
-        """The JoinGroup it would send now."""
+        """Return the next JoinGroup request."""
         return JoinGroup(
             group_id=self.group_id,
             member_id=self.id,
@@ -166,11 +164,11 @@ class Member:
         )
 
     def send_join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
-        """Send one JoinGroup, and no second one if it is answered MEMBER_ID_REQUIRED."""
+        """Send one JoinGroup, without a second one after MEMBER_ID_REQUIRED."""
         return self.harness.send(self.join_request(reason), self._joined)
 
     def join(self, reason: str | None = None) -> Call[JoinGroupResponse]:
-        """Join as a client does: come back with the id if one is required first."""
+        """Join as a client does: join again with the issued id if one is required."""
         call = self.send_join(reason)
         if not call.parked and call.response.error is Error.MEMBER_ID_REQUIRED:
             call = self.send_join(reason)
@@ -187,7 +185,7 @@ class Member:
             self.members = response.members
 
     def sync_request(self, parts: Iterable[tuple[str, bytes]] | None = None) -> SyncGroup:
-        """The SyncGroup it would send now; a leader gives each member it was told of a part of its own."""
+        """Return the next SyncGroup request; a leader assigns a distinct part to each member."""
         if parts is None:
             parts = (
                 [(member.member_id, assignment_of(member.member_id)) for member in self.members]
@@ -206,17 +204,17 @@ class Member:
         )
 
     def sync(self, parts: Iterable[tuple[str, bytes]] | None = None) -> Call[SyncGroupResponse]:
-        """Ask for its part."""
+        """Send SyncGroup."""
         return self.harness.send(self.sync_request(parts), self._synced)
 
     def _synced(self, response: SyncGroupResponse) -> None:
         if response.error is Error.NONE:
             self.assignment = response.assignment
 
-    # --- living -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     def heartbeat(self) -> Error:
-        """Say that it lives, and hear what it has to do."""
+        """Send a heartbeat and return the error code."""
         request = Heartbeat(self.group_id, self.id, self.instance, self.generation)
         return self.harness.send(request).response.error
 
@@ -225,19 +223,19 @@ class Member:
         return self.harness.send(LeaveGroup(self.group_id, (LeavingMember(self.id, self.instance, reason),)))
 
     def commit(self, offset: int, topic: str = "t", partition: int = 0, **more: Any) -> Call[OffsetCommitResponse]:
-        """Commit one offset in the generation it knows."""
+        """Commit one offset with the current generation of the member."""
         offsets = (OffsetToCommit(topic, partition, offset),)
         return self.harness.send(
             OffsetCommit(self.group_id, self.id, self.instance, self.generation, offsets, **more),
         )
 
     def as_listed(self) -> JoinedMember:
-        """Itself, as a leader sees it."""
+        """Return the entry of this member in the leader's member list."""
         metadata = dict(self.protocols)[self.protocol_name or self.protocols[0].name]
         return JoinedMember(self.id, self.instance, metadata)
 
     def restarted(self, **changes: Any) -> "Member":
-        """Its successor after a restart: the same settings and instance id, and no memory."""
+        """Return a new member with the same settings and instance id, as after a restart."""
         settings = {
             "instance": self.instance,
             "group_id": self.group_id,
@@ -253,7 +251,7 @@ class Member:
     def expected_join_response(
         self, *, generation: int, leader: str, members: Iterable["Member"] = ()
     ) -> JoinGroupResponse:
-        """The successful join response it ought to get."""
+        """Return the expected successful join response."""
         return JoinGroupResponse(
             error=Error.NONE,
             member_id=self.id,
@@ -266,36 +264,36 @@ class Member:
         )
 
     def expected_sync_response(self, part: bytes | None = None) -> SyncGroupResponse:
-        """The successful sync response it ought to get."""
+        """Return the expected successful sync response."""
         part = assignment_of(self.id) if part is None else part
         return SyncGroupResponse(Error.NONE, self.protocol_type, self.protocol_name, part)
 
 
 def assignment_of(member_id: str) -> bytes:
-    """The assignment that leaders in this harness give a member."""
+    """Return the assignment that leaders of this harness give a member."""
     return b"part of " + member_id.encode()
 
 
 class Events:
-    """Everything the coordinator told, in order."""
+    """The events of the coordinator, in order."""
 
     def __init__(self) -> None:
         self.all: list[GroupEvent] = []
 
     def mark(self) -> int:
-        """A place in the story, for `since`."""
+        """Return the current position, for `since`."""
         return len(self.all)
 
     def since(self, mark: int, *kinds: EventKind) -> list[GroupEvent]:
-        """What was told after the mark, of these kinds or of all."""
+        """Return the events after the mark, optionally only of these kinds."""
         return [event for event in self.all[mark:] if not kinds or event.kind in kinds]
 
     def of(self, *kinds: EventKind) -> list[GroupEvent]:
-        """Everything of these kinds."""
+        """Return all events of these kinds."""
         return self.since(0, *kinds)
 
     def moves(self, group_id: str = GROUP) -> list[tuple[GroupState, GroupState]]:
-        """The moves between states that the events tell."""
+        """Return the state changes of the events."""
         return [
             (event.state_before, event.state_after)
             for event in self.all
@@ -313,7 +311,7 @@ class _Write:
 
 
 class CoordinatorHarness:
-    """A coordinator that owns one shard, its log, its clock, and everybody who talks to it."""
+    """A coordinator that owns one partition, with its log, clock and clients."""
 
     def __init__(self, **settings: Any) -> None:
         self.config = CoordinatorConfig(**({"offsets_topic_num_partitions": 1} | settings))
@@ -332,36 +330,36 @@ class CoordinatorHarness:
         self._to_do: deque[Effect] = deque()
         self.load()
 
-    # --- the coordinator's life -------------------------------------------------------------------------------
+    # --- load and unload --------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Give the coordinator the shard, from the log."""
+        """Load the partition from the log."""
         self.start_loading()
         self.finish_loading()
 
     def start_loading(self) -> None:
-        """Begin to load, and replay the log, without reaching its end."""
+        """Start loading and replay the log, without finishing."""
         self.execute(self.coordinator.load(OFFSETS_PARTITION, self.leader_epoch, self.now_ms))
         for record in self.log:
             self.coordinator.replay(OFFSETS_PARTITION, record)
 
     def finish_loading(self) -> None:
-        """Reach the end of the log."""
+        """Finish loading."""
         self.execute(self.coordinator.finish_loading(OFFSETS_PARTITION, self.now_ms))
 
     def unload(self, leader_epoch: int | None = None) -> None:
-        """Take the shard away."""
+        """Unload the partition."""
         self.execute(self.coordinator.unload(OFFSETS_PARTITION, leader_epoch, self.now_ms))
 
     def restart(self) -> None:
-        """Replace the coordinator by one that knows only the log."""
+        """Replace the coordinator by a new one that loads the log."""
         self.coordinator = Coordinator(self.config)
         self.leader_epoch += 1
         self._writes.clear()
         self._holding = False
         self.load()
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     @overload
     def send(
@@ -388,49 +386,49 @@ class CoordinatorHarness:
     @overload
     def send(self, request: DeleteGroups) -> Call[DeleteGroupsResponse]: ...
     def send(self, request: Request, on_response: Callable[[Any], None] | None = None) -> Call[Any]:
-        """Send a request; the response may come now, later, or never."""
+        """Send a request; the response may arrive later or never."""
         call: Call[Any] = Call(request, self.now_ms, on_response=on_response)
         self.calls.append(call)
         self.execute(self.coordinator.handle(request, call, self.now_ms))
         return call
 
     def describe(self, group_id: str | None = GROUP) -> DescribedGroup:
-        """What DescribeGroups says of a group."""
+        """Return the DescribeGroups result of a group."""
         (group,) = self.send(DescribeGroups((group_id,))).response.groups
         return group
 
     def listed(self, *states: str, types: tuple[str, ...] = ()) -> list[ListedGroup]:
-        """What ListGroups says, by group id."""
+        """Return the ListGroups result, sorted by group id."""
         response = self.send(ListGroups(states, types)).response
         assert response.error is Error.NONE
         return sorted(response.groups)
 
     def fetch(self, *partitions: tuple[str, int], group_id: str = GROUP) -> tuple[FetchedOffset, ...]:
-        """The offsets of these partitions, or of all."""
+        """Return the committed offsets of these partitions, or of all."""
         (group,) = self.send(OffsetFetch((GroupToFetch(group_id, partitions or None),))).response.groups
         assert group.error is Error.NONE
         return tuple(sorted(group.offsets))
 
     def offset(self, topic: str = "t", partition: int = 0, group_id: str = GROUP) -> int:
-        """One committed offset, -1 if there is none."""
+        """Return one committed offset, or -1."""
         (fetched,) = self.fetch((topic, partition), group_id=group_id)
         return fetched.offset
 
     def commit_simple(
         self, offset: int, topic: str = "t", partition: int = 0, group_id: str = GROUP, **more: Any
     ) -> Call[OffsetCommitResponse]:
-        """Commit without being a member, as an administrator or a self-assigned consumer does."""
+        """Commit without membership, as an administrator or a simple consumer does."""
         offsets = (OffsetToCommit(topic, partition, offset),)
         return self.send(OffsetCommit(group_id, NO_MEMBER, None, NO_GENERATION, offsets, **more))
 
     # --- members ----------------------------------------------------------------------------------------------
 
     def member(self, name: str, **settings: Any) -> Member:
-        """A client that has asked for nothing yet."""
+        """Return a client that has not sent a request yet."""
         return Member(self, name, **settings)
 
     def stable_group(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
-        """Members of a stable group; the first leads. Static ones have their names as instance ids."""
+        """Return the members of a stable group; the first is the leader. Static members use their names as instance ids."""
         members = [self.member(name, instance=name if static else None, **settings) for name in names]
         for member in members:
             member.join()
@@ -439,21 +437,21 @@ class CoordinatorHarness:
         return members
 
     def end_initial_delay(self, group_id: str = GROUP) -> None:
-        """Let time pass until the initial delay is over."""
+        """Advance time to the end of the initial delay."""
         while self.coordinator.groups[group_id].state is GroupState.INITIAL_REBALANCE:
             due = self.coordinator.next_due_ms()
             assert due is not None, "a group in its initial delay has no timer"
             self.advance_ms(max(due - self.now_ms, 0))
 
     def sync(self, *members: Member) -> None:
-        """All of them sync, the leader last, and the group is stable."""
+        """Sync all members, the leader last; the group is stable then."""
         for member in sorted(members, key=lambda member: member.is_leader):
             member.sync()
         assert all(member.assignment == assignment_of(member.id) for member in members)
         assert self.coordinator.groups[members[0].group_id].state is GroupState.STABLE
 
     def rebalance(self, *members: Member) -> None:
-        """All of them join, then all of them sync."""
+        """Join and then sync all members."""
         calls = [member.join() for member in members]
         assert all(call.response.error is Error.NONE for call in calls)
         self.sync(*members)
@@ -462,7 +460,7 @@ class CoordinatorHarness:
 
     @property
     def group(self) -> ClassicGroup:
-        """The group most tests speak of."""
+        """The default group of the tests."""
         return self.coordinator.groups[GROUP]
 
     @property
@@ -481,7 +479,7 @@ class CoordinatorHarness:
         return set(self.group.members)
 
     def snapshot(self) -> object:
-        """Everything that can be seen of every group, to compare before and after."""
+        """Return the visible state of all groups, to compare before and after."""
         groups = {
             group_id: (
                 group.state,
@@ -502,17 +500,17 @@ class CoordinatorHarness:
     # --- events -----------------------------------------------------------------------------------------------
 
     def rebalances(self, since: int = 0) -> list[tuple[Trigger | None, str | None]]:
-        """The rebalances started since the mark: why, and by whom."""
-        found = []
+        """Return trigger and culprit of the rebalances since the mark."""
+        started = []
         for event in self.events.since(since, EventKind.REBALANCE_STARTED):
             assert isinstance(event.detail, RebalanceStarted)
-            found.append((event.trigger, event.detail.culprit))
-        return found
+            started.append((event.trigger, event.detail.culprit))
+        return started
 
     # --- time -------------------------------------------------------------------------------------------------
 
     def advance_ms(self, duration_ms: int, *, heartbeating: Sequence[Member] = (), every_ms: int = 3_000) -> None:
-        """Let time pass, timers firing at their deadlines; members in `heartbeating` send heartbeats all the while."""
+        """Advance time and fire timers at their deadlines; members in `heartbeating` send heartbeats."""
         until_ms = self.now_ms + duration_ms
         while heartbeating and self.now_ms + every_ms < until_ms:
             self._advance(self.now_ms + every_ms)
@@ -530,32 +528,32 @@ class CoordinatorHarness:
             self.execute(self.coordinator.tick(self.now_ms))
         raise AssertionError("timers fire without end")
 
-    # --- carrying out effects ---------------------------------------------------------------------------------
+    # --- effects -----------------------------------------------------------------------------------------------
 
     def hold_writes(self) -> None:
-        """From now on writes are under way until `release_writes`."""
+        """Keep writes pending until `release_writes`."""
         self._holding = True
 
     def release_writes(self, error: Error = Error.NONE) -> None:
-        """Held writes come to their end, all with this outcome; later ones are written at once again."""
+        """Complete the held writes with this result; later writes complete at once again."""
         self._holding = False
         for write in self._writes:
             write.error = error
         self.execute([])
 
     def release_writes_one_by_one(self, outcomes: Iterable[Error]) -> None:
-        """Held writes come to their end, each with its own outcome."""
+        """Complete the held writes, each with its own result."""
         self._holding = False
         for write, error in zip(self._writes, outcomes, strict=True):
             write.error = error
         self.execute([])
 
     def fail_next_write(self, error: Error) -> None:
-        """The next write will not succeed."""
+        """Make the next write fail."""
         self._next_errors.append(error)
 
     def execute(self, effects: list[Effect]) -> None:
-        """Carry out effects in order, then report finished writes, then fire timers of no length."""
+        """Execute effects in order, then report finished writes, then fire due timers."""
         self._to_do.extend(effects)
         if self._busy:
             return
@@ -600,6 +598,6 @@ class CoordinatorHarness:
                 self.events.all.append(effect.event)
 
     def next_uuid(self) -> str:
-        """Randomness, as the shell would draw it."""
+        """Return the next id, which the shell would draw at random."""
         self._uuids += 1
         return f"uuid-{self._uuids}"

@@ -1,11 +1,11 @@
-"""A harness for one member: a test plays the broker, the application and the clock.
+"""One member in memory, for tests; the test acts as broker, application and clock.
 
-Rules kept here
-- Nothing happens by itself: the test polls, ticks, responses. Only metadata comes at once, unless `cluster` is None.
-- The listener returns at once, unless `listener_takes` or `listener_throws` say otherwise, or `slow_listener` is set.
-- Time is `now_ms`, and only `advance_ms` moves it.
+Invariants:
+- The test polls, ticks and responds. Only metadata arrives at once, unless `cluster` is None.
+- The listener returns at once, unless `listener_takes`, `listener_throws` or `slow_listener` is set.
+- Time is `now_ms`; only `advance_ms` changes it.
 
-How a test reads
+Example:
 
     member = MemberHarness()
     member.settle("t-0 t-1")
@@ -82,27 +82,27 @@ Q = TypeVar("Q", bound=MemberRequest)
 
 
 def tps(text: str) -> tuple[TopicPartition, ...]:
-    """Partitions from words like `t-0`."""
+    """Parse partitions such as `t-0`."""
     return tuple(TopicPartition(topic, int(number)) for topic, _, number in (w.rpartition("-") for w in text.split()))
 
 
 def at(text: str, offset: int = 10) -> dict[TopicPartition, OffsetAndMetadata]:
-    """These partitions, all at one offset."""
+    """Return these partitions, all with one offset."""
     return {partition: OffsetAndMetadata(offset) for partition in tps(text)}
 
 
 def assignment_bytes(text: str) -> bytes:
-    """An assignment as bytes."""
+    """Return an encoded assignment."""
     return encode_assignment(Assignment(tps(text)))
 
 
 def subscription_bytes(*topics: str, owned: str = "", generation_id: int = -1) -> bytes:
-    """A subscription as bytes."""
+    """Return an encoded subscription."""
     return encode_subscription(Subscription(topics, None, tps(owned), generation_id))
 
 
 class MemberHarness:
-    """One member and everything it asked for."""
+    """One member and its effects."""
 
     def __init__(
         self,
@@ -137,10 +137,10 @@ class MemberHarness:
         elif subscribe:
             self.execute(self.machine.subscribe(topics, self.now_ms))
 
-    # --- carrying out -----------------------------------------------------------------------------------------
+    # --- execution --------------------------------------------------------------------------------------------
 
     def execute(self, effects: list[MemberEffect]) -> "MemberHarness":
-        """Carry effects out, in order."""
+        """Execute effects in order."""
         for effect in effects:
             match effect:
                 case Send():
@@ -169,56 +169,56 @@ class MemberHarness:
         return self
 
     def advance_ms(self, ms: int) -> "MemberHarness":
-        """Let time pass; nothing is called."""
+        """Advance time without calling the member."""
         self.now_ms += ms
         return self
 
     def poll(self) -> "MemberHarness":
-        """The application polls, once round."""
+        """Poll once."""
         return self.execute(self.machine.poll(self.now_ms))
 
     def tick(self) -> "MemberHarness":
-        """The heartbeat thread, or the background driver, wakes up."""
+        """Run the heartbeat thread or the background driver."""
         return self.execute(self.machine.tick(self.now_ms))
 
     def listener_done(self, error: BaseException | None = None) -> "MemberHarness":
-        """A slow listener returns."""
+        """Return from a slow listener."""
         return self.execute(self.machine.on_listener_done(self.now_ms, error))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
     def sends(self, kind: type[Q]) -> list[Send]:
-        """What of this kind is unanswered."""
+        """Return the pending requests of this type."""
         return [send for send in self.open.values() if isinstance(send.request, kind)]
 
     def send_of(self, kind: type[Q]) -> Send:
-        """The one unanswered request of this kind, as it was sent."""
+        """Return the only pending request of this type as a `Send`."""
         (send,) = self.sends(kind)
         return send
 
     def sent(self, kind: type[Q]) -> Q:
-        """The one unanswered request of this kind."""
+        """Return the only pending request of this type."""
         request = self.send_of(kind).request
         assert isinstance(request, kind)
         return request
 
     def ever_sent(self, kind: type[Q]) -> list[Q]:
-        """Everything of this kind, answered or not."""
+        """Return all requests of this type."""
         return [request for request in self.all_sent if isinstance(request, kind)]
 
     def respond(self, response: MemberResponse) -> "MemberHarness":
-        """Answer the oldest unanswered request that this could be an response to."""
+        """Respond to the oldest pending request of the matching type."""
         send = self.sends(_REQUEST_TYPES[type(response)])[0]
         del self.open[send.request_id]
         return self.execute(self.machine.on_response(send.request_id, response, self.now_ms))
 
     def fail(self, kind: type[Q]) -> "MemberHarness":
-        """Let the oldest unanswered request of this kind fail."""
+        """Fail the oldest pending request of this type."""
         send = self.sends(kind)[0]
         del self.open[send.request_id]
         return self.execute(self.machine.on_request_failed(send.request_id, self.now_ms))
 
-    # --- whole stretches --------------------------------------------------------------------------------------
+    # --- sequences --------------------------------------------------------------------------------------------
 
     def find(self) -> "MemberHarness":
         """Poll until the coordinator is known."""
@@ -230,7 +230,7 @@ class MemberHarness:
     def join_ok(
         self, generation_id: int = 1, *, member_id: str = "m1", leader: str = "m0", **more: Any
     ) -> "MemberHarness":
-        """Answer JoinGroup."""
+        """Respond to JoinGroup."""
         protocol = self.sent(JoinGroup).protocols[0].name
         members: Iterable[JoinedMember] = more.pop("members", ())
         return self.respond(
@@ -240,16 +240,16 @@ class MemberHarness:
         )
 
     def lead(self, generation_id: int = 1, *others: JoinedMember, **more: Any) -> "MemberHarness":
-        """Answer JoinGroup: this member leads, itself and the others."""
+        """Respond to JoinGroup: this member is the leader of itself and the others."""
         me = JoinedMember("m1", self.machine.config.group_instance_id, self.sent(JoinGroup).protocols[0].metadata)
         return self.join_ok(generation_id, leader="m1", members=(me, *others), **more)
 
     def sync_ok(self, partitions: str = "", **more: Any) -> "MemberHarness":
-        """Answer SyncGroup."""
+        """Respond to SyncGroup."""
         return self.respond(SyncGroupResponse(Error.NONE, assignment=assignment_bytes(partitions), **more))
 
     def settle(self, partitions: str = "t-0 t-1", generation_id: int = 1) -> "MemberHarness":
-        """From whatever state to STABLE in this generation, with these partitions."""
+        """Bring the member to STABLE in this generation with these partitions."""
         if not self.sends(JoinGroup):
             self.find()
         self.join_ok(generation_id).sync_ok(partitions).poll()
@@ -258,10 +258,10 @@ class MemberHarness:
         return self
 
     def heartbeat(self, error: Error = Error.NONE) -> "MemberHarness":
-        """Let a heartbeat interval pass, and response what is sent."""
+        """Advance one heartbeat interval and respond to the heartbeat."""
         return self.advance_ms(3_000).tick().respond(HeartbeatResponse(error))
 
-    # --- what it has come to ----------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> MemberState:
@@ -269,34 +269,34 @@ class MemberHarness:
         return self.machine.state
 
     def closed(self) -> bool:
-        """Whether the member is gone."""
+        """Whether the member is closed."""
         return self.machine.is_closed
 
     def needs_rejoin(self) -> bool:
-        """Whether a rebalance is wanted or under way."""
+        """Whether a rejoin is pending."""
         return self.machine.needs_rejoin
 
     def coordinator(self) -> BrokerNode | None:
-        """Who coordinates, as far as the member knows."""
+        """Return the known coordinator."""
         return self.machine.coordinator
 
     def owned(self) -> tuple[TopicPartition, ...]:
-        """What the member owns, sorted."""
+        """Return the owned partitions, sorted."""
         return tuple(sorted(self.machine.owned))
 
     def take_callbacks(self) -> list[tuple[Callback, tuple[TopicPartition, ...]]]:
-        """What the listener was told since this was asked last."""
-        told, self.callbacks = self.callbacks, []
-        return told
+        """Return the listener callbacks since the last call."""
+        callbacks, self.callbacks = self.callbacks, []
+        return callbacks
 
     def events_of(self, *kinds: EventKind) -> list[GroupEvent]:
-        """The events of these kinds."""
+        """Return the events of these kinds."""
         return [event for event in self.events if event.kind in kinds]
 
     def reasons(self) -> list[str]:
-        """The reasons of all JoinGroups, in order."""
+        """Return the reasons of all JoinGroup requests."""
         return [request.reason or "" for request in self.ever_sent(JoinGroup)]
 
     def sent_subscription(self) -> Subscription:
-        """The subscription in the unanswered JoinGroup."""
+        """Return the subscription of the pending JoinGroup."""
         return decode_subscription(self.sent(JoinGroup).protocols[0].metadata)
