@@ -1,4 +1,4 @@
-"""Records of KIP-848's groups, as Kafka 4.3.1 wrote them."""
+"""Records of KIP-848 groups, as Kafka 4.3.1 writes them."""
 
 import pytest
 
@@ -18,12 +18,12 @@ SUBSCRIBED = b"\x02\x15recommend.events.121\x01"
 JOINED = b"\x00\x00\x00\x00\x10recommend-121-2\x0b/127.0.0.1" + SUBSCRIBED + b"\x00\x00\x0f\xa0\x00\x01\x00\x01\x00"
 
 
-def test_a_groups_epoch_is_read() -> None:
+def test_group_epoch() -> None:
     assert decode_consumer_group_key(GROUP) == ConsumerGroupKey(3, "recommend-121", None)
     assert decode_epoch(EPOCH) == 2
 
 
-def test_a_member_tells_its_client() -> None:
+def test_member() -> None:
     assert decode_consumer_group_key(MEMBER) == ConsumerGroupKey(5, "recommend-121", "lVRBSjFSSKe10P5PVTDmBQ")
     assert decode_member(JOINED) == ConsumerGroupMember(
         group_instance_id=None,
@@ -36,17 +36,17 @@ def test_a_member_tells_its_client() -> None:
     )
 
 
-def test_other_keys_are_left_to_others() -> None:
+def test_other_keys_give_none() -> None:
     assert decode_consumer_group_key(b"\x00\x02\x00\x01g") is None
     assert decode_consumer_group_key(b"\x00\x08\x00\x01g\x00\x01m") is None
 
 
 @pytest.mark.parametrize("length", range(len(JOINED) - 8))
-def test_a_member_cut_off_is_refused(length: int) -> None:
+def test_truncated_member_is_rejected(length: int) -> None:
     with pytest.raises(WireError):
         decode_member(JOINED[:length])
 
 
-def test_a_value_of_another_version_is_refused() -> None:
+def test_unsupported_version_is_rejected() -> None:
     with pytest.raises(WireError, match="version 7"):
         decode_epoch(b"\x00\x07\x00\x00\x00\x02")

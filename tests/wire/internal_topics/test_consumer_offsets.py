@@ -1,4 +1,4 @@
-"""The formats of `__consumer_offsets`, against real brokers' bytes, Kafka's own classes, and nonsense."""
+"""The formats of `__consumer_offsets`, compared with real brokers' bytes and Kafka's classes, and invalid bytes."""
 
 import json
 from base64 import b64decode
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.internal_topics import consumer_offsets as offsets_topic
+from slackwater.wire.internal_topics import consumer_offsets as consumer_offsets
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
     GroupMember,
@@ -20,9 +20,9 @@ from slackwater.wire.internal_topics.consumer_offsets import (
     decode_offset_value,
     encode_group_value,
     encode_key,
-    encode_lasting_offset,
     encode_offset_key,
     encode_offset_value,
+    encode_offset_without_expiry,
 )
 
 DATA = Path(__file__).parents[2] / "data"
@@ -44,7 +44,7 @@ GROUP = GroupValue(
 
 
 def offset_in(version: int) -> OffsetValue:
-    """What is left of OFFSET in a version."""
+    """OFFSET with the fields of a version."""
     return OFFSET._replace(
         leader_epoch=OFFSET.leader_epoch if version >= 3 else -1,
         expire_timestamp_ms=OFFSET.expire_timestamp_ms if version == 1 else -1,
@@ -53,7 +53,7 @@ def offset_in(version: int) -> OffsetValue:
 
 
 def group_in(version: int) -> GroupValue:
-    """What is left of GROUP in a version."""
+    """GROUP with the fields of a version."""
     return GROUP._replace(
         current_state_timestamp_ms=GROUP.current_state_timestamp_ms if version >= 2 else -1,
         members=tuple(
@@ -67,20 +67,20 @@ def group_in(version: int) -> GroupValue:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_an_offset_has_the_bytes_of_kafkas_own_classes_in_every_version(version: int) -> None:
+def test_offset_has_kafkas_bytes_in_every_version(version: int) -> None:
     java = bytes.fromhex(JAVA[f"offset v{version}"])
     assert encode_offset_value(OFFSET, version) == java
     assert decode_offset_value(java) == offset_in(version)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_group_has_the_bytes_of_kafkas_own_classes_in_every_version(version: int) -> None:
+def test_group_has_kafkas_bytes_in_every_version(version: int) -> None:
     java = bytes.fromhex(JAVA[f"group v{version}"])
     assert encode_group_value(GROUP, version) == java
     assert decode_group_value(java) == group_in(version)
 
 
-def test_what_is_missing_is_written_and_read_as_missing() -> None:
+def test_missing_fields() -> None:
     java = bytes.fromhex(JAVA["offset v4 without topic id"])
     assert decode_offset_value(java) == OffsetValue(5, -1, "", 1)
     assert encode_offset_value(OffsetValue(5, -1, "", 1), 4) == java
@@ -89,7 +89,7 @@ def test_what_is_missing_is_written_and_read_as_missing() -> None:
     assert encode_group_value(GroupValue("", 4, None, None, -1, ()), 4) == java
 
 
-def test_records_of_real_brokers_are_read_and_written_byte_for_byte() -> None:
+def test_round_trip_of_real_brokers_records() -> None:
     seen: set[tuple[str, int]] = set()
     for line in (DATA / "consumer_offsets_sample.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -111,27 +111,27 @@ def test_records_of_real_brokers_are_read_and_written_byte_for_byte() -> None:
     assert seen == {("OffsetKey", 3), ("OffsetKey", 4), ("GroupKey", 3)}
 
 
-def test_a_key_of_version_0_is_an_offset_too() -> None:
+def test_key_of_version_0_is_an_offset() -> None:
     key = OffsetKey("g", "t", 3)
     assert decode_key(b"\x00\x00" + encode_key(key)[2:]) == key
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8, 16, 23, -1, 32767])
-def test_a_key_of_another_version_is_unknown_whatever_follows(version: int) -> None:
+def test_key_of_other_version_is_unknown(version: int) -> None:
     assert decode_key(version.to_bytes(2, "big", signed=True) + b"\xff") == UnknownKey(version)
 
 
-def test_tagged_fields_of_the_future_are_skipped() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     plain = bytes.fromhex(JAVA["offset v4 without topic id"])
     assert decode_offset_value(plain[:-1] + b"\x02\x05\x01x\x80\x01\x00") == OffsetValue(5, -1, "", 1)
 
 
-def test_bytes_after_a_whole_value_are_left_unread() -> None:
+def test_bytes_after_value_are_ignored() -> None:
     assert decode_offset_value(bytes.fromhex(JAVA["offset v3"]) + b"more") == offset_in(3)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"", "key in __consumer_offsets: 2 bytes are announced at byte 0; 0 are left."),
         (b"\x00\x02\x00\x05abc", "5 bytes are announced at byte 4; 3 are left."),
@@ -141,26 +141,26 @@ def test_bytes_after_a_whole_value_are_left_unread() -> None:
         (b"\x00\x01\x00\x01g\x00\x01t\x00", "4 bytes are announced at byte 8; 1 are left."),
     ],
 )
-def test_a_malformed_key_says_what_is_wrong(data: bytes, says: str) -> None:
+def test_malformed_key(data: bytes, message: str) -> None:
     with pytest.raises(WireError) as caught:
         decode_key(data)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
-        (b"\x00\x05" + bytes(40), "offset in __consumer_offsets: version 5 is none of 0 to 4."),
-        (b"\xff\xff" + bytes(40), "version -1 is none of 0 to 4."),
+        (b"\x00\x05" + bytes(40), "offset in __consumer_offsets: unsupported version 5; supported are 0 to 4."),
+        (b"\xff\xff" + bytes(40), "unsupported version -1; supported are 0 to 4."),
         (b"\x00\x04" + bytes(12) + b"\x00" + bytes(9), "metadata must not be null."),
-        (b"\x00\x04" + bytes(12) + b"\x01" + bytes(8) + b"\x01\x00\x02ab", "topic_id has 2 bytes, and must have 16."),
+        (b"\x00\x04" + bytes(12) + b"\x01" + bytes(8) + b"\x01\x00\x02ab", "topic_id has 2 bytes, but must have 16."),
         (b"\x00\x04" + bytes(12) + b"\xff" * 5, "the varint that ends at byte 19 is longer than 5 bytes."),
     ],
 )
-def test_a_malformed_offset_says_what_is_wrong(data: bytes, says: str) -> None:
+def test_malformed_offset(data: bytes, message: str) -> None:
     with pytest.raises(WireError) as caught:
         decode_offset_value(data)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 EMPTY = b"\x00\x03\x00\x00" + bytes(4) + b"\xff\xff\xff\xff" + bytes(8)
@@ -168,39 +168,37 @@ MEMBER = b"\x00\x00\xff\xff\x00\x00\x00\x00" + bytes(8)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (EMPTY + b"\x7f\xff\xff\xff", "members announces 2147483647 elements; 0 bytes are left."),
         (EMPTY + b"\xff\xff\xff\xff", "members must not be null."),
         (EMPTY + b"\x00\x00\x00\x01" + MEMBER + b"\xff\xff\xff\xff", "subscription must not be null."),
     ],
 )
-def test_a_malformed_group_says_what_is_wrong(data: bytes, says: str) -> None:
+def test_malformed_group(data: bytes, message: str) -> None:
     with pytest.raises(WireError) as caught:
         decode_group_value(data)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_what_no_bytes_can_hold_is_refused() -> None:
+def test_value_that_cannot_be_encoded_is_rejected() -> None:
     with pytest.raises(WireError, match="group takes 40000 bytes; the maximum is 32767"):
         encode_key(GroupKey("g" * 40_000))
     with pytest.raises(WireError, match="group cannot be encoded as UTF-8"):
         encode_key(GroupKey("\ud800"))
-    with pytest.raises(WireError, match="version 5 is none of 0 to 4"):
+    with pytest.raises(WireError, match="unsupported version 5; supported are 0 to 4"):
         encode_offset_value(OFFSET, 5)
 
 
 @pytest.mark.parametrize("metadata", ["", "méta"])
-def test_what_every_commit_writes_has_the_bytes_of_any_offset(metadata: str) -> None:
+def test_offset_without_expiry_has_same_bytes(metadata: str) -> None:
     assert encode_offset_key("g", "t", 3) == encode_key(OffsetKey("g", "t", 3))
     value = OffsetValue(1234567890123, -1, metadata, 1700000000000)
-    assert encode_lasting_offset(*value[:4]) == encode_offset_value(value)
+    assert encode_offset_without_expiry(*value[:4]) == encode_offset_value(value)
 
 
 @pytest.mark.parametrize("client_id", ["", "orders-1", "bestellungen-ä", "x" * 2_000])
-def test_members_without_an_instance_id_have_the_bytes_of_any_member(
-    monkeypatch: pytest.MonkeyPatch, client_id: str
-) -> None:
+def test_fast_member_encoding_has_same_bytes(monkeypatch: pytest.MonkeyPatch, client_id: str) -> None:
     members = tuple(
         GroupMember(f"m-{number}", None, client_id, "/10.0.0.1", 60_000, 45_000, bytes(number), b"a" * 300)
         for number in range(3)
@@ -208,5 +206,5 @@ def test_members_without_an_instance_id_have_the_bytes_of_any_member(
     group = GROUP._replace(members=members)
     written = encode_group_value(group)
     assert decode_group_value(written) == group
-    monkeypatch.setattr(offsets_topic, "_usual_members", lambda members: None)
+    monkeypatch.setattr(consumer_offsets, "_encode_members_fast", lambda members: None)
     assert encode_group_value(group) == written

@@ -27,9 +27,9 @@ from slackwater.wire.internal_topics.consumer_offsets import (
     decode_offset_value,
     encode_group_value,
     encode_key,
-    encode_lasting_offset,
     encode_offset_key,
     encode_offset_value,
+    encode_offset_without_expiry,
 )
 
 
@@ -41,7 +41,7 @@ def encode_records(records: Iterable[CoordinatorRecord]) -> list[tuple[bytes, by
             group_id, topic, partition, stored = record
             if stored is not None and stored[4] is None:
                 offset, leader_epoch, metadata, commit_ms, _ = stored
-                value = encode_lasting_offset(offset, leader_epoch, metadata, commit_ms)
+                value = encode_offset_without_expiry(offset, leader_epoch, metadata, commit_ms)
                 pairs.append((encode_offset_key(group_id, topic, partition), value))
                 continue
         pairs.append(encode_record(record))
@@ -71,7 +71,7 @@ def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
 def _offset_value(stored: StoredOffset) -> bytes:
     offset, leader_epoch, metadata = stored.offset, stored.leader_epoch, stored.metadata
     if stored.expire_timestamp_ms is None:
-        return encode_lasting_offset(offset, leader_epoch, metadata, stored.commit_timestamp_ms)
+        return encode_offset_without_expiry(offset, leader_epoch, metadata, stored.commit_timestamp_ms)
     return encode_offset_value(
         OffsetValue(offset, leader_epoch, metadata, stored.commit_timestamp_ms, stored.expire_timestamp_ms)
     )

@@ -1,9 +1,10 @@
-"""The records of KIP-848's consumer groups in `__consumer_offsets`: those that tell who is in a group, and its epoch.
+"""Decodes records of KIP-848 consumer groups in `__consumer_offsets`: group epochs and members.
 
-Rules kept here
-- A key's version says what the record is: 3 a group's epoch, 5 a member, 6 the epoch of its target assignment, 7 a
-  member's target, 8 what a member has. Keys are plain; values are version 0 and flexible.
-- Read, and never written. Bytes that follow a whole message are left unread, as Kafka leaves them.
+The version of a key is the type of the record: 3 group epoch, 5 member, 6 epoch of the target assignment, 7 target
+assignment of a member, 8 current assignment of a member. Keys are not flexible; values have version 0 and are flexible.
+
+Invariants:
+- These records are only read. Bytes after a complete message are ignored, as in Kafka.
 """
 
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from slackwater.wire.fields import FieldReader
 GROUP_EPOCH_KEY: Final = 3
 MEMBER_KEY: Final = 5
 TARGET_EPOCH_KEY: Final = 6
-_NEWEST_VALUE: Final = 0
+_VALUE_VERSION: Final = 0
 
 
 class ConsumerGroupKey(NamedTuple):
@@ -26,7 +27,7 @@ class ConsumerGroupKey(NamedTuple):
 
 
 class ConsumerGroupMember(NamedTuple):
-    """What a member said of itself when it joined."""
+    """A member, as it joined."""
 
     group_instance_id: str | None
     rack_id: str | None
@@ -38,7 +39,7 @@ class ConsumerGroupMember(NamedTuple):
 
 
 def decode_consumer_group_key(data: bytes) -> ConsumerGroupKey | None:
-    """Read a record's key; None where it is no record that is read here."""
+    """Decode a record's key; None for other types of records."""
     reader = FieldReader(data, "key in __consumer_offsets")
     version = reader.int16()
     if version in (GROUP_EPOCH_KEY, TARGET_EPOCH_KEY):
@@ -49,12 +50,12 @@ def decode_consumer_group_key(data: bytes) -> ConsumerGroupKey | None:
 
 
 def decode_epoch(data: bytes) -> int:
-    """Read the epoch of a group, or of its target assignment."""
+    """Decode the epoch of a group or of its target assignment."""
     return _reader(data, "epoch in __consumer_offsets").int32()
 
 
 def decode_member(data: bytes) -> ConsumerGroupMember:
-    """Read a member."""
+    """Decode a member."""
     reader = _reader(data, "member in __consumer_offsets")
     return ConsumerGroupMember(
         reader.nullable_string("group_instance_id"),
@@ -70,7 +71,7 @@ def decode_member(data: bytes) -> ConsumerGroupMember:
 def _reader(data: bytes, what: str) -> FieldReader:
     reader = FieldReader(data, what)
     version = reader.int16()
-    if version != _NEWEST_VALUE:
-        raise WireError(f"{what}: version {version} is not {_NEWEST_VALUE}.")
+    if version != _VALUE_VERSION:
+        raise WireError(f"{what}: unsupported version {version}; supported is {_VALUE_VERSION}.")
     reader.flexible = True
     return reader

@@ -1,17 +1,17 @@
-"""The keys and values of `__consumer_offsets`, in Kafka's own formats.
+"""Encodes and decodes the keys and values of `__consumer_offsets` in Kafka's formats.
 
-Rules kept here
-- The version stands in the first two bytes of a key and of a value, each counted by itself. A key's version says what
-  the record is: 0 and 1 an offset, 2 a classic group (CO-12). Any other (3 to 8 KIP-848 groups, then share and streams
-  groups) is an `UnknownKey`, for the caller to skip (CO-11).
-- Values are read in every version there is. They are written in version 3, which every Kafka since 2.1 reads; an
-  offset with an expiry in version 1, the only one that has a place for it (CO-12).
-- Bytes that follow a whole message are left unread, as Kafka leaves them.
-
-Offset value: v0 offset, metadata, commit time; v1 adds the expiry, v2 takes it away, v3 adds the leader epoch, v4 is
-flexible and adds the topic id as tagged field 0.
-Group value: v0 generation and members; v1 adds the rebalance timeout, v2 the state's time, v3 the instance id; v4 is
+Offset value: v0 offset, metadata, commit timestamp; v1 adds the expiration, v2 removes it, v3 adds the leader epoch, v4
+is flexible and adds the topic id as tagged field 0.
+Group value: v0 generation and members; v1 adds the rebalance timeout, v2 the state timestamp, v3 the instance id; v4 is
 flexible.
+
+Invariants:
+- The first two bytes of a key and of a value are its version, counted separately. The version of a key is the type of
+  the record: 0 and 1 an offset, 2 a classic group (CO-12). Others (3 to 8 KIP-848 groups, then share, streams groups)
+  are an `UnknownKey`, which the caller skips (CO-11).
+- All value versions are decoded. Values are encoded in version 3, which every Kafka since 2.1 reads; an offset with an
+  expiration in version 1, the only one that has the field (CO-12).
+- Bytes after a complete message are ignored, as in Kafka.
 """
 
 import struct
@@ -27,20 +27,20 @@ NEWEST_OFFSET_VERSION: Final = 4
 NEWEST_GROUP_VERSION: Final = 4
 WRITTEN_VERSION: Final = 3
 EXPIRING_OFFSET_VERSION: Final = 1
-KEPT_KEYS: Final = 16_384
+MAX_CACHED_KEYS: Final = 16_384
 _FLEXIBLE_FROM: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_BYTES: Final = 16
 _WITHOUT_METADATA: Final = struct.Struct(">hqihq")
 _LENGTH: Final = struct.Struct(">h")
 _NULL_AND_LENGTH: Final = struct.Struct(">hh")
-_TIMEOUTS: Final = struct.Struct(">iii")  # and the length of what follows
+_TIMEOUTS: Final = struct.Struct(">iii")  # and the length of the subscription
 _SIZE: Final = struct.Struct(">i")
-_ORDINARY: Final = 1_000  # bytes of a member's texts
+_MAX_FAST_CHARACTERS: Final = 1_000  # of a member's ids and host
 
 
 class OffsetKey(NamedTuple):
-    """A group's offset in one partition."""
+    """The key of a group's offset in one partition."""
 
     group: str
     topic: str
@@ -48,19 +48,19 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """A classic group."""
+    """The key of a classic group."""
 
     group: str
 
 
 class UnknownKey(NamedTuple):
-    """Something that is neither; what follows the version was not read."""
+    """A key of another type; only the version is read."""
 
     version: int
 
 
 class OffsetValue(NamedTuple):
-    """A committed offset; -1 stands for a leader epoch or an expiry that is not there."""
+    """A committed offset. A leader epoch or expiration of -1 is not set."""
 
     offset: int
     leader_epoch: int
@@ -71,7 +71,7 @@ class OffsetValue(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a generation; a rebalance timeout of -1 was never stored."""
+    """A member of a generation. A rebalance timeout of -1 is not stored."""
 
     member_id: str
     group_instance_id: str | None
@@ -84,7 +84,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupValue(NamedTuple):
-    """A generation of a classic group; a state time of -1 was never stored."""
+    """A generation of a classic group. A state timestamp of -1 is not stored."""
 
     protocol_type: str
     generation: int
@@ -95,7 +95,7 @@ class GroupValue(NamedTuple):
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | UnknownKey:
-    """Read a record's key."""
+    """Decode a record's key."""
     reader = FieldReader(data, "key in __consumer_offsets")
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
@@ -106,7 +106,7 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | UnknownKey:
 
 
 def encode_key(key: OffsetKey | GroupKey) -> bytes:
-    """Write a record's key."""
+    """Encode a record's key."""
     writer = FieldWriter("key in __consumer_offsets")
     if isinstance(key, OffsetKey):
         writer.int16(OFFSET_KEY_VERSIONS[-1])
@@ -119,14 +119,14 @@ def encode_key(key: OffsetKey | GroupKey) -> bytes:
     return writer.done()
 
 
-@lru_cache(maxsize=KEPT_KEYS)
+@lru_cache(maxsize=MAX_CACHED_KEYS)
 def encode_offset_key(group: str, topic: str, partition: int) -> bytes:
-    """Write an `OffsetKey`; those of the last commits are kept, because the next ones have the same."""
+    """Encode an `OffsetKey`. Cached, because commits repeat the same keys."""
     return encode_key(OffsetKey(group, topic, partition))
 
 
 def decode_offset_value(data: bytes) -> OffsetValue:
-    """Read the value that belongs to an `OffsetKey`."""
+    """Decode the value of an `OffsetKey`."""
     reader = FieldReader(data, "offset in __consumer_offsets")
     version = _version(reader, NEWEST_OFFSET_VERSION)
     offset = reader.int64()
@@ -136,12 +136,12 @@ def decode_offset_value(data: bytes) -> OffsetValue:
     expire_timestamp_ms = reader.int64() if version == EXPIRING_OFFSET_VERSION else -1
     topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG)
     if topic_id is not None and len(topic_id) != _TOPIC_ID_BYTES:
-        raise reader.error(f"topic_id has {len(topic_id)} bytes, and must have {_TOPIC_ID_BYTES}")
+        raise reader.error(f"topic_id has {len(topic_id)} bytes, but must have {_TOPIC_ID_BYTES}")
     return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
 
 
 def encode_offset_value(value: OffsetValue, version: int | None = None) -> bytes:
-    """Write an offset; a version other than the usual one leaves out what it has no place for."""
+    """Encode an offset. Other versions omit the fields they do not have."""
     if version is None:
         version = WRITTEN_VERSION if value.expire_timestamp_ms == -1 else EXPIRING_OFFSET_VERSION
     writer = _writer("offset in __consumer_offsets", version, NEWEST_OFFSET_VERSION)
@@ -156,15 +156,15 @@ def encode_offset_value(value: OffsetValue, version: int | None = None) -> bytes
     return writer.done()
 
 
-def encode_lasting_offset(offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int) -> bytes:
-    """Write an offset without an expiry: the bytes of `encode_offset_value`, made in one go where there is no text."""
+def encode_offset_without_expiry(offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int) -> bytes:
+    """Encode an offset without expiration: the bytes of `encode_offset_value`, faster if there is no metadata."""
     if metadata:
         return encode_offset_value(OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms))
     return _WITHOUT_METADATA.pack(WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
 
 
 def decode_group_value(data: bytes) -> GroupValue:
-    """Read the value that belongs to a `GroupKey`."""
+    """Decode the value of a `GroupKey`."""
     reader = FieldReader(data, "group in __consumer_offsets")
     version = _version(reader, NEWEST_GROUP_VERSION)
     protocol_type = reader.string("protocol_type")
@@ -178,7 +178,7 @@ def decode_group_value(data: bytes) -> GroupValue:
 
 
 def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> bytes:
-    """Write a generation; a version other than the usual one leaves out what it has no place for."""
+    """Encode a generation. Other versions omit the fields they do not have."""
     writer = _writer("group in __consumer_offsets", version, NEWEST_GROUP_VERSION)
     writer.string(value.protocol_type, "protocol_type")
     writer.int32(value.generation)
@@ -187,7 +187,7 @@ def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> byt
     if version >= 2:
         writer.int64(value.current_state_timestamp_ms)
     writer.array(len(value.members))
-    if version == WRITTEN_VERSION and (members := _usual_members(value.members)) is not None:
+    if version == WRITTEN_VERSION and (members := _encode_members_fast(value.members)) is not None:
         writer.parts += members
         return writer.done()
     for member in value.members:
@@ -206,16 +206,16 @@ def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> byt
     return writer.done()
 
 
-def _usual_members(members: tuple[GroupMember, ...]) -> list[bytes] | None:
-    """The members as the usual version has them, in half the time; None where a text is out of the ordinary.
+def _encode_members_fast(members: tuple[GroupMember, ...]) -> list[bytes] | None:
+    """Encode members in version 3 in half the time; None if one has an instance id, long or non-ASCII text.
 
-    All of a large group are written at once, while everybody waits for it.
+    A rebalance encodes all members of a group while the group waits.
     """
     out: list[bytes] = []
     add = out.append
     for member_id, instance_id, client_id, host, rebalance_ms, session_ms, subscription, assignment in members:
         texts = member_id + client_id + host
-        if instance_id is not None or len(texts) > _ORDINARY or not texts.isascii():
+        if instance_id is not None or len(texts) > _MAX_FAST_CHARACTERS or not texts.isascii():
             return None
         add(_LENGTH.pack(len(member_id)))
         add(member_id.encode())
@@ -255,14 +255,14 @@ def _member(reader: FieldReader, version: int) -> GroupMember:
 def _version(reader: FieldReader, newest: int) -> int:
     version = reader.int16()
     if not 0 <= version <= newest:
-        raise reader.error(f"version {version} is none of 0 to {newest}")
+        raise reader.error(f"unsupported version {version}; supported are 0 to {newest}")
     reader.flexible = version >= _FLEXIBLE_FROM
     return version
 
 
 def _writer(what: str, version: int, newest: int) -> FieldWriter:
     if not 0 <= version <= newest:
-        raise WireError(f"{what}: version {version} is none of 0 to {newest}.")
+        raise WireError(f"{what}: unsupported version {version}; supported are 0 to {newest}.")
     writer = FieldWriter(what, flexible=version >= _FLEXIBLE_FROM)
     writer.int16(version)
     return writer

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (key 25), v0 to v4.
 
-v1   a throttled answer is sent at once, and the client waits
-v2   PRODUCER_FENCED may be answered
+v1   throttling by the client: the response is sent at once
+v2   PRODUCER_FENCED may be returned
 v3   flexible
 v4   TRANSACTION_ABORTABLE (KIP-890)
 """
@@ -15,7 +15,7 @@ from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, Strin
 
 @dataclass(slots=True)
 class AddOffsetsToTxnRequest(Request):
-    """A group whose offsets are about to be committed in a transaction."""
+    """Adds a group to a transaction."""
 
     API: ClassVar = ADD_OFFSETS_TO_TXN
 
@@ -27,7 +27,7 @@ class AddOffsetsToTxnRequest(Request):
 
 @dataclass(slots=True)
 class AddOffsetsToTxnResponse(Response):
-    """Whether that is noted."""
+    """The result."""
 
     API: ClassVar = ADD_OFFSETS_TO_TXN
 

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24), v0 to v5.
 
-v1   a throttled answer is sent at once, and the client waits
-v2   PRODUCER_FENCED may be answered
+v1   throttling by the client: the response is sent at once
+v2   PRODUCER_FENCED may be returned
 v3   flexible; the last version that clients use
 v4   several transactions at once, or only a check that the partitions are in it: for brokers (KIP-890)
 v5   TRANSACTION_ABORTABLE (KIP-890)
@@ -35,7 +35,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest(Request):
-    """Partitions about to be written to in a transaction."""
+    """Adds partitions to a transaction."""
 
     API: ClassVar = ADD_PARTITIONS_TO_TXN
 
@@ -48,7 +48,7 @@ class AddPartitionsToTxnRequest(Request):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnPartitionResult(Struct):
-    """What came of one partition."""
+    """The result for one partition."""
 
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
@@ -56,7 +56,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTopicResult(Struct):
-    """What came of one topic."""
+    """The result for one topic."""
 
     name: String = ""
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(default_factory=list)
@@ -72,7 +72,7 @@ class AddPartitionsToTxnResult(Struct):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = ADD_PARTITIONS_TO_TXN
 

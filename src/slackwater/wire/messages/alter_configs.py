@@ -1,6 +1,6 @@
 """AlterConfigs (key 33), v0 to v2.
 
-v1   a throttled answer is sent at once, and the client waits
+v1   throttling by the client: the response is sent at once
 v2   flexible
 """
 
@@ -30,7 +30,7 @@ class AlterConfigsResource(Struct):
 
 @dataclass(slots=True)
 class AlterConfigsRequest(Request):
-    """All settings of a resource; what is left out goes back to its default."""
+    """Sets all settings of a resource; missing ones return to their default."""
 
     API: ClassVar = ALTER_CONFIGS
 
@@ -50,7 +50,7 @@ class AlterConfigsResourceResponse(Struct):
 
 @dataclass(slots=True)
 class AlterConfigsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = ALTER_CONFIGS
 

@@ -28,7 +28,7 @@ class ReassignableTopic(Struct):
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsRequest(Request):
-    """Where replicas shall be; null calls a reassignment off."""
+    """Target replicas; null cancels a reassignment."""
 
     API: ClassVar = ALTER_PARTITION_REASSIGNMENTS
 
@@ -56,7 +56,7 @@ class ReassignableTopicResponse(Struct):
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = ALTER_PARTITION_REASSIGNMENTS
 

@@ -1,11 +1,11 @@
 """ApiVersions (key 18), v0 to v4.
 
 v1   throttle time
-v2   a throttled answer is sent at once, and the client waits
+v2   throttling by the client: the response is sent at once
 v3   flexible; the client's name and version, the broker's features (KIP-511, KIP-584)
 v4   a feature's lowest version may be 0 (KAFKA-17011)
 
-The answer's header is v0 in every version. An unknown version is answered in v0, with UNSUPPORTED_VERSION and the
+The response header is v0 in every version. An unknown version gets a v0 response with UNSUPPORTED_VERSION and the
 versions of this API.
 """
 
@@ -18,7 +18,7 @@ from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Respon
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request):
-    """Which requests does the broker understand?"""
+    """Requests the supported APIs."""
 
     API: ClassVar = API_VERSIONS
 
@@ -55,7 +55,7 @@ class FinalizedFeatureKey(Struct):
 
 @dataclass(slots=True)
 class ApiVersionsResponse(Response):
-    """All APIs and their versions."""
+    """The supported APIs and versions."""
 
     API: ClassVar = API_VERSIONS
 

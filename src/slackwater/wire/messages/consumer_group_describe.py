@@ -12,7 +12,7 @@ from slackwater.wire.schema import NO_UUID, Boolean, Int8, Int16, Int32, Request
 
 @dataclass(slots=True)
 class ConsumerGroupDescribeRequest(Request):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     API: ClassVar = CONSUMER_GROUP_DESCRIBE
 
@@ -22,7 +22,7 @@ class ConsumerGroupDescribeRequest(Request):
 
 @dataclass(slots=True)
 class TopicPartitions(Struct):
-    """A topic and partitions of it."""
+    """A topic and its partitions."""
 
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
@@ -31,7 +31,7 @@ class TopicPartitions(Struct):
 
 @dataclass(slots=True)
 class Assignment(Struct):
-    """What a member owns, or is to own."""
+    """The current or target assignment of a member."""
 
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class DescribedGroup(Struct):
 
 @dataclass(slots=True)
 class ConsumerGroupDescribeResponse(Response):
-    """State, members and assignments of groups of the new protocol."""
+    """State, members and assignments of consumer groups (KIP-848)."""
 
     API: ClassVar = CONSUMER_GROUP_DESCRIBE
 

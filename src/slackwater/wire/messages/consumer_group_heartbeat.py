@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (key 68), v0 to v1.
 
-The one request of a member of the new protocol (KIP-848). Fields that have not changed since the last one are left at
+The only request of a member of the new protocol (KIP-848). Fields that have not changed since the last request are
 null or -1.
 
 v1   subscription by a regular expression; the member chooses its own id (KIP-1082)
@@ -23,7 +23,7 @@ class RequestTopicPartitions(Struct):
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest(Request):
-    """A member is alive, and what it wants and owns."""
+    """Heartbeat of a member, with its subscription and owned partitions."""
 
     API: ClassVar = CONSUMER_GROUP_HEARTBEAT
 
@@ -41,7 +41,7 @@ class ConsumerGroupHeartbeatRequest(Request):
 
 @dataclass(slots=True)
 class ResponseTopicPartitions(Struct):
-    """A topic and partitions of it."""
+    """A topic and its partitions."""
 
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(default_factory=list)
@@ -49,14 +49,14 @@ class ResponseTopicPartitions(Struct):
 
 @dataclass(slots=True)
 class Assignment(Struct):
-    """What `assignment` holds."""
+    """The type of `assignment`."""
 
     topic_partitions: list[ResponseTopicPartitions] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatResponse(Response):
-    """Its epoch, and its assignment if that has changed."""
+    """The member epoch, and the assignment if it has changed."""
 
     API: ClassVar = CONSUMER_GROUP_HEARTBEAT
 

@@ -1,6 +1,6 @@
 """CreateAcls (key 30), v1 to v3.
 
-v1   the oldest that Kafka 4 takes: pattern type (KIP-290)
+v1   the oldest version that Kafka 4 supports: pattern type (KIP-290)
 v2   flexible
 v3   users as resources
 """
@@ -27,7 +27,7 @@ class AclCreation(Struct):
 
 @dataclass(slots=True)
 class CreateAclsRequest(Request):
-    """Rules to create."""
+    """ACLs to create."""
 
     API: ClassVar = CREATE_ACLS
 
@@ -44,7 +44,7 @@ class AclCreationResult(Struct):
 
 @dataclass(slots=True)
 class CreateAclsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = CREATE_ACLS
 

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37), v0 to v3.
 
-v1   a throttled answer is sent at once, and the client waits
+v1   throttling by the client: the response is sent at once
 v2   flexible
 v3   THROTTLING_QUOTA_EXCEEDED (KIP-599)
 """
@@ -30,7 +30,7 @@ class CreatePartitionsTopic(Struct):
 
 @dataclass(slots=True)
 class CreatePartitionsRequest(Request):
-    """How many partitions topics shall have."""
+    """The new partition counts."""
 
     API: ClassVar = CREATE_PARTITIONS
 
@@ -50,7 +50,7 @@ class CreatePartitionsTopicResult(Struct):
 
 @dataclass(slots=True)
 class CreatePartitionsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = CREATE_PARTITIONS
 

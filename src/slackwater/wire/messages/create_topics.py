@@ -1,11 +1,11 @@
 """CreateTopics (key 19), v2 to v7.
 
-v2   the oldest that Kafka 4 takes: validate_only, error messages, throttle time
-v3   a throttled answer is sent at once, and the client waits
+v2   the oldest version that Kafka 4 supports: validate_only, error messages, throttle time
+v3   throttling by the client: the response is sent at once
 v4   -1 partitions or replicas mean the broker's default (KIP-464)
-v5   flexible; the new topic's settings in the answer (KIP-525)
+v5   flexible; the new topic's settings in the response (KIP-525)
 v6   THROTTLING_QUOTA_EXCEEDED (KIP-599)
-v7   topic id in the answer
+v7   topic id in the response
 """
 
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ class CreatableTopicResult(Struct):
 
 @dataclass(slots=True)
 class CreateTopicsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = CREATE_TOPICS
 

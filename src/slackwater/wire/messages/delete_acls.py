@@ -1,6 +1,6 @@
 """DeleteAcls (key 31), v1 to v3.
 
-v1   the oldest that Kafka 4 takes: pattern type (KIP-290)
+v1   the oldest version that Kafka 4 supports: pattern type (KIP-290)
 v2   flexible
 v3   users as resources
 """
@@ -27,7 +27,7 @@ class DeleteAclsFilter(Struct):
 
 @dataclass(slots=True)
 class DeleteAclsRequest(Request):
-    """Filters; what matches is deleted."""
+    """Filters of the ACLs to delete."""
 
     API: ClassVar = DELETE_ACLS
 
@@ -60,7 +60,7 @@ class DeleteAclsFilterResult(Struct):
 
 @dataclass(slots=True)
 class DeleteAclsResponse(Response):
-    """For each filter, what was deleted."""
+    """The deleted ACLs per filter."""
 
     API: ClassVar = DELETE_ACLS
 

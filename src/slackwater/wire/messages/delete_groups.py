@@ -1,6 +1,6 @@
 """DeleteGroups (key 42), v0 to v2.
 
-v1   a throttled answer is sent at once, and the client waits
+v1   throttling by the client: the response is sent at once
 v2   flexible
 """
 
@@ -30,7 +30,7 @@ class DeletableGroupResult(Struct):
 
 @dataclass(slots=True)
 class DeleteGroupsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = DELETE_GROUPS
 

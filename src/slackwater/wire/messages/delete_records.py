@@ -1,6 +1,6 @@
 """DeleteRecords (key 21), v0 to v2.
 
-v1   a throttled answer is sent at once, and the client waits
+v1   throttling by the client: the response is sent at once
 v2   flexible
 """
 
@@ -29,7 +29,7 @@ class DeleteRecordsTopic(Struct):
 
 @dataclass(slots=True)
 class DeleteRecordsRequest(Request):
-    """Up to where to delete records; -1 is the high watermark."""
+    """The offsets before which to delete records; -1 is the high watermark."""
 
     API: ClassVar = DELETE_RECORDS
 
@@ -56,7 +56,7 @@ class DeleteRecordsTopicResult(Struct):
 
 @dataclass(slots=True)
 class DeleteRecordsResponse(Response):
-    """Where each partition now starts."""
+    """The new log start offsets."""
 
     API: ClassVar = DELETE_RECORDS
 

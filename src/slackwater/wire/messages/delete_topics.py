@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), v1 to v6.
 
-v1   the oldest that Kafka 4 takes: throttle time
-v2   a throttled answer is sent at once, and the client waits
-v3   TOPIC_DELETION_DISABLED may be answered
+v1   the oldest version that Kafka 4 supports: throttle time
+v2   throttling by the client: the response is sent at once
+v3   TOPIC_DELETION_DISABLED may be returned
 v4   flexible
 v5   error messages; THROTTLING_QUOTA_EXCEEDED (KIP-599)
 v6   by name or by topic id (KIP-516)
@@ -46,7 +46,7 @@ class DeletableTopicResult(Struct):
 
 @dataclass(slots=True)
 class DeleteTopicsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = DELETE_TOPICS
 

@@ -1,6 +1,6 @@
 """DescribeAcls (key 29), v1 to v3.
 
-v1   the oldest that Kafka 4 takes: pattern type (KIP-290)
+v1   the oldest version that Kafka 4 supports: pattern type (KIP-290)
 v2   flexible
 v3   users as resources
 """
@@ -49,7 +49,7 @@ class DescribeAclsResource(Struct):
 
 @dataclass(slots=True)
 class DescribeAclsResponse(Response):
-    """The rules that match."""
+    """The matching ACLs."""
 
     API: ClassVar = DESCRIBE_ACLS
 

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60), v0 to v2.
 
 v1   endpoint type: brokers (1) or controllers (2) (KIP-919)
-v2   fenced brokers, if asked for (KIP-1073)
+v2   fenced brokers, on request (KIP-1073)
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from slackwater.wire.schema import Boolean, Int8, Int16, Int32, Request, Respons
 
 @dataclass(slots=True)
 class DescribeClusterRequest(Request):
-    """Who is in the cluster?"""
+    """Requests the brokers of the cluster."""
 
     API: ClassVar = DESCRIBE_CLUSTER
 

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), v1 to v4.
 
-v1   the oldest that Kafka 4 takes: where a value comes from, and its synonyms (KIP-226)
-v2   a throttled answer is sent at once, and the client waits
+v1   the oldest version that Kafka 4 supports: source of a value, and its synonyms (KIP-226)
+v2   throttling by the client: the response is sent at once
 v3   types and documentation
 v4   flexible
 """
@@ -24,7 +24,7 @@ class DescribeConfigsResource(Struct):
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Request):
-    """Whose settings, and which; null means all."""
+    """The resources and their settings; null means all settings."""
 
     API: ClassVar = DESCRIBE_CONFIGS
 
@@ -69,7 +69,7 @@ class DescribeConfigsResult(Struct):
 
 @dataclass(slots=True)
 class DescribeConfigsResponse(Response):
-    """Settings and where they come from."""
+    """Settings and their sources."""
 
     API: ClassVar = DESCRIBE_CONFIGS
 

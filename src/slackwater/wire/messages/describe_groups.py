@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), v0 to v6.
 
 v1   throttle time
-v2   a throttled answer is sent at once, and the client waits
+v2   throttling by the client: the response is sent at once
 v3   authorized operations
 v4   instance ids
 v5   flexible
@@ -17,7 +17,7 @@ from slackwater.wire.schema import Boolean, Bytes, Int16, Int32, Request, Respon
 
 @dataclass(slots=True)
 class DescribeGroupsRequest(Request):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     API: ClassVar = DESCRIBE_GROUPS
 

@@ -1,9 +1,9 @@
 """DescribeLogDirs (key 35), v1 to v5.
 
-v1   the oldest that Kafka 4 takes
+v1   the oldest version that Kafka 4 supports
 v2   flexible
-v3   an error for the whole answer
-v4   size of the volume, and what is free of it (KIP-827)
+v3   an error for the whole response
+v4   total and free size of the volume (KIP-827)
 v5   whether a directory is cordoned
 """
 
@@ -24,7 +24,7 @@ class DescribableLogDirTopic(Struct):
 
 @dataclass(slots=True)
 class DescribeLogDirsRequest(Request):
-    """Which partitions; null means all."""
+    """The partitions; null means all."""
 
     API: ClassVar = DESCRIBE_LOG_DIRS
 
@@ -63,7 +63,7 @@ class DescribeLogDirsResult(Struct):
 
 @dataclass(slots=True)
 class DescribeLogDirsResponse(Response):
-    """Directories, and what lies in them."""
+    """Log directories and their partitions."""
 
     API: ClassVar = DESCRIBE_LOG_DIRS
 

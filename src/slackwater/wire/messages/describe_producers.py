@@ -17,7 +17,7 @@ class TopicRequest(Struct):
 
 @dataclass(slots=True)
 class DescribeProducersRequest(Request):
-    """Which partitions."""
+    """The partitions."""
 
     API: ClassVar = DESCRIBE_PRODUCERS
 

@@ -1,6 +1,6 @@
 """DescribeQuorum (key 55), v0 to v2.
 
-v1   when a replica last fetched and last had caught up (KIP-836)
+v1   time of a replica's last fetch and of its last being in sync (KIP-836)
 v2   error messages, directory ids, addresses of the nodes (KIP-853)
 """
 
@@ -28,7 +28,7 @@ class RequestTopicData(Struct):
 
 @dataclass(slots=True)
 class DescribeQuorumRequest(Request):
-    """Which partitions of the metadata log."""
+    """The partitions of the metadata log."""
 
     API: ClassVar = DESCRIBE_QUORUM
 
@@ -37,7 +37,7 @@ class DescribeQuorumRequest(Request):
 
 @dataclass(slots=True)
 class ReplicaState(Struct):
-    """How far a voter or observer has come."""
+    """The position of a voter or observer."""
 
     replica_id: Int32 = 0
     replica_directory_id: Annotated[Uuid, V("2+")] = NO_UUID

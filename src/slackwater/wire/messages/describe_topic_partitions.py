@@ -16,7 +16,7 @@ class TopicRequest(Struct):
 
 @dataclass(slots=True)
 class RequestCursor(Struct):
-    """What `cursor` holds."""
+    """The type of `cursor`."""
 
     topic_name: String = ""
     partition_index: Int32 = 0
@@ -24,7 +24,7 @@ class RequestCursor(Struct):
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsRequest(Request):
-    """Which topics, page by page."""
+    """The topics, with a cursor for paging."""
 
     API: ClassVar = DESCRIBE_TOPIC_PARTITIONS
 
@@ -62,7 +62,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
 @dataclass(slots=True)
 class ResponseCursor(Struct):
-    """What `next_cursor` holds."""
+    """The type of `next_cursor`."""
 
     topic_name: String = ""
     partition_index: Int32 = 0
@@ -70,7 +70,7 @@ class ResponseCursor(Struct):
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponse(Response):
-    """One page, and where the next begins."""
+    """One page, and the cursor of the next."""
 
     API: ClassVar = DESCRIBE_TOPIC_PARTITIONS
 

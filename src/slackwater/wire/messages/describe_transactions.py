@@ -9,7 +9,7 @@ from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, Strin
 
 @dataclass(slots=True)
 class DescribeTransactionsRequest(Request):
-    """Which transactional ids."""
+    """The transactional ids."""
 
     API: ClassVar = DESCRIBE_TRANSACTIONS
 

@@ -16,7 +16,7 @@ class UserName(Struct):
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsRequest(Request):
-    """Which users; null or none means all."""
+    """The users; null or empty means all."""
 
     API: ClassVar = DESCRIBE_USER_SCRAM_CREDENTIALS
 
@@ -43,7 +43,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsResponse(Response):
-    """Mechanisms and iterations, and no secrets."""
+    """Mechanisms and iterations, without secrets."""
 
     API: ClassVar = DESCRIBE_USER_SCRAM_CREDENTIALS
 

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43), v0 to v2.
 
 v0   the preferred leader only
-v1   election type: preferred (0) or unclean (1); an error for the whole answer (KIP-460)
+v1   election type: preferred (0) or unclean (1); an error for the whole response (KIP-460)
 v2   flexible
 """
 
@@ -22,7 +22,7 @@ class TopicPartitions(Struct):
 
 @dataclass(slots=True)
 class ElectLeadersRequest(Request):
-    """Partitions to elect leaders for; null means all."""
+    """The partitions to elect leaders for; null means all."""
 
     API: ClassVar = ELECT_LEADERS
 
@@ -50,7 +50,7 @@ class ReplicaElectionResult(Struct):
 
 @dataclass(slots=True)
 class ElectLeadersResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = ELECT_LEADERS
 

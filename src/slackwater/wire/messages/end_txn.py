@@ -1,10 +1,10 @@
 """EndTxn (key 26), v0 to v5.
 
-v1   a throttled answer is sent at once, and the client waits
-v2   PRODUCER_FENCED may be answered
+v1   throttling by the client: the response is sent at once
+v2   PRODUCER_FENCED may be returned
 v3   flexible
 v4   TRANSACTION_ABORTABLE (KIP-890)
-v5   every transaction has an epoch of its own: the next one stands in the answer (KIP-890)
+v5   every transaction has its own epoch; the response contains the next one (KIP-890)
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Respon
 
 @dataclass(slots=True)
 class EndTxnRequest(Request):
-    """Commit or abort."""
+    """Commits or aborts a transaction."""
 
     API: ClassVar = END_TXN
 
@@ -28,7 +28,7 @@ class EndTxnRequest(Request):
 
 @dataclass(slots=True)
 class EndTxnResponse(Response):
-    """Whether it has begun."""
+    """The result."""
 
     API: ClassVar = END_TXN
 

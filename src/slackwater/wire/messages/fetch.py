@@ -1,18 +1,18 @@
 """Fetch (key 1), v4 to v18.
 
-v4   the oldest that Kafka 4 takes: isolation level and aborted transactions, record batches v2
+v4   the oldest version that Kafka 4 supports: isolation level and aborted transactions, record batches v2
 v5   log start offset
-v6   KAFKA_STORAGE_ERROR may be answered
-v7   fetch sessions: only what has changed is asked and answered (KIP-227)
-v8   a throttled answer is sent at once, and the client waits
+v6   KAFKA_STORAGE_ERROR may be returned
+v7   fetch sessions: only what has changed is sent (KIP-227)
+v8   throttling by the client: the response is sent at once
 v9   leader epoch in the request (KIP-320)
 v10  zstd (KIP-110)
-v11  rack, and a follower to read from (KIP-392)
-v12  flexible; the last fetched epoch, and where the logs part (KIP-595)
+v11  rack and preferred read replica (KIP-392)
+v12  flexible; the last fetched epoch, and where the logs diverge (KIP-595)
 v13  topic ids instead of names (KIP-516)
 v14  OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)
-v15  who fetches as a replica, and its epoch, as a tagged field (KIP-903)
-v16  addresses of new leaders in the answer (KIP-951)
+v15  replica id and epoch as a tagged field (KIP-903)
+v16  addresses of new leaders in the response (KIP-951)
 v17  directory of the replica (KIP-853)
 v18  the follower's high watermark (KIP-1166)
 """
@@ -39,7 +39,7 @@ from slackwater.wire.schema import (
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState(Struct):
-    """What `replica_state` holds."""
+    """The type of `replica_state`."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
@@ -79,7 +79,7 @@ class ForgottenTopic(Struct):
 
 @dataclass(slots=True)
 class FetchRequest(Request):
-    """Where to read on, and how much."""
+    """Positions to read from, and size limits."""
 
     API: ClassVar = FETCH
 
@@ -99,7 +99,7 @@ class FetchRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset(Struct):
-    """What `diverging_epoch` holds."""
+    """The type of `diverging_epoch`."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
@@ -107,7 +107,7 @@ class EpochEndOffset(Struct):
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch(Struct):
-    """What `current_leader` holds."""
+    """The type of `current_leader`."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
@@ -115,7 +115,7 @@ class LeaderIdAndEpoch(Struct):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotId(Struct):
-    """What `snapshot_id` holds."""
+    """The type of `snapshot_id`."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -167,7 +167,7 @@ class NodeEndpoint(Struct):
 
 @dataclass(slots=True)
 class FetchResponse(Response):
-    """Record batches."""
+    """The record batches."""
 
     API: ClassVar = FETCH
 

@@ -1,8 +1,8 @@
 """FindCoordinator (key 10), v0 to v6.
 
 v0   groups only
-v1   key type: groups (0) or transactions (1); throttle time and error message in the answer
-v2   a throttled answer is sent at once, and the client waits
+v1   key type: groups (0) or transactions (1); throttle time and error message in the response
+v2   throttling by the client: the response is sent at once
 v3   flexible
 v4   several keys at once (KIP-699)
 v5   TRANSACTION_ABORTABLE (KIP-890)
@@ -18,7 +18,7 @@ from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(Request):
-    """Who coordinates a group or a transaction?"""
+    """Requests the coordinator of groups or transactions."""
 
     API: ClassVar = FIND_COORDINATOR
 

@@ -9,7 +9,7 @@ from slackwater.wire.schema import NO_UUID, Boolean, Int8, Int16, Int32, Request
 
 @dataclass(slots=True)
 class GetTelemetrySubscriptionsRequest(Request):
-    """Which metrics shall a client push?"""
+    """Requests the metrics that the client pushes."""
 
     API: ClassVar = GET_TELEMETRY_SUBSCRIPTIONS
 
@@ -18,7 +18,7 @@ class GetTelemetrySubscriptionsRequest(Request):
 
 @dataclass(slots=True)
 class GetTelemetrySubscriptionsResponse(Response):
-    """What to push, and how often; no metrics means none."""
+    """The metrics to push and the interval; empty means none."""
 
     API: ClassVar = GET_TELEMETRY_SUBSCRIPTIONS
 

@@ -1,7 +1,7 @@
 """Heartbeat (key 12), v0 to v4.
 
 v1   throttle time
-v2   a throttled answer is sent at once, and the client waits
+v2   throttling by the client: the response is sent at once
 v3   instance id: static members (KIP-345)
 v4   flexible
 """
@@ -15,7 +15,7 @@ from slackwater.wire.schema import Int16, Int32, Request, Response, String, V
 
 @dataclass(slots=True)
 class HeartbeatRequest(Request):
-    """A member is alive."""
+    """Heartbeat of a member."""
 
     API: ClassVar = HEARTBEAT
 
@@ -27,7 +27,7 @@ class HeartbeatRequest(Request):
 
 @dataclass(slots=True)
 class HeartbeatResponse(Response):
-    """Whether it still belongs, or has to join again."""
+    """The result; REBALANCE_IN_PROGRESS means the member must rejoin."""
 
     API: ClassVar = HEARTBEAT
 

@@ -30,7 +30,7 @@ class AlterConfigsResource(Struct):
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsRequest(Request):
-    """Settings to set (0), delete (1), append to (2) or take from (3)."""
+    """Settings to set (0), delete (1), append to (2) or subtract from (3)."""
 
     API: ClassVar = INCREMENTAL_ALTER_CONFIGS
 
@@ -50,7 +50,7 @@ class AlterConfigsResourceResponse(Struct):
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = INCREMENTAL_ALTER_CONFIGS
 

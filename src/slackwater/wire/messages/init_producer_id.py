@@ -1,9 +1,9 @@
 """InitProducerId (key 22), v0 to v6.
 
-v1   a throttled answer is sent at once, and the client waits
+v1   throttling by the client: the response is sent at once
 v2   flexible
-v3   producer id and epoch to go on with after INVALID_PRODUCER_EPOCH (KIP-360)
-v4   PRODUCER_FENCED may be answered
+v3   producer id and epoch to continue with after INVALID_PRODUCER_EPOCH (KIP-360)
+v4   PRODUCER_FENCED may be returned
 v5   TRANSACTION_ABORTABLE (KIP-890)
 v6   two-phase commit (KIP-939); not stable yet
 """
@@ -17,7 +17,7 @@ from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Respon
 
 @dataclass(slots=True)
 class InitProducerIdRequest(Request):
-    """A producer asks for its id, and fences an older one of its transactional id."""
+    """Requests a producer id, and fences older producers with the same transactional id."""
 
     API: ClassVar = INIT_PRODUCER_ID
 

@@ -1,14 +1,14 @@
 """JoinGroup (key 11), v0 to v9.
 
-v1   rebalance timeout; before, the session timeout stands for it
+v1   rebalance timeout; before, the session timeout is used
 v2   throttle time
-v3   a throttled answer is sent at once, and the client waits
-v4   a member without an id is given one, and asked to come again with it (KIP-394)
+v3   throttling by the client: the response is sent at once
+v4   a member without an id gets one and must rejoin with it (KIP-394)
 v5   instance id: static members (KIP-345)
 v6   flexible
-v7   protocol type in the answer, and a protocol name that may be null (KIP-559)
+v7   protocol type in the response, and a protocol name that may be null (KIP-559)
 v8   reason (KIP-800)
-v9   skip_assignment in the answer (KIP-814)
+v9   skip_assignment in the response (KIP-814)
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class JoinGroupRequestProtocol(Struct):
 
 @dataclass(slots=True)
 class JoinGroupRequest(Request):
-    """A member joins, or joins again."""
+    """A member joins or rejoins."""
 
     API: ClassVar = JOIN_GROUP
 
@@ -53,7 +53,7 @@ class JoinGroupResponseMember(Struct):
 
 @dataclass(slots=True)
 class JoinGroupResponse(Response):
-    """The new generation; to its leader, all members."""
+    """The new generation; the leader also gets all members."""
 
     API: ClassVar = JOIN_GROUP
 

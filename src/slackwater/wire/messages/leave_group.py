@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), v0 to v5.
 
 v1   throttle time
-v2   a throttled answer is sent at once, and the client waits
+v2   throttling by the client: the response is sent at once
 v3   several members at once, by member id or instance id (KIP-345)
 v4   flexible
 v5   reason (KIP-800)
@@ -45,7 +45,7 @@ class MemberResponse(Struct):
 
 @dataclass(slots=True)
 class LeaveGroupResponse(Response):
-    """For each, whether it left."""
+    """The result for each member."""
 
     API: ClassVar = LEAVE_GROUP
 

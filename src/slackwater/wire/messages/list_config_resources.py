@@ -13,7 +13,7 @@ from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String
 
 @dataclass(slots=True)
 class ListConfigResourcesRequest(Request):
-    """Which types of resources."""
+    """The resource types."""
 
     API: ClassVar = LIST_CONFIG_RESOURCES
 

@@ -1,10 +1,10 @@
 """ListGroups (key 16), v0 to v5.
 
 v1   throttle time
-v2   a throttled answer is sent at once, and the client waits
+v2   throttling by the client: the response is sent at once
 v3   flexible
-v4   states, as filter and in the answer (KIP-518)
-v5   types, as filter and in the answer (KIP-848)
+v4   states, as filter and in the response (KIP-518)
+v5   types, as filter and in the response (KIP-848)
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from slackwater.wire.schema import Int16, Int32, Request, Response, String, Stru
 
 @dataclass(slots=True)
 class ListGroupsRequest(Request):
-    """Which groups are there?"""
+    """Lists groups, with filters."""
 
     API: ClassVar = LIST_GROUPS
 

@@ -1,16 +1,16 @@
 """ListOffsets (key 2), v1 to v11.
 
-v1   the oldest that Kafka 4 takes: one offset per partition, with its timestamp
-v2   isolation level; throttle time in the answer
-v3   a throttled answer is sent at once, and the client waits
+v1   the oldest version that Kafka 4 supports: one offset per partition, with its timestamp
+v2   isolation level; throttle time in the response
+v3   throttling by the client: the response is sent at once
 v4   leader epochs, for fencing (KIP-320)
-v5   OFFSET_NOT_AVAILABLE may be answered
+v5   OFFSET_NOT_AVAILABLE may be returned
 v6   flexible
-v7   timestamp -3 asks for the largest timestamp (KIP-734)
-v8   timestamp -4 asks for the start of the local log (KIP-405)
-v9   timestamp -5 asks for the last tiered offset (KIP-1005)
+v7   timestamp -3 means the largest timestamp (KIP-734)
+v8   timestamp -4 means the start of the local log (KIP-405)
+v9   timestamp -5 means the last tiered offset (KIP-1005)
 v10  a timeout, for offsets that must be looked up remotely (KIP-1075)
-v11  timestamp -6 asks for the first offset not yet uploaded (KIP-1023)
+v11  timestamp -6 means the first offset not yet uploaded (KIP-1023)
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class ListOffsetsTopic(Struct):
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request):
-    """Offsets asked for by timestamp; -1 is the end of a partition, -2 its start."""
+    """Offsets by timestamp; -1 is the end of a partition, -2 its start."""
 
     API: ClassVar = LIST_OFFSETS
 
@@ -70,7 +70,7 @@ class ListOffsetsTopicResponse(Struct):
 
 @dataclass(slots=True)
 class ListOffsetsResponse(Response):
-    """The offsets found."""
+    """The offsets."""
 
     API: ClassVar = LIST_OFFSETS
 

@@ -17,7 +17,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsRequest(Request):
-    """Which partitions; null means all."""
+    """The partitions; null means all."""
 
     API: ClassVar = LIST_PARTITION_REASSIGNMENTS
 
@@ -45,7 +45,7 @@ class OngoingTopicReassignment(Struct):
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsResponse(Response):
-    """Reassignments under way."""
+    """The ongoing reassignments."""
 
     API: ClassVar = LIST_PARTITION_REASSIGNMENTS
 

@@ -13,7 +13,7 @@ from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, Strin
 
 @dataclass(slots=True)
 class ListTransactionsRequest(Request):
-    """Filters; none match everything."""
+    """Filters; empty ones match everything."""
 
     API: ClassVar = LIST_TRANSACTIONS
 

@@ -1,19 +1,19 @@
 """Metadata (key 3), v0 to v13.
 
 v0   no topics means all topics
-v1   null means all topics, none means none; rack, controller and internal topics in the answer
+v1   null means all topics, none means none; rack, controller and internal topics in the response
 v2   cluster id
 v3   throttle time
 v4   whether an unknown topic may be created
 v5   offline replicas
-v6   a throttled answer is sent at once, and the client waits
+v6   throttling by the client: the response is sent at once
 v7   leader epoch
 v8   authorized operations of topics and cluster
 v9   flexible
-v10  topic ids, and names that may be null; not to be asked by yet
+v10  topic ids, and names that may be null; not yet usable in requests
 v11  no authorized operations of the cluster: DescribeCluster has them (KIP-700)
-v12  topics may be asked for by id
-v13  an error for the whole answer
+v12  topics by id
+v13  an error for the whole response
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class MetadataRequestTopic(Struct):
 
 @dataclass(slots=True)
 class MetadataRequest(Request):
-    """Which topics to describe."""
+    """The topics to describe."""
 
     API: ClassVar = METADATA
 
@@ -80,7 +80,7 @@ class MetadataResponseTopic(Struct):
 
 @dataclass(slots=True)
 class MetadataResponse(Response):
-    """Brokers, topics, partitions and who leads them."""
+    """Brokers, topics, partitions and leaders."""
 
     API: ClassVar = METADATA
 

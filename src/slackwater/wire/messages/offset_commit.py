@@ -1,8 +1,8 @@
 """OffsetCommit (key 8), v2 to v10.
 
-v2   the oldest that Kafka 4 takes: generation, member and a retention time
+v2   the oldest version that Kafka 4 supports: generation, member and a retention time
 v3   throttle time
-v4   a throttled answer is sent at once, and the client waits
+v4   throttling by the client: the response is sent at once
 v5   no retention time: the broker's setting decides
 v6   leader epoch
 v7   instance id: static members (KIP-345)
@@ -39,7 +39,7 @@ class OffsetCommitRequestTopic(Struct):
 
 @dataclass(slots=True)
 class OffsetCommitRequest(Request):
-    """How far a group has come."""
+    """Offsets to commit for a group."""
 
     API: ClassVar = OFFSET_COMMIT
 
@@ -70,7 +70,7 @@ class OffsetCommitResponseTopic(Struct):
 
 @dataclass(slots=True)
 class OffsetCommitResponse(Response):
-    """Whether that is stored."""
+    """The result."""
 
     API: ClassVar = OFFSET_COMMIT
 

@@ -50,7 +50,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 @dataclass(slots=True)
 class OffsetDeleteResponse(Response):
-    """What came of each."""
+    """The result of each entry."""
 
     API: ClassVar = OFFSET_DELETE
 

@@ -1,12 +1,12 @@
 """OffsetFetch (key 9), v1 to v10.
 
-v1   the oldest that Kafka 4 takes: offsets from `__consumer_offsets`
-v2   null means all topics; an error for the whole answer
+v1   the oldest version that Kafka 4 supports: offsets from `__consumer_offsets`
+v2   null means all topics; an error for the whole response
 v3   throttle time
-v4   a throttled answer is sent at once, and the client waits
+v4   throttling by the client: the response is sent at once
 v5   leader epoch
 v6   flexible
-v7   whether offsets of open transactions may be answered (KIP-447)
+v7   whether offsets of open transactions are returned (KIP-447)
 v8   several groups at once (KIP-709)
 v9   member and its epoch, for groups of the new protocol (KIP-848)
 v10  topic ids instead of names (KIP-848)
@@ -48,7 +48,7 @@ class OffsetFetchRequestGroup(Struct):
 
 @dataclass(slots=True)
 class OffsetFetchRequest(Request):
-    """How far has a group come?"""
+    """Requests committed offsets of groups."""
 
     API: ClassVar = OFFSET_FETCH
 
@@ -108,7 +108,7 @@ class OffsetFetchResponseGroup(Struct):
 
 @dataclass(slots=True)
 class OffsetFetchResponse(Response):
-    """Committed offsets; -1 where there is none."""
+    """Committed offsets; -1 if there is none."""
 
     API: ClassVar = OFFSET_FETCH
 

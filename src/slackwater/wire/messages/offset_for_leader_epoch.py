@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23), v2 to v4.
 
-v2   the oldest that Kafka 4 takes: the current leader epoch, for fencing; throttle time
+v2   the oldest version that Kafka 4 supports: the current leader epoch, for fencing; throttle time
 v3   replica id; -2 is a consumer that may see beyond the high watermark
 v4   flexible
 """
@@ -31,7 +31,7 @@ class OffsetForLeaderTopic(Struct):
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochRequest(Request):
-    """Where did a leader's epoch end?"""
+    """Requests the end offsets of leader epochs."""
 
     API: ClassVar = OFFSET_FOR_LEADER_EPOCH
 

@@ -1,14 +1,14 @@
 """Produce (key 0), v3 to v13.
 
-v3   the oldest that Kafka 4 takes: transactional id, record batches v2
-v4   KAFKA_STORAGE_ERROR may be answered
-v5   log start offset in the answer
+v3   the oldest version that Kafka 4 supports: transactional id, record batches v2
+v4   KAFKA_STORAGE_ERROR may be returned
+v5   log start offset in the response
 v7   zstd (KIP-110)
-v8   which records were at fault, and why, in the answer (KIP-467)
+v8   the invalid records and the reason in the response (KIP-467)
 v9   flexible
-v10  the new leader and its address in the answer (KIP-951)
+v10  the new leader and its address in the response (KIP-951)
 v11  TRANSACTION_ABORTABLE (KIP-890)
-v12  within a transaction the partition is added to it on the way (KIP-890)
+v12  within a transaction the partition is added to it implicitly (KIP-890)
 v13  topic ids instead of names (KIP-516)
 """
 
@@ -58,7 +58,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch(Struct):
-    """What `current_leader` holds."""
+    """The type of `current_leader`."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
@@ -99,7 +99,7 @@ class NodeEndpoint(Struct):
 
 @dataclass(slots=True)
 class ProduceResponse(Response):
-    """Where they were appended, or why not."""
+    """The base offsets or errors."""
 
     API: ClassVar = PRODUCE
 

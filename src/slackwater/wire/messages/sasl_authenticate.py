@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36), v0 to v2.
 
-v1   how long the session lasts (KIP-368)
+v1   session lifetime (KIP-368)
 v2   flexible
 """
 
@@ -13,7 +13,7 @@ from slackwater.wire.schema import Bytes, Int16, Int64, Request, Response, Strin
 
 @dataclass(slots=True)
 class SaslAuthenticateRequest(Request):
-    """One step of the proof."""
+    """One authentication step of the client."""
 
     API: ClassVar = SASL_AUTHENTICATE
 
@@ -22,7 +22,7 @@ class SaslAuthenticateRequest(Request):
 
 @dataclass(slots=True)
 class SaslAuthenticateResponse(Response):
-    """The server's next step."""
+    """The next step of the server."""
 
     API: ClassVar = SASL_AUTHENTICATE
 

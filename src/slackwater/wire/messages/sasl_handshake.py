@@ -1,9 +1,9 @@
 """SaslHandshake (key 17), v0 to v1.
 
-v0   what follows are the mechanism's own bytes, in bare frames
-v1   what follows are SaslAuthenticate requests
+v0   raw bytes of the mechanism follow, in frames without headers
+v1   SaslAuthenticate requests follow
 
-It stays at v1 and inflexible: clients up to 2.4 negotiate it wrongly (KAFKA-9577).
+It stays at v1 and is not flexible: clients up to 2.4 negotiate it wrongly (KAFKA-9577).
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from slackwater.wire.schema import Int16, Request, Response, String
 
 @dataclass(slots=True)
 class SaslHandshakeRequest(Request):
-    """How a client wants to prove who it is."""
+    """The SASL mechanism that the client selects."""
 
     API: ClassVar = SASL_HANDSHAKE
 
@@ -24,7 +24,7 @@ class SaslHandshakeRequest(Request):
 
 @dataclass(slots=True)
 class SaslHandshakeResponse(Response):
-    """Whether that will do, and what would."""
+    """The result, and the enabled mechanisms."""
 
     API: ClassVar = SASL_HANDSHAKE
 

@@ -1,7 +1,7 @@
 """SyncGroup (key 14), v0 to v5.
 
 v1   throttle time
-v2   a throttled answer is sent at once, and the client waits
+v2   throttling by the client: the response is sent at once
 v3   instance id: static members (KIP-345)
 v4   flexible
 v5   protocol type and name, in both directions (KIP-559)
@@ -24,7 +24,7 @@ class SyncGroupRequestAssignment(Struct):
 
 @dataclass(slots=True)
 class SyncGroupRequest(Request):
-    """A member asks for its assignment; the leader brings those of all."""
+    """Requests the assignment; the leader sends those of all members."""
 
     API: ClassVar = SYNC_GROUP
 

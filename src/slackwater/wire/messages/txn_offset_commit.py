@@ -1,10 +1,10 @@
 """TxnOffsetCommit (key 28), v0 to v5.
 
-v1   a throttled answer is sent at once, and the client waits
+v1   throttling by the client: the response is sent at once
 v2   leader epoch
 v3   flexible; member, instance and generation, checked as in OffsetCommit (KIP-447)
 v4   TRANSACTION_ABORTABLE (KIP-890)
-v5   the group is added to the transaction on the way (KIP-890)
+v5   the group is added to the transaction implicitly (KIP-890)
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequest(Request):
-    """How far a group has come, if the transaction commits."""
+    """Offsets to commit with the transaction."""
 
     API: ClassVar = TXN_OFFSET_COMMIT
 
@@ -66,7 +66,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponse(Response):
-    """Whether that is stored."""
+    """The result."""
 
     API: ClassVar = TXN_OFFSET_COMMIT
 
