@@ -11,7 +11,7 @@ from slackwater.group.errors import UsageError
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_defaults_match_kafka() -> None:
     values = parse_settings({}, CONSUMER_SETTINGS, ignored=print)
     assert values["session.timeout.ms"] == 45_000
     assert values["heartbeat.interval.ms"] == 3_000
@@ -28,14 +28,14 @@ def test_the_defaults_are_kafkas() -> None:
         (PRODUCER_SETTINGS, ["group.id", "session.timeout.ms", "auto.offset.reset", "value.serializer"]),
     ],
 )
-def test_settings_of_other_roles_and_clients_are_ignored_and_named(table: object, foreign: list[str]) -> None:
+def test_settings_of_other_clients_are_ignored(table: object, foreign: list[str]) -> None:
     assert isinstance(table, dict)
     ignored: list[str] = []
     parse_settings(dict.fromkeys(foreign, "1"), table, ignored=ignored.append)
     assert ignored == foreign
 
 
-def test_a_shared_properties_file_serves_both_roles(caplog: pytest.LogCaptureFixture) -> None:
+def test_shared_settings_work_for_both_clients(caplog: pytest.LogCaptureFixture) -> None:
     shared = SERVERS | {"group.id": "g", "linger.ms": "3", "ssl.truststore.location": "/x"}
     with caplog.at_level(logging.INFO, "slackwater"):
         Producer(shared).close()
@@ -44,7 +44,7 @@ def test_a_shared_properties_file_serves_both_roles(caplog: pytest.LogCaptureFix
     assert "ignored: linger.ms, ssl.truststore.location." in caplog.text
 
 
-def test_a_misspelt_name_is_refused_with_the_nearest_known() -> None:
+def test_misspelt_setting_suggests_closest_name() -> None:
     with pytest.raises(UsageError, match=r"sesion\.timeout\.ms is no setting of this client; did you mean session"):
         Consumer(SERVERS | {"sesion.timeout.ms": 1})
     with pytest.raises(UsageError, match=r"lingr\.ms .* did you mean linger\.ms"):
@@ -56,7 +56,7 @@ def test_names_may_be_given_as_keywords() -> None:
         assert one.client_id == "named"
 
 
-def test_the_environment_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "pod-7")
     monkeypatch.setenv("STRATEGY", "roundrobin")
     settings = {"group.id": "g", "group.instance.id": "${POD_NAME}", "partition.assignment.strategy": "${STRATEGY}"}
@@ -66,18 +66,18 @@ def test_the_environment_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [assignor.name for assignor in config.assignors] == ["roundrobin"]
 
 
-def test_a_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_environment_variable_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POD_NAME", raising=False)
     with pytest.raises(UsageError, match=r"needs the environment variable POD_NAME, which is not set"):
         Consumer(SERVERS | {"group.instance.id": "${POD_NAME}"})
 
 
-def test_a_heartbeat_interval_must_be_below_the_session() -> None:
+def test_heartbeat_interval_must_be_below_session_timeout() -> None:
     with pytest.raises(UsageError, match=r"heartbeat\.interval\.ms = 5000 must be lower than session"):
         Consumer(SERVERS | {"group.id": "g", "heartbeat.interval.ms": 5000, "session.timeout.ms": 5000})
 
 
-def test_what_will_be_regretted_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_risky_settings_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     settings = {"heartbeat.interval.ms": 4_000, "session.timeout.ms": 10_000, "max.poll.interval.ms": 9_000}
     Consumer({**SERVERS, "group.id": "g", **settings}).close()
     assert "more than a third of session.timeout.ms = 10000" in caplog.text
@@ -95,12 +95,12 @@ def test_what_will_be_regretted_is_warned_about(caplog: pytest.LogCaptureFixture
         ("enable.auto.commit", "perhaps", "true or false"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(name: str, value: object, said: str) -> None:
+def test_invalid_value_is_rejected(name: str, value: object, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Consumer(SERVERS | {name: value})
 
 
-def test_the_rebalance_timeout_is_the_poll_interval_unless_given() -> None:
+def test_rebalance_timeout_defaults_to_poll_interval() -> None:
     with Consumer(SERVERS | {"group.id": "g", "max.poll.interval.ms": 60_000}) as one:
         assert one.engine.require_group("test").member.config.join_rebalance_timeout_ms == 60_000
     with Consumer(SERVERS | {"group.id": "g", "rebalance.timeout.ms": 7_000}) as one:

@@ -85,14 +85,14 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name
         admin.delete_topic(topic)
 
 
-def test_a_topic_that_was_only_asked_about_is_not_made(admin: Admin, name: Name) -> None:
+def test_metadata_request_creates_no_topic(admin: Admin, name: Name) -> None:
     admin.create_topic(name("asked"), 2, validate_only=True)
     with pytest.raises(BrokerError, match="was not created"):
         admin.create_topic(name("asked"), 2, configs={"no.such.setting": "1"}, validate_only=True)
     assert name("asked") not in {one.name for one in admin.list_topics(internal=True)}
 
 
-def test_a_misspelt_topic_is_told_with_the_nearest(admin: Admin, topic: str) -> None:
+def test_misspelt_topic_suggests_closest_name(admin: Admin, topic: str) -> None:
     with pytest.raises(BrokerError, match=f"There is no topic {topic}x; did you mean {topic}"):
         admin.describe_topics([topic + "x"])
 
@@ -118,9 +118,7 @@ def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_living_group_is_listed_and_described(
-    side: Side, admin: Admin, bootstrap: str, topic: str, name: Name
-) -> None:
+def test_active_group_is_listed_and_described(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("living")
     with ConsumerPool(bootstrap, group, [topic]) as crowd:
         crowd.join(5)
@@ -144,9 +142,7 @@ def test_a_living_group_is_listed_and_described(
 
 
 @pytest.mark.old_kafka
-def test_offsets_and_lag_of_what_is_committed_and_of_what_is_only_owned(
-    admin: Admin, bootstrap: str, topic: str, name: Name
-) -> None:
+def test_offsets_and_lag_of_committed_and_owned(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("lag")
     with ConsumerPool(bootstrap, group, [topic]) as crowd:
         crowd.join(2)
@@ -166,7 +162,7 @@ def test_offsets_and_lag_of_what_is_committed_and_of_what_is_only_owned(
 
 
 @pytest.mark.old_kafka
-def test_whom_a_rebalance_waits_for(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+def test_rebalance_waiting_members_are_found(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("stuck")
     with ConsumerPool(bootstrap, group, [topic]) as other, ConsumerPool(bootstrap, group, [topic]) as crowd:
         crowd.join(2)
@@ -185,7 +181,7 @@ def test_whom_a_rebalance_waits_for(side: Side, admin: Admin, bootstrap: str, to
         assert found.idle == ()
 
 
-def test_without_group_events_what_is_not_told_is_inferred(name: Name) -> None:
+def test_generation_is_inferred_without_group_events(name: Name) -> None:
     with Broker(settings=SETTINGS | {"group.events.enable": False}) as broker:
         broker.create_topic("orders", 3)
         with (
@@ -208,7 +204,7 @@ def test_without_group_events_what_is_not_told_is_inferred(name: Name) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_group_that_is_not_there_is_told_with_the_nearest(admin: Admin, topic: str, name: Name) -> None:
+def test_missing_group_suggests_closest_name(admin: Admin, topic: str, name: Name) -> None:
     admin.alter_offsets(name("known"), {TopicPartition(topic, 0): 1})
     with pytest.raises(BrokerError, match=f"There is no group {name('knwon')}; did you mean {name('known')}"):
         admin.describe_groups([name("knwon")])
@@ -217,9 +213,7 @@ def test_a_group_that_is_not_there_is_told_with_the_nearest(admin: Admin, topic:
 
 
 @pytest.mark.old_kafka
-def test_a_group_is_deleted_when_it_is_empty_and_not_before(
-    admin: Admin, bootstrap: str, topic: str, name: Name
-) -> None:
+def test_only_empty_group_can_be_deleted(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("deleted")
     with ConsumerPool(bootstrap, group, [topic]) as crowd:
         crowd.join()
@@ -232,9 +226,7 @@ def test_a_group_is_deleted_when_it_is_empty_and_not_before(
 
 
 @pytest.mark.old_kafka
-def test_members_are_removed_by_id_by_instance_and_all_of_them_and_the_living_come_back(
-    admin: Admin, bootstrap: str, topic: str, name: Name
-) -> None:
+def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("removed")
     with ConsumerPool(bootstrap, group, [topic]) as crowd:
         crowd.join(1)
@@ -298,7 +290,7 @@ def test_offsets_are_reset(admin: Admin, topic: str, name: Name, to: ResetTo, ex
     )
 
 
-def test_only_what_is_named_is_reset(admin: Admin, topic: str, name: Name) -> None:
+def test_only_named_partitions_are_reset(admin: Admin, topic: str, name: Name) -> None:
     group = name("scope")
     admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
     admin.reset_offsets(group, ResetTo.latest(), partitions=parts(topic, 1))
@@ -308,7 +300,7 @@ def test_only_what_is_named_is_reset(admin: Admin, topic: str, name: Name) -> No
 
 
 @pytest.mark.old_kafka
-def test_a_reset_that_cannot_be_says_why(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+def test_invalid_reset_explains_the_reason(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("refused")
     with pytest.raises(UsageError, match="has no committed offsets"):
         admin.reset_offsets(group, ResetTo.latest())
@@ -330,9 +322,7 @@ def test_a_reset_that_cannot_be_says_why(admin: Admin, bootstrap: str, topic: st
 
 
 @pytest.mark.old_kafka
-def test_offsets_are_forgotten_except_of_topics_that_are_read(
-    admin: Admin, bootstrap: str, topic: str, name: Name
-) -> None:
+def test_delete_offsets_except_subscribed_topics(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("forgotten")
     admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
     assert admin.delete_offsets(group, parts(topic, 0)) == {TopicPartition(topic, 0): Error.NONE}
@@ -347,7 +337,7 @@ def test_offsets_are_forgotten_except_of_topics_that_are_read(
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_that_was_never_reached_is_not_waited_for() -> None:
+def test_unreachable_cluster_fails_at_once() -> None:
     with (
         Admin({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": 3_600_000}) as admin,
         pytest.raises(NetworkError, match=r"127\.0\.0\.1:1 could not be reached"),
@@ -355,7 +345,7 @@ def test_a_cluster_that_was_never_reached_is_not_waited_for() -> None:
         admin.list_groups()
 
 
-def test_use_after_close_and_wrong_settings_are_one_sentence() -> None:
+def test_closed_admin_and_wrong_settings_raise() -> None:
     admin = Admin({"bootstrap.servers": "127.0.0.1:1", "group.id": "of another client", "acks": "all"})
     admin.close()
     admin.close()
@@ -365,7 +355,7 @@ def test_use_after_close_and_wrong_settings_are_one_sentence() -> None:
         Admin({"bootstrap.servers": "127.0.0.1:1", "request.timeout": 1})
 
 
-def test_errors_that_pass_are_waited_out_and_a_broker_that_fails_is_told(name: Name) -> None:
+def test_retriable_errors_and_failing_broker(name: Name) -> None:
     with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers, "retry.backoff.ms": 1}) as admin:
         kafka.create_topic("orders", 1)
         admin.alter_offsets("billing", {TopicPartition("orders", 0): 0})

@@ -50,7 +50,7 @@ def numbers(looks: list[GroupLogEntries]) -> list[int]:
     return [one.generation for look in looks for one in look.generations if one.members]
 
 
-def test_generations_and_events_are_told_once_each_from_look_to_look(kafka: Kafka, admin: Admin) -> None:
+def test_generations_and_events_are_returned_once(kafka: Kafka, admin: Admin) -> None:
     follower = GroupLogFollower(since_ms=0)
     with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as crowd:
         crowd.join()
@@ -69,7 +69,7 @@ def test_generations_and_events_are_told_once_each_from_look_to_look(kafka: Kafk
     assert follower.known_since_ms == 0
 
 
-def test_what_was_written_before_the_time_is_not_told(kafka: Kafka, admin: Admin) -> None:
+def test_older_entries_are_not_returned(kafka: Kafka, admin: Admin) -> None:
     with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as crowd:
         crowd.join()
         crowd.settle(2)
@@ -78,7 +78,7 @@ def test_what_was_written_before_the_time_is_not_told(kafka: Kafka, admin: Admin
     assert (late.generations, late.events) == ([], [])
 
 
-def test_what_may_not_be_read_is_said_and_not_tried_again(kafka: Kafka, admin: Admin) -> None:
+def test_denied_topic_is_reported_and_not_retried(kafka: Kafka, admin: Admin) -> None:
     admin.alter_offsets("g", {TopicPartition("t", 0): 0})
     until(admin, GroupLogFollower(0), lambda looks: len(looks[-1].topics) == 2)  # events are written a moment later
     fault = kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
@@ -90,6 +90,6 @@ def test_what_may_not_be_read_is_said_and_not_tried_again(kafka: Kafka, admin: A
     assert fault.met == met
 
 
-def test_a_cluster_that_has_written_nothing_yet(admin: Admin) -> None:
+def test_cluster_without_group_log(admin: Admin) -> None:
     written = admin.follow_groups(GroupLogFollower(0), ["g"])
     assert (written.generations, written.events, written.refused) == ([], [], frozenset())

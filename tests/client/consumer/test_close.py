@@ -33,9 +33,7 @@ def closed(side: Side, group: str, leave_group: bool | None, **settings: object)
     [(None, {}), (True, {}), (True, STATIC)],
     ids=["dynamic", "dynamic, said", "static, said"],
 )
-def test_a_member_that_leaves_is_gone_at_once(
-    side: Side, leave_group: bool | None, settings: dict[str, object]
-) -> None:
+def test_leaving_member_is_removed_at_once(side: Side, leave_group: bool | None, settings: dict[str, object]) -> None:
     group = side.name("g")
     closed(side, group, leave_group, **settings)
     wait_until(lambda: side.group_state(group) == "Empty", lambda: side.group_state(group), 20.0)  # less than a session
@@ -47,9 +45,7 @@ def test_a_member_that_leaves_is_gone_at_once(
     [(False, {}), (None, STATIC), (False, STATIC)],
     ids=["dynamic, said", "static", "static, said"],
 )
-def test_a_member_that_stays_is_still_there_when_it_has_closed(
-    side: Side, leave_group: bool | None, settings: dict[str, object]
-) -> None:
+def test_staying_member_remains_after_close(side: Side, leave_group: bool | None, settings: dict[str, object]) -> None:
     group = side.name("g")
     (record, *_) = closed(side, group, leave_group, **settings)
     (found,) = side.admin.describe_groups([group])
@@ -59,7 +55,7 @@ def test_a_member_that_stays_is_still_there_when_it_has_closed(
 
 
 @pytest.mark.kafka(virtual_time=True)
-def test_a_member_that_stays_goes_with_its_session(kafka: Kafka) -> None:
+def test_staying_member_expires_with_its_session(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     one = consumer(kafka, "g")
     one.subscribe(["t"])

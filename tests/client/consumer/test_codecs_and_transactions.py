@@ -27,7 +27,7 @@ def test_every_codec_is_written_and_read(side: Side, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_has_written_is_read(side: Side, codec: str) -> None:
+def test_records_of_librdkafka_are_read(side: Side, codec: str) -> None:
     topic = side.topic()
     other = confluent_kafka.Producer(
         {"bootstrap.servers": side.bootstrap_servers, "compression.type": codec, "linger.ms": 50}
@@ -42,7 +42,7 @@ def test_what_librdkafka_has_written_is_read(side: Side, codec: str) -> None:
     assert found[1].headers == (("n", b"1"),)
 
 
-def test_tombstones_and_empty_values_stay_apart(side: Side) -> None:
+def test_tombstones_differ_from_empty_values(side: Side) -> None:
     topic = side.topic()
     with Producer({"bootstrap.servers": side.bootstrap_servers}) as producer:
         producer.send(topic, None, b"k")
@@ -72,7 +72,7 @@ def transactions(side: Side, topic: str) -> confluent_kafka.Producer:
 
 @pytest.mark.apache  # the embedded broker has no transactions
 @pytest.mark.parametrize("arrow", [False, True])
-def test_read_committed_leaves_out_what_was_given_up_and_waits_for_what_is_open(side: Side, arrow: bool) -> None:
+def test_read_committed_skips_aborted_and_open(side: Side, arrow: bool) -> None:
     topic = side.topic()
     (where,) = side.parts(topic, 0)
     fill(side, topic, [b"before"])

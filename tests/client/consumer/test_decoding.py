@@ -99,7 +99,7 @@ def test_heartbeats_continue_during_numba_compilation(kafka: Kafka, tmp_path: Pa
     assert counts["heartbeats"] >= counts["expected"] / 2, counts
 
 
-def test_a_seek_during_decoding_discards_the_decoded_records(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seek_during_decoding_discards_records(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(10))
     partition = TopicPartition("t", 0)

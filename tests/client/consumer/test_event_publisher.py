@@ -22,7 +22,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.old_kafka
-def test_what_happens_to_a_member_is_published(side: Side, events: str) -> None:
+def test_member_events_are_published(side: Side, events: str) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group, group_events_publish=True) as one:
         one.subscribe([topic])
@@ -39,7 +39,7 @@ def test_what_happens_to_a_member_is_published(side: Side, events: str) -> None:
     assert EventKind.PARTITIONS_REVOKED in kinds
 
 
-def test_without_the_setting_nothing_is_published(side: Side, events: str) -> None:
+def test_events_are_published_only_if_enabled(side: Side, events: str) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group) as one:
         one.subscribe([topic])
@@ -47,7 +47,7 @@ def test_without_the_setting_nothing_is_published(side: Side, events: str) -> No
         assert one.partitions_for(events) == []
 
 
-def test_a_cluster_that_refuses_them_costs_events_and_nothing_else(
+def test_denied_events_topic_does_not_affect_consumer(
     kafka: Kafka, events: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.create_topic("t", 1)
@@ -64,7 +64,7 @@ def test_a_cluster_that_refuses_them_costs_events_and_nothing_else(
     assert caplog.text.count(f"No more events of this member are written to {events}") == 1
 
 
-def test_a_passing_fault_is_lived_through(kafka: Kafka, events: str) -> None:
+def test_transient_failure_is_survived(kafka: Kafka, events: str) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     with consumer(kafka, "g", group_events_publish=True) as one:
@@ -75,7 +75,7 @@ def test_a_passing_fault_is_lived_through(kafka: Kafka, events: str) -> None:
         assert len(read(reader, 5)) >= 5
 
 
-def test_what_waits_is_bounded(side: Side, events: str) -> None:
+def test_pending_events_are_bounded(side: Side, events: str) -> None:
     with consumer(side, side.name("g"), group_events_publish=True) as one:
         publisher = one.engine.publisher
         assert publisher is not None

@@ -47,7 +47,7 @@ def offsets(one: Consumer, partitions: Partitions) -> set[int | None]:
 
 @pytest.mark.old_kafka
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
-def test_a_commit_inside_on_partitions_revoked_lands(side: Side, strategy: str) -> None:
+def test_commit_in_on_partitions_revoked_succeeds(side: Side, strategy: str) -> None:
     topic, group = side.topic(2), side.name("g")
     for number in range(2):
         fill(side, topic, numbers(3), partition=number)
@@ -74,7 +74,7 @@ def test_a_commit_inside_on_partitions_revoked_lands(side: Side, strategy: str) 
 
 
 @pytest.mark.old_kafka
-def test_a_commit_inside_on_partitions_lost_is_refused(side: Side) -> None:
+def test_commit_in_on_partitions_lost_fails(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(3))
     refused: list[SlackwaterError] = []
@@ -95,7 +95,7 @@ def test_a_commit_inside_on_partitions_lost_is_refused(side: Side) -> None:
         assert offsets(one, [TopicPartition(topic, 0)]) == {None}
 
 
-def test_lost_is_told_as_revoked_to_a_listener_without_the_method(side: Side) -> None:
+def test_lost_calls_revoked_without_lost_method(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     told: list[Partitions] = []
 
@@ -111,7 +111,7 @@ def test_lost_is_told_as_revoked_to_a_listener_without_the_method(side: Side) ->
     assert told[0] == [TopicPartition(topic, 0)]
 
 
-def test_lost_is_told_as_revoked_to_a_listener_that_inherits_the_method(side: Side) -> None:
+def test_lost_calls_inherited_on_partitions_revoked(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     told: list[Partitions] = []
 
@@ -128,7 +128,7 @@ def test_lost_is_told_as_revoked_to_a_listener_that_inherits_the_method(side: Si
 
 
 @pytest.mark.old_kafka
-def test_a_seek_inside_on_partitions_assigned_holds(side: Side) -> None:
+def test_seek_in_on_partitions_assigned_takes_effect(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(10))
     with consumer(side, side.name("g")) as one:
@@ -141,7 +141,7 @@ def test_a_seek_inside_on_partitions_assigned_holds(side: Side) -> None:
         assert [record.offset for record in read(one, 3)] == [7, 8, 9]
 
 
-def test_a_pause_inside_on_partitions_assigned_holds(side: Side) -> None:
+def test_pause_in_on_partitions_assigned_takes_effect(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
     with consumer(side, side.name("g")) as one:
@@ -152,7 +152,7 @@ def test_a_pause_inside_on_partitions_assigned_holds(side: Side) -> None:
         assert len(read(one, 1)) == 1
 
 
-def test_what_a_listener_throws_is_raised_by_the_poll_and_the_assignment_stays(side: Side) -> None:
+def test_listener_error_is_raised_by_poll(side: Side) -> None:
     topic = side.topic()
     failures = [ValueError("not now")]
 
@@ -167,7 +167,7 @@ def test_what_a_listener_throws_is_raised_by_the_poll_and_the_assignment_stays(s
         poll_until(one, lambda: one.assignment)
 
 
-def test_ctrl_c_inside_a_listener_reaches_the_application_and_the_listener_is_told_again(side: Side) -> None:
+def test_ctrl_c_in_listener_calls_it_again(side: Side) -> None:
     topic = side.topic()
     interrupts: list[BaseException] = [KeyboardInterrupt()]
 
@@ -183,7 +183,7 @@ def test_ctrl_c_inside_a_listener_reaches_the_application_and_the_listener_is_to
         poll_until(one, lambda: len([what for what, _ in listener.told if what == "assigned"]) == 2)
 
 
-def test_a_wakeup_that_hits_a_listeners_commit_ends_the_poll(side: Side) -> None:
+def test_wakeup_in_listener_commit_ends_poll(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
     wakes = [1]
@@ -202,7 +202,7 @@ def test_a_wakeup_that_hits_a_listeners_commit_ends_the_poll(side: Side) -> None
 
 
 @pytest.mark.parametrize("call", ["poll", "close"])
-def test_what_cannot_be_done_inside_a_listener_is_refused(side: Side, call: str) -> None:
+def test_poll_and_close_in_listener_are_rejected(side: Side, call: str) -> None:
     topic = side.topic()
     with consumer(side, side.name("g")) as one:
         one.subscribe([topic], listener=Listener(assigned=lambda _partitions: getattr(one, call)()))

@@ -39,7 +39,7 @@ def idle(until: Callable[[], object]) -> None:
 
 
 @pytest.mark.old_kafka
-def test_an_overrun_leaves_the_group_at_once_and_the_next_poll_recovers(side: Side) -> None:
+def test_poll_overrun_leaves_and_next_poll_rejoins(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     lost: list[object] = []
 
@@ -59,7 +59,7 @@ def test_an_overrun_leaves_the_group_at_once_and_the_next_poll_recovers(side: Si
         assert EventKind.POLL_OVERRUN in [event.kind for event in events]
 
 
-def test_a_poll_longer_than_max_poll_interval_is_polling_all_along(side: Side) -> None:
+def test_long_poll_counts_as_polling(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group, max_poll_interval_ms=1_000) as one:
         events = events_of(one)
@@ -69,7 +69,7 @@ def test_a_poll_longer_than_max_poll_interval_is_polling_all_along(side: Side) -
         assert EventKind.POLL_OVERRUN not in [event.kind for event in events]
 
 
-def test_pausing_everything_and_polling_keeps_the_membership(side: Side) -> None:
+def test_polling_paused_partitions_keeps_membership(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(2))
     with consumer(side, group, max_poll_interval_ms=1_000, max_poll_records=1) as one:
@@ -85,7 +85,7 @@ def test_pausing_everything_and_polling_keeps_the_membership(side: Side) -> None
 
 
 @pytest.mark.old_kafka
-def test_heartbeats_keep_a_member_that_works_longer_than_its_session(side: Side) -> None:
+def test_heartbeats_outlive_session_timeout(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group, session_timeout_ms=3_000, heartbeat_interval_ms=50) as one:
         one.subscribe([topic])
@@ -100,7 +100,7 @@ def test_heartbeats_keep_a_member_that_works_longer_than_its_session(side: Side)
         assert one.metrics()[name] > before[name]
 
 
-def test_heartbeats_go_on_through_a_rebalance_until_the_poll_rejoins(side: Side) -> None:
+def test_heartbeats_continue_until_poll_rejoins(side: Side) -> None:
     topic, group = side.topic(2), side.name("g")
     options = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 50}
     with consumer(side, group, **options) as one, consumer(side, group, **options) as other:
@@ -138,7 +138,7 @@ def test_assign_sends_neither_a_heartbeat_nor_a_join(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_static_member_leaves_without_a_word_and_comes_back_without_a_rebalance(side: Side) -> None:
+def test_static_member_returns_without_rebalance(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     places: list[Membership] = []
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_a_static_member_leaves_without_a_word_and_comes_back_without_a_rebalanc
     assert places[0] != places[1]  # the second has taken the first one's place
 
 
-def test_a_static_member_that_will_not_be_back_says_so(side: Side) -> None:
+def test_static_member_leaves_with_leave_group(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     one = consumer(side, group, group_instance_id="one")
     one.subscribe([topic])
@@ -161,7 +161,7 @@ def test_a_static_member_that_will_not_be_back_says_so(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_dynamic_member_leaves_when_it_closes(side: Side) -> None:
+def test_dynamic_member_leaves_on_close(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group) as one:
         one.subscribe([topic])
@@ -172,7 +172,7 @@ def test_a_dynamic_member_leaves_when_it_closes(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_callbacks_of_asynchronous_commits_run_in_order_on_the_polling_thread(side: Side) -> None:
+def test_commit_callbacks_run_on_polling_thread(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(3))
     told: list[tuple[int, int]] = []

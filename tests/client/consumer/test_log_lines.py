@@ -26,7 +26,7 @@ def in_order(found: list[str], patterns: list[str]) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_member_that_joins_and_leaves_says_what_java_says(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_join_and_leave_log_java_lines(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(2), side.name("g")
     with caplog.at_level(logging.INFO, "slackwater.client"), consumer(side, group, client_id="c") as one:
         one.subscribe([topic])
@@ -54,9 +54,7 @@ def test_a_member_that_joins_and_leaves_says_what_java_says(side: Side, caplog: 
     )
 
 
-def test_an_overrun_is_a_warning_and_the_next_line_says_by_how_much(
-    side: Side, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_poll_overrun_is_logged_with_its_duration(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(), side.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
@@ -82,7 +80,7 @@ def test_an_overrun_is_a_warning_and_the_next_line_says_by_how_much(
 
 
 @pytest.mark.old_kafka
-def test_an_expired_member_is_told(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_expired_member_rejoins(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(), side.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
@@ -105,7 +103,7 @@ def test_an_expired_member_is_told(side: Side, caplog: pytest.LogCaptureFixture)
     )
 
 
-def test_a_join_that_no_other_try_would_help_is_an_error(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_fatal_join_error_is_raised(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(), side.name("g")
     with consumer(side, group, client_id="a", partition_assignment_strategy="range") as one:
         one.subscribe([topic])
@@ -122,7 +120,7 @@ def test_a_join_that_no_other_try_would_help_is_an_error(side: Side, caplog: pyt
     assert told == ["ERROR"]
 
 
-def test_a_lost_coordinator_is_told(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+def test_coordinator_loss_emits_event(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     kafka.create_topic("t", 1)
     with caplog.at_level(logging.INFO, "slackwater.client"), consumer(kafka, "g", client_id="c") as one:
         one.subscribe(["t"])
@@ -138,7 +136,7 @@ def test_a_lost_coordinator_is_told(kafka: Kafka, caplog: pytest.LogCaptureFixtu
     )
 
 
-def test_without_info_nothing_is_rendered(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_lines_are_rendered_below_info(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(), side.name("g")
     with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(side, group) as one:
         one.subscribe([topic])

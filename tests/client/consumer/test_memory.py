@@ -49,7 +49,7 @@ def test_memory_stays_flat_over_rebalances(assignor: str) -> None:
 
 
 @pytest.mark.usefixtures("tracing")
-def test_what_a_rebalance_would_leave_behind_is_seen() -> None:
+def test_leak_check_detects_leaks() -> None:
     with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker) as pair:
         kept: list[bytes] = []
         pair.members[0].on_event(lambda event: kept.append(bytes(1_000)))

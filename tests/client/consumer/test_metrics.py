@@ -18,7 +18,7 @@ from tests.client.helpers import consumer, fill, numbers, poll_until, read
 RECORDED = Path(__file__).parents[2] / "data" / "jmx_exporter_names.json"  # scripts/record_jmx_names.py
 
 
-def test_every_metric_of_the_catalogue_is_there_in_its_group(side: Side) -> None:
+def test_every_catalogued_metric_exists(side: Side) -> None:
     with consumer(side, side.name("g"), client_id="c") as one:
         found = one.metrics()
     for group, names in (("consumer-coordinator-metrics", COORDINATOR), ("consumer-metrics", CONSUMER)):
@@ -28,7 +28,7 @@ def test_every_metric_of_the_catalogue_is_there_in_its_group(side: Side) -> None
     assert {tuple(name.tags.items()) for name in found} == {(("client-id", "c"),)}
 
 
-def test_what_was_done_is_counted(side: Side) -> None:
+def test_metrics_count_operations(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(5))
     with consumer(side, group, max_poll_records=3, enable_auto_commit=False) as one:
@@ -46,13 +46,13 @@ def test_what_was_done_is_counted(side: Side) -> None:
     assert found["last-rebalance-seconds-ago"] >= 0
 
 
-def test_a_consumer_without_a_group_has_the_metrics_of_fetching_alone(side: Side) -> None:
+def test_consumer_without_group_has_only_fetch_metrics(side: Side) -> None:
     with consumer(side) as one:
         assert {name.group for name in one.metrics()} == {FETCH_GROUP}
         assert isnan(next(value for name, value in one.metrics().items() if name.name == "records-lag-max"))
 
 
-def test_prometheus_gets_the_names_that_the_jmx_exporter_makes(side: Side) -> None:
+def test_prometheus_names_match_jmx_exporter(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     registry = CollectorRegistry()
     with consumer(side, group, client_id="one") as one, consumer(side, group, client_id="two") as two:
@@ -72,9 +72,7 @@ def test_prometheus_gets_the_names_that_the_jmx_exporter_makes(side: Side) -> No
 
 
 @pytest.mark.parametrize(("release", "cut_total"), [("0.20.0", False), ("1.0.1", True)])
-def test_the_names_are_those_of_a_jmx_exporter_beside_a_java_consumer(
-    kafka: Kafka, release: str, cut_total: bool
-) -> None:
+def test_names_match_recorded_jmx_exporter(kafka: Kafka, release: str, cut_total: bool) -> None:
     theirs = set(json.loads(RECORDED.read_text())[release])
     registry = CollectorRegistry()
     with consumer(kafka, "g") as one:

@@ -44,7 +44,7 @@ def as_rows(records: list[ConsumerRecord]) -> list[tuple[object, ...]]:
     )
 
 
-def test_a_table_has_what_the_records_have(side: Side, filled: Filled) -> None:
+def test_table_equals_records(side: Side, filled: Filled) -> None:
     with consumer(side) as one, consumer(side) as other:
         one.assign([filled.p0, filled.p1])
         other.assign([filled.p0, filled.p1])
@@ -63,7 +63,7 @@ def test_a_table_has_what_the_records_have(side: Side, filled: Filled) -> None:
         assert sorted(rows, key=lambda row: row[1:3]) == as_rows(records)
 
 
-def test_headers_are_left_out_unless_asked_for(side: Side, filled: Filled) -> None:
+def test_headers_column_is_optional(side: Side, filled: Filled) -> None:
     with consumer(side) as one:
         one.assign([filled.p0])
         table = one.poll_arrow(PATIENCE_S)
@@ -71,7 +71,7 @@ def test_headers_are_left_out_unless_asked_for(side: Side, filled: Filled) -> No
         assert "headers" not in table.column_names
 
 
-def test_nothing_to_read_is_none(side: Side, filled: Filled) -> None:
+def test_empty_poll_arrow_returns_none(side: Side, filled: Filled) -> None:
     with consumer(side, auto_offset_reset="latest") as one:
         one.assign([filled.p0])
         assert one.position(filled.p0) == 150
@@ -79,7 +79,7 @@ def test_nothing_to_read_is_none(side: Side, filled: Filled) -> None:
         assert one.poll(0.05) == []
 
 
-def test_max_records_bounds_a_table_and_the_position_stands_behind_it(side: Side, filled: Filled) -> None:
+def test_max_records_limits_table_and_position(side: Side, filled: Filled) -> None:
     with consumer(side) as one:
         one.assign([filled.p0])
         table = one.poll_arrow(PATIENCE_S, max_records=7)
@@ -90,7 +90,7 @@ def test_max_records_bounds_a_table_and_the_position_stands_behind_it(side: Side
             one.poll_arrow(0, max_records=0)
 
 
-def test_the_two_forms_can_be_mixed_without_a_gap_or_a_double(side: Side, filled: Filled) -> None:
+def test_poll_and_poll_arrow_can_be_mixed(side: Side, filled: Filled) -> None:
     with consumer(side, max_poll_records=11) as one:
         one.assign([filled.p0])
         offsets: list[int] = []
@@ -106,7 +106,7 @@ def test_the_two_forms_can_be_mixed_without_a_gap_or_a_double(side: Side, filled
         assert offsets == list(range(150))
 
 
-def test_a_paused_partition_gives_out_nothing_in_either_form(side: Side, filled: Filled) -> None:
+def test_paused_partition_returns_no_records(side: Side, filled: Filled) -> None:
     with consumer(side) as one:
         one.assign([filled.p0, filled.p1])
         one.pause([filled.p0])
@@ -118,14 +118,14 @@ def test_a_paused_partition_gives_out_nothing_in_either_form(side: Side, filled:
         assert {record.partition for record in read(one, 150)} >= {0}
 
 
-def test_max_poll_records_bounds_a_poll(side: Side, filled: Filled) -> None:
+def test_max_poll_records_limits_poll(side: Side, filled: Filled) -> None:
     with consumer(side, max_poll_records=10) as one:
         one.assign([filled.p0, filled.p1])
         records = one.poll(PATIENCE_S)
         assert 0 < len(records) <= 10
 
 
-def test_the_brokers_own_time_is_told_as_such(side: Side) -> None:
+def test_log_append_time_has_its_type(side: Side) -> None:
     topic = side.topic(1, message_timestamp_type="LogAppendTime")
     fill(side, topic, [b"v"])
     with consumer(side) as one:
@@ -147,7 +147,7 @@ def test_poll_arrow_counts_as_consumed_for_auto_commit(side: Side, filled: Fille
         assert {at.offset for at in again.committed([filled.p0, filled.p1]).values() if at is not None} == {150}
 
 
-def test_a_damaged_batch_is_an_error_each_time_and_can_be_sought_past(side: Side) -> None:
+def test_corrupt_batch_fails_each_poll_until_seek(side: Side) -> None:
     topic = side.topic(1, "damaged")
     fill(side, topic, numbers(3))
     with consumer(side) as one:

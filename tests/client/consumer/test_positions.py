@@ -20,7 +20,7 @@ def ten(side: Side) -> TopicPartition:
     return TopicPartition(topic, 0)
 
 
-def test_the_bounds_and_the_times_of_a_partition(side: Side, ten: TopicPartition) -> None:
+def test_beginning_end_and_time_offsets(side: Side, ten: TopicPartition) -> None:
     with consumer(side) as one:
         assert one.beginning_offsets([ten]) == {ten: 0}
         assert one.end_offsets([ten]) == {ten: 10}
@@ -31,7 +31,7 @@ def test_the_bounds_and_the_times_of_a_partition(side: Side, ten: TopicPartition
         assert one.partitions_for(ten.topic) == [ten]
 
 
-def test_seek_to_an_offset_the_ends_and_a_time(side: Side, ten: TopicPartition) -> None:
+def test_seek_to_offset_ends_and_time(side: Side, ten: TopicPartition) -> None:
     with consumer(side) as one:
         one.assign([ten])
         one.seek(ten, 7)
@@ -47,7 +47,7 @@ def test_seek_to_an_offset_the_ends_and_a_time(side: Side, ten: TopicPartition) 
         assert one.position(ten) == 10
 
 
-def test_a_commit_keeps_its_metadata_and_begins_the_next_ones_reading(side: Side, ten: TopicPartition) -> None:
+def test_committed_offset_and_metadata_are_used_next(side: Side, ten: TopicPartition) -> None:
     group = side.name("g")
     with consumer(side, group, enable_auto_commit=False) as one:
         one.subscribe([ten.topic])
@@ -62,7 +62,7 @@ def test_a_commit_keeps_its_metadata_and_begins_the_next_ones_reading(side: Side
         assert [record.offset for record in read(other, 6)] == list(range(4, 10))
 
 
-def test_only_the_partitions_that_are_named_are_committed(side: Side) -> None:
+def test_only_named_partitions_are_committed(side: Side) -> None:
     topic, group = side.topic(2), side.name("g")
     p0, p1 = side.parts(topic, 0, 1)
     for number in range(2):
@@ -75,7 +75,7 @@ def test_only_the_partitions_that_are_named_are_committed(side: Side) -> None:
         assert (found[p0], getattr(found[p1], "offset", None)) == (None, 2)
 
 
-def test_auto_commit_commits_what_was_given_out_by_and_by_and_at_the_end(side: Side) -> None:
+def test_auto_commit_commits_returned_records(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     (where,) = side.parts(topic, 0)
     fill(side, topic, numbers(5))
@@ -92,15 +92,13 @@ def test_auto_commit_commits_what_was_given_out_by_and_by_and_at_the_end(side: S
 
 
 @pytest.mark.parametrize(("policy", "position"), [("earliest", 0), ("latest", 10)])
-def test_without_a_committed_offset_the_reset_decides(
-    side: Side, ten: TopicPartition, policy: str, position: int
-) -> None:
+def test_reset_applies_without_committed_offset(side: Side, ten: TopicPartition, policy: str, position: int) -> None:
     with consumer(side, side.name("g"), auto_offset_reset=policy) as one:
         one.assign([ten])
         assert one.position(ten) == position
 
 
-def test_a_commit_of_a_member_that_was_removed_is_refused(side: Side, ten: TopicPartition) -> None:
+def test_commit_of_removed_member_fails(side: Side, ten: TopicPartition) -> None:
     group = side.name("g")
     with consumer(side, group, enable_auto_commit=False, heartbeat_interval_ms=10_000) as one:
         one.subscribe([ten.topic])
@@ -111,7 +109,7 @@ def test_a_commit_of_a_member_that_was_removed_is_refused(side: Side, ten: Topic
         poll_until(one, lambda: one.assignment and one.committed([ten])[ten] is None)
 
 
-def test_two_consumers_with_one_instance_id_the_newer_stays(side: Side, ten: TopicPartition) -> None:
+def test_newer_consumer_fences_same_instance_id(side: Side, ten: TopicPartition) -> None:
     group = side.name("g")
     with (
         consumer(side, group, group_instance_id="pod") as older,

@@ -70,7 +70,7 @@ def test_every_record_is_handled_once_and_committed(side: Side, order: str) -> N
     assert sum(offset or 0 for offset in committed(side, topic, topic, 3)) == 200
 
 
-def test_records_of_a_key_stay_in_order_while_keys_overtake_each_other(side: Side) -> None:
+def test_key_order_holds_while_keys_overtake(side: Side) -> None:
     topic = side.topic()
     for key in (b"slow", b"quick"):
         fill(side, topic, numbers(20), key=key)
@@ -95,7 +95,7 @@ def test_records_of_a_key_stay_in_order_while_keys_overtake_each_other(side: Sid
 
 
 @pytest.mark.old_kafka
-def test_a_handler_slower_than_max_poll_interval_costs_nothing(side: Side) -> None:
+def test_slow_handler_keeps_membership(side: Side) -> None:
     topic = side.topic(2)
     fill(side, topic, numbers(1), partition=0)
     began, gate, done = threading.Event(), threading.Event(), threading.Event()
@@ -122,7 +122,7 @@ def test_a_handler_slower_than_max_poll_interval_costs_nothing(side: Side) -> No
     assert committed(side, topic, topic, 2)[0] == 1
 
 
-def test_partitions_assigned_meanwhile_are_read_while_a_handler_is_busy(side: Side) -> None:
+def test_new_partitions_are_read_while_handler_runs(side: Side) -> None:
     topic = side.topic(2)
     fill(side, topic, numbers(1), partition=0)
     fill(side, topic, numbers(1, 100), partition=1)
@@ -150,7 +150,7 @@ def test_partitions_assigned_meanwhile_are_read_while_a_handler_is_busy(side: Si
 
 
 @pytest.mark.old_kafka
-def test_a_failing_record_is_tried_again_and_then_put_into_the_dead_letter_topic(side: Side) -> None:
+def test_failed_record_is_retried_then_dead_lettered(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(5), key=b"k", headers=[("own", b"1")])
     tries: Counter[bytes | None] = Counter()
@@ -181,7 +181,7 @@ def test_a_failing_record_is_tried_again_and_then_put_into_the_dead_letter_topic
 
 
 @pytest.mark.old_kafka
-def test_a_dead_letter_too_large_for_its_topic_ends_the_run_and_is_not_committed(side: Side) -> None:
+def test_too_large_dead_letter_ends_run_without_commit(side: Side) -> None:
     topic, small, large = side.topic(), side.topic(max_message_bytes=1_000), side.topic()
     fill(side, topic, [b"0", b"x" * 5_000, b"2"])
 
@@ -210,7 +210,7 @@ def failing(record: ConsumerRecord) -> None:
     raise ValueError("never")
 
 
-def test_a_dead_letter_topic_that_is_not_there_and_not_made_ends_the_run() -> None:
+def test_missing_dead_letter_topic_ends_run() -> None:
     with Kafka(settings={"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": False}) as kafka:
         kafka.create_topic("t", 1)
         fill(kafka, "t", numbers(1))
@@ -221,7 +221,7 @@ def test_a_dead_letter_topic_that_is_not_there_and_not_made_ends_the_run() -> No
         assert not kafka.committed("g")
 
 
-def test_a_dead_letter_that_is_not_allowed_ends_the_run(kafka: Kafka) -> None:
+def test_unauthorized_dead_letter_ends_run(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(1))
     kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", times=None)
@@ -232,9 +232,7 @@ def test_a_dead_letter_that_is_not_allowed_ends_the_run(kafka: Kafka) -> None:
     assert not kafka.committed("g")
 
 
-def test_a_dead_letter_that_is_refused_for_a_while_is_written_again_and_told_of_once(
-    kafka: Kafka, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_dead_letter_is_retried_and_logged_once(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(2))
     kafka.fail("Produce", "NOT_ENOUGH_REPLICAS", times=4)
@@ -250,7 +248,7 @@ def test_a_dead_letter_that_is_refused_for_a_while_is_written_again_and_told_of_
     assert caplog.text.count("failed and is retried") == 1
 
 
-def test_a_retry_holds_up_its_own_partition_only(side: Side) -> None:
+def test_retry_delays_only_its_own_partition(side: Side) -> None:
     topic = side.topic(2)
     fill(side, topic, numbers(1), partition=0)
     fill(side, topic, numbers(50, 100), partition=1)
@@ -270,7 +268,7 @@ def test_a_retry_holds_up_its_own_partition_only(side: Side) -> None:
         running.stop()
 
 
-def test_without_a_dead_letter_topic_the_last_failure_ends_it_and_says_where(side: Side) -> None:
+def test_last_failure_without_dead_letters_ends_run(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(3))
 
@@ -288,7 +286,7 @@ def test_without_a_dead_letter_topic_the_last_failure_ends_it_and_says_where(sid
         one.unsubscribe()
 
 
-def test_errors_named_in_no_retry_are_not_tried_again(side: Side) -> None:
+def test_no_retry_errors_are_not_retried(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
     tries = []
@@ -305,7 +303,7 @@ def test_errors_named_in_no_retry_are_not_tried_again(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_records_under_way_are_finished_and_committed_before_their_partition_goes(side: Side) -> None:
+def test_running_records_are_committed_before_revocation(side: Side) -> None:
     topic = side.topic(2)
     fill(side, topic, numbers(1), partition=0)
     fill(side, topic, numbers(1), partition=1)
@@ -332,7 +330,7 @@ def test_records_under_way_are_finished_and_committed_before_their_partition_goe
     assert sorted(handled) == [(0, 0), (1, 0)]
 
 
-def test_a_drain_that_takes_too_long_lets_the_partition_go_without_its_commit(side: Side) -> None:
+def test_drain_timeout_revokes_without_commit(side: Side) -> None:
     topic = side.topic(2)
     fill(side, topic, numbers(1), partition=0)
     fill(side, topic, numbers(1), partition=1)
@@ -353,7 +351,7 @@ def test_a_drain_that_takes_too_long_lets_the_partition_go_without_its_commit(si
         running.stop()
 
 
-def test_back_pressure_pauses_and_resumes(side: Side) -> None:
+def test_high_water_pauses_and_resumes(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(100))
     gate, seen = threading.Event(), []
@@ -373,7 +371,7 @@ def test_back_pressure_pauses_and_resumes(side: Side) -> None:
         running.stop()
 
 
-def test_sigterm_ends_it_cleanly_on_the_main_thread(side: Side) -> None:
+def test_sigterm_ends_run_on_main_thread(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(3))
     seen = []
@@ -391,7 +389,7 @@ def test_sigterm_ends_it_cleanly_on_the_main_thread(side: Side) -> None:
     assert committed(side, topic, topic) == [3]
 
 
-def test_the_applications_listener_is_told_after_the_drain_and_gets_its_place_back(side: Side) -> None:
+def test_listener_runs_after_drain_and_is_restored(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(2))
     told: list[str] = []
@@ -423,7 +421,7 @@ def test_workers_end_with_the_run(side: Side) -> None:
         assert not [thread for thread in threading.enumerate() if "-worker-" in thread.name]
 
 
-def test_options_that_cannot_be_are_refused(side: Side) -> None:
+def test_invalid_run_options_are_rejected(side: Side) -> None:
     with consumer(side, side.name("g")) as one:
         one.subscribe(["t"])
         with pytest.raises(UsageError, match="order = 'time' is unknown; use partition, key or none"):

@@ -137,7 +137,7 @@ def admin(broker: Broker) -> Iterator[Admin]:
 # --- members come and go --------------------------------------------------------------------------------------------
 
 
-def test_a_member_joins(crew: Crew) -> None:
+def test_join_triggers_rebalance(crew: Crew) -> None:
     crew.join(["t"])
     crew.settle(t=2)
     second = crew.join(["t"])
@@ -146,7 +146,7 @@ def test_a_member_joins(crew: Crew) -> None:
     assert (last.trigger, culprit(last)) == (Trigger.MEMBER_JOIN, id_of(second))
 
 
-def test_a_member_leaves(crew: Crew) -> None:
+def test_leave_triggers_rebalance(crew: Crew) -> None:
     crew.join(["t"])
     second = crew.join(["t"])
     crew.settle(t=2)
@@ -161,7 +161,7 @@ def test_a_member_leaves(crew: Crew) -> None:
 
 
 @virtual
-def test_a_member_crashes(crew: Crew, kafka: Kafka) -> None:
+def test_crash_triggers_rebalance(crew: Crew, kafka: Kafka) -> None:
     """kill -9: nobody says goodbye, and the session ends it."""
     crew.join(["t"])
     crew.settle(t=2)
@@ -185,7 +185,7 @@ def test_a_member_crashes(crew: Crew, kafka: Kafka) -> None:
 
 
 @virtual
-def test_a_member_is_not_heard_of_for_its_session(crew: Crew, kafka: Kafka) -> None:
+def test_session_timeout_triggers_rebalance(crew: Crew, kafka: Kafka) -> None:
     """It lives and polls; its heartbeats are lost on the way."""
     crew.join(["t"])
     silent = crew.join(["t"], session_timeout_ms=10_000)
@@ -205,7 +205,7 @@ def test_a_member_is_not_heard_of_for_its_session(crew: Crew, kafka: Kafka) -> N
     )
 
 
-def test_a_member_does_not_poll_for_max_poll_interval(crew: Crew) -> None:
+def test_poll_overrun_triggers_rebalance(crew: Crew) -> None:
     crew.join(["t"])
     slow = crew.join(["t"], max_poll_interval_ms=1_000)
     crew.settle(t=2)
@@ -237,7 +237,7 @@ def reason(event: GroupEvent) -> str:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_member_subscribes_to_something_else(crew: Crew, kafka: Kafka, leads: bool) -> None:
+def test_changed_subscription_triggers_rebalance(crew: Crew, kafka: Kafka, leads: bool) -> None:
     kafka.create_topic("u", 1)
     first = crew.join(["t"])
     crew.settle(t=2)
@@ -252,7 +252,7 @@ def test_a_member_subscribes_to_something_else(crew: Crew, kafka: Kafka, leads: 
     assert culprit(started) == id_of(one)
 
 
-def test_a_new_topic_matches_a_pattern(crew: Crew, kafka: Kafka) -> None:
+def test_new_topic_for_pattern_triggers_rebalance(crew: Crew, kafka: Kafka) -> None:
     crew.join(pattern="t.*")
     crew.settle(t=2)
     follower = crew.join(pattern="t.*")
@@ -268,7 +268,7 @@ def test_a_new_topic_matches_a_pattern(crew: Crew, kafka: Kafka) -> None:
     assert follower.subscription == {"t", "t2"}
 
 
-def test_partitions_are_added_to_a_topic(crew: Crew, kafka: Kafka) -> None:
+def test_added_partitions_trigger_rebalance(crew: Crew, kafka: Kafka) -> None:
     leader = crew.join(["t"])
     crew.settle(t=2)
     crew.join(["t"])
@@ -285,7 +285,7 @@ def test_partitions_are_added_to_a_topic(crew: Crew, kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("pattern", [None, "[tu]"], ids=["by name", "by pattern"])
-def test_a_topic_is_deleted(crew: Crew, kafka: Kafka, pattern: str | None) -> None:
+def test_topic_deletion_triggers_rebalance(crew: Crew, kafka: Kafka, pattern: str | None) -> None:
     kafka.create_topic("u", 1)
     topics = ["t", "u"] if pattern is None else None
     leader = crew.join(topics, pattern=pattern)
@@ -301,7 +301,7 @@ def test_a_topic_is_deleted(crew: Crew, kafka: Kafka, pattern: str | None) -> No
 
 
 @pytest.mark.parametrize("words", ["", "the operator wants it"])
-def test_an_application_asks_for_a_rebalance(crew: Crew, words: str) -> None:
+def test_enforce_rebalance_triggers_rebalance(crew: Crew, words: str) -> None:
     one = crew.join(["t"])
     crew.settle(t=2)
     before = len(crew.rebalances())
@@ -319,7 +319,7 @@ def test_an_application_asks_for_a_rebalance(crew: Crew, words: str) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_the_coordinator_restarts_and_the_group_lives_on(crew: Crew, kafka: Kafka, clean: bool) -> None:
+def test_coordinator_restart_keeps_group(crew: Crew, kafka: Kafka, clean: bool) -> None:
     for _ in range(2):
         crew.join(["t"])
     crew.settle(t=2)
@@ -344,7 +344,7 @@ def everybody(crew: Crew, kind: EventKind) -> list[GroupEvent]:
     return found if {event.client for event in found} == {one.client_id for one in crew.members} else []
 
 
-def test_the_coordinator_is_killed_in_the_middle_of_a_rebalance_which_is_done_again(crew: Crew, kafka: Kafka) -> None:
+def test_coordinator_killed_during_rebalance(crew: Crew, kafka: Kafka) -> None:
     late = crew.join(["t"])
     crew.settle(t=2)
     crew.join(["t"])
@@ -359,7 +359,7 @@ def test_the_coordinator_is_killed_in_the_middle_of_a_rebalance_which_is_done_ag
     assert reason(failed[0]).startswith("rebalance failed due to")
 
 
-def test_what_a_member_tells_stands_in_the_stream_of_the_broker(crew: Crew, kafka: Kafka) -> None:
+def test_member_events_join_broker_events(crew: Crew, kafka: Kafka) -> None:
     one = crew.join(["t"], group_events_publish=True)
     crew.settle(t=2)
     with admin(kafka) as operator:

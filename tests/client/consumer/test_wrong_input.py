@@ -38,7 +38,7 @@ def nowhere() -> str:
 # --- a broker that cannot be reached ----------------------------------------------------------------------------------
 
 
-def test_poll_keeps_trying_and_the_log_says_so(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_poll_retries_and_logs_unreachable_broker(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.WARNING, "slackwater.client"),
         Consumer(QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "client.id": "c"}) as one,
@@ -61,7 +61,7 @@ def test_poll_keeps_trying_and_the_log_says_so(nowhere: str, caplog: pytest.LogC
     ],
     ids=["partitions_for", "end_offsets", "position", "committed", "commit"],
 )
-def test_calls_that_need_an_answer_end_in_time_and_name_the_servers(nowhere: str, call: object) -> None:
+def test_calls_time_out_and_name_the_servers(nowhere: str, call: object) -> None:
     assert callable(call)
     settings = QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "default.api.timeout.ms": 200}
     one = Consumer(settings)
@@ -75,14 +75,14 @@ def test_calls_that_need_an_answer_end_in_time_and_name_the_servers(nowhere: str
         one.close(timeout=0.1)
 
 
-def test_a_producer_names_the_server_it_cannot_reach(nowhere: str) -> None:
+def test_unreachable_server_is_named_by_producer(nowhere: str) -> None:
     producer = Producer({"bootstrap.servers": nowhere, "max.block.ms": 200, "reconnect.backoff.ms": 10})
     with pytest.raises(ClientTimeoutError, match=nowhere):
         producer.send("t", b"v")
     producer.close()
 
 
-def test_something_else_behind_the_port_is_a_failed_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_non_kafka_port_fails_to_connect(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -106,7 +106,7 @@ def test_something_else_behind_the_port_is_a_failed_connection(caplog: pytest.Lo
 
 
 @pytest.mark.old_kafka
-def test_an_unknown_topic_is_a_warning_once_and_is_read_when_it_comes(side: Side, caplog: object) -> None:
+def test_missing_topic_warns_once_and_is_read_later(side: Side, caplog: object) -> None:
     assert isinstance(caplog, pytest.LogCaptureFixture)
     later = side.name("later")
     with consumer(side, side.name("g"), allow_auto_create_topics=False, metadata_max_age_ms=50) as one:
@@ -118,7 +118,7 @@ def test_an_unknown_topic_is_a_warning_once_and_is_read_when_it_comes(side: Side
         assert caplog.text.count(f"{later}=UNKNOWN_TOPIC_OR_PARTITION") == 1
 
 
-def test_an_impossible_topic_name_is_an_error(side: Side) -> None:
+def test_invalid_topic_name_is_an_error(side: Side) -> None:
     with consumer(side, side.name("g")) as one:
         one.subscribe(["no/such name"])
         with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
@@ -126,12 +126,12 @@ def test_an_impossible_topic_name_is_an_error(side: Side) -> None:
         one.unsubscribe()
 
 
-def test_the_partitions_of_an_unknown_topic_are_none(side: Side) -> None:
+def test_partitions_for_unknown_topic_is_empty(side: Side) -> None:
     with consumer(side, allow_auto_create_topics=False) as one:
         assert one.partitions_for("nobody-made-this") == []
 
 
-def test_the_offsets_of_an_unknown_partition_end_in_time(side: Side, three: TopicPartition) -> None:
+def test_offsets_of_unknown_partition_time_out(side: Side, three: TopicPartition) -> None:
     with (
         consumer(side, default_api_timeout_ms=500) as one,
         pytest.raises(ClientTimeoutError, match=r"t-\w+-99 .* no leader, or do not exist"),
@@ -139,7 +139,7 @@ def test_the_offsets_of_an_unknown_partition_end_in_time(side: Side, three: Topi
         one.end_offsets([TopicPartition(three.topic, 99)])
 
 
-def test_a_record_too_large_for_a_request_is_refused_where_it_is_sent(side: Side, three: TopicPartition) -> None:
+def test_record_above_max_request_size_is_rejected(side: Side, three: TopicPartition) -> None:
     with (
         Producer({"bootstrap.servers": side.bootstrap_servers}) as producer,
         pytest.raises(UsageError, match=r"takes \d+ bytes; max.request.size is 1048576"),
@@ -148,7 +148,7 @@ def test_a_record_too_large_for_a_request_is_refused_where_it_is_sent(side: Side
 
 
 @pytest.mark.old_kafka
-def test_a_record_too_large_for_the_topic_is_refused_by_the_broker(side: Side) -> None:
+def test_record_too_large_for_topic_fails(side: Side) -> None:
     topic = side.topic(1, max_message_bytes=1000)
     with Producer({"bootstrap.servers": side.bootstrap_servers}) as producer:
         with pytest.raises(BrokerError) as caught:
@@ -156,7 +156,7 @@ def test_a_record_too_large_for_the_topic_is_refused_by_the_broker(side: Side) -
         assert caught.value.error is Error.MESSAGE_TOO_LARGE
 
 
-def test_a_record_larger_than_the_fetch_sizes_is_still_read(side: Side) -> None:
+def test_record_above_fetch_limits_is_read(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, [b"x" * 50_000, b"y" * 50_000])
     with consumer(side, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000) as one:
@@ -168,9 +168,7 @@ def test_a_record_larger_than_the_fetch_sizes_is_still_read(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_without_an_offset_and_a_reset_every_poll_is_an_error_until_somebody_seeks(
-    side: Side, three: TopicPartition
-) -> None:
+def test_no_offset_and_no_reset_raises_until_seek(side: Side, three: TopicPartition) -> None:
     with consumer(side, side.name("g"), auto_offset_reset="none") as one:
         one.assign([three])
         for _ in range(2):
@@ -180,7 +178,7 @@ def test_without_an_offset_and_a_reset_every_poll_is_an_error_until_somebody_see
         assert [record.offset for record in read(one, 2)] == [1, 2]
 
 
-def test_without_a_group_and_a_reset_a_poll_is_an_error_at_once(side: Side, three: TopicPartition) -> None:
+def test_no_group_and_no_reset_raises_at_once(side: Side, three: TopicPartition) -> None:
     with consumer(side, auto_offset_reset="none") as one:
         one.assign([three])
         began = time.monotonic()
@@ -189,9 +187,7 @@ def test_without_a_group_and_a_reset_a_poll_is_an_error_at_once(side: Side, thre
         assert time.monotonic() - began < 30
 
 
-def test_a_position_outside_the_log_is_an_error_without_a_reset_and_not_repeated_meanwhile(
-    side: Side, three: TopicPartition
-) -> None:
+def test_out_of_range_without_reset_raises_once(side: Side, three: TopicPartition) -> None:
     with consumer(side, auto_offset_reset="none") as one:
         one.assign([three])
         one.seek(three, 1_000)
@@ -203,7 +199,7 @@ def test_a_position_outside_the_log_is_an_error_without_a_reset_and_not_repeated
 
 
 @pytest.mark.old_kafka
-def test_a_position_outside_the_log_is_reset_where_that_is_wanted(side: Side, three: TopicPartition) -> None:
+def test_out_of_range_position_is_reset(side: Side, three: TopicPartition) -> None:
     with consumer(side) as one:
         one.assign([three])
         one.seek(three, 1_000)
@@ -211,7 +207,7 @@ def test_a_position_outside_the_log_is_reset_where_that_is_wanted(side: Side, th
 
 
 @pytest.mark.parametrize("policy", ["by_duration:PT1H", "earliest"])
-def test_a_reset_by_duration_begins_at_that_time(side: Side, three: TopicPartition, policy: str) -> None:
+def test_reset_by_duration_starts_at_that_time(side: Side, three: TopicPartition, policy: str) -> None:
     with consumer(side, auto_offset_reset=policy) as one:
         one.assign([three])
         assert len(read(one, 3)) == 3
@@ -220,7 +216,7 @@ def test_a_reset_by_duration_begins_at_that_time(side: Side, three: TopicPartiti
 # --- how it is called -------------------------------------------------------------------------------------------------
 
 
-def test_a_bad_pattern_is_refused(side: Side) -> None:
+def test_invalid_pattern_is_rejected(side: Side) -> None:
     with consumer(side, side.name("g")) as one, pytest.raises(UsageError, match=r"'\(' is no regular expression"):
         one.subscribe(pattern="(")
 
@@ -264,14 +260,14 @@ def test_a_bad_pattern_is_refused(side: Side) -> None:
         (lambda one: Consumer("localhost:9092"), "The settings are str; give a dict"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_of_the_wrong_kind_is_named(side: Side, call: object, said: str) -> None:
+def test_wrong_argument_types_are_named(side: Side, call: object, said: str) -> None:
     assert callable(call)
     with consumer(side, side.name("g")) as one, pytest.raises(UsageError, match=said):
         call(one)
 
 
 @pytest.mark.parametrize("call", ["poll", "poll_arrow", "commit", "unsubscribe", "run"])
-def test_use_after_close_is_refused(side: Side, call: str) -> None:
+def test_use_after_close_is_rejected(side: Side, call: str) -> None:
     one = consumer(side, side.name("g"))
     one.close()
     with pytest.raises(ClientClosedError, match="was closed; make a new one"):
@@ -280,7 +276,7 @@ def test_use_after_close_is_refused(side: Side, call: str) -> None:
     one.wakeup()
 
 
-def test_use_from_two_threads_is_refused(side: Side, three: TopicPartition) -> None:
+def test_use_from_two_threads_is_rejected(side: Side, three: TopicPartition) -> None:
     with consumer(side, side.name("g")) as one:
         called, release = threading.Event(), threading.Event()
 
@@ -299,26 +295,26 @@ def test_use_from_two_threads_is_refused(side: Side, three: TopicPartition) -> N
         polling.join()
 
 
-def test_a_poll_for_nothing_is_refused(side: Side) -> None:
+def test_poll_without_subscription_is_rejected(side: Side) -> None:
     for one in (consumer(side), consumer(side, side.name("g"))):
         with one, pytest.raises(UsageError, match="nothing to poll"):
             one.poll(0)
 
 
 @pytest.mark.parametrize("call", ["commit", "commit_async", "enforce_rebalance", "subscribe"])
-def test_what_needs_a_group_says_so(side: Side, call: str) -> None:
+def test_calls_without_group_are_rejected(side: Side, call: str) -> None:
     with consumer(side) as one, pytest.raises(UsageError, match=r"needs a group: set group\.id"):
         getattr(one, call)(*([["t"]] if call == "subscribe" else []))
 
 
-def test_a_partition_that_is_not_assigned_is_named(side: Side, three: TopicPartition) -> None:
+def test_unassigned_partition_is_named_in_error(side: Side, three: TopicPartition) -> None:
     with consumer(side) as one:
         for call in (one.position, lambda partition: one.seek(partition, 0), lambda partition: one.pause([partition])):
             with pytest.raises(UsageError, match=r"t-\w+-0 is not assigned"):
                 call(three)
 
 
-def test_a_negative_offset_is_refused(side: Side, three: TopicPartition) -> None:
+def test_negative_offset_is_rejected(side: Side, three: TopicPartition) -> None:
     with consumer(side) as one:
         one.assign([three])
         with pytest.raises(UsageError, match="offsets begin at 0"):

@@ -32,7 +32,7 @@ def cluster(network: NetworkThread) -> Cluster:
     return network.run(Cluster.create(ClusterConfig(bootstrap_servers=((HOST, PORT),), client_id="c")))
 
 
-def test_nobody_overtakes_those_who_wait_for_a_connection(
+def test_connection_waiters_keep_their_order(
     network: NetworkThread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[int] = []
@@ -59,7 +59,7 @@ def test_nobody_overtakes_those_who_wait_for_a_connection(
     assert served == list(range(CALLERS))
 
 
-def test_one_attempt_serves_all_who_wait_for_it(
+def test_one_attempt_serves_all_waiters(
     network: NetworkThread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[int] = []
@@ -79,7 +79,7 @@ def test_one_attempt_serves_all_who_wait_for_it(
     assert attempts == [PORT, PORT]
 
 
-def test_one_who_goes_away_leaves_the_attempt_to_the_next(
+def test_cancelled_waiter_leaves_attempt_to_next(
     network: NetworkThread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[int] = []

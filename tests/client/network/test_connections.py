@@ -34,7 +34,7 @@ def sockets() -> int:
 
 
 @pytest.mark.old_kafka
-def test_a_dead_bootstrap_server_does_not_keep_the_others_away(side: Side) -> None:
+def test_dead_bootstrap_server_does_not_block_others(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(3))
     servers = f"{nobody()},{side.bootstrap_servers},{nobody()}"
@@ -46,7 +46,7 @@ def test_a_dead_bootstrap_server_does_not_keep_the_others_away(side: Side) -> No
 
 
 @pytest.mark.old_kafka
-def test_the_coordinator_has_a_connection_of_its_own(side: Side) -> None:
+def test_coordinator_has_its_own_connection(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(1))
     with consumer(side, group) as one:
@@ -61,7 +61,7 @@ def test_the_coordinator_has_a_connection_of_its_own(side: Side) -> None:
         assert one.engine.network.run(one.engine.cluster.any_connection()) is not connections[COORDINATOR]
 
 
-def test_a_restarted_broker_is_found_again_and_nothing_is_lost_or_doubled(kafka: Kafka) -> None:
+def test_restarted_broker_loses_and_duplicates_nothing(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(5))
     with consumer(kafka, "g") as one:
@@ -77,7 +77,7 @@ def test_a_restarted_broker_is_found_again_and_nothing_is_lost_or_doubled(kafka:
         assert one.group_metadata().generation_id == generation  # a restart is no rebalance
 
 
-def test_a_broker_that_was_away_from_the_start_is_found_when_it_comes() -> None:
+def test_broker_that_starts_late_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with Consumer(QUICK | {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g"}) as one:
@@ -91,7 +91,7 @@ def test_a_broker_that_was_away_from_the_start_is_found_when_it_comes() -> None:
 
 
 @pytest.mark.parametrize("api", ["Fetch", "FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch", "Metadata"])
-def test_a_request_whose_connection_is_cut_is_asked_again(kafka: Kafka, api: str) -> None:
+def test_request_is_retried_after_disconnect(kafka: Kafka, api: str) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(3))
     kafka.drop(api, times=2)
@@ -114,7 +114,7 @@ def test_a_request_whose_connection_is_cut_is_asked_again(kafka: Kafka, api: str
         ("Heartbeat", "NOT_COORDINATOR"),
     ],
 )
-def test_errors_that_pass_are_lived_through(kafka: Kafka, api: str, error: str) -> None:
+def test_retriable_fetch_errors_are_survived(kafka: Kafka, api: str, error: str) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(3))
     kafka.fail(api, error, times=2)
@@ -123,7 +123,7 @@ def test_errors_that_pass_are_lived_through(kafka: Kafka, api: str, error: str) 
         assert [record.value for record in read(one, 3)] == numbers(3)
 
 
-def test_a_request_that_is_not_answered_in_time_ends_its_connection(kafka: Kafka) -> None:
+def test_request_timeout_closes_connection(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(2))
     with consumer(kafka, request_timeout_ms=300) as one:
@@ -138,7 +138,7 @@ def test_a_request_that_is_not_answered_in_time_ends_its_connection(kafka: Kafka
 
 
 @pytest.mark.old_kafka
-def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_new_beginning(side: Side) -> None:
+def test_recreated_topic_is_read_from_its_start(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(5))
     with (
@@ -156,7 +156,7 @@ def test_a_topic_that_was_deleted_and_made_anew_is_read_from_its_new_beginning(s
 
 
 @pytest.mark.old_kafka
-def test_a_pattern_finds_topics_that_are_made_later(side: Side) -> None:
+def test_pattern_finds_topics_created_later(side: Side) -> None:
     orders = side.name("orders")
     side.create_topic(f"{orders}-1", 1)
     with consumer(side, side.name("g"), metadata_max_age_ms=50) as one:
@@ -181,7 +181,7 @@ def test_new_partitions_of_a_topic_are_found_and_read(side: Side) -> None:
         poll_until(one, lambda: len(one.assignment) == 2)
 
 
-def test_idle_connections_are_closed_and_made_again_when_needed(side: Side) -> None:
+def test_idle_connections_are_closed_and_reopened(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
     with consumer(side, connections_max_idle_ms=200) as one:
@@ -194,7 +194,7 @@ def test_idle_connections_are_closed_and_made_again_when_needed(side: Side) -> N
         assert [record.value for record in read(one, 1)] == [b"1"]
 
 
-def test_a_wakeup_ends_a_poll_at_once(side: Side) -> None:
+def test_wakeup_ends_poll(side: Side) -> None:
     from slackwater.group.member import Wakeup
 
     topic, group = side.topic(), side.name("g")
@@ -210,7 +210,7 @@ def test_a_wakeup_ends_a_poll_at_once(side: Side) -> None:
         timer.join()
 
 
-def test_nothing_is_left_of_a_closed_consumer(side: Side) -> None:
+def test_closed_consumer_leaves_nothing_behind(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(10))
 
@@ -235,7 +235,7 @@ def test_nothing_is_left_of_a_closed_consumer(side: Side) -> None:
 KEPT = 40 * 200  # bytes; an object kept for each of 40 rebalances would be more
 
 
-def test_rebalances_leave_no_memory_behind(side: Side) -> None:
+def test_rebalances_leak_no_memory(side: Side) -> None:
     topic, group = side.topic(2), side.name("g")
     with consumer(side, group) as one:
         one.subscribe([topic])

@@ -23,9 +23,7 @@ def coordinators(one: Consumer) -> list[BrokerConnection]:
 
 
 @pytest.mark.old_kafka
-def test_a_connection_lost_while_nothing_was_asked_makes_the_member_look_for_its_coordinator(
-    side: Side, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lost_idle_connection_triggers_coordinator_lookup(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "slackwater.client.consumer.consumer")
     topic = side.topic()
     told: list[EventKind] = []

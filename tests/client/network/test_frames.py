@@ -32,7 +32,7 @@ def given(receiver: FrameReceiver, data: bytes, random: Random | None = None) ->
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_frames_come_out_as_they_were_sent(seed: int) -> None:
+def test_frames_are_received_unchanged(seed: int) -> None:
     random = Random(seed)
     sizes = (0, 1, 5, 1_000, 65_531, 65_532, 65_533, 65_536, 200_000, 1_000_000)
     bodies = [random.randbytes(random.choice(sizes)) for _ in range(30)]
@@ -40,19 +40,19 @@ def test_frames_come_out_as_they_were_sent(seed: int) -> None:
     assert given(receiver, b"".join(map(framed, bodies)), random) == bodies
 
 
-def test_a_frame_larger_than_what_is_kept_grows_with_what_comes() -> None:
+def test_huge_frame_grows_with_received_bytes() -> None:
     body = Random(1).randbytes(40_000_001)
     receiver = FrameReceiver(MOST)
     assert given(receiver, framed(b"before") + framed(body) + framed(b"after")) == [b"before", body, b"after"]
 
 
-def test_what_is_only_announced_takes_no_memory() -> None:
+def test_announced_bytes_allocate_no_memory() -> None:
     receiver = FrameReceiver(2**31 - 1)
     assert given(receiver, b"HTTP/1.1 400 Bad Request\r\n\r\n") == []  # reads as a frame of 1.2 GB
     assert len(receiver.next_buffer()) < 20_000_000
 
 
-def test_a_frame_that_somebody_looks_into_is_left_alone() -> None:
+def test_referenced_frame_is_not_reused() -> None:
     receiver = FrameReceiver(MOST)
     held: list[memoryview] = []
     bodies = [bytes([number]) * (100_000 + number) for number in range(10)]
@@ -73,7 +73,7 @@ def test_a_frame_that_somebody_looks_into_is_left_alone() -> None:
     assert [bytes(view) for view in held] == [body for number, body in enumerate(bodies) if number % 3]
 
 
-def test_a_frame_that_nobody_looks_into_is_used_again() -> None:
+def test_unreferenced_frame_is_reused() -> None:
     receiver = FrameReceiver(MOST)
     places = set()
     for number in range(10):
@@ -89,7 +89,7 @@ def test_a_frame_that_nobody_looks_into_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, MOST + 1])
-def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(size: int) -> None:
+def test_invalid_frame_size_raises_after_valid_frames(size: int) -> None:
     receiver = FrameReceiver(MOST)
     assert given(receiver, framed(b"a") + framed(b"b") + struct.pack(">i", size)) == [b"a", b"b"]
     with pytest.raises(WireError, match=f"frame size is {size}"):

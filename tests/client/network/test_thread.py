@@ -9,7 +9,7 @@ from slackwater.client.network.cluster import Cluster, ClusterConfig
 from slackwater.client.network.thread import NetworkThread
 
 
-def test_what_begins_something_while_it_is_ended_does_not_keep_the_loop() -> None:
+def test_tasks_started_during_close_are_cancelled() -> None:
     network, ended = NetworkThread("test"), []
 
     async def last_words() -> None:
@@ -38,7 +38,7 @@ def test_what_begins_something_while_it_is_ended_does_not_keep_the_loop() -> Non
     assert network.loop.is_closed()
 
 
-def test_a_cluster_that_was_closed_opens_no_connection() -> None:
+def test_closed_cluster_opens_no_connection() -> None:
     network = NetworkThread("test")
     cluster = network.run(Cluster.create(ClusterConfig(bootstrap_servers=(("127.0.0.1", 1),), client_id="c")))
     network.run(cluster.close())

@@ -37,7 +37,7 @@ def written(side: Side | Kafka, topic: str, count: int, partitions: int = 1) -> 
 
 @pytest.mark.old_kafka
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_out_as_they_went_in(side: Side, codec: str) -> None:
+def test_records_are_returned_as_written(side: Side, codec: str) -> None:
     topic = side.topic()
     headers = [("h", b"1"), ("h", None), ("ü", b"")]
     with producer(side, compression_type=codec) as one:
@@ -61,7 +61,7 @@ def test_records_come_out_as_they_went_in(side: Side, codec: str) -> None:
 @pytest.mark.parametrize(
     "settings", [{}, {"linger.ms": 0}, {"acks": "1", "max.in.flight.requests.per.connection": 1}], ids=str
 )
-def test_a_partition_keeps_its_order_and_the_futures_say_where(side: Side, settings: dict[str, object]) -> None:
+def test_partition_order_and_offsets_of_futures(side: Side, settings: dict[str, object]) -> None:
     topic = side.topic(3)
     with producer(side, **settings) as one:
         futures = [one.send(topic, value, b"key %d" % (int(value) % 11)) for value in numbers(3_000)]
@@ -75,7 +75,7 @@ def test_a_partition_keeps_its_order_and_the_futures_say_where(side: Side, setti
 
 
 @pytest.mark.old_kafka
-def test_without_an_answer_asked_for_an_offset_is_not_known(side: Side) -> None:
+def test_acks_0_returns_no_offset(side: Side) -> None:
     topic = side.topic()
     with producer(side, acks="0") as one:
         assert one.send(topic, b"v").result(PATIENCE_S).offset == -1
@@ -84,7 +84,7 @@ def test_without_an_answer_asked_for_an_offset_is_not_known(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_topic_with_the_brokers_time_says_that_time(side: Side) -> None:
+def test_log_append_time_is_returned(side: Side) -> None:
     topic = side.topic(message_timestamp_type="LogAppendTime")
     with producer(side) as one:
         place = one.send(topic, b"v", timestamp_ms=5).result(PATIENCE_S)
@@ -92,7 +92,7 @@ def test_a_topic_with_the_brokers_time_says_that_time(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_a_batch_too_large_for_the_topic_is_split_and_a_record_too_large_is_refused_alone(side: Side) -> None:
+def test_too_large_batch_is_split_down_to_records(side: Side) -> None:
     topic = side.topic(max_message_bytes=2_000)
     with producer(side, linger_ms=1_000) as one:
         small = [one.send(topic, value, b"k" * 80) for value in numbers(60)]
@@ -127,7 +127,7 @@ def test_any_thread_may_send(side: Side) -> None:
 
 
 @pytest.mark.old_kafka
-def test_callbacks_are_told_in_order_before_flush_returns(side: Side) -> None:
+def test_callbacks_run_in_order_before_flush_returns(side: Side) -> None:
     topic = side.topic()
     told: list[tuple[int, SlackwaterError | None]] = []
 
@@ -159,7 +159,7 @@ def test_a_callback_may_send(side: Side) -> None:
 
 
 @pytest.mark.parametrize(("processed", "in_flight"), [(True, 5), (True, 1), (False, 5), (False, 1)])
-def test_cut_connections_neither_lose_nor_double_nor_disorder(kafka: Kafka, processed: bool, in_flight: int) -> None:
+def test_disconnects_keep_order_without_duplicates(kafka: Kafka, processed: bool, in_flight: int) -> None:
     kafka.create_topic("t", 2)
     settings = {"batch.size": 300, "linger.ms": 0, "max.in.flight.requests.per.connection": in_flight}
     with producer(kafka, **settings) as one:
@@ -179,7 +179,7 @@ def test_cut_connections_neither_lose_nor_double_nor_disorder(kafka: Kafka, proc
 @pytest.mark.parametrize(
     "error", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"]
 )
-def test_errors_that_pass_are_tried_again(kafka: Kafka, error: str) -> None:
+def test_retriable_errors_are_retried(kafka: Kafka, error: str) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("Produce", error, times=3)
     with producer(kafka, batch_size=100, linger_ms=0) as one:
@@ -190,7 +190,7 @@ def test_errors_that_pass_are_tried_again(kafka: Kafka, error: str) -> None:
 
 
 @pytest.mark.parametrize("error", ["UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"])
-def test_a_producer_that_the_broker_forgot_takes_a_new_id_and_goes_on(kafka: Kafka, error: str) -> None:
+def test_unknown_producer_id_is_renewed(kafka: Kafka, error: str) -> None:
     kafka.create_topic("t", 1)
     with producer(kafka, linger_ms=0) as one:
         one.send("t", b"0").result(PATIENCE_S)
@@ -198,7 +198,7 @@ def test_a_producer_that_the_broker_forgot_takes_a_new_id_and_goes_on(kafka: Kaf
         assert one.send("t", b"1").result(PATIENCE_S).offset == 1
 
 
-def test_a_refusal_that_stays_is_told_and_the_next_record_goes(kafka: Kafka) -> None:
+def test_permanent_error_fails_only_its_record(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED")
     with producer(kafka, linger_ms=0) as one:
@@ -207,7 +207,7 @@ def test_a_refusal_that_stays_is_told_and_the_next_record_goes(kafka: Kafka) -> 
         assert one.send("t", b"1").result(PATIENCE_S).offset == 0
 
 
-def test_without_an_id_for_it_an_idempotent_producer_says_why(kafka: Kafka) -> None:
+def test_init_producer_id_error_is_raised(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=None)
     with producer(kafka) as one:
@@ -217,7 +217,7 @@ def test_without_an_id_for_it_an_idempotent_producer_says_why(kafka: Kafka) -> N
             one.send("t", b"1")
 
 
-def test_what_cannot_be_delivered_in_time_is_given_up_and_says_how_many(kafka: Kafka) -> None:
+def test_delivery_timeout_fails_with_record_count(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     with producer(kafka, delivery_timeout_ms=200, request_timeout_ms=100, linger_ms=0) as one:
         one.send("t", b"0").result(PATIENCE_S)
@@ -235,7 +235,7 @@ def send_for_ever(one: Producer) -> None:
         one.send("t", b"x" * 200)
 
 
-def test_a_full_buffer_makes_send_wait_and_then_give_up(kafka: Kafka) -> None:
+def test_send_times_out_when_buffer_is_full(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     with producer(kafka, buffer_memory=2_000, batch_size=500, max_block_ms=100, linger_ms=0) as one:
         one.send("t", b"0").result(PATIENCE_S)
@@ -249,7 +249,7 @@ def test_a_full_buffer_makes_send_wait_and_then_give_up(kafka: Kafka) -> None:
         assert one.send("t", b"1").result(PATIENCE_S).offset > 1
 
 
-def test_a_partition_that_was_added_since_can_be_written_to(side: Side) -> None:
+def test_added_partition_can_be_written(side: Side) -> None:
     topic = side.topic(1)
     with producer(side) as one:
         one.send(topic, b"0", partition=0).result(PATIENCE_S)
@@ -281,7 +281,7 @@ def test_a_partition_that_was_added_since_can_be_written_to(side: Side) -> None:
         ((b"x" * 2_000_000,), {}, "takes 2000015 bytes; max.request.size is 1048576"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_at_once(
+def test_invalid_record_is_rejected_by_send(
     side: Side, arguments: tuple[object, ...], options: dict[str, object], said: str
 ) -> None:
     topic = side.topic()
@@ -292,7 +292,7 @@ def test_what_cannot_be_sent_is_refused_at_once(
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
-def test_a_callback_that_waits_for_itself_is_refused(side: Side, call: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_blocking_call_in_callback_is_rejected(side: Side, call: str, caplog: pytest.LogCaptureFixture) -> None:
     topic = side.topic()
     with producer(side) as one:
         refused = threading.Event()
@@ -306,7 +306,7 @@ def test_a_callback_that_waits_for_itself_is_refused(side: Side, call: str, capl
         assert refused.wait(PATIENCE_S)
 
 
-def test_use_after_close_is_refused(side: Side) -> None:
+def test_use_after_close_is_rejected(side: Side) -> None:
     one = producer(side)
     one.close()
     for call in (lambda: one.send("t", b"v"), one.flush, lambda: one.partitions_for("t")):
@@ -315,20 +315,20 @@ def test_use_after_close_is_refused(side: Side) -> None:
     one.close()  # twice is fine
 
 
-def test_the_partitions_of_a_topic_are_told(side: Side) -> None:
+def test_partitions_for_returns_partitions(side: Side) -> None:
     topic = side.topic(3)
     with producer(side) as one:
         assert one.partitions_for(topic) == side.parts(topic, 0, 1, 2)
 
 
 @pytest.mark.parametrize("topic", [None, "", b"t", 5])
-def test_a_topic_has_a_name(side: Side, topic: object) -> None:
+def test_topic_name_is_checked(side: Side, topic: object) -> None:
     with producer(side) as one, pytest.raises(UsageError, match=r"The topic is .*; pass a topic name"):
         one.send(topic, b"v")  # type: ignore[arg-type]
 
 
 @pytest.mark.kafka(settings={"auto.create.topics.enable": False})
-def test_a_topic_that_is_not_there_and_not_made_is_named(kafka: Kafka) -> None:
+def test_missing_topic_is_named_in_error(kafka: Kafka) -> None:
     with producer(kafka, max_block_ms=100) as one:
         with pytest.raises(
             UnknownTopicError, match=r"There is no topic nowhere, and the cluster created none within 0\.1 s"
@@ -347,7 +347,7 @@ def test_a_topic_that_is_not_there_and_not_made_is_named(kafka: Kafka) -> None:
         ({"acks": "1", "enable.idempotence": True}, "enable.idempotence needs acks=all"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: object, said: str) -> None:
+def test_invalid_settings_are_rejected(settings: object, said: str) -> None:
     given = {"bootstrap.servers": "localhost:9092"} | settings if isinstance(settings, dict) else settings
     with pytest.raises(UsageError, match=said):
         Producer(given)  # type: ignore[arg-type]

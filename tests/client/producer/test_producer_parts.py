@@ -41,14 +41,14 @@ def test_murmur2_is_kafkas(key: bytes, signed: int) -> None:
     assert murmur2(key) == signed % 2**32
 
 
-def test_remembered_keys_go_where_forgotten_ones_go() -> None:
+def test_cached_keys_keep_their_partition() -> None:
     keys = [b"%d" % number for number in range(25_000)] + [b"x" * 200]
     partitioner = KeyPartitioner(7)
     for _ in range(2):
         assert [partitioner.partition(key) for key in keys] == [partition_for_key(key, 7) for key in keys]
 
 
-def test_records_without_a_key_stay_together_for_a_batch_and_then_go_elsewhere() -> None:
+def test_keyless_records_stick_for_one_batch() -> None:
     partitioner = StickyPartitioner([0, 2, 5], batch_bytes=100)
     places = [partitioner.partition(50) for _ in range(3_000)]
     pairs = list(zip(places[::2], places[1::2], strict=True))
@@ -57,7 +57,7 @@ def test_records_without_a_key_stay_together_for_a_batch_and_then_go_elsewhere()
     assert Counter(places).keys() == {0, 2, 5}
 
 
-def test_with_one_partition_there_is_nowhere_else() -> None:
+def test_single_partition_is_always_chosen() -> None:
     partitioner = StickyPartitioner([3], batch_bytes=1)
     assert {partitioner.partition(10) for _ in range(5)} == {3}
 
@@ -74,14 +74,14 @@ def filled(accumulator: Accumulator, count: int) -> list[Delivery]:
     return [accumulator.append(queue, packed(number), 67, None, 0.0)[0] for number in range(count)]
 
 
-def test_a_batch_is_never_larger_than_it_was_counted() -> None:
+def test_batch_size_is_an_upper_bound() -> None:
     accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=10_000)
     filled(accumulator, 40)
     for batch in accumulator.queue(P0).batches:
         assert len(batch.close((1, 0), 0, Codec.NONE, None)) <= batch.size <= 1_000
 
 
-def test_memory_is_given_back_with_the_batches() -> None:
+def test_released_batches_free_memory() -> None:
     accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=3_000)
     filled(accumulator, 30)
     assert accumulator.used_bytes == sum(batch.size for batch in accumulator.queue(P0).batches)
@@ -101,7 +101,7 @@ def test_a_closed_batch_takes_no_more_records() -> None:
     assert [batch.count for batch in accumulator.queue(P0).batches] == [1, 1]
 
 
-def test_halves_have_all_records_in_order_and_all_memory() -> None:
+def test_split_keeps_records_order_and_memory() -> None:
     batch = ProducerBatch(P0, 0.0)
     batch.records = [packed(number) for number in range(7)]
     batch.size = 1_001
@@ -130,7 +130,7 @@ def finish(outcome: BatchOutcome, base_offset: int = 10) -> None:
     outcome.complete()
 
 
-def test_a_future_says_where_its_own_record_is() -> None:
+def test_future_returns_metadata_of_its_record() -> None:
     outcome = BatchOutcome(P0)
     found = deliveries(outcome, 3)
     assert not found[1].done()
@@ -142,7 +142,7 @@ def test_a_future_says_where_its_own_record_is() -> None:
     assert found[0].exception(0) is None
 
 
-def test_the_brokers_time_is_that_of_all_and_an_offset_may_be_unknown() -> None:
+def test_log_append_time_and_unknown_offset() -> None:
     outcome = BatchOutcome(P0)
     found = deliveries(outcome, 2)
     outcome.add_part(0, -1, 77)
@@ -150,7 +150,7 @@ def test_the_brokers_time_is_that_of_all_and_an_offset_may_be_unknown() -> None:
     assert {one.result(0) for one in found} == {RecordMetadata("t", 0, -1, 77)}
 
 
-def test_a_batch_given_up_is_an_error_of_every_record() -> None:
+def test_failed_batch_fails_every_record() -> None:
     outcome = BatchOutcome(P0)
     found = deliveries(outcome, 2)
     outcome.add_part(0, error=ClientTimeoutError("too late"))
@@ -161,7 +161,7 @@ def test_a_batch_given_up_is_an_error_of_every_record() -> None:
         assert isinstance(one.exception(0), ClientTimeoutError)
 
 
-def test_pieces_of_a_split_batch_may_end_differently_and_are_told_of_together() -> None:
+def test_parts_of_split_batch_complete_together() -> None:
     outcome = BatchOutcome(P0)
     found = deliveries(outcome, 6)
     outcome.split()
@@ -175,7 +175,7 @@ def test_pieces_of_a_split_batch_may_end_differently_and_are_told_of_together() 
     assert isinstance(found[5].exception(0), ClientTimeoutError)
 
 
-def test_a_record_under_way_cannot_be_called_back() -> None:
+def test_sent_record_cannot_be_cancelled() -> None:
     outcome = BatchOutcome(P0)
     (one,) = deliveries(outcome, 1)
     assert not one.cancel()
@@ -184,7 +184,7 @@ def test_a_record_under_way_cannot_be_called_back() -> None:
     assert one.result(0).offset == 10
 
 
-def test_threads_that_wait_for_records_of_one_batch_all_go_on() -> None:
+def test_all_threads_waiting_for_a_batch_continue() -> None:
     outcome = BatchOutcome(P0)
     found: list[int] = []
     threads = [
@@ -199,7 +199,7 @@ def test_threads_that_wait_for_records_of_one_batch_all_go_on() -> None:
     assert sorted(found) == [10, 11, 12, 13]
 
 
-def test_the_standard_ways_to_wait_take_it() -> None:
+def test_wait_and_as_completed_accept_deliveries() -> None:
     ours, theirs = BatchOutcome(P0), BatchOutcome(P0)
     early, late = deliveries(ours, 2), deliveries(theirs, 2)
     everything: Sequence[Future[RecordMetadata]] = [*early, *late]
@@ -212,7 +212,7 @@ def test_the_standard_ways_to_wait_take_it() -> None:
     assert wait(everything, 0).not_done == set()
 
 
-def test_asyncio_can_wait_for_it() -> None:
+def test_asyncio_can_await_a_delivery() -> None:
     async def main() -> int:
         outcome = BatchOutcome(P0)
         (one,) = deliveries(outcome, 1)
@@ -223,7 +223,7 @@ def test_asyncio_can_wait_for_it() -> None:
     assert asyncio.run(main()) == 10
 
 
-def test_callbacks_come_in_the_order_of_the_records_and_one_that_fails_stops_nobody(
+def test_callbacks_run_in_order_despite_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     outcome = BatchOutcome(P0)
