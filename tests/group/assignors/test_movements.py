@@ -17,16 +17,16 @@ def movements() -> PartitionMovements:
 def test_a_move_back_undoes_the_earlier_move_of_another_partition() -> None:
     moves = movements()
     moves.record(T, 3, giver=A, taker=B)
-    assert moves.instead_of(T, 7, giver=B, taker=A) == 3
-    assert moves.instead_of(T, 7, giver=C, taker=A) == 7
-    assert moves.instead_of(1, 7, giver=B, taker=A) == 7  # another topic
+    assert moves.partition_to_move(T, 7, giver=B, taker=A) == 3
+    assert moves.partition_to_move(T, 7, giver=C, taker=A) == 7
+    assert moves.partition_to_move(1, 7, giver=B, taker=A) == 7  # another topic
 
 
 def test_a_partition_that_came_home_is_forgotten() -> None:
     moves = movements()
     moves.record(T, 3, giver=A, taker=B)
     moves.record(T, 3, giver=B, taker=A)
-    assert moves.instead_of(T, 7, giver=B, taker=A) == 7
+    assert moves.partition_to_move(T, 7, giver=B, taker=A) == 7
 
 
 def test_a_partition_that_moved_on_counts_as_moved_from_where_it_started() -> None:
@@ -34,9 +34,9 @@ def test_a_partition_that_moved_on_counts_as_moved_from_where_it_started() -> No
     moves.record(T, 3, giver=A, taker=B)
     moves.record(T, 4, giver=A, taker=B)
     moves.record(T, 3, giver=B, taker=C)
-    assert moves.instead_of(T, 7, giver=C, taker=A) == 3
-    assert moves.instead_of(T, 7, giver=B, taker=A) == 4
-    assert moves.instead_of(T, 3, giver=C, taker=B) == 3  # from A to B, like 4: nothing to undo
+    assert moves.partition_to_move(T, 7, giver=C, taker=A) == 3
+    assert moves.partition_to_move(T, 7, giver=B, taker=A) == 4
+    assert moves.partition_to_move(T, 3, giver=C, taker=B) == 3  # from A to B, like 4: nothing to undo
 
 
 def test_of_several_the_one_is_undone_that_java_would_undo() -> None:
@@ -44,8 +44,8 @@ def test_of_several_the_one_is_undone_that_java_would_undo() -> None:
     for partition in range(5):
         moves.record(T, partition, giver=A, taker=B)
     # "t".hashCode() is 116; the buckets of t-0 … t-4 are 5, 4, 3, 2, 1 of 16.
-    assert moves.instead_of(T, 7, giver=B, taker=A) == 4
+    assert moves.partition_to_move(T, 7, giver=B, taker=A) == 4
     for partition in range(5, 13):
         moves.record(T, partition, giver=A, taker=B)
     # With thirteen entries there are 32 buckets: t-12 is in bucket 9, the others follow. In 16, t-5 would be in 0.
-    assert moves.instead_of(T, 19, giver=B, taker=A) == 12
+    assert moves.partition_to_move(T, 19, giver=B, taker=A) == 12

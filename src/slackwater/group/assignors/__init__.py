@@ -1,10 +1,10 @@
-"""Who gets which partitions: range, round robin, sticky, cooperative-sticky, and the bytes they read and write.
+"""Partition assignors (range, round robin, sticky, cooperative-sticky) and the bytes they read and write.
 
-Rules kept here
-- An assignor is a function: cluster and subscriptions in, one assignment per member out (`assignor.py`). It keeps
-  nothing, and the order in which members are listed does not matter.
-- Work is done on arrays of partition numbers (`layout.py`); tuples are made only for whoever asks.
-- Names lead to assignors in one place (`registry.py`).
+Invariants:
+- An assignor is a pure function: cluster and subscriptions in, one assignment per member out (`assignor.py`). The order
+  in which members are listed does not matter.
+- Assignors work on arrays of partition numbers (`layout.py`); `TopicPartition` tuples are created on demand.
+- `registry.py` maps names to assignors.
 """
 
 from slackwater.group.assignors.assignor import Assignor, MemberSubscription, RebalanceProtocol, TopicInfo

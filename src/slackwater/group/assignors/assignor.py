@@ -1,11 +1,9 @@
-"""What every assignor is, and all it may know of the cluster and of the group.
+"""The interface of an assignor, and its inputs.
 
-Rules kept here
-- An assignor is a function of its arguments: it keeps nothing between calls, so the same group gives the same answer
-  whoever leads it, in whatever order the members are listed.
-- Every member appears in the result, possibly with nothing; topics the cluster does not know are ignored (AS-02).
-- What a member must remember between generations (what it owned, and when) is the member's to keep: it hands it to
-  `user_data`, and the leader reads it back from the subscription.
+Invariants:
+- An assignor keeps no state between calls: the same group gets the same assignment from every leader.
+- Every member appears in the result, possibly without partitions; topics that do not exist are ignored (AS-02).
+- A member's earlier assignment travels in `user_data`, and the leader reads it back from the subscription.
 """
 
 from abc import ABC, abstractmethod
@@ -20,15 +18,15 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class RebalanceProtocol(StrEnum):
-    """How members behave while a rebalance runs."""
+    """How members behave during a rebalance."""
 
-    EAGER = "EAGER"  # give everything up before joining
-    COOPERATIVE = "COOPERATIVE"  # keep everything, give up what the assignment takes away
+    EAGER = "EAGER"  # revoke everything before joining
+    COOPERATIVE = "COOPERATIVE"  # keep everything, revoke after the assignment
 
 
 @message
 class TopicInfo:
-    """What an assignor may know of a topic: how many partitions, and in which racks each one's replicas are."""
+    """A topic's partition count, and the racks of each partition's replicas."""
 
     partitions: int
     racks: tuple[frozenset[str], ...] | None = None
@@ -36,25 +34,25 @@ class TopicInfo:
 
 @message
 class MemberSubscription:
-    """One member as the leader sees it."""
+    """One member's subscription and group.instance.id."""
 
     group_instance_id: str | None
     subscription: Subscription
 
 
 class Assignor(ABC):
-    """Subclass this to bring an assignor of your own; `name` is what members agree on over the wire."""
+    """Base class of assignors; `name` is the protocol name in JoinGroup."""
 
     name: ClassVar[str]
     protocols: ClassVar[tuple[RebalanceProtocol, ...]] = (RebalanceProtocol.EAGER,)
-    # CL-29: the member checks that a foreign cooperative assignor moves nothing that is still owned; it trusts ours.
+    # CL-29: the member checks that a custom cooperative assignor moves no owned partition; built-in ones are trusted.
     built_in: ClassVar[bool] = False
 
     def user_data(self, owned: Iterable[TopicPartition] | PartitionsByTopic | None, generation_id: int) -> bytes | None:
         """The user data of a member's subscription.
 
-        `owned` is what the member was assigned last, None when it never was; `generation_id` is the generation of
-        that assignment, -1 when there was none.
+        `owned` is the member's last assignment, None if there was none; `generation_id` is its generation, -1 if there
+        was none.
         """
         return None
 
@@ -62,4 +60,4 @@ class Assignor(ABC):
     def assign(
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Who gets what: one assignment per member id."""
+        """Compute one assignment per member id."""

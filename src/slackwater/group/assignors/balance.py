@@ -1,11 +1,10 @@
-"""Moving partitions from loaded to less loaded members until no move helps.
+"""Moves partitions from members with many to members with few until no move improves the balance.
 
-Rules kept here
-- A partition may move when some member that subscribes to its topic holds at least two fewer than its owner. When no
-  partition may, the assignment is balanced: sizes are within one, or no move would help (SK-08).
-- Partitions are looked at in the order of topics with the fewest possible members, again and again until a whole
-  pass moves none. Each goes to the least loaded, ties by id, or back to the member that had it in an earlier
-  generation, if that helps too.
+Invariants:
+- A partition may move if a subscriber of its topic has at least two partitions fewer than its owner. If no partition
+  may move, the assignment is balanced (SK-08).
+- Topics with the fewest subscribers come first; passes repeat until one moves nothing. A partition moves to the least
+  loaded member, ties by id, or back to its owner of an earlier generation if that improves the balance too.
 - Two members never swap partitions of one topic (SK-10, `movements.py`).
 """
 
@@ -18,11 +17,11 @@ from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
 from slackwater.group.assignors.movements import PartitionMovements
 from slackwater.group.assignors.partitions import BoolArray, IntArray
 
-_CHEAP_TO_LOOK_AT: Final = 20_000  # partitions; so many are looked at sooner than one topic is worked through
+_MAX_PARTITIONS_TO_RECHECK: Final = 20_000  # partitions; checking this many is faster than processing one topic
 
 
 class PartitionBalancer:
-    """One assignment being balanced, in place: `owner` of every partition and `load` of every member."""
+    """Balances one assignment in place: `owner` of every partition and `load` of every member."""
 
     __slots__ = (
         "former",
@@ -52,9 +51,9 @@ class PartitionBalancer:
         self.former = former
         self.subscribers = subscribers
         self.movements = PartitionMovements(layout)
-        # A topic with one possible member cannot change hands.
+        # A topic with one subscriber cannot move.
         self.topics = [topic for topic in order if len(subscribers[topic]) > 1]
-        # Topics share arrays of members (`Layout.subscribers`): the distinct ones, one after the other.
+        # Topics share arrays of members (`GroupLayout.subscribers`): concatenate the distinct ones.
         kinds = {id(subscribers[topic]): subscribers[topic] for topic in self.topics}
         number = {key: at for at, key in enumerate(kinds)}
         self.kind_of_topic = np.array([number[id(subscribers[topic])] for topic in self.topics], dtype=np.int64)
@@ -62,37 +61,37 @@ class PartitionBalancer:
         self.kind_starts = np.cumsum([0, *map(len, kinds.values())])[:-1]
 
     def members(self) -> IntArray:
-        """The members that take part: those that share a topic with somebody."""
+        """The members that share a topic with another member."""
         return np.unique(self.members_by_kind)
 
     def improve(self, among: BoolArray | None) -> bool:
-        """Move partitions (of those `among`, or all) until no move helps; say whether any moved."""
+        """Move partitions (all, or those in `among`) until no move helps; returns whether any moved."""
         moved = False
         while self.topics and self._pass(among):
             moved = True
         return moved
 
     def _pass(self, among: BoolArray | None) -> bool:
-        """Go once through the partitions; say whether any moved."""
+        """Process every partition once; returns whether any moved."""
         first = self.layout.first
-        moved = stale = False
+        moved = is_stale = False
         uneven = self._uneven()
         for at, topic in enumerate(self.topics):
-            if stale and len(self.owner) <= _CHEAP_TO_LOOK_AT:
-                uneven, stale = self._uneven(), False
-            if (stale or uneven[at]) and self._even_out(topic, int(first[topic]), int(first[topic + 1]), among):
-                moved = stale = True
+            if is_stale and len(self.owner) <= _MAX_PARTITIONS_TO_RECHECK:
+                uneven, is_stale = self._uneven(), False
+            if (is_stale or uneven[at]) and self._even_out(topic, int(first[topic]), int(first[topic + 1]), among):
+                moved = is_stale = True
         return moved
 
     def _uneven(self) -> list[bool]:
-        """For every topic whether a partition of it may move."""
+        """For every topic, whether one of its partitions may move."""
         lowest = np.minimum.reduceat(self.load[self.members_by_kind], self.kind_starts)[self.kind_of_topic]
         highest = np.maximum.reduceat(self.load[self.owner], self.layout.first[:-1])[self.topics]
-        found: list[bool] = (highest > lowest + 1).tolist()
-        return found
+        uneven: list[bool] = (highest > lowest + 1).tolist()
+        return uneven
 
     def _even_out(self, topic: int, start: int, end: int, among: BoolArray | None) -> bool:
-        """Go once through the partitions of a topic; say whether any moved."""
+        """Process the partitions of one topic once; returns whether any moved."""
         members, load, owner_of = self.subscribers[topic], self.load, self.owner
         least = int(members[load[members].argmin()])
         moved = False
@@ -109,24 +108,24 @@ class PartitionBalancer:
                 taker = self._former_owner(members, partition, owner)
                 if taker == UNASSIGNED:
                     taker = least
-                actual = self.movements.instead_of(topic, partition, owner, taker)
+                actual = self.movements.partition_to_move(topic, partition, owner, taker)
                 giver = int(owner_of[actual])
                 self.movements.record(topic, actual, giver, taker)
                 owner_of[actual] = taker
                 load[giver] -= 1
                 load[taker] += 1
                 moved = True
-                usual = taker == least and giver == owner
+                is_regular_move = taker == least and giver == owner
                 least = int(members[load[members].argmin()])
-                if not usual:
-                    # A move from this partition's owner to the least loaded makes no new candidates. Any other may:
-                    # look again at what follows.
+                if not is_regular_move:
+                    # A move from this partition's owner to the least loaded member creates no new candidates. Any
+                    # other may: check the remaining partitions again.
                     start = partition + 1
                     break
         return moved
 
     def _former_owner(self, members: IntArray, partition: int, owner: int) -> int:
-        """The member that had the partition in an earlier generation, if giving it back helps; else UNASSIGNED."""
+        """The owner in an earlier generation, if moving the partition back helps; else UNASSIGNED."""
         former = int(self.former[partition])
         if former == UNASSIGNED or self.load[owner] <= self.load[former] + 1:
             return UNASSIGNED
@@ -135,6 +134,6 @@ class PartitionBalancer:
 
 
 def balance_score(loads: IntArray) -> int:
-    """The sum of the differences in load between any two members; the lower, the more balanced."""
+    """The sum of the load differences between all pairs of members; lower is more balanced."""
     ascending = np.sort(loads)
     return int(ascending @ (2 * np.arange(len(loads)) - len(loads) + 1))

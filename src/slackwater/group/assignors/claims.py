@@ -1,11 +1,11 @@
-"""What members say they own, and whom to believe.
+"""The partitions that members claim to own, and how conflicts are resolved.
 
-Rules kept here
-- Of several members that claim a partition, the one of the highest generation has it; a claim without a generation
-  counts as generation -1 (SK-06).
-- Claimed more than once at that highest generation, it belongs to nobody and is marked as contested: whoever gets it
-  takes it away from a member that may still be working on it (SK-07).
-- Claims of partitions that do not exist are dropped. A partition named twice by one member is claimed once.
+Invariants:
+- If several members claim a partition, the highest generation wins; a claim without a generation counts as generation
+  -1 (SK-06).
+- A partition claimed more than once at the highest generation is unassigned and marked as contested: its new owner
+  takes it from a member that may still use it (SK-07).
+- Claims of partitions that do not exist are dropped. A partition listed twice by one member counts once.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from slackwater.group.message import message
 
 @message
 class OwnershipClaim:
-    """What one member says it owned last, and in which generation."""
+    """The partitions that one member owned last, and the generation."""
 
     owned: PartitionsByTopic
     generation_id: int = NO_GENERATION
 
 
 class OwnershipClaims:
-    """All members' claims: the i-th claims partition `partition[i]` for member `member[i]`."""
+    """All members' claims: claim i is partition `partition[i]` by member `member[i]`."""
 
     __slots__ = ("contested", "generation", "member", "owner", "partition", "partition_count")
 
@@ -41,9 +41,9 @@ class OwnershipClaims:
         self.owner[self.partition] = self.member
         claimants = np.bincount(self.partition, minlength=layout.partition_count)
         if claimants.size and claimants.max() > 1:
-            self._settle(claimants > 1)
+            self._resolve_conflicts(claimants > 1)
 
-    def _settle(self, disputed: BoolArray) -> None:
+    def _resolve_conflicts(self, disputed: BoolArray) -> None:
         among = disputed[self.partition]
         pairs = np.unique(np.stack((self.partition[among], self.member[among])), axis=1)
         partition, member = pairs[0], pairs[1]
@@ -56,33 +56,33 @@ class OwnershipClaims:
         self.owner[self.contested] = UNASSIGNED
 
     def claimed(self, owner: IntArray) -> tuple[BoolArray, BoolArray]:
-        """For every partition whether anybody claims it, and whether its `owner` does."""
-        by_anybody = np.zeros(self.partition_count, np.bool_)
-        by_anybody[self.partition] = True
+        """For every partition, whether any member claims it, and whether its `owner` does."""
+        by_any_member = np.zeros(self.partition_count, np.bool_)
+        by_any_member[self.partition] = True
         by_owner = np.zeros(self.partition_count, np.bool_)
         by_owner[self.partition[owner[self.partition] == self.member]] = True
-        return by_anybody, by_owner
+        return by_any_member, by_owner
 
     def latest_of_older_generations(self, member_ids: Sequence[str]) -> IntArray:
-        """For every partition the member that claims it from the newest generation but the current one, or UNASSIGNED.
+        """For every partition, its claimant of the newest generation before the current one, or UNASSIGNED.
 
-        Between two of the same generation, the one that a Java leader would look at first counts.
+        Within a generation the member that a Java leader processes first wins.
         """
         older = np.full(self.partition_count, UNASSIGNED, np.int64)
         current = self.generation.max(initial=NO_GENERATION)
         chosen = (self.generation[self.member] < current).nonzero()[0]
         if len(chosen):
-            place = {member_id: at for at, member_id in enumerate(hash_map_order(member_ids))}
-            precedence = np.array([place[member_id] for member_id in member_ids])
+            rank = {member_id: index for index, member_id in enumerate(hash_map_order(member_ids))}
+            precedence = np.array([rank[member_id] for member_id in member_ids])
             member = self.member[chosen]
-            # The last written wins: oldest generation first, and within one the member that counts last first.
+            # The last write wins: oldest generation first, and within one the member with the lowest precedence first.
             order = np.lexsort((-precedence[member], self.generation[member]))
             older[self.partition[chosen][order]] = member[order]
         return older
 
 
 def _number(layout: GroupLayout, claims: Sequence[OwnershipClaim]) -> tuple[IntArray, IntArray]:
-    """The claims as partition numbers and member numbers, without those of partitions that do not exist."""
+    """The claims as partition numbers and member numbers, without partitions that do not exist."""
     empty = np.zeros(0, np.int64)
     topics = _topic_numbers(layout, [claim.owned.topics for claim in claims])
     counts = np.concatenate([empty, *(claim.owned.counts for claim in claims)])
@@ -99,11 +99,11 @@ def _number(layout: GroupLayout, claims: Sequence[OwnershipClaim]) -> tuple[IntA
 
 
 def _topic_numbers(layout: GroupLayout, names: list[tuple[str, ...]]) -> IntArray:
-    """The topics one after the other, as numbers; -1 for those that are not in the layout."""
+    """The topic numbers of all names; -1 for topics that are not in the layout."""
     get = layout.index.get
-    distinct = {id(one): one for one in names}
+    distinct = {id(topics): topics for topics in names}
     if len(distinct) * 2 > len(names):
-        return np.array([get(name, -1) for one in names for name in one], dtype=np.int64)
-    # Members of a big group mostly own partitions of the same topics, and then share one tuple of names.
-    numbers = {key: np.array([get(name, -1) for name in one], dtype=np.int64) for key, one in distinct.items()}
-    return np.concatenate([numbers[id(one)] for one in names])
+        return np.array([get(name, -1) for topics in names for name in topics], dtype=np.int64)
+    # Members of a large group mostly own partitions of the same topics and share one tuple of names.
+    numbers = {key: np.array([get(name, -1) for name in topics], dtype=np.int64) for key, topics in distinct.items()}
+    return np.concatenate([numbers[id(topics)] for topics in names])

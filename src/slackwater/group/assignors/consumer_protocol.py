@@ -1,14 +1,13 @@
-"""The bytes of protocol type `consumer`: what a member says of itself when it joins, and what the leader gives it.
+"""The embedded protocol of protocol type `consumer`: subscriptions and assignments as bytes.
 
-Rules kept here
-- Subscription v0 holds topics and user data, v1 adds the partitions owned, v2 the generation they were owned in,
-  v3 the rack. A version newer than ours is read as the newest we know; what follows is left unread.
-- Decoding raises `MalformedMetadata` and nothing else; `OverlongArray` is the case in which an array announces more
-  elements than there are bytes, which the coordinator refuses at the door (the others it tolerates, EX-09).
-- Bytes are written as the Java client writes them: a subscription's topics and owned partitions sorted, an
-  assignment's partitions grouped by topic, topics in order of first appearance.
-- Partitions stay arrays of numbers between bytes and assignor; `owned_partitions` and `partitions` make tuples of
-  them for whoever asks.
+Invariants:
+- Subscription v0 has topics and user data, v1 adds the owned partitions, v2 their generation, v3 the rack. A newer
+  version is read as v3; further bytes are ignored.
+- Decoding raises only `MalformedMetadata`; its subclass `OverlongArray` means an array length beyond the remaining
+  bytes, which the coordinator rejects (it tolerates the other errors, EX-09).
+- Bytes equal the Java client's: a subscription's topics and owned partitions sorted, an assignment's partitions grouped
+  by topic, topics in order of first appearance.
+- Partitions stay arrays between bytes and assignor; `owned_partitions` and `partitions` create tuples.
 """
 
 from collections.abc import Iterable
@@ -48,11 +47,11 @@ __all__ = [
     "encode_subscription",
 ]
 
-_CACHEABLE: Final = 4096  # bytes; longer subscriptions name what is owned, and are not seen twice
+_MAX_CACHED_BYTES: Final = 4096  # bytes; longer subscriptions list owned partitions and do not repeat
 
 
 class Subscription:
-    """What a member tells the leader: what it wants, and what it still holds. A value: never changed."""
+    """A member's subscription: its topics and the partitions it still owns. Immutable."""
 
     __slots__ = ("generation_id", "owned", "rack_id", "topics", "user_data", "version")
 
@@ -74,7 +73,7 @@ class Subscription:
 
     @property
     def owned_partitions(self) -> tuple[TopicPartition, ...]:
-        """What the member still holds, one tuple per partition; `owned` is the same without making them."""
+        """The owned partitions as tuples; `owned` is the same as arrays."""
         return tuple(self.owned)
 
     def _values(self) -> tuple[object, ...]:
@@ -95,7 +94,7 @@ class Subscription:
 
 
 class Assignment:
-    """What the leader gives one member. A value: never changed."""
+    """One member's assignment. Immutable."""
 
     __slots__ = ("assigned", "user_data")
 
@@ -107,7 +106,7 @@ class Assignment:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """What the member gets, one tuple per partition; `assigned` is the same without making them."""
+        """The assigned partitions as tuples; `assigned` is the same as arrays."""
         return tuple(self.assigned)
 
     def __eq__(self, other: object) -> bool:
@@ -123,7 +122,7 @@ class Assignment:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Write a subscription in its own version."""
+    """Encode a subscription in its own version."""
     version = subscription.version
     out = [pack(">hi", version, len(subscription.topics))]
     out += map(_string, sorted_as_java(subscription.topics))
@@ -138,8 +137,8 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Read a subscription of any version; raise `MalformedMetadata` when it is none."""
-    return _decode_cached(data) if len(data) <= _CACHEABLE else _decode_subscription(data)
+    """Decode a subscription of any version; raises `MalformedMetadata`."""
+    return _decode_cached(data) if len(data) <= _MAX_CACHED_BYTES else _decode_subscription(data)
 
 
 def _decode_subscription(data: bytes) -> Subscription:
@@ -153,17 +152,17 @@ def _decode_subscription(data: bytes) -> Subscription:
     return Subscription(topics, user_data, owned, generation_id, rack_id, min(version, NEWEST_VERSION))
 
 
-# Members of one group mostly send the same bytes, and send them again at every rejoin.
+# Members of one group mostly send the same bytes, at every rejoin.
 _decode_cached = lru_cache(maxsize=4096)(_decode_subscription)
 
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
-    """Write one member's assignment."""
+    """Encode one member's assignment."""
     return INT16.pack(version) + encode_partitions(assignment.assigned) + _bytes(assignment.user_data)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Read one member's assignment; no bytes at all (a member the leader left out) read as nothing assigned."""
+    """Decode one member's assignment; empty bytes (a member without an assignment) mean no partitions."""
     if not data:
         return Assignment(NO_PARTITIONS)
     reader = ConsumerProtocolReader(data)
@@ -171,10 +170,10 @@ def decode_assignment(data: bytes) -> Assignment:
     return Assignment(reader.partitions(), reader.nullable_bytes())
 
 
-def _version(reader: ConsumerProtocolReader, of: str) -> int:
+def _version(reader: ConsumerProtocolReader, kind: str) -> int:
     version = reader.int16()
     if version < 0:
-        raise MalformedMetadata(f"{of} version {version} is negative; expected 0 to {NEWEST_VERSION}")
+        raise MalformedMetadata(f"{kind} version {version} is negative; expected 0 to {NEWEST_VERSION}")
     return version
 
 
@@ -187,8 +186,14 @@ def _sorted(partitions: PartitionsByTopic) -> PartitionsByTopic:
     if not runs:
         return NO_PARTITIONS
     topics = sorted_as_java(runs)
-    pieces = [np.sort(runs[topic][0] if len(runs[topic]) == 1 else np.concatenate(runs[topic])) for topic in topics]
-    return PartitionsByTopic(tuple(topics), np.array([len(piece) for piece in pieces]), np.concatenate(pieces))
+    sorted_numbers = [
+        np.sort(runs[topic][0] if len(runs[topic]) == 1 else np.concatenate(runs[topic])) for topic in topics
+    ]
+    return PartitionsByTopic(
+        tuple(topics),
+        np.array([len(numbers_of_topic) for numbers_of_topic in sorted_numbers]),
+        np.concatenate(sorted_numbers),
+    )
 
 
 def _string(text: str | None) -> bytes:

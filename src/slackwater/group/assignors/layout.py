@@ -1,8 +1,8 @@
 """A group's topics and members as numbers, so that assignors work on arrays.
 
-Rules kept here
-- Only topics that somebody subscribes to and that the cluster knows exist here, in name order (AS-02).
-- Partitions are numbered through: all of the first topic, then all of the second. Numerical order is therefore the
+Invariants:
+- Only existing topics with a subscriber are included, in name order (AS-02).
+- Partitions are numbered consecutively: all of the first topic, then all of the second. Numeric order is therefore the
   order (topic, partition).
 - An assignment is one array: for every partition the number of its member, or UNASSIGNED.
 """
@@ -22,7 +22,7 @@ UNASSIGNED: Final = -1
 
 
 class GroupLayout:
-    """The subscribed topics of one group and its members, both numbered."""
+    """The subscribed topics and the members of one group, numbered."""
 
     __slots__ = (
         "cluster",
@@ -42,7 +42,7 @@ class GroupLayout:
     ) -> None:
         self.cluster = cluster
         self.member_ids = member_ids
-        # Members of a group mostly share a few subscriptions; each distinct one is a kind.
+        # Members of a group mostly share a few subscriptions; each distinct subscription is a kind.
         kinds: dict[tuple[str, ...], int] = {}
         self.kind_topics: dict[frozenset[str], int] = {}
         member_kind: list[int] = []
@@ -57,7 +57,7 @@ class GroupLayout:
         self.topics = sorted_as_java(
             topic for topic in subscribed if (info := cluster.get(topic)) is not None and info.partitions > 0
         )
-        self.index = {topic: at for at, topic in enumerate(self.topics)}
+        self.index = {topic: index for index, topic in enumerate(self.topics)}
         self.counts = np.array([cluster[topic].partitions for topic in self.topics], dtype=np.int64)
         self.first = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
         self.partition_count = int(self.first[-1])
@@ -69,7 +69,7 @@ class GroupLayout:
         return len(self.kind_topics) <= 1
 
     def subscribed(self) -> BoolArray:
-        """Which kind of member (row) subscribes to which topic (column)."""
+        """Whether a kind of member (row) subscribes to a topic (column)."""
         unknown = len(self.topics)
         topic = list(map(self.index.get, chain.from_iterable(self.kind_topics), repeat(unknown)))
         kind = np.repeat(np.arange(len(self.kind_topics)), list(map(len, self.kind_topics)))
@@ -78,26 +78,26 @@ class GroupLayout:
         return table[:, :unknown]
 
     def subscribers(self, subscribed: BoolArray) -> list[IntArray]:
-        """For every topic its members, ascending. Topics with the same members share one array."""
+        """The members of every topic, ascending. Topics with the same members share one array."""
         shared: dict[bytes, IntArray] = {}
-        found: list[IntArray] = []
+        members_by_topic: list[IntArray] = []
         for column in np.ascontiguousarray(subscribed.T):
             key = column.tobytes()
             if key not in shared:
                 shared[key] = column[self.member_kind].nonzero()[0]
-            found.append(shared[key])
-        return found
+            members_by_topic.append(shared[key])
+        return members_by_topic
 
     def assignments(self, owner: IntArray) -> dict[str, Assignment]:
-        """The result, from the array that names every partition's member."""
+        """The assignments, from the array of each partition's member."""
         members = len(self.member_ids)
-        held = np.bincount(owner + 1, minlength=members + 1)
-        by_member = stable_order(owner + 1)[int(held[0]) :]  # without UNASSIGNED's, which sort first
-        held = held[1:]
+        held_counts = np.bincount(owner + 1, minlength=members + 1)
+        by_member = stable_order(owner + 1)[int(held_counts[0]) :]  # without unassigned partitions, which sort first
+        held_counts = held_counts[1:]
         topic = self.topic_of[by_member]
         numbers = by_member - self.first[topic]
-        ends = np.cumsum(held)
-        # A run is a stretch of one member's partitions of one topic.
+        ends = np.cumsum(held_counts)
+        # A run is one member's consecutive partitions of one topic.
         starts_run = np.ones(len(by_member), np.bool_)
         starts_run[1:] = topic[1:] != topic[:-1]
         starts_run[ends[:-1][ends[:-1] < len(by_member)]] = True
@@ -122,7 +122,7 @@ class GroupLayout:
 
 
 def stable_order(values: IntArray) -> IntArray:
-    """What sorts these non-negative numbers, equal ones in the order given."""
-    # A stable sort of 16-bit numbers is a radix sort, ten times faster than the sort of wider ones.
+    """The indices that sort these non-negative numbers, stable."""
+    # numpy sorts 16-bit numbers with a radix sort, ten times faster than wider ones.
     narrow = values.astype(np.uint16) if values.max(initial=0) <= 0xFFFF else values
     return np.argsort(narrow, kind="stable")

@@ -1,8 +1,8 @@
-"""In which order members are served (AS-01).
+"""The order in which members are assigned partitions (AS-01).
 
-Rules kept here
-- Static members come first, by instance id, so that a restart under a new member id changes nothing (RA-02);
-  dynamic members follow, by member id.
+Invariants:
+- Static members come first, by instance id, so that a restart with a new member id changes nothing (RA-02); dynamic
+  members follow, by member id.
 """
 
 from collections.abc import Mapping

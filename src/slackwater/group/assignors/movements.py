@@ -1,10 +1,10 @@
-"""Which partitions moved from whom to whom while an assignment was being balanced.
+"""The partition movements while an assignment is balanced.
 
-Rules kept here
-- Partitions of one topic never move both from a to b and from b to a: the second move is replaced by undoing the
-  first, which leaves both members with the same load and one move less (SK-10).
-- A partition that moves on is remembered as moved from where it started; one that comes home is forgotten.
-- Of several moves that could be undone, the one the Java client would undo (`java_order.py`).
+Invariants:
+- Partitions of one topic never move both from a to b and from b to a: instead of the second move, the first is undone,
+  which gives the same loads with fewer moves (SK-10).
+- A partition that moves again keeps its original owner; a partition that returns is forgotten.
+- Of several moves that could be undone, the Java client's choice is undone (`java_order.py`).
 """
 
 from slackwater.group.assignors.layout import GroupLayout
@@ -12,7 +12,7 @@ from slackwater.group.java_order import bucket, capacity, partition_hash, string
 
 
 class PartitionMovements:
-    """The moves so far, by partition, and by topic and pair of members."""
+    """The movements so far, by partition, and by topic and pair of members."""
 
     __slots__ = ("_by_pair", "_by_partition", "_layout")
 
@@ -21,39 +21,42 @@ class PartitionMovements:
         self._by_partition: dict[int, tuple[int, int]] = {}
         self._by_pair: dict[tuple[int, int, int], _Moved] = {}
 
-    def instead_of(self, topic: int, partition: int, giver: int, taker: int) -> int:
+    def partition_to_move(self, topic: int, partition: int, giver: int, taker: int) -> int:
         """The partition to move so that the taker gets one more: this one, or one whose earlier move is undone."""
-        home = self._by_partition.get(partition, (giver, giver))[0]
-        moved = self._by_pair.get((topic, taker, home))
+        original_owner = self._by_partition.get(partition, (giver, giver))[0]
+        moved = self._by_pair.get((topic, taker, original_owner))
         if moved is None:
             return partition
         topic_hash, first = string_hash(self._layout.topics[topic]), int(self._layout.first[topic])
-        buckets = capacity(moved.most)
-        return min(moved.partitions, key=lambda one: bucket(partition_hash(topic_hash, one - first), buckets))
+        buckets = capacity(moved.max_count)
+        return min(
+            moved.partitions,
+            key=lambda moved_partition: bucket(partition_hash(topic_hash, moved_partition - first), buckets),
+        )
 
     def record(self, topic: int, partition: int, giver: int, taker: int) -> None:
-        """Remember that a partition moves."""
-        home = giver
+        """Record a movement."""
+        original_owner = giver
         if partition in self._by_partition:
-            home, last = self._by_partition.pop(partition)
-            moved = self._by_pair[topic, home, last]
+            original_owner, last_owner = self._by_partition.pop(partition)
+            moved = self._by_pair[topic, original_owner, last_owner]
             del moved.partitions[partition]
             if not moved.partitions:
-                del self._by_pair[topic, home, last]
-        if home != taker:
-            self._by_partition[partition] = (home, taker)
-            self._by_pair.setdefault((topic, home, taker), _Moved()).add(partition)
+                del self._by_pair[topic, original_owner, last_owner]
+        if original_owner != taker:
+            self._by_partition[partition] = (original_owner, taker)
+            self._by_pair.setdefault((topic, original_owner, taker), _Moved()).add(partition)
 
 
 class _Moved:
-    """Partitions in the order in which they moved, and how many there were at most."""
+    """Partitions in the order in which they moved, and their maximum number."""
 
-    __slots__ = ("most", "partitions")
+    __slots__ = ("max_count", "partitions")
 
     def __init__(self) -> None:
         self.partitions: dict[int, None] = {}
-        self.most = 0
+        self.max_count = 0
 
     def add(self, partition: int) -> None:
         self.partitions[partition] = None
-        self.most = max(self.most, len(self.partitions))
+        self.max_count = max(self.max_count, len(self.partitions))

@@ -1,10 +1,9 @@
-"""Many partitions, held as numbers per topic instead of as tuples.
+"""Many partitions, stored as numbers per topic instead of tuples.
 
-Rules kept here
-- A leader of a big group sees a million partitions; none of them becomes a Python object until somebody asks for it
-  by iterating.
-- Immutable: nobody writes into the arrays, so they may be shared between a group's members.
-- Order is kept as given, and topics may repeat, because the bytes of other clients may hold anything.
+Invariants:
+- The leader of a large group handles a million partitions; none becomes a Python object before it is iterated over.
+- Immutable: the arrays are never written to, so members of a group may share them.
+- The order is kept, and topics may repeat, because other clients' bytes may contain anything.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 class PartitionsByTopic:
-    """Runs of partition numbers: the i-th run has `counts[i]` numbers and belongs to `topics[i]`."""
+    """Runs of partition numbers: run i has `counts[i]` numbers and belongs to `topics[i]`."""
 
     __slots__ = ("counts", "numbers", "topics")
 
@@ -63,7 +62,7 @@ class PartitionsByTopic:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartitionsByTopic):
             return NotImplemented
-        # Runs may be cut differently (a topic named twice in a row, an empty run), so the partitions decide.
+        # Runs may be split differently (a repeated topic, an empty run), so compare the partitions.
         return len(self) == len(other) and (
             (
                 self.topics == other.topics

@@ -1,8 +1,8 @@
 """Assignors by name.
 
-Rules kept here
-- Kafka's short names and the Java class names of `partition.assignment.strategy` mean the same assignors.
-- An assignor of your own is passed as itself, an instance; there is no global table to register it in.
+Invariants:
+- Kafka's short names and the Java class names of `partition.assignment.strategy` select the same assignors.
+- A custom assignor is passed as an instance; there is no registration.
 """
 
 from difflib import get_close_matches
@@ -25,16 +25,16 @@ _BY_CLASS: Final = {f"{_JAVA_PACKAGE}{cls.__name__}": cls for cls in _BUILT_IN.v
 
 
 def assignor(name: str | Assignor) -> Assignor:
-    """The assignor of this name; an assignor is its own answer."""
+    """The assignor with this name; an Assignor instance is returned as it is."""
     if isinstance(name, Assignor):
         return name
-    found = _BUILT_IN.get(name) or _BY_CLASS.get(name)
-    if found is None:
+    assignor_class = _BUILT_IN.get(name) or _BY_CLASS.get(name)
+    if assignor_class is None:
         known = (*_BUILT_IN, *_BY_CLASS)
         nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise UsageError(
             f"there is no assignor {name!r}; did you mean {nearest!r}? "
             f"Use one of {', '.join(_BUILT_IN)}, a Java class name such as {_JAVA_PACKAGE}RangeAssignor, "
-            "or pass an Assignor of your own."
+            "or pass an instance of an Assignor subclass."
         )
-    return found()
+    return assignor_class()

@@ -1,8 +1,8 @@
-"""The round-robin assignor: deal all partitions out like cards.
+"""The round-robin assignor.
 
-Rules kept here
-- Topics by name, partitions ascending, one circular pass over the members; a member that does not subscribe to a
-  topic is passed over (RR-01). Members in the order of AS-01.
+Invariants:
+- Topics by name, partitions ascending, one circular pass over the members; members that do not subscribe to a topic are
+  skipped (RR-01). Members in the order of AS-01.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ class RoundRobinAssignor(Assignor):
     def assign(
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Deal the partitions out."""
+        """Assign the partitions in turn."""
         layout = GroupLayout(cluster, members, in_member_order(members))
         owner = np.empty(layout.partition_count, np.int64)
         turn = 0
         for topic, subscribers in enumerate(layout.subscribers(layout.subscribed())):
             start, end = int(layout.first[topic]), int(layout.first[topic + 1])
             first = int(np.searchsorted(subscribers, turn))
-            dealt = subscribers[(first + np.arange(end - start)) % len(subscribers)]
-            owner[start:end] = dealt
-            turn = int(dealt[-1]) + 1  # past the last member, the search above wraps around to the first
+            takers = subscribers[(first + np.arange(end - start)) % len(subscribers)]
+            owner[start:end] = takers
+            turn = int(takers[-1]) + 1  # after the last member, the search above wraps to the first
         return layout.assignments(owner)

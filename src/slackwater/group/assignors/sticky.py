@@ -1,13 +1,13 @@
 """The sticky assignors: balance first, then as few moves as possible.
 
-Rules kept here
-- Members with equal subscriptions are served by `constrained.py`, others by `general.py`; both take and give the
-  array of who has which partition.
-- `sticky` is eager: members have given everything up before they join, so what they owned and when travels in the
-  user data, as v1 with a generation, or as v0 without. Bytes that are neither mean nothing owned (SK-11).
-- `cooperative-sticky` reads the subscription's own fields; the generation, where the field is missing or -1, from
-  the user data (SK-11). A partition that would move away from a member that still has it is given to nobody in this
-  round: the owner gives it up, rejoins, and the next round hands it out (CS-01).
+Invariants:
+- `constrained.py` handles equal subscriptions, `general.py` different ones; both take and return the array of partition
+  owners.
+- `sticky` is eager: members revoke everything before they join, so their last assignment travels in the user data, as
+  v1 with a generation or as v0 without. Other bytes mean no assignment (SK-11).
+- `cooperative-sticky` reads the subscription's own fields; if the generation is missing or -1, it is read from the user
+  data (SK-11). A partition that would move from a member that still owns it stays unassigned in this rebalance: the
+  owner revokes it and rejoins, and the next rebalance assigns it (CS-01).
 """
 
 from abc import abstractmethod
@@ -32,23 +32,25 @@ from slackwater.group.topic_partition import TopicPartition
 _GENERATION: Final = Struct(">i")
 
 
-class _Sticky(Assignor):
-    """What both sticky assignors share."""
+class _StickyBase(Assignor):
+    """The common part of the sticky assignors."""
 
     built_in: ClassVar[bool] = True
 
     @abstractmethod
     def claim(self, subscription: Subscription) -> OwnershipClaim:
-        """What a member says it owned, and in which generation."""
+        """The partitions that a member owned, and the generation."""
 
     def assign(
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        """Balance the partitions and leave as many as possible where they were."""
+        """Balance the partitions and keep as many as possible with their owners."""
         if not members:
             return {}
         layout = GroupLayout(cluster, members, sorted_as_java(members))
-        claims = OwnershipClaims(layout, [self.claim(members[one].subscription) for one in layout.member_ids])
+        claims = OwnershipClaims(
+            layout, [self.claim(members[member_id].subscription) for member_id in layout.member_ids]
+        )
         racks = RackTable.of(layout, members)
         if layout.has_equal_subscriptions:
             owner = ConstrainedAssignmentBuilder(layout, claims.owner.copy(), racks).build()
@@ -56,28 +58,28 @@ class _Sticky(Assignor):
         else:
             former = claims.latest_of_older_generations(layout.member_ids)
             owner = GeneralAssignmentBuilder(layout, claims.owner.copy(), former, racks).build()
-            by_anybody, by_owner = claims.claimed(owner)
-            moving = by_anybody & ~by_owner
+            by_any_member, by_owner = claims.claimed(owner)
+            moving = by_any_member & ~by_owner
         return layout.assignments(self.adjust(owner, moving))
 
     def adjust(self, owner: IntArray, moving: BoolArray) -> IntArray:
-        """Change the result where partitions move away from members that have them."""
+        """Adjust the result for partitions that move away from their owners."""
         return owner
 
 
-class StickyAssignor(_Sticky):
+class StickyAssignor(_StickyBase):
     """Java's `StickyAssignor`."""
 
     name: ClassVar[str] = "sticky"
 
     def user_data(self, owned: Iterable[TopicPartition] | PartitionsByTopic | None, generation_id: int) -> bytes | None:
-        """What was assigned last, and in which generation: v1 of the user data."""
+        """The last assignment and its generation: v1 of the user data."""
         if owned is None:
             return None
         return encode_partitions(PartitionsByTopic.of(owned)) + _GENERATION.pack(generation_id)
 
     def claim(self, subscription: Subscription) -> OwnershipClaim:
-        """Read v1 of the user data, or v0."""
+        """Read v1 or v0 of the user data."""
         if not subscription.user_data:
             return OwnershipClaim(NO_PARTITIONS)
         reader = ConsumerProtocolReader(subscription.user_data)
@@ -91,7 +93,7 @@ class StickyAssignor(_Sticky):
             return OwnershipClaim(owned)
 
 
-class CooperativeStickyAssignor(_Sticky):
+class CooperativeStickyAssignor(_StickyBase):
     """Java's `CooperativeStickyAssignor`."""
 
     name: ClassVar[str] = "cooperative-sticky"
@@ -102,7 +104,7 @@ class CooperativeStickyAssignor(_Sticky):
         return _GENERATION.pack(generation_id)
 
     def claim(self, subscription: Subscription) -> OwnershipClaim:
-        """Read the subscription's fields, and the generation from the user data where there is no field."""
+        """Read the subscription's fields, and the generation from the user data if the field is missing."""
         generation_id = subscription.generation_id
         if generation_id < 0 and subscription.user_data is not None:
             try:
@@ -112,5 +114,5 @@ class CooperativeStickyAssignor(_Sticky):
         return OwnershipClaim(subscription.owned, generation_id)
 
     def adjust(self, owner: IntArray, moving: BoolArray) -> IntArray:
-        """Withhold what moves (CS-01)."""
+        """Withhold moving partitions (CS-01)."""
         return np.where(moving, UNASSIGNED, owner)
