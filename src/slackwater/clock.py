@@ -1,9 +1,8 @@
-"""A process's time: wall time at its start, and from then on only forward.
+"""The clock of a process: wall time at the start, monotonic afterwards.
 
-Rules kept here
-- Timers and stamps share one clock. It starts at wall time, so that what is stamped means something to people and to
-  the next start; it runs on monotonically, so that a wall clock that jumps expires nobody.
-- A test may bring its own.
+Invariants:
+- Timers and timestamps share one clock. It starts at wall time, so that timestamps are meaningful to people and after a
+  restart. It is monotonic, so that a jump of the wall clock expires no session.
 """
 
 import time
@@ -11,34 +10,34 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Milliseconds since 1970 that never go back."""
+    """Milliseconds since 1970 that never decrease."""
 
     def now_ms(self) -> int:
-        """The time."""
+        """Return the current time."""
         ...
 
 
 class AnchoredClock:
-    """The real one."""
+    """The system clock, monotonic since the process started."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
     def now_ms(self) -> int:
-        """Wall time at the start, plus what has passed since."""
+        """Return the wall time at the start plus the time elapsed since."""
         return (self._offset_ns + time.monotonic_ns()) // 1_000_000
 
 
 class ManualClock:
-    """A clock that stands still until told otherwise."""
+    """A clock for tests that changes only in `advance_ms`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """The time as it was last set."""
+        """Return the time."""
         return self._now_ms
 
     def advance_ms(self, length_ms: int) -> None:
-        """Move on."""
+        """Advance the clock."""
         self._now_ms += length_ms

@@ -1,8 +1,8 @@
-"""What a setting is: its name in Kafka, its type, its default, and which values it takes.
+"""Definition of a setting: Kafka name, type, default and allowed values.
 
-Rules kept here
-- A value that cannot be is refused with one sentence: which setting, what was seen, what to use.
-- Values are kept typed and shown as text, the way Kafka's tools format_value them.
+Invariants:
+- An invalid value raises a `UsageError` that names the setting, the value and the allowed values.
+- Values are stored with their type and formatted as Kafka's tools show them.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MAX_LONG: Final = 2**63 - 1
 
 
 class SettingType(IntEnum):
-    """The types that DescribeConfigs names, by their numbers on the wire."""
+    """The setting types of DescribeConfigs, with their numbers on the wire."""
 
     BOOLEAN = 1
     STRING = 2
@@ -31,7 +31,7 @@ class SettingType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting; `low` and `high` bound numbers, `choices` name the only texts allowed."""
+    """One setting; `low` and `high` limit numbers, `choices` limits text."""
 
     name: str
     kind: SettingType
@@ -43,7 +43,7 @@ class Setting:
     dynamic: bool = False  # AlterConfigs may change it while the broker runs
 
     def parse(self, text: str) -> Value:
-        """Read a value, or say what is wrong with it."""
+        """Parse a value; raise `UsageError` if it is invalid."""
         value = _PARSERS[self.kind](self, text.strip())
         self._check(value, text)
         return value
@@ -52,7 +52,7 @@ class Setting:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.low is not None and value < self.low:
                 raise UsageError(f"{self.name} = {text} is too small; use {self.low} or more.")
-            high = self.high if self.high is not None else _HIGHEST.get(self.kind)
+            high = self.high if self.high is not None else _MAX_VALUES.get(self.kind)
             if high is not None and value > high:
                 raise UsageError(f"{self.name} = {text} is too large; use {high} or less.")
         if self.choices:
@@ -60,33 +60,33 @@ class Setting:
                 if word not in self.choices:
                     raise UsageError(f"{self.name} = {text} is unknown; use one of {', '.join(self.choices)}.")
 
-    def wrong(self, text: str, expected: str) -> UsageError:
-        """A value of the wrong type."""
+    def type_error(self, text: str, expected: str) -> UsageError:
+        """Return the error for a value of the wrong type."""
         return UsageError(f"{self.name} = {text!r} is not {expected}.")
 
 
 def int_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
-    """A whole number of four bytes."""
+    """Define a 32-bit integer setting."""
     return Setting(name=name, kind=SettingType.INT, default=default, low=low, doc=doc, dynamic=dynamic)
 
 
 def long_setting(name: str, default: int, doc: str, *, low: int | None = None, dynamic: bool = False) -> Setting:
-    """A whole number of eight bytes."""
+    """Define a 64-bit integer setting."""
     return Setting(name=name, kind=SettingType.LONG, default=default, low=low, doc=doc, dynamic=dynamic)
 
 
 def flag_setting(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Setting:
-    """Yes or no."""
+    """Define a boolean setting."""
     return Setting(name=name, kind=SettingType.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
 
 
 def choice_setting(name: str, default: str, choices: tuple[str, ...], doc: str) -> Setting:
-    """One of a few words."""
+    """Define a setting with a fixed list of values."""
     return Setting(name=name, kind=SettingType.STRING, default=default, choices=choices, doc=doc)
 
 
 def format_value(value: Value) -> str:
-    """A value as Kafka's tools format_value it."""
+    """Format a value as Kafka's tools show it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -94,30 +94,30 @@ def format_value(value: Value) -> str:
 
 def _boolean(setting: Setting, text: str) -> Value:
     if text.lower() not in ("true", "false"):
-        raise setting.wrong(text, "true or false")
+        raise setting.type_error(text, "true or false")
     return text.lower() == "true"
 
 
-def _whole(setting: Setting, text: str) -> Value:
+def _integer(setting: Setting, text: str) -> Value:
     try:
         return int(text)
     except ValueError:
-        raise setting.wrong(text, "a whole number") from None
+        raise setting.type_error(text, "a whole number") from None
 
 
 def _number(setting: Setting, text: str) -> Value:
     try:
         return float(text)
     except ValueError:
-        raise setting.wrong(text, "a number") from None
+        raise setting.type_error(text, "a number") from None
 
 
 _PARSERS: Final[dict[SettingType, Callable[[Setting, str], Value]]] = {
     SettingType.BOOLEAN: _boolean,
     SettingType.STRING: lambda _setting, text: text,
-    SettingType.INT: _whole,
-    SettingType.LONG: _whole,
+    SettingType.INT: _integer,
+    SettingType.LONG: _integer,
     SettingType.DOUBLE: _number,
     SettingType.LIST: lambda _setting, text: tuple(word.strip() for word in text.split(",") if word.strip()),
 }
-_HIGHEST: Final = {SettingType.INT: MAX_INT, SettingType.LONG: MAX_LONG}
+_MAX_VALUES: Final = {SettingType.INT: MAX_INT, SettingType.LONG: MAX_LONG}

@@ -265,12 +265,12 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
         (("--set", "=3"), "--set =3 is not a setting. Use --set name=value."),
         (
             ("--set", "num.partition=3"),
-            "num.partition is no setting of this broker; did you mean num.partitions?",
+            "num.partition is not a broker setting; did you mean num.partitions?",
         ),
         (("--set", "num.partitions=many"), "num.partitions = 'many' is not a whole number."),
         (("--set", "num.partitions=0"), "num.partitions = 0 is too small; use 1 or more."),
         (("--set", "flush=never"), "flush = never is unknown; use one of os, always."),
-        (("--config", "nowhere"), "the settings file nowhere cannot be read: No such file or directory."),
+        (("--config", "nowhere"), "Cannot read the settings file nowhere: No such file or directory."),
     ],
 )
 def test_invalid_argument_is_one_sentence(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
@@ -281,9 +281,9 @@ def test_invalid_config_file_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "wrong.properties"
     file.write_text("node.id=1\nwhat is this\n")
     assert _fails("--config", str(file)) == (
-        f"slackwater: {file}, line 2: 'what is this' is no setting; write name=value.\n"
+        f"slackwater: {file}, line 2: 'what is this' is not a setting; use name=value.\n"
     )
     file.write_bytes(b"\xff\xfe\x00")
     assert _fails("--config", str(file)) == (
-        f"slackwater: the settings file {file} is not text in UTF-8. Use a properties file.\n"
+        f"slackwater: The settings file {file} is not UTF-8 text. Use a properties file.\n"
     )

@@ -40,15 +40,15 @@ def test_layers_go_from_default_to_static_to_dynamic_and_back() -> None:
 def test_a_topics_own_setting_wins_over_the_brokers() -> None:
     settings = Settings({"log.retention.ms": "1000"})
 
-    assert settings.of_topic("retention.ms", {}) == 1_000
-    assert settings.of_topic("retention.ms", parse_topic_settings({"retention.ms": "5"})) == 5
+    assert settings.for_topic("retention.ms", {}) == 1_000
+    assert settings.for_topic("retention.ms", parse_topic_settings({"retention.ms": "5"})) == 5
 
 
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("num.partitons", "1", "num.partitons is no setting of this broker; did you mean num.partitions?"),
-        ("zzz", "1", "zzz is no setting of this broker."),
+        ("num.partitons", "1", "num.partitons is not a broker setting; did you mean num.partitions?"),
+        ("zzz", "1", "zzz is not a broker setting."),
         ("num.partitions", "0", "num.partitions = 0 is too small; use 1 or more."),
         ("num.partitions", "99999999999", "num.partitions = 99999999999 is too large; use 2147483647 or less."),
         ("num.partitions", "many", "num.partitions = 'many' is not a whole number."),
@@ -83,10 +83,10 @@ def test_a_properties_file_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: No such file or directory"):
+    with pytest.raises(UsageError, match=r"Cannot read the settings file .*: No such file or directory"):
         read_properties(tmp_path / "missing")
     (tmp_path / "bad").write_text("num.partitions\n")
-    with pytest.raises(UsageError, match=r"line 1: 'num\.partitions' is no setting; write name=value\."):
+    with pytest.raises(UsageError, match=r"line 1: 'num\.partitions' is not a setting; use name=value\."):
         read_properties(tmp_path / "bad")
 
 
@@ -115,14 +115,14 @@ def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
                 "use a smaller minimum or a larger maximum."
             ),
         ),
-        ({"default.replication.factor": "3"}, "default.replication.factor = 3 is impossible with one broker; use 1."),
+        ({"default.replication.factor": "3"}, "default.replication.factor = 3 is not possible with one broker; use 1."),
         (
             {"offsets.topic.replication.factor": "3"},
-            "offsets.topic.replication.factor = 3 is impossible with one broker; use 1.",
+            "offsets.topic.replication.factor = 3 is not possible with one broker; use 1.",
         ),
         (
             {"advertised.listeners": "kafka:9092"},
-            "advertised.listeners = kafka:9092 cannot be read; write PLAINTEXT://HOST:PORT.",
+            "advertised.listeners = kafka:9092 is not valid; use PLAINTEXT://HOST:PORT.",
         ),
         ({"log.retention.hours": "long"}, "log.retention.hours = 'long' is not a whole number."),
     ],

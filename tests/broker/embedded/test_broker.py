@@ -296,9 +296,7 @@ def test_a_directory_in_use_is_told_to_whoever_starts_it(process: bool, tmp_path
 
 @both
 def test_an_unknown_setting_is_told_to_whoever_starts_it(process: bool) -> None:
-    with pytest.raises(
-        UsageError, match=r"num\.partition is no setting of this broker; did you mean num\.partitions\?"
-    ):
+    with pytest.raises(UsageError, match=r"num\.partition is not a broker setting; did you mean num\.partitions\?"):
         Broker(process=process, settings={"num.partition": 3}).start()
 
 

@@ -108,7 +108,7 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
         ),
         (configured(retention_ms="soon"), Error.INVALID_CONFIG, "retention.ms = 'soon' is not a whole number."),
         (configured(retention_ms=None), Error.INVALID_CONFIG, "Null value not supported for topic configs"),
-        (configured(retention="1"), Error.INVALID_CONFIG, "retention is no setting"),
+        (configured(retention="1"), Error.INVALID_CONFIG, "retention is not a topic setting"),
         (
             configured(min_compaction_lag_ms="5", max_compaction_lag_ms="2"),
             Error.INVALID_CONFIG,

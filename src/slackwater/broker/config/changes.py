@@ -1,9 +1,9 @@
-"""Changes of settings by clients: of a topic, of this broker, of its loggers.
+"""Changes of settings by AlterConfigs: of a topic, of this broker, of its loggers.
 
-Rules kept here
-- All changes of one resource take place, or none of them.
-- What is changed is written down before it is in force, and holds at the next start; a logger's level does not.
-- A setting that belongs to Kafka and means nothing here is taken and ignored, as at the start.
+Invariants:
+- All changes of one resource are applied, or none.
+- A change is written to disk before it takes effect, and survives a restart; the level of a logger does not.
+- Kafka settings that have no effect here are accepted and ignored, as at the start.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from slackwater.settings import format_value
 
 
 class ConfigOperation(IntEnum):
-    """What is to become of a setting, by Kafka's numbers."""
+    """The operations of IncrementalAlterConfigs, with Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -39,7 +39,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one setting."""
+    """A change of one setting."""
 
     name: str
     operation: int
@@ -47,7 +47,7 @@ class ConfigChange(NamedTuple):
 
 
 class ResourceChanges(NamedTuple):
-    """What is to be changed, and whether the changes are all it is to have."""
+    """The changes of one resource; `replaces` removes all settings that are not among them."""
 
     resource_type: int
     resource_name: str
@@ -56,7 +56,7 @@ class ResourceChanges(NamedTuple):
 
 
 class ResourceResult(NamedTuple):
-    """What came of it."""
+    """The result for one resource."""
 
     target: ResourceChanges
     error: Error
@@ -64,21 +64,21 @@ class ResourceResult(NamedTuple):
 
 
 def alter_all(broker: Broker, targets: Sequence[ResourceChanges], *, validate_only: bool) -> list[ResourceResult]:
-    """Change resources, each for itself; one that is named twice is not changed at all."""
+    """Change several resources independently; a resource that appears twice is not changed."""
     counts = Counter(target[:2] for target in targets)
-    outcomes = []
+    results = []
     for target in targets:
         error, message = Error.NONE, None
         try:
             if counts[target[:2]] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
             _alter(broker, target, validate_only)
-        except BrokerError as refused:
-            error, message = refused.error, str(refused)
+        except BrokerError as rejected:
+            error, message = rejected.error, str(rejected)
         except OSError as failed:
-            error, message = Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {failed.strerror}."
-        outcomes.append(ResourceResult(target, error, message))
-    return outcomes
+            error, message = Error.KAFKA_STORAGE_ERROR, f"Disk error: {failed.strerror}."
+        results.append(ResourceResult(target, error, message))
+    return results
 
 
 def _alter(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
@@ -91,9 +91,9 @@ def _alter(broker: Broker, target: ResourceChanges, validate_only: bool) -> None
         case ResourceType.BROKER_LOGGER if not target.replaces:
             _alter_loggers(broker, target, validate_only)
         case ResourceType.GROUP:
-            raise BrokerError(Error.INVALID_CONFIG, "This broker's groups have no settings of their own.")
+            raise BrokerError(Error.INVALID_CONFIG, "Groups have no settings on this broker.")
         case ResourceType.CLIENT_METRICS:
-            raise BrokerError(Error.INVALID_REQUEST, "This broker takes no metrics from clients.")
+            raise BrokerError(Error.INVALID_REQUEST, "This broker does not collect client metrics.")
         case _:
             raise BrokerError(Error.INVALID_REQUEST, f"Unknown resource type {target.resource_type}")
 
@@ -106,7 +106,7 @@ def _check_changes(changes: Iterable[ConfigChange]) -> None:
         seen.add(change.name)
         if change.operation not in list(ConfigOperation):
             raise BrokerError(
-                Error.INVALID_REQUEST, f"{change.operation} is no operation on {change.name}; use 0 to 3."
+                Error.INVALID_REQUEST, f"{change.operation} is not an operation on {change.name}; use 0 to 3."
             )
         if change.value is None and change.operation != ConfigOperation.DELETE:
             raise BrokerError(Error.INVALID_REQUEST, f"Null value not supported for : {change.name}")
@@ -117,34 +117,34 @@ def _alter_topic(broker: Broker, target: ResourceChanges, validate_only: bool) -
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{target.resource_name}' does not exist.")
     own = topic.overrides
-    in_force = {name: broker.settings.of_topic(name, own) for name in TOPIC_SETTINGS}
-    overrides = broker.topics.check_settings(_changed(target, own, in_force, TOPIC_SETTINGS))
+    current = {name: broker.settings.for_topic(name, own) for name in TOPIC_SETTINGS}
+    overrides = broker.topics.check_settings(_changed(target, own, current, TOPIC_SETTINGS))
     if not validate_only:
         broker.topics.alter(topic, overrides)
 
 
 def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
     settings = broker.settings
-    for_all = target.resource_name == ""
-    if not for_all:
+    is_cluster_wide = target.resource_name == ""
+    if not is_cluster_wide:
         check_broker_name(broker, target.resource_name)
-    own = settings.cluster if for_all else settings.dynamic
-    in_force = {name: settings[name] for name in BROKER_SETTINGS}
+    own = settings.cluster if is_cluster_wide else settings.dynamic
+    current = {name: settings[name] for name in BROKER_SETTINGS}
     try:
         texts = {
             name: text
-            for name, text in _changed(target, own, in_force, BROKER_SETTINGS).items()
+            for name, text in _changed(target, own, current, BROKER_SETTINGS).items()
             if name in BROKER_SETTINGS or not is_foreign(name)
         }
         changed = {name: find_setting(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
         fixed = [name for name in changed if not BROKER_SETTINGS[name].dynamic]
         if fixed:
             raise BrokerError(Error.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-        layers = (changed, settings.dynamic) if for_all else (settings.cluster, changed)
-        trial = settings.with_dynamic(*layers)
-        trial.check()
+        layers = (changed, settings.dynamic) if is_cluster_wide else (settings.cluster, changed)
+        candidate = settings.with_dynamic(*layers)
+        candidate.check()
         for overrides in [{}, *(topic.overrides for topic in broker.topics)]:
-            log_config(trial, overrides)
+            log_config(candidate, overrides)
     except UsageError as error:
         raise BrokerError(Error.INVALID_REQUEST, str(error)) from error
     if not validate_only:
@@ -153,7 +153,7 @@ def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) 
 
 
 def check_broker_name(broker: Broker, name: str) -> None:
-    """Raise `BrokerError` unless this names this broker."""
+    """Raise `BrokerError` unless the name is the id of this broker."""
     if not name.removeprefix("-").isdecimal():
         raise BrokerError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
@@ -167,7 +167,7 @@ def _alter_loggers(broker: Broker, target: ResourceChanges, validate_only: bool)
     check_broker_name(broker, target.resource_name)
     for change in target.changes:
         if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-            raise BrokerError(Error.INVALID_REQUEST, f"The level of logger {change.name} can be set or deleted only.")
+            raise BrokerError(Error.INVALID_REQUEST, f"The level of logger {change.name} can only be set or deleted.")
         loggers.check(change.name, change.value if change.operation == ConfigOperation.SET else None)
     if not validate_only:
         for change in target.changes:
@@ -175,9 +175,9 @@ def _alter_loggers(broker: Broker, target: ResourceChanges, validate_only: bool)
 
 
 def _changed(
-    target: ResourceChanges, own: Mapping[str, Value], in_force: Mapping[str, Value], known: Mapping[str, Setting]
+    target: ResourceChanges, own: Mapping[str, Value], current: Mapping[str, Value], known: Mapping[str, Setting]
 ) -> dict[str, str]:
-    """The settings that a resource is to have of its own, as texts."""
+    """Return the new overrides of a resource as text."""
     texts = {} if target.replaces else {name: format_value(value) for name, value in own.items()}
     for change in target.changes:
         if change.operation == ConfigOperation.DELETE or change.value is None:
@@ -185,21 +185,21 @@ def _changed(
         elif change.operation == ConfigOperation.SET:
             texts[change.name] = change.value
         else:
-            texts[change.name] = _spliced(change, in_force, known)
+            texts[change.name] = _changed_list(change, current, known)
     return texts
 
 
-def _spliced(change: ConfigChange, in_force: Mapping[str, Value], known: Mapping[str, Setting]) -> str:
+def _changed_list(change: ConfigChange, current: Mapping[str, Value], known: Mapping[str, Setting]) -> str:
     setting = known.get(change.name)
     if setting is None or setting.kind is not SettingType.LIST:
         raise BrokerError(
             Error.INVALID_CONFIG,
             f"Can't {ConfigOperation(change.operation).name} to key {change.name} because its type is not LIST.",
         )
-    words = format_value(in_force[change.name]).split(",")
-    given = [word.strip() for word in (change.value or "").split(",")]
+    words = format_value(current[change.name]).split(",")
+    changed = [word.strip() for word in (change.value or "").split(",")]
     if change.operation == ConfigOperation.APPEND:
-        words += [word for word in given if word not in words]
+        words += [word for word in changed if word not in words]
     else:
-        words = [word for word in words if word not in given]
+        words = [word for word in words if word not in changed]
     return ",".join(word for word in words if word)

@@ -1,8 +1,8 @@
-"""Settings as a client is shown them: value, where it comes from, and what it would fall back to.
+"""Settings as DescribeConfigs shows them: value, source and synonyms.
 
-Rules kept here
-- The first synonym is the value in force; those behind it are what would hold without it, strongest first.
-- Nothing here is secret: no setting of this broker is sensitive.
+Invariants:
+- The first synonym is the current value. The others would apply without it, in order of precedence.
+- No setting of this broker is sensitive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from slackwater.settings import Setting, Value, format_value
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
+    """The source of a value, with Kafka's numbers."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -27,7 +27,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One value that holds, or would hold."""
+    """A value from one source."""
 
     name: str
     value: str
@@ -35,7 +35,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigDescription(NamedTuple):
-    """One setting."""
+    """A setting with its current value."""
 
     setting: Setting
     value: str
@@ -45,7 +45,7 @@ class ConfigDescription(NamedTuple):
 
 
 def describe_topic(settings: Settings, overrides: Mapping[str, Value]) -> Iterator[ConfigDescription]:
-    """A topic's settings, in the order of their names."""
+    """Describe the settings of a topic, sorted by name."""
     for name in sorted(TOPIC_SETTINGS):
         setting = TOPIC_SETTINGS[name]
         synonyms = list(_broker_synonyms(settings, SYNONYMS[name])) if name in SYNONYMS else []
@@ -56,7 +56,7 @@ def describe_topic(settings: Settings, overrides: Mapping[str, Value]) -> Iterat
 
 
 def describe_broker(settings: Settings) -> Iterator[ConfigDescription]:
-    """The broker's settings, in the order of their names."""
+    """Describe the settings of the broker, sorted by name."""
     for name in sorted(BROKER_SETTINGS):
         setting = BROKER_SETTINGS[name]
         synonyms = list(_broker_synonyms(settings, name))
@@ -64,7 +64,7 @@ def describe_broker(settings: Settings) -> Iterator[ConfigDescription]:
 
 
 def describe_default(settings: Settings) -> Iterator[ConfigDescription]:
-    """What was set for all brokers of the cluster."""
+    """Describe the settings that were set for all brokers of the cluster."""
     for name in sorted(settings.cluster):
         setting = BROKER_SETTINGS[name]
         value = ConfigSynonym(name, format_value(settings.cluster[name]), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)

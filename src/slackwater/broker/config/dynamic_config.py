@@ -1,8 +1,8 @@
-"""What AlterConfigs set for the broker, remembered across restarts.
+"""The broker settings that AlterConfigs changed, stored across restarts.
 
-Rules kept here
-- One small file, replaced as a whole: after a crash the old settings hold or the new ones.
-- A setting in it that cannot be any more is one sentence at the start, as if it stood on the command line.
+Invariants:
+- One small file, replaced atomically: after a crash the old or the new settings apply.
+- A stored setting that is no longer valid is a `UsageError` at the start.
 """
 
 import json
@@ -20,23 +20,23 @@ FILE: Final = "settings.json"
 
 
 def load(directory: Path, settings: Settings) -> None:
-    """Put what was remembered into force."""
+    """Read the stored settings and apply them."""
     path = directory / FILE
     if not path.exists():
         return
     try:
-        found = json.loads(path.read_bytes())
-        cluster, broker = (_parse(found[layer]) for layer in ("cluster", "broker"))
+        stored = json.loads(path.read_bytes())
+        cluster, broker = (_parse(stored[layer]) for layer in ("cluster", "broker"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{path} cannot be read as settings. Mend it, or remove it to go back to the settings of the start."
+            f"Cannot parse the settings in {path}. Repair the file, or remove it to use the settings of the start."
         ) from error
     settings.set_dynamic(cluster, broker)
     settings.check()
 
 
 def save(directory: Path, cluster: Mapping[str, Value], broker: Mapping[str, Value]) -> None:
-    """Remember these."""
+    """Store the settings."""
     rows = {"cluster": _texts(cluster), "broker": _texts(broker)}
     replace_file(directory / FILE, json.dumps(rows, indent=1).encode(), sync=True)
 

@@ -1,8 +1,8 @@
-"""The broker's loggers as settings: their names, and the levels Kafka's tools know.
+"""The broker's loggers as settings of DescribeConfigs and AlterConfigs.
 
-Rules kept here
-- Only loggers of this broker, and `root`; Kafka's TRACE is DEBUG here.
-- What is changed holds until the broker stops, as in Kafka.
+Invariants:
+- Only the loggers of this broker and `root` are shown. Kafka's TRACE is DEBUG here.
+- A changed level lasts until the broker stops, as in Kafka.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Final
 from slackwater.group.errors import BrokerError, Error
 
 ROOT: Final = "root"
-_OURS: Final = "slackwater"
+_PACKAGE: Final = "slackwater"
 _LEVELS: Final = {
     "FATAL": logging.CRITICAL,
     "ERROR": logging.ERROR,
@@ -24,13 +24,13 @@ _LEVELS: Final = {
 
 
 def levels() -> Iterator[tuple[str, str]]:
-    """Every logger and the level in force for it."""
+    """Iterate over all loggers and their effective levels."""
     for name in sorted(_names()):
-        yield name, _shown(_logger(name).getEffectiveLevel())
+        yield name, _level_name(_logger(name).getEffectiveLevel())
 
 
 def check(name: str, level: str | None) -> None:
-    """Raise `BrokerError` if this logger cannot have this level; None takes its level away."""
+    """Raise `BrokerError` if this logger cannot have this level; None removes its level."""
     if name not in _names():
         raise BrokerError(Error.INVALID_CONFIG, f"Logger {name} does not exist!")
     if level is None and name == ROOT:
@@ -42,18 +42,18 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Give a logger a level, or take its own away."""
+    """Set the level of a logger, or remove it."""
     _logger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level.upper()])
 
 
 def _names() -> set[str]:
-    known = logging.root.manager.loggerDict
-    return {ROOT} | {name for name in known if name == _OURS or name.startswith(f"{_OURS}.")}
+    loggers = logging.root.manager.loggerDict
+    return {ROOT} | {name for name in loggers if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")}
 
 
 def _logger(name: str) -> logging.Logger:
     return logging.getLogger() if name == ROOT else logging.getLogger(name)
 
 
-def _shown(level: int) -> str:
+def _level_name(level: int) -> str:
     return next((word for word, number in _LEVELS.items() if level >= number), "DEBUG")

@@ -1,10 +1,10 @@
-"""The kinds of things that have settings, by Kafka's numbers."""
+"""The types of resources that have settings."""
 
 from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What a request about settings may name."""
+    """Resource types, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4

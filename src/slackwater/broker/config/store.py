@@ -1,10 +1,10 @@
-"""The settings in force: defaults, what the start-up said, what AlterConfigs changed.
+"""The broker's settings: defaults, start-up settings and changes by AlterConfigs.
 
-Rules kept here
-- Layers, from weak to strong: default, static (file and command line), what AlterConfigs set for all brokers of the
-  cluster, what it set for this one, and for a topic its own overrides on top of the broker's value of the synonym.
-- A setting nobody knows is refused, with the nearest known name; one that belongs to Kafka and means nothing here is
-  taken and ignored (`FOREIGN`), because server.properties files carry many of them.
+Invariants:
+- Layers, from weak to strong: default, static (file and command line), dynamic for all brokers of the cluster, dynamic
+  for this broker. A topic setting overrides the broker setting that is its synonym.
+- An unknown setting is rejected with the nearest known name. Kafka settings that have no effect here (`FOREIGN`) are
+  accepted and ignored, because server.properties files contain many of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value
 
-# The beginnings of names that a Kafka server.properties may hold and that have no meaning for one embedded broker.
+# Prefixes of Kafka settings that have no effect on a single broker.
 FOREIGN: Final = (
     "add.partitions.",
     "advertised.",
@@ -87,43 +87,43 @@ FOREIGN: Final = (
 )
 
 
-# Kafka's other names of a setting, the stronger first, and what one of theirs is in ours.
-OTHER_NAMES: Final = {
+# Alternative names in Kafka, in order of precedence, with our name and the factor for the value.
+ALTERNATIVE_NAMES: Final = {
     "broker.id": ("node.id", 1),
     "log.retention.minutes": ("log.retention.ms", 60_000),
     "log.retention.hours": ("log.retention.ms", 3_600_000),
     "log.roll.hours": ("log.roll.ms", 3_600_000),
     "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
 }
-_ONE_REPLICA: Final = ("default.replication.factor", "offsets.topic.replication.factor")
+_REPLICATION_FACTORS: Final = ("default.replication.factor", "offsets.topic.replication.factor")
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a setting is Kafka's and means nothing here."""
+    """Whether this is a Kafka setting without effect here."""
     return name not in BROKER_SETTINGS and name.startswith(FOREIGN)
 
 
 def find_setting(known: Mapping[str, Setting], name: str) -> Setting:
-    """The setting of this name, or one sentence on what it may have been meant to be."""
+    """Return the setting with this name; raise `UsageError` with the nearest name if it is unknown."""
     setting = known.get(name)
     if setting is None:
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else "."
-        whose = "a topic" if known is TOPIC_SETTINGS else "this broker"
-        raise UsageError(f"{name} is no setting of {whose}{hint}")
+        nearest = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else "."
+        owner = "topic" if known is TOPIC_SETTINGS else "broker"
+        raise UsageError(f"{name} is not a {owner} setting{hint}")
     return setting
 
 
 class Settings:
     """A broker's settings."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
         self.static: dict[str, Value] = {}
         self.cluster: dict[str, Value] = {}
         self.dynamic: dict[str, Value] = {}
         self.ignored: list[str] = []
         self._watchers: list[Callable[[], None]] = []
-        for name, text in _under_our_names(given or {}).items():
+        for name, text in _with_primary_names(static or {}).items():
             if is_foreign(name):
                 self.ignored.append(name)
             else:
@@ -137,85 +137,85 @@ class Settings:
         return BROKER_SETTINGS[name].default
 
     def number(self, name: str) -> int:
-        """A whole number."""
+        """Return an integer setting."""
         value = self[name]
         assert isinstance(value, int)
         return value
 
     def flag(self, name: str) -> bool:
-        """Yes or no."""
+        """Return a boolean setting."""
         return bool(self[name])
 
     def text(self, name: str) -> str:
-        """A text."""
+        """Return a setting as text."""
         return str(self[name])
 
-    def of_topic(self, name: str, overrides: Mapping[str, Value]) -> Value:
-        """A topic's setting: its own, or the broker's."""
+    def for_topic(self, name: str, overrides: Mapping[str, Value]) -> Value:
+        """Return a topic setting: the override, or the broker's value."""
         if name in overrides:
             return overrides[name]
         return self[SYNONYMS[name]] if name in SYNONYMS else TOPIC_SETTINGS[name].default
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call back whenever AlterConfigs changed something."""
+        """Call `changed` after every change by AlterConfigs."""
         self._watchers.append(changed)
 
     def alter(self, changes: Mapping[str, Value | None]) -> None:
-        """Set dynamic values of this broker; None removes one."""
+        """Set dynamic values of this broker; None removes a value."""
         merged = {**self.dynamic, **changes}
         self.set_dynamic(self.cluster, {name: value for name, value in merged.items() if value is not None})
 
     def set_dynamic(self, cluster: Mapping[str, Value], dynamic: Mapping[str, Value]) -> None:
-        """Put other dynamic values into force: those for all brokers, and those for this one."""
+        """Replace the dynamic values: those for all brokers and those for this one."""
         self.cluster, self.dynamic = dict(cluster), dict(dynamic)
         for changed in self._watchers:
             changed()
 
     def with_dynamic(self, cluster: Mapping[str, Value], dynamic: Mapping[str, Value]) -> "Settings":
-        """What the settings would be with other dynamic values."""
-        trial = Settings()
-        trial.static, trial.cluster, trial.dynamic = self.static, dict(cluster), dict(dynamic)
-        return trial
+        """Return a copy with other dynamic values."""
+        settings = Settings()
+        settings.static, settings.cluster, settings.dynamic = self.static, dict(cluster), dict(dynamic)
+        return settings
 
     def check(self) -> None:
-        """Raise `UsageError` if two settings contradict each other, or one asks for more than one broker."""
+        """Raise `UsageError` if settings contradict each other or need more than one broker."""
         advertised_address(self.text("advertised.listeners"))
-        for name in _ONE_REPLICA:
+        for name in _REPLICATION_FACTORS:
             if self.number(name) != 1:
-                raise UsageError(f"{name} = {self.number(name)} is impossible with one broker; use 1.")
-        least, most = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
-        if least > most:
+                raise UsageError(f"{name} = {self.number(name)} is not possible with one broker; use 1.")
+        minimum, maximum = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
+        if minimum > maximum:
             raise UsageError(
-                f"group.min.session.timeout.ms = {least} is above group.max.session.timeout.ms = {most}; "
+                f"group.min.session.timeout.ms = {minimum} is above group.max.session.timeout.ms = {maximum}; "
                 "use a smaller minimum or a larger maximum."
             )
 
 
-def _under_our_names(given: Mapping[str, str]) -> dict[str, str]:
-    ours = {name: text for name, text in given.items() if name not in OTHER_NAMES}
-    for name, (our_name, unit) in OTHER_NAMES.items():
-        if name in given:
+def _with_primary_names(settings: Mapping[str, str]) -> dict[str, str]:
+    renamed = {name: text for name, text in settings.items() if name not in ALTERNATIVE_NAMES}
+    for name, (primary_name, factor) in ALTERNATIVE_NAMES.items():
+        if name in settings:
             try:
-                value = int(given[name])
+                value = int(settings[name])
             except ValueError:
-                raise UsageError(f"{name} = {given[name]!r} is not a whole number.") from None
-            ours.setdefault(our_name, str(value * unit if value > 0 else value))
-    return ours
+                raise UsageError(f"{name} = {settings[name]!r} is not a whole number.") from None
+            renamed.setdefault(primary_name, str(value * factor if value > 0 else value))
+    return renamed
 
 
-def parse_topic_settings(given: Mapping[str, str]) -> dict[str, Value]:
-    """A topic's overrides, checked."""
-    return {name: find_setting(TOPIC_SETTINGS, name).parse(text) for name, text in given.items()}
+def parse_topic_settings(settings: Mapping[str, str]) -> dict[str, Value]:
+    """Parse the overrides of a topic."""
+    return {name: find_setting(TOPIC_SETTINGS, name).parse(text) for name, text in settings.items()}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A Java properties file, as far as server.properties files go: key=value, comments, continued lines."""
+    """Read a Java properties file with key=value lines, comments and continued lines."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"the settings file {path} cannot be read: {error.strerror}.") from error
+        raise UsageError(f"Cannot read the settings file {path}: {error.strerror}.") from error
     except UnicodeDecodeError:
-        raise UsageError(f"the settings file {path} is not text in UTF-8. Use a properties file.") from None
+        raise UsageError(f"The settings file {path} is not UTF-8 text. Use a properties file.") from None
     return dict(_pairs(text.replace("\\\n", "").splitlines(), path))
 
 
@@ -223,7 +223,7 @@ def _pairs(lines: Iterable[str], path: Path) -> Iterable[tuple[str, str]]:
     for number, line in enumerate(lines, start=1):
         line = line.strip()
         if line and line[0] not in "#!":
-            name, found, value = line.partition("=")
-            if not found:
-                raise UsageError(f"{path}, line {number}: {line!r} is no setting; write name=value.")
+            name, separator, value = line.partition("=")
+            if not separator:
+                raise UsageError(f"{path}, line {number}: {line!r} is not a setting; use name=value.")
             yield name.strip(), value.strip()

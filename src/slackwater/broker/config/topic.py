@@ -1,4 +1,4 @@
-"""The settings of a topic, and the broker setting that one falls back to where there is such a setting."""
+"""The settings of a topic, and the broker settings that are their defaults."""
 
 from typing import Final
 
@@ -50,8 +50,8 @@ SYNONYMS: Final[dict[str, str]] = {
 _COMPRESSION: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMES: Final = ("CreateTime", "LogAppendTime")
 
-_NOT_COMPRESSED: Final = "Ignored: batches are kept as the producer compressed them."
-_NOT_FLUSHED: Final = "Ignored: the broker's setting flush says when a write counts."
+_NOT_COMPRESSED: Final = "Ignored: batches are stored as the producer compressed them."
+_NOT_FLUSHED: Final = "Ignored: the broker setting flush decides when a write is acknowledged."
 _NO_FOLLOWER: Final = "Ignored: there is one replica."
 _NOT_TIERED: Final = "Ignored: there is no remote storage."
 
@@ -61,46 +61,46 @@ _ALL: Final = (
         kind=SettingType.LIST,
         default=("delete",),
         choices=("delete", "compact"),
-        doc="What becomes of old records: delete them, keep the last of each key, or both.",
+        doc="What happens to old records: delete them, keep the last one per key, or both.",
     ),
     int_setting("compression.gzip.level", -1, _NOT_COMPRESSED),
     int_setting("compression.lz4.level", 9, _NOT_COMPRESSED),
     int_setting("compression.zstd.level", 3, _NOT_COMPRESSED),
-    choice_setting("compression.type", "producer", _COMPRESSION, "Batches are kept as the producer compressed them."),
+    choice_setting("compression.type", "producer", _COMPRESSION, "Batches are stored as the producer compressed them."),
     long_setting("delete.retention.ms", _DAY_MS, "How long tombstones of a compacted topic are kept.", low=0),
-    long_setting("file.delete.delay.ms", 60_000, "How long a deleted segment's file stays.", low=0),
+    long_setting("file.delete.delay.ms", 60_000, "How long the file of a deleted segment is kept.", low=0),
     long_setting("flush.messages", MAX_LONG, _NOT_FLUSHED, low=1),
     long_setting("flush.ms", MAX_LONG, _NOT_FLUSHED, low=0),
     Setting(name="follower.replication.throttled.replicas", kind=SettingType.LIST, default=(), doc=_NO_FOLLOWER),
-    int_setting("index.interval.bytes", 4096, "How many bytes lie between two entries of the offset index.", low=0),
+    int_setting("index.interval.bytes", 4096, "The number of bytes between two entries of the offset index.", low=0),
     Setting(name="leader.replication.throttled.replicas", kind=SettingType.LIST, default=(), doc=_NO_FOLLOWER),
     long_setting("local.retention.bytes", -2, _NOT_TIERED, low=-2),
     long_setting("local.retention.ms", -2, _NOT_TIERED, low=-2),
-    long_setting("max.compaction.lag.ms", MAX_LONG, "How long a record may stay uncompacted.", low=1),
-    int_setting("max.message.bytes", 1_048_588, "The largest record batch.", low=0),
-    long_setting("message.timestamp.after.max.ms", 3_600_000, "How far a timestamp may lie ahead.", low=0),
-    long_setting("message.timestamp.before.max.ms", MAX_LONG, "How far a timestamp may lie behind.", low=0),
-    choice_setting("message.timestamp.type", "CreateTime", _TIMES, "Whose time a record carries."),
+    long_setting("max.compaction.lag.ms", MAX_LONG, "The maximum time a record stays uncompacted.", low=1),
+    int_setting("max.message.bytes", 1_048_588, "The maximum size of a record batch.", low=0),
+    long_setting("message.timestamp.after.max.ms", 3_600_000, "How far timestamps may be ahead.", low=0),
+    long_setting("message.timestamp.before.max.ms", MAX_LONG, "How far timestamps may be behind.", low=0),
+    choice_setting("message.timestamp.type", "CreateTime", _TIMES, "Who sets timestamps: producer or broker."),
     Setting(
         name="min.cleanable.dirty.ratio",
         kind=SettingType.DOUBLE,
         default=0.5,
         low=0,
         high=1,
-        doc="How much of a log must be uncompacted before it is compacted.",
+        doc="The uncompacted share of a log at which it is compacted.",
     ),
-    long_setting("min.compaction.lag.ms", 0, "How long a record stays uncompacted at least.", low=0),
+    long_setting("min.compaction.lag.ms", 0, "The minimum time a record stays uncompacted.", low=0),
     int_setting("min.insync.replicas", 1, "There is one replica.", low=1),
-    flag_setting("preallocate", False, "Ignored: a segment's file grows as it is written."),
+    flag_setting("preallocate", False, "Ignored: a segment file grows as it is written."),
     flag_setting("remote.log.copy.disable", False, _NOT_TIERED),
     flag_setting("remote.log.delete.on.disable", False, _NOT_TIERED),
     flag_setting("remote.storage.enable", False, _NOT_TIERED),
-    long_setting("retention.bytes", -1, "How much of a partition is kept; -1 means all.", low=-1),
-    long_setting("retention.ms", _WEEK_MS, "How long records are kept; -1 means for ever.", low=-1),
-    int_setting("segment.bytes", 1_073_741_824, "The size at which a segment file is full.", low=14),
-    int_setting("segment.index.bytes", 10 * 1024 * 1024, "The size at which an index is full.", low=4),
-    long_setting("segment.jitter.ms", 0, "Ignored: one broker has no herd of segments to spread.", low=0),
-    long_setting("segment.ms", _WEEK_MS, "The age at which a segment file is closed.", low=1),
+    long_setting("retention.bytes", -1, "The maximum size of a partition; -1 means no limit.", low=-1),
+    long_setting("retention.ms", _WEEK_MS, "How long records are kept; -1 means forever.", low=-1),
+    int_setting("segment.bytes", 1_073_741_824, "The maximum size of a segment file.", low=14),
+    int_setting("segment.index.bytes", 10 * 1024 * 1024, "The maximum size of an index.", low=4),
+    long_setting("segment.jitter.ms", 0, "Ignored: one broker does not need to spread segment rolls.", low=0),
+    long_setting("segment.ms", _WEEK_MS, "The age at which a segment is rolled.", low=1),
     flag_setting("unclean.leader.election.enable", False, "There is one replica."),
 )
 TOPIC_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _ALL}

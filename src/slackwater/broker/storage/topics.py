@@ -299,7 +299,7 @@ class Topics:
 def log_config(settings: Settings, overrides: Mapping[str, Value]) -> LogConfig:
     """Return the log settings of a topic with these overrides; raise `UsageError` if they are invalid."""
     return LogConfig.from_settings(
-        {name: format_value(settings.of_topic(name, overrides)) for name in SYNONYMS}
+        {name: format_value(settings.for_topic(name, overrides)) for name in SYNONYMS}
         | {"producer.id.expiration.ms": format_value(settings["producer.id.expiration.ms"])}
     )
 
