@@ -102,9 +102,9 @@ def test_a_delayed_answer_comes_late_and_the_next_one_does_not(orders: Kafka) ->
         _commit(consumer, 5)
         assert time.monotonic() - began >= 0.3
         fault.wait()
-        assert fault.met == 1
+        assert fault.count == 1
         _commit(consumer, 6)
-        assert fault.met == 1
+        assert fault.count == 1
         assert _committed(orders) == 6
 
 
@@ -120,7 +120,7 @@ def test_a_commit_whose_answer_is_lost_has_happened(orders: Kafka) -> None:
         _commit(consumer, 1)
         fault = orders.drop("OffsetCommit", times=None)
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
-        _until(lambda: fault.met > 0)
+        _until(lambda: fault.count > 0)
         assert _committed(orders) == 5
         orders.heal()
 
@@ -136,7 +136,7 @@ def test_a_commit_that_is_lost_on_the_way_has_not_happened(orders: Kafka) -> Non
         _commit(consumer, 1)
         fault = orders.drop("OffsetCommit", times=None, processed=False)
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
-        _until(lambda: fault.met > 0)
+        _until(lambda: fault.count > 0)
         assert _committed(orders) == 1
         orders.heal()
 
@@ -155,7 +155,7 @@ def test_an_error_that_passes_is_tried_again_until_it_has_passed(orders: Kafka) 
     with _member(orders) as consumer:
         fault = orders.fail("OffsetCommit", Error.COORDINATOR_LOAD_IN_PROGRESS, times=2)
         _commit(consumer, 5)
-        assert (fault.met, fault.is_over) == (2, True)
+        assert (fault.count, fault.is_finished) == (2, True)
         assert _committed(orders) == 5
 
 
@@ -169,9 +169,9 @@ def test_another_client_meets_the_same_faults(orders: Kafka, admin: Groups) -> N
 def test_a_lost_heartbeat_costs_no_rebalance(orders: Kafka) -> None:
     with _member(orders, heartbeat_interval_ms=50, session_timeout_ms=10_000) as consumer:
         fault = orders.drop("Heartbeat", times=2)
-        _until(lambda: consumer.poll(0.05) is None and fault.is_over)
+        _until(lambda: consumer.poll(0.05) is None and fault.is_finished)
         beats = orders.delay("Heartbeat", 0)  # the next one gets through
-        _until(lambda: consumer.poll(0.05) is None and beats.is_over)
+        _until(lambda: consumer.poll(0.05) is None and beats.is_finished)
         started = [event for event in orders.events("readers") if event.kind is EventKind.REBALANCE_STARTED]
         assert len(started) == 1
 
@@ -181,10 +181,10 @@ def test_faults_of_one_api_come_one_after_the_other(orders: Kafka, admin: Groups
     second = orders.delay("ListGroups", 0.01, times=2)
     with _refused():
         admin.list_groups()
-    assert (first.is_over, second.met) == (True, 0)
+    assert (first.is_finished, second.count) == (True, 0)
     for _ in range(3):
         admin.list_groups()
-    assert second.met == 2
+    assert second.count == 2
 
 
 def test_a_producer_that_wants_no_answer_is_cut_off_by_an_error(orders: Kafka) -> None:
@@ -202,7 +202,7 @@ def test_a_producer_that_wants_no_answer_is_cut_off_by_an_error(orders: Kafka) -
 
     with closing(reader):
         _until(has_arrived)
-    assert fault.met == 1
+    assert fault.count == 1
 
 
 def test_a_fault_that_has_not_happened_survives_a_restart(orders: Kafka) -> None:
@@ -211,7 +211,7 @@ def test_a_fault_that_has_not_happened_survives_a_restart(orders: Kafka) -> None
         orders.restart()
         with pytest.raises(KafkaException):
             _commit(consumer, 5)
-        assert fault.is_over
+        assert fault.is_finished
 
 
 def test_a_fault_that_does_not_come_is_told(orders: Kafka) -> None:

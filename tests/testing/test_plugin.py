@@ -43,7 +43,7 @@ def test_the_nearest_marker_wins_and_settings_add_up(pytester: pytest.Pytester) 
 
         @pytest.mark.kafka(settings={"num.partitions": 5})
         def test_settings(kafka):
-            settings = kafka._thread().call(lambda server: server.settings)
+            settings = kafka.call(lambda server: server.settings)
             assert settings.number("num.partitions") == 5
             assert settings.number("group.max.size") == 7
             assert settings.number("group.initial.rebalance.delay.ms") == 0
@@ -60,7 +60,7 @@ def test_a_session_has_one_broker_for_all_its_tests(pytester: pytest.Pytester) -
             kafka_session.create_topic("one")
 
         def test_two(kafka_session):
-            assert kafka_session._thread().call(lambda server: server.broker.topics.get("one")) is not None
+            assert kafka_session.call(lambda server: server.broker.topics.get("one")) is not None
         """
     )
     _run(pytester).assert_outcomes(passed=2)

@@ -1,4 +1,4 @@
-"""A broker for tests, with the faults a tester wants; pytest finds the `kafka` fixture by itself."""
+"""A broker for tests, with fault injection and virtual time; pytest loads the `kafka` fixture automatically."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ __all__ = ["Kafka"]
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for: pytest imports this package at every start."""
+    """Import `Kafka` on first use, because pytest imports this package at every start."""
     if name == "Kafka":
         from slackwater.testing.kafka import Kafka
 

@@ -1,10 +1,10 @@
-"""FaultInjector on the way between a client and its answer: late, lost, refused.
+"""Fault injection between a client and the response: delays, dropped connections, errors.
 
-Rules kept here
-- A fault takes the place of an API's handler for as long as it has something to do, and then gives it back. A broker
-  without faults runs the code that it runs in production, and nothing else.
-- FaultInjector of one API happen in the order in which they were asked for.
-- Everything but `InjectedFault.wait` and the counts runs on the broker's thread.
+Invariants:
+- A fault replaces the handler of an API while it is active, and restores it afterwards. A broker without faults runs
+  only production code.
+- The faults of one API are injected in the order in which they were added.
+- Everything except `InjectedFault.wait` and the counters runs on the broker's thread.
 """
 
 import threading
@@ -24,99 +24,101 @@ from slackwater.wire.schema import Response
 
 
 class InjectedFault(ABC):
-    """Something that happens to the next requests of an API: to `times` of them, or to all if that is None."""
+    """A fault in the next `times` requests of an API; None means all requests."""
 
     def __init__(self, times: int | None) -> None:
-        self.met = 0  # how often it has happened
-        self._left = times
-        self._over = threading.Event()
+        self.count = 0  # requests that had this fault
+        self._remaining = times
+        self._finished = threading.Event()
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has happened as often as it was asked for."""
-        return self._over.is_set()
+    def is_finished(self) -> bool:
+        """Whether the fault was injected as often as configured."""
+        return self._finished.is_set()
 
     def wait(self, timeout_s: float = 30.0) -> None:
-        """Wait until it has happened as often as it was asked for."""
-        if not self._over.wait(timeout_s):
-            raise TimeoutError(f"The fault has happened {self.met} times within {timeout_s} s, and is not over.")
+        """Wait until the fault was injected as often as configured."""
+        if not self._finished.wait(timeout_s):
+            raise TimeoutError(f"The fault was injected {self.count} times within {timeout_s} s and is not finished.")
 
     def end(self) -> None:
-        """Do not happen again."""
-        self._over.set()
+        """Deactivate the fault."""
+        self._finished.set()
 
-    def meet(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
-        """Happen to this request."""
-        self.met += 1
-        if self._left is not None:
-            self._left -= 1
-        self._happen(handler, broker, context, request)
-        if self._left == 0:
-            self._over.set()
+    def inject(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+        """Inject the fault into a request."""
+        self.count += 1
+        if self._remaining is not None:
+            self._remaining -= 1
+        self._apply(handler, broker, context, request)
+        if self._remaining == 0:
+            self._finished.set()
 
     @abstractmethod
-    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None: ...
+    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None: ...
 
 
 class DelayFault(InjectedFault):
-    """The request is done at once; its answer leaves late."""
+    """Execute the request at once and delay the response."""
 
     def __init__(self, seconds: float, times: int | None) -> None:
         super().__init__(times)
         self._seconds = seconds
 
-    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
-        handler.handle(broker, _Held(context, lambda deliver: broker.loop.call_later(self._seconds, deliver)), request)
+    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+        handler.handle(
+            broker, _HeldContext(context, lambda deliver: broker.loop.call_later(self._seconds, deliver)), request
+        )
 
 
 class DropFault(InjectedFault):
-    """The connection is cut: instead of the answer, or before the request is done at all."""
+    """Close the connection: instead of the response, or before the request is executed."""
 
     def __init__(self, times: int | None, *, processed: bool) -> None:
         super().__init__(times)
         self._processed = processed
 
-    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
         if self._processed:
-            handler.handle(broker, _Held(context, lambda _deliver: context.connection.abort()), request)
+            handler.handle(broker, _HeldContext(context, lambda _deliver: context.connection.abort()), request)
         else:
             context.connection.abort()
 
 
 class ErrorFault(InjectedFault):
-    """The request is not done; its answer is an error."""
+    """Respond with an error without executing the request."""
 
     def __init__(self, error: Error, times: int | None) -> None:
         super().__init__(times)
         self._error = error
 
-    def _happen(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
         if getattr(request, "acks", None) == 0:
-            context.connection.abort()  # a producer that wants no answer learns of an error in no other way
+            context.connection.abort()  # a producer with acks=0 gets no response
         else:
             context.respond(handler.error_response(request, context.version, self._error))
 
 
 class FaultInjector:
-    """The faults that wait for their API to be asked."""
+    """Injects faults into the handlers of a server."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, deque[InjectedFault]] = {}
+        self._faults: dict[int, deque[InjectedFault]] = {}
 
     def add(self, server: Server, api_key: int, fault: InjectedFault) -> None:
-        """Let this one happen after those that were asked for before."""
-        self._waiting.setdefault(api_key, deque()).append(fault)
+        """Add a fault after the earlier faults of this API."""
+        self._faults.setdefault(api_key, deque()).append(fault)
         self._install(server, api_key)
 
     def attach(self, server: Server) -> None:
-        """Go on with what has not happened yet, in a server that was started anew."""
-        for api_key in self._waiting:
+        """Install the remaining faults in a restarted server."""
+        for api_key in self._faults:
             self._install(server, api_key)
 
     def clear(self) -> None:
-        """Let no more of them happen."""
-        for waiting in self._waiting.values():
-            for fault in waiting:
+        """Deactivate all faults."""
+        for faults in self._faults.values():
+            for fault in faults:
                 fault.end()
 
     def _install(self, server: Server, api_key: int) -> None:
@@ -126,19 +128,19 @@ class FaultInjector:
             server.handlers[api_key] = Handler(handler.api, handle, handler.error_response)
 
     def _handle(self, server: Server, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
-        waiting = self._waiting.get(context.api_key, deque())
-        while waiting and waiting[0].is_over:
-            waiting.popleft()
-        if waiting:
-            waiting[0].meet(handler, broker, context, request)
+        faults = self._faults.get(context.api_key, deque())
+        while faults and faults[0].is_finished:
+            faults.popleft()
+        if faults:
+            faults[0].inject(handler, broker, context, request)
             return
-        self._waiting.pop(context.api_key, None)
+        self._faults.pop(context.api_key, None)
         server.handlers[context.api_key] = handler
         handler.handle(broker, context, request)
 
 
-class _Held(RequestContext):
-    """A call whose answer is kept back; `hold` gets what delivers it."""
+class _HeldContext(RequestContext):
+    """A request context whose response is held back; `hold` gets the function that delivers it."""
 
     __slots__ = ("_context", "_hold")
 
@@ -149,19 +151,19 @@ class _Held(RequestContext):
         self._hold = hold
 
     def respond(self, response: Response) -> None:
-        self._keep(encode_response(response, self.version, self.correlation_id))
+        self._hold_frame(encode_response(response, self.version, self.correlation_id))
 
     def respond_encoded(self, frame: bytes) -> None:
-        self._keep(frame)
+        self._hold_frame(frame)
 
     def respond_with_records(self, response: Response) -> None:
-        # Joined now: what the pieces point to may be another segment's bytes by the time they leave.
-        self._keep(b"".join(response_pieces(response, self.version, self.correlation_id)))
+        # Joined now: the pieces may point to reused memory when they are sent.
+        self._hold_frame(b"".join(response_pieces(response, self.version, self.correlation_id)))
 
     def skip_response(self) -> None:
-        self._keep(b"")
+        self._hold_frame(b"")
 
-    def _keep(self, frame: bytes) -> None:
+    def _hold_frame(self, frame: bytes) -> None:
         self.response = frame
 
         def deliver() -> None:

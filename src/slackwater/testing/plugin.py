@@ -1,8 +1,6 @@
-"""The pytest plugin: the fixtures `kafka` and `kafka_session`, and the marker that sets them up.
+"""The pytest plugin: the fixtures `kafka` and `kafka_session`, and the marker that configures them.
 
-Rules kept here
-- Nothing of the broker is imported before a test asks for one.
-- Nothing is changed for tests that do not ask.
+The broker is imported only when a test uses one of the fixtures.
 """
 
 from collections.abc import Iterator
@@ -13,17 +11,17 @@ import pytest
 if TYPE_CHECKING:
     from slackwater.testing.kafka import Kafka
 
-MARKER = "kafka(settings=None, virtual_time=False): how the broker of the `kafka` fixture is set up (slackwater)"
+MARKER = "kafka(settings=None, virtual_time=False): configures the broker of the `kafka` fixture (slackwater)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
-    """A broker of this test's own, with faults to inject; `@pytest.mark.kafka(...)` sets it up."""
+    """A broker for this test, with fault injection; `@pytest.mark.kafka(...)` configures it."""
     from slackwater.testing.kafka import Kafka
 
     with Kafka(**_options(request.node)) as broker:
@@ -32,7 +30,7 @@ def kafka(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
 
 @pytest.fixture(scope="session")
 def kafka_session() -> "Iterator[Kafka]":
-    """One broker for the whole run, for tests that keep apart by their topics' and groups' names."""
+    """One broker for the whole test run; use distinct topic and group names."""
     from slackwater.testing.kafka import Kafka
 
     with Kafka() as broker:
@@ -40,14 +38,14 @@ def kafka_session() -> "Iterator[Kafka]":
 
 
 def _options(node: pytest.Item) -> dict[str, Any]:
-    """What the markers of a test, its class and its module say; the nearest wins, settings add up."""
+    """Merge the markers of a test, its class and its module; the nearest wins, settings are combined."""
     options: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers("kafka"))):
         unknown = set(marker.kwargs) - {"settings", "virtual_time"}
         if marker.args or unknown:
-            seen = ", ".join([*map(repr, marker.args), *sorted(unknown)])
+            arguments = ", ".join([*map(repr, marker.args), *sorted(unknown)])
             raise pytest.UsageError(
-                f"{node.nodeid}: @pytest.mark.kafka does not take {seen}; use settings={{...}} and virtual_time=True."
+                f"{node.nodeid}: @pytest.mark.kafka takes no {arguments}; use settings={{...}} and virtual_time=True."
             )
         settings = {**options.get("settings", {}), **(marker.kwargs.get("settings") or {})}
         options = {**options, **marker.kwargs, "settings": settings}

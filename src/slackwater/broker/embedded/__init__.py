@@ -1,4 +1,4 @@
-"""A broker inside another program: `with EmbeddedBroker() as broker: ...`."""
+"""A broker inside another program."""
 
 from slackwater.broker.embedded.broker import EmbeddedBroker
 from slackwater.broker.embedded.description import GroupSnapshot, MemberSnapshot

@@ -1,4 +1,4 @@
-"""Where an embedded broker runs, and what it can be asked there."""
+"""The interface between `EmbeddedBroker` and the thread or process that runs the broker."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,35 +11,40 @@ MAX_READ_BYTES = 1 << 20
 
 
 class BrokerBackend(Protocol):
-    """A broker that runs, in a thread or in a process."""
+    """A running broker, in a thread or in a process."""
 
     port: int
     metrics_port: int | None
 
+    @property
+    def pid(self) -> int:
+        """The id of the process that runs the broker."""
+        ...
+
     def stop(self, *, clean: bool) -> None:
-        """End it; `clean=False` is what a kill leaves behind."""
+        """Stop the broker; `clean=False` kills it."""
         ...
 
     def pause(self) -> None:
-        """Answer nobody until `resume`."""
+        """Stop responding until `resume`."""
         ...
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue after `pause`."""
         ...
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic, or raise `BrokerError`."""
+        """Create a topic, or raise `BrokerError`."""
         ...
 
     def describe_group(self, group_id: str) -> DescribedGroup:
-        """A group as the coordinator describes it."""
+        """Return the coordinator's description of a group."""
         ...
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """The offsets a group has committed."""
+        """Return the committed offsets of a group."""
         ...
 
     def events(self) -> list[GroupEvent]:
-        """Everything that stands in `__group_events`."""
+        """Read all events of `__group_events`."""
         ...

@@ -1,11 +1,10 @@
-"""`EmbeddedBroker`: a broker of your own, for as long as a `with` block lasts.
+"""`EmbeddedBroker`: a broker that runs inside a `with` block.
 
-Rules kept here
-- `start` returns when clients can connect, and raises what was wrong as a `UsageError`.
-- `stop` leaves nothing behind: no thread, no process, no socket, no directory that was made here. It may be called
-  twice, and is called when the program ends without it.
-- `kill` and `restart` keep the directory and the port, so that clients find the same broker again.
-- A child that was forked from this process owns none of it, and ends none of it.
+Invariants:
+- `start` returns when clients can connect, and raises a `UsageError` if the broker cannot start.
+- `stop` leaves no thread, process, socket or temporary directory. It may be called twice, and runs at interpreter exit.
+- `kill` and `restart` keep the directory and the port, so that clients find the broker again.
+- A forked child process neither owns nor stops the broker.
 """
 
 import atexit
@@ -32,10 +31,10 @@ POLL_S: Final = 0.005
 
 
 class EmbeddedBroker:
-    """A broker in a thread of this process, or with `process=True` in one of its own.
+    """A broker in a thread of this process, or with `process=True` in a separate process.
 
-    `data` is its directory, a temporary one by default. `settings` are Kafka's, under Kafka's names. `metrics` is
-    the address of a page for Prometheus, HOST:PORT, or True for a free port.
+    `data` is the data directory, by default a temporary one. `settings` are broker settings under Kafka's names.
+    `metrics` is the HOST:PORT of a page for Prometheus, or True for a free port.
     """
 
     def __init__(
@@ -51,64 +50,70 @@ class EmbeddedBroker:
         self._process = process
         self._data = Path(data) if data is not None else None
         self._host = host
-        self._wanted_port = port
+        self._configured_port = port
         self._settings = {name: format_value(value) for name, value in (settings or {}).items()}
         self._metrics = _metrics_address(metrics)
         self._pid = os.getpid()
-        self._seat: BrokerBackend | None = None
-        self._home: Path | None = None  # a temporary directory, if we made one
+        self._backend: BrokerBackend | None = None
+        self._temporary: Path | None = None  # the temporary directory, if any
         self._port = port
-        self._hearers: dict[int, EventListener] = {}
-        self._unsubscribe: dict[int, Callable[[], None]] = {}
+        self._listeners: dict[int, EventListener] = {}
+        self._unsubscribers: dict[int, Callable[[], None]] = {}
         self._subscriptions = 0
 
-    # --- its life -----------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start; after a `kill`, on the same directory and the same port."""
-        if self._seat is not None:
-            raise UsageError("The broker is running already.")
-        is_new = self._home is None
+        """Start the broker; after `kill`, with the same directory and port."""
+        if self._backend is not None:
+            raise UsageError("The broker is already running.")
+        is_new = self._temporary is None
         try:
-            self._seat = self._take_seat()
+            self._backend = self._start_backend()
         except BaseException:
             if is_new:
-                self._clear()
+                self._remove_temporary()
             raise
-        self._port = self._seat.port
-        atexit.unregister(self.stop)  # a restart registers it once more
+        self._port = self._backend.port
+        atexit.unregister(self.stop)  # a restart registers it again
         atexit.register(self.stop)
-        for number in self._hearers:
-            self._listen(number)
+        for subscription in self._listeners:
+            self._subscribe(subscription)
         return self
 
-    def stop(self) -> None:
-        """Stop cleanly, and remove the directory if it was a temporary one."""
+    def stop(self, *, keep_data: bool = False) -> None:
+        """Stop the broker cleanly and remove a temporary directory.
+
+        With `keep_data`, the directory and the port are kept for the next `start`.
+        """
         if self._pid != os.getpid():
             return
+        if keep_data:
+            self._stop_backend(clean=True)
+            return
         try:
-            self._end(clean=True)
+            self._stop_backend(clean=True)
         finally:
-            self._clear()
+            self._remove_temporary()
             atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """End it as `kill -9` does. Its directory and its port are kept for another `start`."""
-        self._end(clean=False)
+        """Stop the broker like `kill -9`. The directory and the port are kept for the next `start`."""
+        self._stop_backend(clean=False)
 
     def restart(self, *, clean: bool = True) -> None:
-        """Stop or kill it, and start it again on the same directory and the same port."""
-        self._running()
-        self._end(clean=clean)
+        """Stop or kill the broker, and start it with the same directory and port."""
+        self._running_backend()
+        self._stop_backend(clean=clean)
         self.start()
 
     def pause(self) -> None:
-        """Answer nobody, as a broker that stands still in a long collection of garbage, until `resume`."""
-        self._running().pause()
+        """Stop responding until `resume`, like a broker in a long garbage collection pause."""
+        self._running_backend().pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
-        self._running().resume()
+        """Continue after `pause`."""
+        self._running_backend().resume()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -118,138 +123,146 @@ class EmbeddedBroker:
     ) -> None:
         self.stop()
 
-    # --- where it is --------------------------------------------------------------------------------------------------
+    # --- addresses ----------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client takes as `bootstrap.servers`."""
-        return show_address(_reachable(self._host), self._running().port)
+        """The value of `bootstrap.servers` for clients."""
+        return show_address(_reachable(self._host), self._running_backend().port)
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
-        return self._running().port
+        """The port of the broker."""
+        return self._running_backend().port
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that runs the broker."""
+        return self._running_backend().pid
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus finds the metrics."""
-        port = self._running().metrics_port
+        """The URL of the page for Prometheus."""
+        port = self._running_backend().metrics_port
         if port is None or self._metrics is None:
-            raise UsageError("This broker shows no metrics; use Broker(metrics=True).")
+            raise UsageError("This broker has no metrics page; use Broker(metrics=True).")
         return f"http://{show_address(_reachable(self._metrics[0]), port)}/metrics"
 
     @property
     def data(self) -> Path:
-        """Its directory."""
-        self._running()
+        """The data directory."""
+        self._running_backend()
         return self._directory()
 
-    # --- what it knows and does ---------------------------------------------------------------------------------------
+    # --- topics, groups and events ------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Value) -> None:
-        """Make a topic; in its settings' names an underscore may stand for a dot."""
-        named = {key.replace("_", "."): format_value(value) for key, value in settings.items()}
-        self._running().create_topic(name, partitions, named)
+        """Create a topic; in the names of its settings, write underscores for dots."""
+        renamed = {key.replace("_", "."): format_value(value) for key, value in settings.items()}
+        self._running_backend().create_topic(name, partitions, renamed)
 
     def describe_group(self, group_id: str) -> GroupSnapshot:
-        """A group's state and members; one that is not there is Dead."""
-        return GroupSnapshot.of(group_id, self._running().describe_group(group_id))
+        """Return the state and members of a group; the state of an unknown group is Dead."""
+        return GroupSnapshot.of(group_id, self._running_backend().describe_group(group_id))
 
     def wait_for_group(
         self, group_id: str, *, state: str = "Stable", members: int | None = None, timeout_s: float = 30.0
     ) -> GroupSnapshot:
-        """Wait until a group is in a state, and has this many members; a `TimeoutError` says what was seen instead."""
+        """Wait until a group has this state and number of members; raise `TimeoutError` with the last state seen."""
         deadline = time.monotonic() + timeout_s
         while True:
-            seen = self.describe_group(group_id)
-            if seen.state == state and members in (None, len(seen.members)):
-                return seen
+            group = self.describe_group(group_id)
+            if group.state == state and members in (None, len(group.members)):
+                return group
             if time.monotonic() > deadline:
-                wanted = state if members is None else f"{state} with {members} members"
+                expected = state if members is None else f"{state} with {members} members"
                 raise TimeoutError(
-                    f"Group {group_id} was not {wanted} within {timeout_s} s; "
-                    f"it is {seen.state} with {len(seen.members)} members."
+                    f"Group {group_id} was not {expected} within {timeout_s} s; "
+                    f"it is {group.state} with {len(group.members)} members."
                 )
             time.sleep(POLL_S)
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """The offsets that a group has committed, by partition."""
-        return self._running().committed(group_id)
+        """Return the committed offsets of a group, by partition."""
+        return self._running_backend().committed(group_id)
 
     def events(self, group_id: str | None = None) -> list[GroupEvent]:
-        """The group events so far, of one group or of all, as they stand in `__group_events`."""
-        return [event for event in self._running().events() if group_id in (None, event.group)]
+        """Return the group events in `__group_events`, of one group or of all."""
+        return [event for event in self._running_backend().events() if group_id in (None, event.group)]
 
-    def subscribe(self, hear: EventListener) -> Callable[[], None]:
-        """Hear every group event from now on, on the broker's thread, also after a restart; the answer ends it.
+    def subscribe(self, listener: EventListener) -> Callable[[], None]:
+        """Call a listener with every new group event, on the broker's thread, also after a restart.
 
-        A broker in a process of its own cannot call back: read `events()`, or consume `__group_events`.
+        Returns a function that unsubscribes it. Not available with `process=True`: read `events()`, or consume
+        `__group_events`.
         """
         if self._process:
-            raise UsageError("A broker in its own process cannot call back; read events(), or consume __group_events.")
+            raise UsageError(
+                "A broker in a separate process cannot call a listener; read events(), or consume __group_events."
+            )
         self._subscriptions += 1
-        number = self._subscriptions
-        self._hearers[number] = hear
-        if self._seat is not None:
-            self._listen(number)
+        subscription = self._subscriptions
+        self._listeners[subscription] = listener
+        if self._backend is not None:
+            self._subscribe(subscription)
 
-        def end() -> None:
-            self._hearers.pop(number, None)
-            unsubscribe = self._unsubscribe.pop(number, None)
-            if unsubscribe is not None and isinstance(self._seat, ThreadBackend):
-                self._seat.call(lambda _server: unsubscribe())
+        def unsubscribe() -> None:
+            self._listeners.pop(subscription, None)
+            stop = self._unsubscribers.pop(subscription, None)
+            if stop is not None and isinstance(self._backend, ThreadBackend):
+                self._backend.call(lambda _server: stop())
 
-        return end
+        return unsubscribe
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
-    def _take_seat(self) -> BrokerBackend:
+    def _start_backend(self) -> BrokerBackend:
         listen = (self._host, self._port)
         if not self._process:
-            return ThreadBackend(self._plan(listen))
-        if self._home is None:
-            self._home = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        return ProcessBackend(self._directory(), self._settings, listen, self._metrics, self._home / "broker.log")
+            return ThreadBackend(self._options(listen))
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="slackwater-"))
+        return ProcessBackend(self._directory(), self._settings, listen, self._metrics, self._temporary / "broker.log")
 
-    def _plan(self, listen: Address) -> BrokerOptions:
+    def _options(self, listen: Address) -> BrokerOptions:
         settings = Settings(self._settings)
         return BrokerOptions(directory=self._directory(), settings=settings, listen=listen, metrics=self._metrics)
 
     def _directory(self) -> Path:
         if self._data is not None:
             return self._data
-        if self._home is None:
-            self._home = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        return self._home / "data"
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="slackwater-"))
+        return self._temporary / "data"
 
-    def _running(self) -> BrokerBackend:
-        if self._seat is None:
-            raise UsageError("The broker is not running; call start(), or use it in a with block.")
-        return self._seat
+    def _running_backend(self) -> BrokerBackend:
+        if self._backend is None:
+            raise UsageError("The broker is not running; call start(), or use a with block.")
+        return self._backend
 
-    def _listen(self, number: int) -> None:
-        assert isinstance(self._seat, ThreadBackend)
-        self._unsubscribe[number] = self._seat.subscribe(self._hearers[number])
+    def _subscribe(self, subscription: int) -> None:
+        assert isinstance(self._backend, ThreadBackend)
+        self._unsubscribers[subscription] = self._backend.subscribe(self._listeners[subscription])
 
-    def _end(self, *, clean: bool) -> None:
-        seat, self._seat = self._seat, None
-        if seat is not None:
-            self._unsubscribe.clear()
-            seat.stop(clean=clean)
+    def _stop_backend(self, *, clean: bool) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            self._unsubscribers.clear()
+            backend.stop(clean=clean)
 
-    def _clear(self) -> None:
-        self._port = self._wanted_port
-        if self._home is not None:
-            shutil.rmtree(self._home, ignore_errors=True)
-            self._home = None
+    def _remove_temporary(self) -> None:
+        self._port = self._configured_port
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
 
 
-def _metrics_address(wanted: str | bool) -> Address | None:
-    if isinstance(wanted, bool):
-        return ("127.0.0.1", 0) if wanted else None
-    return parse_address(wanted, "metrics")
+def _metrics_address(metrics: str | bool) -> Address | None:
+    if isinstance(metrics, bool):
+        return ("127.0.0.1", 0) if metrics else None
+    return parse_address(metrics, "metrics")
 
 
 def _reachable(host: str) -> str:
-    """The address at which this machine reaches what listens on `host`."""
+    """Return the address at which this machine reaches a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -1,4 +1,4 @@
-"""A group as a program that embeds the broker sees it."""
+"""Snapshots of groups and members, as `EmbeddedBroker.describe_group` returns them."""
 
 from typing import NamedTuple, Self
 
@@ -8,7 +8,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class MemberSnapshot(NamedTuple):
-    """A member, and what it owns."""
+    """A member and its partitions."""
 
     member_id: str
     group_instance_id: str | None
@@ -18,7 +18,7 @@ class MemberSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group; one that is not there is Dead, and has no members."""
+    """A group; the state of an unknown group is Dead."""
 
     group_id: str
     state: str
@@ -28,7 +28,7 @@ class GroupSnapshot(NamedTuple):
 
     @classmethod
     def of(cls, group_id: str, described: DescribedGroup) -> Self:
-        """What the coordinator's description says."""
+        """Convert the coordinator's description."""
         is_consumer = described.protocol_type == PROTOCOL_TYPE
         members = tuple(_member(member, is_consumer) for member in described.members)
         return cls(group_id, described.state, described.protocol_type, described.protocol_name, members)

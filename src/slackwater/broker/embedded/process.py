@@ -1,9 +1,9 @@
-"""The broker in a process of its own: `slackwater broker`, started and ended by us, asked over the wire.
+"""A broker in a separate process: starts and stops `slackwater broker`, and sends requests over the wire.
 
-Rules kept here
-- The process ends with us, however we end: it stops when its standard input does.
-- Ctrl-C in a terminal is for us: the process is in a session of its own.
-- What it logs goes to a file; a start that fails is told with the program's own sentence.
+Invariants:
+- The process ends with this one: it stops at the end of its standard input.
+- Ctrl-C in a terminal does not reach the process, because it has its own session.
+- The process logs to a file. If its start fails, the error has the message of the process.
 """
 
 import contextlib
@@ -38,18 +38,18 @@ from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetc
 from slackwater.wire.records.fetched import iter_records
 from slackwater.wire.schema import Request, Response
 
-START_S: Final = 60.0
-STOP_S: Final = 60.0
-ANSWER_S: Final = 30.0
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 60.0
+RESPONSE_TIMEOUT_S: Final = 30.0
 LISTENING: Final = "Slackwater broker listening on "
 METRICS: Final = "Slackwater metrics at http://"
-_FETCH_BY_NAME: Final = 12  # later versions want the topic's id
+_FETCH_BY_NAME: Final = 12  # later versions need the topic id
 _OFFSETS_BY_NAME: Final = 9
 _R = TypeVar("_R", bound=Response)
 
 
 class ProcessBackend:
-    """A broker in a process."""
+    """A broker in a separate process."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str], listen: Address, metrics: Address | None, log: Path
@@ -69,47 +69,47 @@ class ProcessBackend:
             self._read_lines(1 if metrics is None else 2)
             self._host = listen[0] if listen[0] not in ("0.0.0.0", "::") else "localhost"
         except BaseException:
-            self._end(signal.SIGKILL)
+            self._stop_process(signal.SIGKILL)
             raise
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         return self._process.pid
 
     def stop(self, *, clean: bool) -> None:
-        """End it; `clean=False` is a kill."""
+        """Stop the broker; `clean=False` kills it."""
         if clean:
             self.resume()
-        code = self._end(signal.SIGTERM if clean else signal.SIGKILL)
+        code = self._stop_process(signal.SIGTERM if clean else signal.SIGKILL)
         if clean and code != 0:
             raise SlackwaterError(
-                f"The broker's process ended with code {code}. Its log ends with: {self._complaint()}"
+                f"The broker process exited with code {code}. Last line of its log: {self._last_log_line()}"
             )
 
     def pause(self) -> None:
-        """Answer nobody until `resume`."""
+        """Stop responding until `resume`."""
         self._paused = True
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue after `pause`."""
         if self._paused:
             self._paused = False
             self._process.send_signal(signal.SIGCONT)
 
-    # --- what it can be asked -----------------------------------------------------------------------------------------
+    # --- topics, groups and events ---------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic, or raise `BrokerError`."""
+        """Create a topic, or raise `BrokerError`."""
         configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=configs)
-        answer = self._ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
-        _raise_if(answer.topics[0].error_code, answer.topics[0].error_message)
+        response = self._send(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
+        _raise_error(response.topics[0].error_code, response.topics[0].error_message)
 
     def describe_group(self, group_id: str) -> DescribedGroup:
-        """A group as the coordinator describes it."""
-        (group,) = self._ask(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse).groups
+        """Return the coordinator's description of a group."""
+        (group,) = self._send(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse).groups
         members = tuple(
             DescribedMember(
                 member.member_id,
@@ -125,40 +125,40 @@ class ProcessBackend:
         return DescribedGroup(group_id, error, group.group_state, group.protocol_type, group.protocol_data, members)
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """The offsets a group has committed."""
+        """Return the committed offsets of a group."""
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-        (group,) = self._ask(request, OffsetFetchResponse, _OFFSETS_BY_NAME).groups
+        (group,) = self._send(request, OffsetFetchResponse, _OFFSETS_BY_NAME).groups
         return {
-            TopicPartition(topic.name, one.partition_index): one.committed_offset
+            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
             for topic in group.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     def events(self) -> list[GroupEvent]:
-        """Everything that stands in `__group_events`."""
-        found: list[GroupEvent] = []
+        """Read all events of `__group_events`."""
+        events: list[GroupEvent] = []
         offset = 0
         while True:
             partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=MAX_READ_BYTES)
             request = FetchRequest(topics=[FetchTopic(topic=EVENTS_TOPIC, partitions=[partition])])
-            answer = self._ask(request, FetchResponse, _FETCH_BY_NAME)
-            _raise_if(answer.error_code, None)
-            (data,) = answer.responses[0].partitions
+            response = self._send(request, FetchResponse, _FETCH_BY_NAME)
+            _raise_error(response.error_code, None)
+            (data,) = response.responses[0].partitions
             if data.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
                 return []
             if data.error_code == Error.OFFSET_OUT_OF_RANGE and offset < data.log_start_offset:
                 offset = data.log_start_offset
                 continue
-            _raise_if(data.error_code, None)
+            _raise_error(data.error_code, None)
             for record in iter_records(data.records or b"", offset):
-                found.append(GroupEvent.from_json((record.value or b"").decode()))
+                events.append(GroupEvent.from_json((record.value or b"").decode()))
                 offset = record.offset + 1
             if offset >= data.high_watermark:
-                return found
+                return events
 
-    def _ask(self, request: Request, kind: type[_R], version: int | None = None) -> _R:
+    def _send(self, request: Request, kind: type[_R], version: int | None = None) -> _R:
         version = request.API.latest_stable if version is None else version
-        with socket.create_connection((self._host, self.port), ANSWER_S) as connection:
+        with socket.create_connection((self._host, self.port), RESPONSE_TIMEOUT_S) as connection:
             connection.sendall(encode_request(request, version, 1, "slackwater-embedded"))
             with connection.makefile("rb") as reader:
                 size = int.from_bytes(reader.read(4), "big")
@@ -168,38 +168,38 @@ class ProcessBackend:
     # --- the process --------------------------------------------------------------------------------------------------
 
     def _read_lines(self, count: int) -> None:
-        """Wait until it says where it listens."""
+        """Read the lines with the ports of the broker and the metrics page."""
         stdout = self._process.stdout
         assert stdout is not None
-        said, deadline = b"", time.monotonic() + START_S
+        output, deadline = b"", time.monotonic() + START_TIMEOUT_S
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
-            while said.count(b"\n") < count:
+            while output.count(b"\n") < count:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise SlackwaterError(f"The broker's process did not start within {START_S:.0f} s.")
-                came = os.read(stdout.fileno(), 4096)
-                if not came:
-                    self._process.wait(STOP_S)
-                    raise UsageError(self._complaint())
-                said += came
+                    raise SlackwaterError(f"The broker process did not start within {START_TIMEOUT_S:.0f} s.")
+                chunk = os.read(stdout.fileno(), 4096)
+                if not chunk:
+                    self._process.wait(STOP_TIMEOUT_S)
+                    raise UsageError(self._last_log_line())
+                output += chunk
         ports: dict[str, int] = {}
-        for line in said.decode().splitlines():
-            for beginning in (LISTENING, METRICS):
-                if line.startswith(beginning):
-                    ports[beginning] = int(line.removesuffix("/metrics").rpartition(":")[2])
+        for line in output.decode().splitlines():
+            for prefix in (LISTENING, METRICS):
+                if line.startswith(prefix):
+                    ports[prefix] = int(line.removesuffix("/metrics").rpartition(":")[2])
         self.port = ports[LISTENING]
         self.metrics_port = ports.get(METRICS)
 
-    def _complaint(self) -> str:
-        """The last thing it said: the sentence after `slackwater: ` if its start failed."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["nothing"]
+    def _last_log_line(self) -> str:
+        """Return the last line of the log, without the prefix `slackwater: `."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["(empty)"]
         return lines[-1].removeprefix("slackwater: ")
 
-    def _end(self, how: signal.Signals) -> int:
+    def _stop_process(self, with_signal: signal.Signals) -> int:
         process = self._process
-        process.send_signal(how)
+        process.send_signal(with_signal)
         try:
-            code = process.wait(STOP_S)
+            code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
@@ -210,6 +210,6 @@ class ProcessBackend:
         return code
 
 
-def _raise_if(code: int, message: str | None) -> None:
+def _raise_error(code: int, message: str | None) -> None:
     if code:
         raise BrokerError(Error(code), message or "")

@@ -1,14 +1,15 @@
-"""The broker in a thread of this process, with an event loop of its own.
+"""A broker in a thread of this process, with its own event loop.
 
-Rules kept here
-- Nothing of the broker is touched from another thread: every call goes to the loop as a job, and waits for its outcome.
-- A paused broker is a loop that stands still, as in a long stop of a garbage collector: sockets fill up, timers are
-  late, nobody is answered. Jobs are still done, so that a test can look in, and let it go on.
-- The thread ends with the broker. A failure in it comes to light in whoever started or stopped it.
+Invariants:
+- Other threads do not access the broker: every call runs as a job on the loop and waits for the result.
+- A paused broker is a blocked loop, as in a long garbage collection pause: sockets fill up, timers are late, no request
+  gets a response. Jobs still run, so that a test can inspect the broker and resume it.
+- The thread ends with the broker. Its exceptions are raised in `__init__` or `stop`.
 """
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -40,14 +41,14 @@ EventListener = Callable[[GroupEvent], None]
 
 
 class ThreadBackend:
-    """A broker in a thread."""
+    """A broker in a thread of this process."""
 
-    def __init__(self, plan: BrokerOptions) -> None:
-        self._plan = plan
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # held to add a job, and to say that no more are taken
-        self._over = False
-        self._paused = False
+        self._lock = threading.Lock()  # held to add a job and to set `_is_ended`
+        self._is_ended = False
+        self._is_paused = False
         self._clean = True
         self._failure: BaseException | None = None
         ready: Future[RunningBroker] = Future()
@@ -56,85 +57,92 @@ class ThreadBackend:
         try:
             self._running = ready.result()
         except BaseException:
-            # Its own failure, or a Ctrl-C here while it starts: then the thread stops what it has started.
+            # The start failed, or Ctrl-C arrived during the start: the thread stops the broker.
             if not ready.cancel() and ready.exception() is None:
-                self._give(lambda: self._ended.set())
+                self._add_job(lambda: self._stop_requested.set())
             self._thread.join()
             raise
         self.port = self._running.server.port
         self.metrics_port = self._running.page.port if self._running.page is not None else None
 
-    def call(self, work: Callable[[Server], _T]) -> _T:
-        """Do something on the broker's thread, and wait for it."""
+    @property
+    def pid(self) -> int:
+        """The id of this process."""
+        return os.getpid()
+
+    def call(self, function: Callable[[Server], _T]) -> _T:
+        """Run a function on the broker's thread and return its result."""
         if threading.current_thread() is self._thread:
-            return work(self._running.server)
+            return function(self._running.server)
         outcome: Future[_T] = Future()
 
         def job() -> None:
             try:
-                outcome.set_result(work(self._running.server))
+                outcome.set_result(function(self._running.server))
             except BaseException as error:
                 outcome.set_exception(error)
 
-        self._give(job)
+        self._add_job(job)
         return outcome.result()
 
     def stop(self, *, clean: bool) -> None:
-        """End it; `clean=False` is what a kill leaves behind."""
+        """Stop the broker; `clean=False` kills it."""
 
-        def end() -> None:
+        def request_stop() -> None:
             self._clean = clean
-            if self._paused and not clean:
-                # What came in during the pause must not be done now: a killed broker has never read it.
+            if self._is_paused and not clean:
+                # Requests that arrived during the pause must not run: a killed broker has not read them.
                 self._running.server.abort_connections()
-            self._paused = False
-            self._ended.set()
+            self._is_paused = False
+            self._stop_requested.set()
 
-        with contextlib.suppress(UsageError):  # it has ended by itself, and the failure says why
-            self._give(end)
+        with contextlib.suppress(UsageError):  # the broker has stopped by itself; `_failure` has the reason
+            self._add_job(request_stop)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
     def pause(self) -> None:
-        """Answer nobody until `resume`."""
-        standing: Future[None] = Future()
-        self._give(lambda: self._stand_still(standing))
-        standing.result()
+        """Stop responding until `resume`."""
+        blocked: Future[None] = Future()
+        self._add_job(lambda: self._block(blocked))
+        blocked.result()
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue after `pause`."""
 
-        def go_on(_server: Server) -> None:
-            self._paused = False
+        def unblock(_server: Server) -> None:
+            self._is_paused = False
 
-        self.call(go_on)
+        self.call(unblock)
 
-    # --- what it can be asked -----------------------------------------------------------------------------------------
+    # --- topics, groups and events ---------------------------------------------------------------------------------
 
-    def subscribe(self, hear: EventListener) -> Callable[[], None]:
-        """Hear every group event from now on, on the broker's thread; the answer ends it."""
-        return self.call(lambda server: server.broker.events.subscribe(hear))
+    def subscribe(self, listener: EventListener) -> Callable[[], None]:
+        """Call a listener with every new group event. Returns a function that unsubscribes it."""
+        return self.call(lambda server: server.broker.events.subscribe(listener))
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic, or raise `BrokerError`."""
+        """Create a topic, or raise `BrokerError`."""
         self.call(lambda server: server.broker.topics.create(name, partitions, settings))
 
     def describe_group(self, group_id: str) -> DescribedGroup:
-        """A group as the coordinator describes it."""
-        heard: list[DescribeGroupsResponse] = []
-        self.call(lambda server: server.broker.groups.submit(DescribeGroups((group_id,)), heard.append))
-        return heard[0].groups[0]
+        """Return the coordinator's description of a group."""
+        responses: list[DescribeGroupsResponse] = []
+        self.call(lambda server: server.broker.groups.submit(DescribeGroups((group_id,)), responses.append))
+        return responses[0].groups[0]
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """The offsets a group has committed."""
-        heard: list[OffsetFetchResponse] = []
-        ask = OffsetFetch((GroupToFetch(group_id, None),))
-        self.call(lambda server: server.broker.groups.submit(ask, heard.append))
-        return {TopicPartition(one.topic, one.partition): one.offset for one in heard[0].groups[0].offsets}
+        """Return the committed offsets of a group."""
+        responses: list[OffsetFetchResponse] = []
+        request = OffsetFetch((GroupToFetch(group_id, None),))
+        self.call(lambda server: server.broker.groups.submit(request, responses.append))
+        return {
+            TopicPartition(offset.topic, offset.partition): offset.offset for offset in responses[0].groups[0].offsets
+        }
 
     def events(self) -> list[GroupEvent]:
-        """Everything that stands in `__group_events`."""
+        """Read all events of `__group_events`."""
         return self.call(_events)
 
     # --- on the broker's thread ---------------------------------------------------------------------------------------
@@ -142,7 +150,7 @@ class ThreadBackend:
     def _run(self, ready: "Future[RunningBroker]") -> None:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._live(ready))
+                runner.run(self._serve(ready))
         except BaseException as error:
             if ready.done():
                 self._failure = error
@@ -150,33 +158,33 @@ class ThreadBackend:
                 ready.set_exception(error)
         finally:
             with self._lock:
-                self._over = True
-            self._do_jobs()
+                self._is_ended = True
+            self._run_jobs()
 
-    async def _live(self, ready: "Future[RunningBroker]") -> None:
-        running = await start_broker(self._plan)
+    async def _serve(self, ready: "Future[RunningBroker]") -> None:
+        running = await start_broker(self._options)
         self._loop = asyncio.get_running_loop()
-        self._ended = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         if ready.set_running_or_notify_cancel():
             ready.set_result(running)
-            await self._ended.wait()
+            await self._stop_requested.wait()
         await running.stop(clean=self._clean)
 
-    def _give(self, job: Callable[[], None]) -> None:
+    def _add_job(self, job: Callable[[], None]) -> None:
         with self._lock:
-            if self._over:
-                raise UsageError("The broker has ended; start it again.")
+            if self._is_ended:
+                raise UsageError("The broker has stopped; start it again.")
             self._jobs.put(job)
-            self._loop.call_soon_threadsafe(self._do_jobs)
+            self._loop.call_soon_threadsafe(self._run_jobs)
 
-    def _do_jobs(self) -> None:
+    def _run_jobs(self) -> None:
         while not self._jobs.empty():
             self._jobs.get()()
 
-    def _stand_still(self, standing: "Future[None]") -> None:
-        was_paused, self._paused = self._paused, True
-        standing.set_result(None)
-        while self._paused and not was_paused:
+    def _block(self, blocked: "Future[None]") -> None:
+        was_paused, self._is_paused = self._is_paused, True
+        blocked.set_result(None)
+        while self._is_paused and not was_paused:
             self._jobs.get()()
 
 
@@ -186,13 +194,13 @@ def _events(server: Server) -> list[GroupEvent]:
     if topic is None:
         return []
     log = topic.partitions[0].log
-    found: list[GroupEvent] = []
+    events: list[GroupEvent] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         batches = log.read(offset, MAX_READ_BYTES)
         if isinstance(batches, Rejection):
             raise BrokerError(batches.error, batches.message)
         for record in iter_records(batches, offset):
-            found.append(GroupEvent.from_json((record.value or b"").decode()))
+            events.append(GroupEvent.from_json((record.value or b"").decode()))
             offset = record.offset + 1
-    return found
+    return events
