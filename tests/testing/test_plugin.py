@@ -11,7 +11,7 @@ def _run(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers", *words, timeout=RUN_S)
 
 
-def test_the_fixture_is_there_without_an_import(pytester: pytest.Pytester) -> None:
+def test_fixture_needs_no_import(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -34,7 +34,7 @@ def test_the_fixture_is_there_without_an_import(pytester: pytest.Pytester) -> No
     _run(pytester).assert_outcomes(passed=3)
 
 
-def test_the_nearest_marker_wins_and_settings_add_up(pytester: pytest.Pytester) -> None:
+def test_markers_are_merged(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -53,7 +53,7 @@ def test_the_nearest_marker_wins_and_settings_add_up(pytester: pytest.Pytester) 
     _run(pytester).assert_outcomes(passed=1)
 
 
-def test_a_session_has_one_broker_for_all_its_tests(pytester: pytest.Pytester) -> None:
+def test_session_fixture_is_shared(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_one(kafka_session):
@@ -66,7 +66,7 @@ def test_a_session_has_one_broker_for_all_its_tests(pytester: pytest.Pytester) -
     _run(pytester).assert_outcomes(passed=2)
 
 
-def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+def test_xdist_workers_are_separate(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -85,17 +85,17 @@ def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
     [
         ("kafka('fast')", "*@pytest.mark.kafka does not take 'fast'; use settings={...} and virtual_time=True.*"),
         ("kafka(time='virtual')", "*@pytest.mark.kafka does not take time; use settings*"),
-        ("kafka(settings={'num.partition': 1})", "*num.partition is no setting of this broker*num.partitions?*"),
+        ("kafka(settings={'num.partition': 1})", "*num.partition is not a broker setting*num.partitions?*"),
     ],
 )
-def test_a_wrong_marker_is_an_error_that_says_so(pytester: pytest.Pytester, marker: str, sentence: str) -> None:
+def test_invalid_marker_message(pytester: pytest.Pytester, marker: str, sentence: str) -> None:
     pytester.makepyfile(f"import pytest\n@pytest.mark.{marker}\ndef test_one(kafka): pass\n")
     done = _run(pytester)
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines([sentence])
 
 
-def test_a_run_that_asks_for_no_broker_loads_none(pytester: pytest.Pytester) -> None:
+def test_run_without_fixture_imports_no_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -108,8 +108,8 @@ def test_a_run_that_asks_for_no_broker_loads_none(pytester: pytest.Pytester) -> 
     _run(pytester).assert_outcomes(passed=1)
 
 
-def test_the_fixtures_tell_what_they_are(pytester: pytest.Pytester) -> None:
+def test_fixture_and_marker_help(pytester: pytest.Pytester) -> None:
     done = _run(pytester, "--fixtures")
-    done.stdout.fnmatch_lines(["kafka -- *", "*A broker of this test's own*"])
+    done.stdout.fnmatch_lines(["kafka -- *", "*A broker for this test*"])
     done = _run(pytester, "--markers")
     done.stdout.fnmatch_lines(["@pytest.mark.kafka(settings=None, virtual_time=False): *"])

@@ -45,7 +45,8 @@ def _options(node: pytest.Item) -> dict[str, Any]:
         if marker.args or unknown:
             arguments = ", ".join([*map(repr, marker.args), *sorted(unknown)])
             raise pytest.UsageError(
-                f"{node.nodeid}: @pytest.mark.kafka takes no {arguments}; use settings={{...}} and virtual_time=True."
+                f"{node.nodeid}: @pytest.mark.kafka does not take {arguments}; "
+                "use settings={...} and virtual_time=True."
             )
         settings = {**options.get("settings", {}), **(marker.kwargs.get("settings") or {})}
         options = {**options, **marker.kwargs, "settings": settings}

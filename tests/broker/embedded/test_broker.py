@@ -83,7 +83,7 @@ def _open_files() -> list[str]:
 
 
 @both
-def test_a_client_writes_and_reads_and_nothing_is_left_afterwards(process: bool) -> None:
+def test_stop_leaves_nothing_behind(process: bool) -> None:
     threads = set(threading.enumerate())
     with Broker(process=process, settings=NO_DELAY) as broker:
         data = broker.data
@@ -101,7 +101,7 @@ def test_a_client_writes_and_reads_and_nothing_is_left_afterwards(process: bool)
     assert set(threading.enumerate()) <= threads
 
 
-def test_a_broker_in_a_thread_leaves_no_file_open() -> None:
+def test_thread_leaves_no_open_file() -> None:
     with Broker(metrics=True):
         pass  # what is opened once, for good, is open now
     before = _open_files()
@@ -114,7 +114,7 @@ def test_a_broker_in_a_thread_leaves_no_file_open() -> None:
 
 
 @both
-def test_a_given_directory_and_port_are_kept(process: bool, tmp_path: Path) -> None:
+def test_directory_and_port_arguments(process: bool, tmp_path: Path) -> None:
     with Broker(process=process, data=tmp_path / "data") as broker:
         port = broker.port
         broker.create_topic("orders")
@@ -128,7 +128,7 @@ def test_a_given_directory_and_port_are_kept(process: bool, tmp_path: Path) -> N
 
 @both
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_a_group_survives_a_restart_without_a_rebalance(process: bool, clean: bool) -> None:
+def test_group_survives_restart_without_rebalance(process: bool, clean: bool) -> None:
     with Broker(process=process, settings=NO_DELAY) as broker:
         port = broker.port
         broker.create_topic("orders")
@@ -155,7 +155,7 @@ def test_a_group_survives_a_restart_without_a_rebalance(process: bool, clean: bo
 
 
 @both
-def test_a_killed_broker_can_be_started_again(process: bool) -> None:
+def test_killed_broker_can_be_started_again(process: bool) -> None:
     with Broker(process=process) as broker:
         broker.create_topic("orders")
         port = broker.port
@@ -169,7 +169,7 @@ def test_a_killed_broker_can_be_started_again(process: bool) -> None:
 
 
 @both
-def test_a_paused_broker_answers_nobody_until_it_goes_on(process: bool) -> None:
+def test_paused_broker_does_not_respond(process: bool) -> None:
     with Broker(process=process) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         assert admin.list_consumer_groups(request_timeout=DEADLINE_S).result().valid == []
@@ -183,13 +183,13 @@ def test_a_paused_broker_answers_nobody_until_it_goes_on(process: bool) -> None:
 
 @both
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_a_paused_broker_can_be_ended(process: bool, clean: bool) -> None:
+def test_paused_broker_can_be_stopped(process: bool, clean: bool) -> None:
     with Broker(process=process) as broker:
         broker.pause()
         broker.stop() if clean else broker.kill()
 
 
-def test_what_came_in_during_a_pause_is_never_done_by_a_broker_that_is_killed() -> None:
+def test_killed_broker_skips_requests_of_pause() -> None:
     with Broker(settings={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("orders")
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 2_000})
@@ -211,7 +211,7 @@ def test_what_came_in_during_a_pause_is_never_done_by_a_broker_that_is_killed() 
 # --- what it tells --------------------------------------------------------------------------------------------------
 
 
-def test_a_listener_hears_events_as_they_happen_also_after_a_restart() -> None:
+def test_listener_gets_events_after_restart() -> None:
     heard: list[GroupEvent] = []
     with Broker(settings=NO_DELAY) as broker:
         end = broker.subscribe(heard.append)
@@ -229,7 +229,7 @@ def test_a_listener_hears_events_as_they_happen_also_after_a_restart() -> None:
     assert len(heard) == told
 
 
-def test_a_listener_may_ask_the_broker() -> None:
+def test_listener_may_call_broker() -> None:
     states: list[str] = []
     with Broker(settings=NO_DELAY) as broker:
         broker.subscribe(lambda event: states.append(broker.describe_group(event.group).state))
@@ -240,13 +240,13 @@ def test_a_listener_may_ask_the_broker() -> None:
     assert "Stable" in states
 
 
-def test_a_broker_in_a_process_says_that_it_cannot_call_back() -> None:
-    with pytest.raises(UsageError, match="cannot call back; read events"):
+def test_subscribe_is_not_available_in_process() -> None:
+    with pytest.raises(UsageError, match="cannot call a listener; read events"):
         Broker(process=True).subscribe(print)
 
 
 @both
-def test_a_group_that_is_not_there_is_dead_and_a_wait_says_what_was_seen(process: bool) -> None:
+def test_unknown_group_is_dead(process: bool) -> None:
     with Broker(process=process) as broker:
         assert broker.describe_group("nobody").state == "Dead"
         with pytest.raises(TimeoutError, match=r"not Stable with 2 members within 0\.0 s; it is Dead with 0 members"):
@@ -254,7 +254,7 @@ def test_a_group_that_is_not_there_is_dead_and_a_wait_says_what_was_seen(process
 
 
 @both
-def test_settings_of_a_topic_are_taken_and_refused(process: bool) -> None:
+def test_topic_settings_are_validated(process: bool) -> None:
     with Broker(process=process) as broker:
         broker.create_topic("compacted", 1, cleanup_policy="compact")
         with pytest.raises(BrokerError) as raised:
@@ -266,13 +266,13 @@ def test_settings_of_a_topic_are_taken_and_refused(process: bool) -> None:
 
 
 @both
-def test_metrics_are_shown_where_the_broker_says(process: bool) -> None:
+def test_metrics_url(process: bool) -> None:
     with (
         Broker(process=process, metrics=True) as broker,
         urllib.request.urlopen(broker.metrics_url, timeout=DEADLINE_S) as page,
     ):
         assert b'slackwater_groups{state="Stable"} 0.0' in page.read()
-    with Broker() as broker, pytest.raises(UsageError, match="shows no metrics"):
+    with Broker() as broker, pytest.raises(UsageError, match="has no metrics page"):
         _ = broker.metrics_url
 
 
@@ -280,7 +280,7 @@ def test_metrics_are_shown_where_the_broker_says(process: bool) -> None:
 
 
 @both
-def test_a_port_that_is_taken_is_told_to_whoever_starts_it(process: bool) -> None:
+def test_port_in_use(process: bool) -> None:
     with Broker() as first:
         second = Broker(process=process, port=first.port)
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{first.port}: address already in use"):
@@ -289,18 +289,18 @@ def test_a_port_that_is_taken_is_told_to_whoever_starts_it(process: bool) -> Non
 
 
 @both
-def test_a_directory_in_use_is_told_to_whoever_starts_it(process: bool, tmp_path: Path) -> None:
+def test_directory_in_use(process: bool, tmp_path: Path) -> None:
     with Broker(data=tmp_path), pytest.raises(UsageError, match="in use by another broker"):
         Broker(process=process, data=tmp_path).start()
 
 
 @both
-def test_an_unknown_setting_is_told_to_whoever_starts_it(process: bool) -> None:
+def test_unknown_setting(process: bool) -> None:
     with pytest.raises(UsageError, match=r"num\.partition is not a broker setting; did you mean num\.partitions\?"):
         Broker(process=process, settings={"num.partition": 3}).start()
 
 
-def test_it_is_started_once_and_stopped_as_often_as_one_likes() -> None:
+def test_start_twice_fails_stop_twice_works() -> None:
     broker = Broker()
     broker.stop()
     broker.start()
@@ -314,7 +314,7 @@ def test_it_is_started_once_and_stopped_as_often_as_one_likes() -> None:
         broker.restart()
 
 
-def test_a_process_that_died_is_told_when_it_is_stopped() -> None:
+def test_stop_reports_dead_process() -> None:
     broker = Broker(process=True).start()
     os.kill(broker.pid, 9)
     with pytest.raises(SlackwaterError, match="exited with code -9"):
@@ -324,7 +324,7 @@ def test_a_process_that_died_is_told_when_it_is_stopped() -> None:
 # --- in other programs ----------------------------------------------------------------------------------------------
 
 
-def test_a_program_on_asyncio_can_use_it() -> None:
+def test_use_with_asyncio() -> None:
     async def story() -> int:
         with Broker() as broker:
             _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
@@ -347,7 +347,7 @@ def _run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @both
-def test_a_program_that_forgets_to_stop_it_ends_and_leaves_nothing(process: bool, tmp_path: Path) -> None:
+def test_program_exit_stops_broker(process: bool, tmp_path: Path) -> None:
     done = _run(
         f"from slackwater import Broker; b = Broker(process={process}).start(); b.create_topic('t'); print(b.port)",
         TMPDIR=str(tmp_path),
@@ -357,7 +357,7 @@ def test_a_program_that_forgets_to_stop_it_ends_and_leaves_nothing(process: bool
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_program_that_is_killed_takes_its_brokers_process_along(tmp_path: Path) -> None:
+def test_broker_process_ends_with_killed_program(tmp_path: Path) -> None:
     done = _run(
         "import os; from slackwater import Broker; b = Broker(process=True).start();"
         "print(b.pid, flush=True); os.kill(os.getpid(), 9)",
@@ -368,7 +368,7 @@ def test_a_program_that_is_killed_takes_its_brokers_process_along(tmp_path: Path
     _until(lambda: not Path(f"/proc/{pid}").exists() or "(zombie)" in Path(f"/proc/{pid}/status").read_text())
 
 
-def test_a_forked_child_that_ends_leaves_the_broker_alone(tmp_path: Path) -> None:
+def test_forked_child_does_not_stop_broker(tmp_path: Path) -> None:
     done = _run(
         "import os; from slackwater import Broker\n"
         "with Broker() as b:\n"
@@ -385,7 +385,7 @@ def test_a_forked_child_that_ends_leaves_the_broker_alone(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_importing_the_package_loads_no_broker() -> None:
+def test_package_import_is_lazy() -> None:
     done = _run("import sys, slackwater; print('slackwater.broker' in sys.modules, slackwater.__version__)")
     assert done.stdout.startswith("False 0.")
     with pytest.raises(AttributeError, match="no attribute 'Brokers'"):
