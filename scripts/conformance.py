@@ -1,11 +1,11 @@
-"""How many facts of the behaviour catalogue are proven by a passing test, and which are not.
+"""Reports which facts of docs/kafka-behaviours.md are proven by a passing test.
 
-    python scripts/conformance.py                 run the tests that name numbers, and report
-    python scripts/conformance.py --from FILE     report what a test run wrote (SLACKWATER_PROVEN=FILE pytest …)
-    python scripts/conformance.py --list          and name the tests, number by number
+    python scripts/conformance.py                 run the tests with a `proves` marker and report
+    python scripts/conformance.py --from FILE     report from a file that a test run wrote (SLACKWATER_PROVEN=FILE pytest …)
+    python scripts/conformance.py --list          also list the tests of each fact
 
-The facts and when each is due stand in `tests/conformance/facts.toml`. Exit code 0: everything due is proven.
-1: something is not, or a test names a number the catalogue does not have. 2: the tests could not be run.
+`tests/conformance/facts.toml` lists the facts and when each is due. Exit code 0: every due fact is proven. 1: a due fact
+is not proven, or a test names an unknown fact. 2: the tests could not run.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Proofs = Mapping[str, list[str]]
 
 
 def read_facts(path: Path = FACTS) -> Facts:
-    """Every number of the catalogue, and when it is due."""
+    """Return every fact and when it is due."""
     facts: dict[str, Due] = {}
     for number, entry in tomllib.loads(path.read_text()).items():
         due = entry.get("due")
@@ -44,20 +44,20 @@ def read_facts(path: Path = FACTS) -> Facts:
 
 
 class Collector:
-    """A pytest plugin: the numbers of the tests that passed, and of all tests there are."""
+    """A pytest plugin that collects the facts of passed tests and of all tests."""
 
     def __init__(self) -> None:
         self.proofs: dict[str, list[str]] = {}
         self.named: set[str] = set()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """The tests are known."""
+        """Collect the facts that the tests name."""
         for item in items:
             for marker in item.iter_markers("proves"):
                 self.named.update(marker.args)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test has run; `tests/conftest.py` has put its numbers into the report."""
+        """Collect the facts of a passed test, which `tests/conftest.py` adds to its report."""
         if report.when == "call" and report.passed:
             for name, number in report.user_properties:
                 if name == "proves":
@@ -65,7 +65,7 @@ class Collector:
 
 
 def run_tests() -> tuple[Proofs, set[str]]:
-    """Run the tests that name numbers, in this process; what passed proves what, and every number any test names."""
+    """Run the tests with a `proves` marker; return the proven facts and all named facts."""
     collector = Collector()
     options = ["-q", "--no-header", "--tb=line", "-m", "proves", f"--rootdir={ROOT}", str(ROOT / "tests")]
     code = pytest.main(options, [collector])
@@ -76,32 +76,32 @@ def run_tests() -> tuple[Proofs, set[str]]:
 
 
 def read_proofs(path: Path) -> Proofs:
-    """What an earlier test run wrote."""
+    """Read the proven facts of an earlier test run."""
     try:
         proofs: Proofs = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        print(f"conformance: {path} holds no proven numbers: {error}", file=sys.stderr)
+        print(f"conformance: {path} does not contain proven facts: {error}", file=sys.stderr)
         print(f"             Write it with SLACKWATER_PROVEN={path} pytest.", file=sys.stderr)
         raise SystemExit(2) from error
     return proofs
 
 
 def order(number: str) -> tuple[int, str]:
-    """Numbers in the order of the catalogue."""
+    """Return a sort key for the order of the catalogue."""
     return SECTIONS.index(number.partition("-")[0]), number
 
 
 def table(facts: Facts, proofs: Proofs) -> str:
-    """One line per section: how many facts are due now, how many of those are proven, how many are due later."""
+    """Return a table with one line per section: facts due now, proven, and due later."""
     lines = [f"{'':10}{'due now':>8}{'proven':>8}{'later':>8}"]
     totals = [0, 0, 0]
     for prefix in SECTIONS:
-        mine = [(number, due) for number, due in facts.items() if number.partition("-")[0] == prefix]
-        now = [number for number, due in mine if due in DUE_NOW]
+        section = [(number, due) for number, due in facts.items() if number.partition("-")[0] == prefix]
+        now = [number for number, due in section if due in DUE_NOW]
         row = [
             len(now),
             sum(number in proofs for number in now),
-            sum(due == "later" for _, due in mine),
+            sum(due == "later" for _, due in section),
         ]
         totals = [total + count for total, count in zip(totals, row, strict=True)]
         lines.append(f"{prefix:10}" + "".join(f"{count:>8}" for count in row))
@@ -110,10 +110,10 @@ def table(facts: Facts, proofs: Proofs) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Report, and say by the exit code whether everything due is proven."""
-    parser = argparse.ArgumentParser(description="Which facts of the behaviour catalogue the tests prove.")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="read what a test run proved")
-    parser.add_argument("--list", action="store_true", help="name the tests that prove each fact")
+    """Print the report; return 0 if every due fact is proven."""
+    parser = argparse.ArgumentParser(description="Report which facts of the behaviour catalogue the tests prove.")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="read the proven facts of a test run")
+    parser.add_argument("--list", action="store_true", help="list the tests that prove each fact")
     options = parser.parse_args(arguments)
 
     facts = read_facts()
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unproven:
         print("Without a passing test:", " ".join(unproven))
     if unknown:
-        print("Named by a test, and not in the catalogue:", " ".join(unknown))
+        print("Named by a test but not in the catalogue:", " ".join(unknown))
     return 1 if unproven or unknown else 0
 
 

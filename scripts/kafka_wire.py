@@ -1,10 +1,10 @@
-"""Kafka's requests and answers as bytes, for the few APIs that scenarios use: plain, slow and independent of `src/`.
+"""Encodes and decodes Kafka's requests and responses for the scenarios, independent of `src/`.
 
-Rules kept here
-- A second opinion: nothing is imported from slackwater, so that a mistake there cannot hide here.
-- A message is a dict of Kafka's field names in snake_case. A field that is left out of a request has the schema's
-  default; a field that the version does not have is not sent. An answer has exactly the fields of its version.
-- No tagged field is sent, and those that come are skipped: none of these messages has one.
+Invariants:
+- Nothing is imported from slackwater, so that an error there is detected here.
+- A message is a dict with Kafka's field names in snake_case. A missing field of a request has the schema's default; a
+  field that the version does not have is not sent. A response has exactly the fields of its version.
+- Tagged fields are not sent, and received ones are skipped.
 """
 
 import struct
@@ -16,7 +16,7 @@ _NO_DEFAULT: Final = object()
 
 
 class Field(NamedTuple):
-    """One field: its type is a name, or the fields of each entry of an array, or an array's type in brackets."""
+    """One field; its type is a name, the fields of an array entry, or an array type in brackets."""
 
     name: str
     type: "str | Schema"
@@ -30,7 +30,7 @@ Schema = tuple[Field, ...]
 
 
 class Api(NamedTuple):
-    """One API: its number, from which version on it is flexible, and its two messages."""
+    """One API: its key, its first flexible version, and its request and response."""
 
     key: int
     flexible_since: int
@@ -42,7 +42,7 @@ _F = Field
 _THROTTLE: Final = "throttle_time_ms"
 
 APIS: Final[Mapping[str, Api]] = {
-    "Metadata": Api(  # as it is in v12
+    "Metadata": Api(  # only v12
         3,
         9,
         (
@@ -425,19 +425,19 @@ APIS: Final[Mapping[str, Api]] = {
 
 
 def encode_request(api: str, version: int, correlation_id: int, client_id: str, fields: Message) -> bytes:
-    """A whole frame: size, header and body."""
+    """Return a frame: size, header and body."""
     shape = APIS[api]
     flexible = version >= shape.flexible_since
     out = bytearray(struct.pack(">hhi", shape.key, version, correlation_id))
-    out += _length(len(client_id.encode()), "int16") + client_id.encode()  # never compact, in any header
+    out += _length(len(client_id.encode()), "int16") + client_id.encode()  # never compact in a header
     if flexible:
         out += b"\0"
     _write_struct(out, shape.request, fields, version, flexible)
     return struct.pack(">i", len(out)) + bytes(out)
 
 
-def decode_answer(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
-    """The correlation id and the fields of an answer; bytes left over are an error."""
+def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
+    """Return the correlation id and the fields of a response; trailing bytes are an error."""
     shape = APIS[api]
     flexible = version >= shape.flexible_since
     reader = _Reader(frame, flexible)
@@ -449,13 +449,13 @@ def decode_answer(api: str, version: int, frame: bytes) -> tuple[int, dict[str, 
     return correlation_id, fields
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------------------------
 
 _FIXED: Final = {"bool": ">?", "int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uuid": ">16s"}
 
 
 def _length(value: int, plain: str, *, compact: bool = False) -> bytes:
-    """A length; -1 stands for null."""
+    """Encode a length; -1 means null."""
     if not compact:
         return struct.pack(_FIXED[plain], value)
     value += 1
@@ -500,11 +500,11 @@ def _write(out: bytearray, kind: str | Schema, value: Any, version: int, flexibl
         out += data or b""
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------------------------
 
 
 class _Reader:
-    """A place in a frame."""
+    """A position in a frame."""
 
     def __init__(self, frame: bytes, flexible: bool) -> None:
         self.frame = frame

@@ -1,12 +1,12 @@
-"""Play the scenarios of `tests/conformance/scenarios.py` against a running Apache Kafka, and keep what it answers.
+"""Runs the scenarios of `tests/conformance/scenarios.py` against Apache Kafka and records its responses.
 
-    python scripts/record_transcripts.py             all of them
-    python scripts/record_transcripts.py NAME …      these
-    python scripts/record_transcripts.py --check …   write nothing; say which transcripts would change
+    python scripts/record_transcripts.py             record all scenarios
+    python scripts/record_transcripts.py NAME …      record these scenarios
+    python scripts/record_transcripts.py --check …   write nothing, report which transcripts would change
 
-Needs Java and Kafka's jars (`make jars`). Kafka runs on loopback, in a directory of its own that is removed, and is
-started once for each combination of broker settings. Exit code 0: done. 1: with --check, something would change.
-2: Kafka could not be started, or left a request unanswered that the scenario does not expect to be parked.
+Needs Java and Kafka's jars (`make jars`). Kafka runs on loopback in a temporary directory and is started once for each
+combination of broker settings. Exit code 0: success. 1: with --check, a transcript would change. 2: Kafka did not start,
+or did not respond to a request that the scenario does not expect to be parked.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.apache_kafka import KafkaFailed, Node, apache_kafka  # noqa: E402
-from scripts.kafka_wire import decode_answer, encode_request  # noqa: E402
+from scripts.kafka_wire import decode_response, encode_request  # noqa: E402
 from tests.conformance.scenarios import SCENARIOS, TOPICS  # noqa: E402
 from tests.conformance.transcripts import (  # noqa: E402
     DIRECTORY,
@@ -38,7 +38,7 @@ from tests.conformance.transcripts import (  # noqa: E402
 )
 
 START_SECONDS: Final = 60
-ANSWER_SECONDS: Final = 5
+RESPONSE_SECONDS: Final = 5
 NONE: Final = 0
 
 
@@ -47,7 +47,7 @@ NONE: Final = 0
 
 @contextmanager
 def kafka(settings: Mapping[str, int]) -> Iterator[int]:
-    """A Kafka of one node with these settings, its coordinator ready and the topics made; gives its port."""
+    """Run Kafka with one node and these settings; yield its port when coordinator and topics are ready."""
     own = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": 1}
     with apache_kafka(settings=own | dict(settings), jvm=("-Xmx512m",)) as cluster:
         (node,) = cluster.brokers.values()
@@ -59,8 +59,8 @@ def kafka(settings: Mapping[str, int]) -> Iterator[int]:
 def _make_ready(node: Node) -> None:
     assert node.process is not None
     assert node.port is not None
-    give_up = time.monotonic() + START_SECONDS
-    while node.process.poll() is None and time.monotonic() < give_up:
+    deadline = time.monotonic() + START_SECONDS
+    while node.process.poll() is None and time.monotonic() < deadline:
         try:
             if _is_ready(node.port):
                 return
@@ -71,62 +71,62 @@ def _make_ready(node: Node) -> None:
 
 
 def _is_ready(port: int) -> bool:
-    """Whether topics and coordinator are there; asking is what makes them."""
+    """Create topics and coordinator; return whether they are ready."""
     topics = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()]
-    ask(port, "CreateTopics", 4, {"topics": topics, "timeout_ms": 5000})
-    found = ask(port, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["warm-up"]})
-    if found["coordinators"][0]["error_code"] != NONE:
+    request_once(port, "CreateTopics", 4, {"topics": topics, "timeout_ms": 5000})
+    response = request_once(port, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": ["warm-up"]})
+    if response["coordinators"][0]["error_code"] != NONE:
         return False
     partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
-    for _ in range(200):  # until the code is warm, its answers take longer than a beat
+    for _ in range(200):  # warm up the JVM: the first responses are slow
         for name in TOPICS:
             commit = {"group_id": "warm-up", "topics": [{"name": name, "partitions": partitions}]}
-            answer = ask(port, "OffsetCommit", 8, commit)
-            if answer["topics"][0]["partitions"][0]["error_code"] != NONE:
+            response = request_once(port, "OffsetCommit", 8, commit)
+            if response["topics"][0]["partitions"][0]["error_code"] != NONE:
                 return False
     return True
 
 
-def ask(port: int, api: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask once, on a connection of its own."""
+def request_once(port: int, api: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Send one request on a new connection and return the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
         connection.sendall(encode_request(api, version, 0, "recorder", fields))
         with connection.makefile("rb") as stream:
             (size,) = struct.unpack(">i", stream.read(4))
-            return decode_answer(api, version, stream.read(size))[1]
+            return decode_response(api, version, stream.read(size))[1]
 
 
-# --- talking to it --------------------------------------------------------------------------------------------------
+# --- connections ---------------------------------------------------------------------------------------------------
 
 
 class Connection:
-    """One connection, which has at most one request under way."""
+    """One connection with at most one pending request."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
-        self.asked: tuple[int, str, int] | None = None
+        self.pending: tuple[int, str, int] | None = None
 
     def send(self, number: int, client_id: str, api: str, version: int, fields: Mapping[str, Any]) -> None:
-        if self.asked is not None:
-            raise KafkaFailed(f"step {number} is sent while step {self.asked[0]} waits on the same connection")
-        self.asked = (number, api, version)
+        if self.pending is not None:
+            raise KafkaFailed(f"step {number} is sent while step {self.pending[0]} waits on the same connection")
+        self.pending = (number, api, version)
         self.socket.sendall(encode_request(api, version, number, client_id, fields))
 
     def receive(self) -> tuple[int, dict[str, Any]] | None:
-        """Take what has come; an answer, if it is whole."""
+        """Read available bytes; return the response if it is complete."""
         data = self.socket.recv(65536)
-        if not data or self.asked is None:
-            raise KafkaFailed(f"Kafka closed the connection, or sent {data!r}, after {self.asked}")
+        if not data or self.pending is None:
+            raise KafkaFailed(f"Kafka closed the connection, or sent {data!r}, after {self.pending}")
         self.received += data
         if len(self.received) < 4 or len(self.received) < 4 + struct.unpack(">i", self.received[:4])[0]:
             return None
-        number, api, version = self.asked
-        correlation_id, fields = decode_answer(api, version, self.received[4:])
+        number, api, version = self.pending
+        correlation_id, fields = decode_response(api, version, self.received[4:])
         if correlation_id != number:
-            raise KafkaFailed(f"step {number} was answered with correlation id {correlation_id}")
-        self.received, self.asked = b"", None
+            raise KafkaFailed(f"step {number} got a response with correlation id {correlation_id}")
+        self.received, self.pending = b"", None
         return number, fields
 
 
@@ -137,37 +137,39 @@ class KafkaPeer:
         self._port = port
         self._connections: dict[str, Connection] = {}
         self._selector = selectors.DefaultSelector()
-        asked = {"topics": [{"name": name} for name in TOPICS]}
-        self._ids = {topic["name"]: topic["topic_id"] for topic in ask(port, "Metadata", 12, asked)["topics"]}
+        request = {"topics": [{"name": name} for name in TOPICS]}
+        self._ids = {
+            topic["name"]: topic["topic_id"] for topic in request_once(port, "Metadata", 12, request)["topics"]
+        }
         self._now = time.monotonic()
 
     def send(self, number: int, on: str, client_id: str, api: str, version: int, fields: dict[str, Any]) -> None:
-        """Send a request; its answer is known by the step's number."""
+        """Send a request; the step number identifies its response."""
         if on not in self._connections:
             self._connections[on] = Connection(self._port)
             self._selector.register(self._connections[on].socket, selectors.EVENT_READ, self._connections[on])
         self._connections[on].send(number, client_id, api, version, with_topic_ids(fields, self._ids))
 
     def wait(self, ms: int, until_answered: int | None) -> dict[int, dict[str, Any]]:
-        """Let time pass by the clock, and longer if this step's answer is not there yet."""
-        answers: dict[int, dict[str, Any]] = {}
+        """Wait `ms`, and longer until the response of step `until_answered` arrives."""
+        responses: dict[int, dict[str, Any]] = {}
         self._now += ms / 1000
-        late = self._now + ANSWER_SECONDS
+        late = self._now + RESPONSE_SECONDS
         while True:
-            missing = until_answered is not None and until_answered not in answers
+            missing = until_answered is not None and until_answered not in responses
             left = (late if missing else self._now) - time.monotonic()
             if left <= 0:
                 if missing:
-                    raise KafkaFailed(f"step {until_answered} was not answered within {ANSWER_SECONDS} s")
+                    raise KafkaFailed(f"step {until_answered} got no response within {RESPONSE_SECONDS} s")
                 self._now = max(self._now, time.monotonic())
-                return answers
+                return responses
             for key, _ in self._selector.select(left):
                 received = key.data.receive()
                 if received is not None:
-                    answers[received[0]] = without_topic_ids(received[1], self._ids)
+                    responses[received[0]] = without_topic_ids(received[1], self._ids)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self._selector.close()
         for connection in self._connections.values():
             connection.socket.close()
@@ -177,7 +179,7 @@ class KafkaPeer:
 
 
 def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | KafkaFailed]]:
-    """Play scenarios, those with the same settings against the same Kafka; the transcript, or why there is none."""
+    """Run scenarios, those with equal settings against one Kafka; yield each transcript or error."""
 
     def settings_of(scenario: Scenario) -> list[tuple[str, int]]:
         return sorted(scenario.settings.items())
@@ -195,10 +197,10 @@ def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | Kafk
 
 
 def main() -> int:
-    """Record what is asked for."""
+    """Record the requested scenarios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to record (default: all)")
-    parser.add_argument("--check", action="store_true", help="write nothing, say what would change")
+    parser.add_argument("--check", action="store_true", help="write nothing, report changes")
     options = parser.parse_args()
     by_name = {scenario.name: scenario for scenario in SCENARIOS}
     unknown = [name for name in options.names if name not in by_name]

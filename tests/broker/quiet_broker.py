@@ -101,7 +101,7 @@ class QuietClient:
 
         def response() -> Fields | None:
             for frame in self.frames():
-                correlation_id, fields_read = kafka_wire.decode_answer(api, version, frame)
+                correlation_id, fields_read = kafka_wire.decode_response(api, version, frame)
                 assert correlation_id == number
                 return fields_read
             return None

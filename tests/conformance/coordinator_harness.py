@@ -428,7 +428,7 @@ class CoordinatorHarness:
         return Member(self, name, **settings)
 
     def stable_group(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
-        """Return the members of a stable group; the first is the leader. Static members use their names as instance ids."""
+        """Return the members of a stable group, the leader first; names are the instance ids of static members."""
         members = [self.member(name, instance=name if static else None, **settings) for name in names]
         for member in members:
             member.join()

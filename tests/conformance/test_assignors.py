@@ -1,6 +1,6 @@
 """Section 10 of the catalogue: range, round robin, sticky, cooperative-sticky.
 
-Members are named as in Kafka's own tests ("consumer1") where the Java client's order of looking at them decides.
+Member names are those of Kafka's tests ("consumer1") where the iteration order of the Java client matters.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What of sections 6 and 8 of the catalogue is the broker's: topics, shards on disk, writes that take their time."""
+"""Sections 6 and 8 of the catalogue in the broker: topics, partitions on disk, slow writes."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Section 8 of the catalogue: shards that come, load, and go."""
+"""Section 8 of the catalogue: loading and unloading partitions."""
 
 from typing import Any
 

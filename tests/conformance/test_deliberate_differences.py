@@ -1,4 +1,4 @@
-"""Where Kafka is at fault and this coordinator does better on purpose (the end of section 16)."""
+"""Deliberate differences from Kafka's faults (end of section 16)."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""KIP-134, the initial delay, as the catalogue corrects it (JG-34 … JG-37)."""
+"""The initial delay of KIP-134 (JG-34 … JG-37)."""
 
 import pytest
 

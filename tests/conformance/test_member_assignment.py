@@ -1,4 +1,4 @@
-"""Leading, watching, subscribing: CL-25 … CL-30."""
+"""Leader assignment, metadata monitoring and subscriptions: CL-25 … CL-30."""
 
 from collections.abc import Mapping
 from typing import Any

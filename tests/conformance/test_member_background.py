@@ -1,4 +1,4 @@
-"""A member that joins in the background and hands work in progress over, beside what CL-01 … CL-41 ask of it."""
+"""A member that joins in the background and holds partitions of a running batch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Committing and looking up offsets: CL-33 … CL-39."""
+"""Offset commits and fetches: CL-33 … CL-39."""
 
 import pytest
 

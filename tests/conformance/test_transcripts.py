@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import cache
 
 import pytest
-from scripts.kafka_wire import decode_answer, encode_request
+from scripts.kafka_wire import decode_response, encode_request
 
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
@@ -57,7 +57,7 @@ class BrokerPeer:
         answers: dict[int, Fields] = {}
         for number, (client, api, version) in list(self._waiting.items()):
             for frame in client.frames():
-                found, fields = decode_answer(api, version, frame)
+                found, fields = decode_response(api, version, frame)
                 assert found == number
                 answers[number] = without_topic_ids(fields, self._ids)
                 del self._waiting[number]
