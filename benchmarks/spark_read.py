@@ -1,4 +1,4 @@
-"""Our Spark source beside Spark's own Kafka source, in one session, on the same topics of the same broker.
+"""Compares the Spark source with Spark's Kafka source in one session, on the same topics of the same broker.
 
     python benchmarks/spark_read.py [--rounds N] [--records N] [--shape NAME]
 

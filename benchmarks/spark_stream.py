@@ -1,4 +1,4 @@
-"""Our Spark source beside Spark's own Kafka source, as streams: one record's way through, and many records a second.
+"""Compares streams of the Spark source with Spark's Kafka source: latency of one record, and throughput.
 
     python benchmarks/spark_stream.py [--rounds N] [--records N] [--samples N]
 
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--samples", type=int, default=50)
     options = parser.parse_args()
-    os.environ[LOG_LEVEL] = "ERROR"  # a query that joins a group says so
+    os.environ[LOG_LEVEL] = "ERROR"  # a query in a group logs more
     with slackwater() as server, session() as spark:
         register(spark)
         one_by_one(spark, server, options.samples)

@@ -129,7 +129,7 @@ class Crew:
     def make_ready(self, application: Application) -> None:
         """Wait until it waits."""
         if application not in self._ready:
-            application.hear("ready")
+            application.wait_for_status("ready")
             self._ready.append(application)
 
     def begin(self, application: Application) -> None:

@@ -1,16 +1,14 @@
-"""A PySpark application for tests: one query of a group, whose sink is a directory of files, one for each batch.
+"""A PySpark application for tests: one query in a group that writes one file per batch.
 
     python -m tests.spark.application '{"name": …, "directory": …, "options": {…}}'
 
-Rules kept here
-- Lines on standard input tell it what to do: `start`, `stop`; the end of the input stops it too.
-- Lines on standard output say how far it is: `ready`, `started`, `progress {…}`, `stopped`, `failed …`.
-- A batch's file has the topic, partition and offset of every record. It appears whole or not at all, under a name that
-  says whose batch it is, so that a batch that is done again replaces what it had written; with `run`, the name says
-  which run wrote it too, so that both can be seen.
-- With `watermark` the query counts the records of each partition in windows of event time instead, and a batch's file
-  has the counts that changed: partition, window, count.
-- A batch takes as long as there is a file `NAME.hold`; `NAME.held` says that one waits for its end.
+- Commands on standard input: `start`, `stop`. The end of the input also stops the application.
+- Status lines on standard output: `ready`, `started`, `stopped`, `failed …`.
+- The file of a batch contains topic, partition and offset of every record. It is written atomically. Its name contains
+  the application and the batch id, so a repeated batch replaces its file; with `run`, also the run, so both are kept.
+- With `watermark`, the query counts records per partition and event-time window instead, and the file contains the
+  changed counts: partition, window, count.
+- A batch waits while the file `NAME.hold` exists; `NAME.held` shows that a batch waits.
 """
 
 import json
@@ -28,16 +26,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import slackwater.spark
 
-# Spark gives a new Python process ten seconds to say hello. On a machine that is too busy for that, again.
-NO_HELLO: Final = "Python worker failed to connect back"
-HELD_LOOK_S: Final = 0.05
+# Spark gives a new Python process ten seconds to connect. On a busy machine that may fail: try again.
+NO_CONNECTION: Final = "Python worker failed to connect back"
+HOLD_POLL_S: Final = 0.05
 
 
 def main(spec: dict[str, Any]) -> None:
-    """Set up, wait to be told, run, stop."""
+    """Set up, wait for `start`, run the query, stop."""
     spark = session(spec.get("master", "local[2]"))
     slackwater.spark.register(spark)
-    say("ready")
+    report("ready")
     for line in sys.stdin:
         if line.strip() == "start":
             break
@@ -47,10 +45,10 @@ def main(spec: dict[str, Any]) -> None:
     directory, name = Path(spec["directory"]), spec["name"]
     sink = directory / "sink"
     sink.mkdir(exist_ok=True)
-    author = f"{name}-{spec['run']}" if "run" in spec else name
+    prefix = f"{name}-{spec['run']}" if "run" in spec else name
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
-        write(batch, sink / f"{author}-{batch_id}.json", directory / f"{name}.hold")
+        write(batch, sink / f"{prefix}-{batch_id}.json", directory / f"{name}.hold")
 
     records = spark.readStream.format("slackwater").options(**spec["options"]).load()
     rows = counts(records, spec["watermark"]) if "watermark" in spec else records.select("topic", "partition", "offset")
@@ -61,29 +59,29 @@ def main(spec: dict[str, Any]) -> None:
     )
     if "trigger" in spec:
         writer = writer.trigger(**spec["trigger"])
-    told = threading.Event()
-    threading.Thread(target=stop_when_told, args=(spark, told), daemon=True).start()
-    failure: str | None = NO_HELLO
-    while failure is not None and NO_HELLO in failure and not told.is_set():
+    stop_requested = threading.Event()
+    threading.Thread(target=stop_at_end_of_input, args=(spark, stop_requested), daemon=True).start()
+    failure: str | None = NO_CONNECTION
+    while failure is not None and NO_CONNECTION in failure and not stop_requested.is_set():
         query = writer.start()
-        say("started")
-        if told.is_set():
+        report("started")
+        if stop_requested.is_set():
             query.stop()
-        failure = ended(query)
+        failure = await_end(query)
     if failure is not None:
-        say("failed", failure.splitlines())
-    say("stopped")
+        report("failed", failure.splitlines())
+    report("stopped")
     spark.stop()
 
 
 def counts(records: DataFrame, watermark: str) -> DataFrame:
-    """How many records each partition has in each ten seconds of event time."""
+    """Count the records per partition and ten seconds of event time."""
     windows = records.withWatermark("timestamp", watermark).groupBy(window("timestamp", "10 seconds"), "partition")
     return windows.count().select("partition", col("window.start").cast("long").alias("window"), "count")
 
 
-def ended(query: StreamingQuery) -> str | None:
-    """Wait for the end of a query, and say why it failed if it did."""
+def await_end(query: StreamingQuery) -> str | None:
+    """Wait for the end of a query and return its error, if any."""
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
@@ -91,16 +89,16 @@ def ended(query: StreamingQuery) -> str | None:
     return None
 
 
-def stop_when_told(spark: SparkSession, told: threading.Event) -> None:
-    """Wait for the end of the input."""
+def stop_at_end_of_input(spark: SparkSession, stop_requested: threading.Event) -> None:
+    """Stop the queries at the end of the input."""
     sys.stdin.read()
-    told.set()
+    stop_requested.set()
     for query in spark.streams.active:
         query.stop()
 
 
 def session(master: str) -> SparkSession:
-    """A small one."""
+    """Create a small local session."""
     return (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
@@ -113,19 +111,19 @@ def session(master: str) -> SparkSession:
 
 
 def write(batch: DataFrame, path: Path, hold: Path) -> None:
-    """Write a batch, when nothing holds it."""
+    """Write a batch as soon as it is not held."""
     rows = [list(row) for row in batch.collect()]
     while hold.exists():
         hold.with_suffix(".held").touch()
-        time.sleep(HELD_LOOK_S)
+        time.sleep(HOLD_POLL_S)
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(rows))
     os.replace(temporary, path)
 
 
-def say(what: str, *more: object, **named: object) -> None:
-    """Tell whoever started this."""
-    print(json.dumps({"say": what, "more": more, **named}), flush=True)
+def report(status: str, *details: object) -> None:
+    """Print a status line."""
+    print(json.dumps({"status": status, "details": details}), flush=True)
 
 
 if __name__ == "__main__":

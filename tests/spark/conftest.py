@@ -1,4 +1,4 @@
-"""A Spark session with both sources: ours, and Spark's own Kafka source to compare with."""
+"""A Spark session with both sources: this one and Spark's Kafka source for comparison."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ HEAP = "1g"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start a JVM of Spark run one after the other, on one worker: two would fight for two cores."""
+    """Run all tests that start Spark's JVM on one worker, one after the other."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_applications.py":
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -59,8 +59,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
 @pytest.fixture(scope="session")
 def own_source() -> str:
-    """The name of Spark's own source; a test that needs it is skipped where its jars are not."""
+    """The name of Spark's Kafka source; skips the test if its jars are missing."""
     if not list(JARS.glob("spark-sql-kafka*.jar")):
-        reason = "Spark's own Kafka source is not there; run `make jars`."
+        reason = "The jars of Spark's Kafka source are missing; run `make jars`."
         pytest.skip(reason)
     return "kafka"

@@ -1,9 +1,8 @@
-"""A PySpark application for tests that uses Spark Connect: its session is in another process, and nobody listens there.
+"""A PySpark application for tests with Spark Connect: the session is in another process, without a listener.
 
     python -m tests.spark.connect_application HOST:PORT TOPIC GROUP COUNT CHECKPOINT
 
-Rules kept here
-- Lines on standard output tell what was seen, as JSON: `batch` and `stream` with their counts, then `stopped`.
+- JSON lines on standard output: the counts of `batch` and `stream`, then `stopped`.
 - The query runs until its input ends.
 """
 
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 import slackwater.spark
 from tests.waiting import wait_until
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 
 
 def main(bootstrap: str, topic: str, group: str, count: str, checkpoint: str) -> None:
@@ -37,7 +36,7 @@ def main(bootstrap: str, topic: str, group: str, count: str, checkpoint: str) ->
             .start()
         )
         rows = spark.table("seen")
-        wait_until(lambda: rows.count() >= int(count), lambda: f"{rows.count()} rows of {count}", PATIENCE_S)
+        wait_until(lambda: rows.count() >= int(count), lambda: f"{rows.count()} rows of {count}", TIMEOUT_S)
         print(json.dumps({"stream": rows.count(), "distinct": rows.distinct().count()}), flush=True)
         sys.stdin.read()
         query.stop()

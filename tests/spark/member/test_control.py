@@ -1,4 +1,4 @@
-"""The server where the user's process tells members what happens to their queries."""
+"""The control server, and the listener that reports the progress of queries."""
 
 import json
 import socket
@@ -22,17 +22,17 @@ def server() -> Iterator[ControlServer]:
 
 
 class Member:
-    """A member's end, as bytes."""
+    """The connection of a member, at the level of bytes."""
 
     def __init__(self, server: ControlServer) -> None:
         host, port, _ = server.address
         self.socket = socket.create_connection((host, port), timeout=DEADLINE_S)
         self._lines = self.socket.makefile("rb")
 
-    def say(self, **hello: object) -> None:
+    def send_hello(self, **hello: object) -> None:
         self.socket.sendall(json.dumps({"hello": hello}).encode() + b"\n")
 
-    def hear(self) -> object:
+    def receive(self) -> object:
         line = self._lines.readline()
         return json.loads(line) if line else None
 
@@ -43,32 +43,32 @@ class Member:
 
 @contextmanager
 def member(server: ControlServer, **hello: object) -> Iterator[Member]:
-    with closing(Member(server)) as there:
-        there.say(**{"secret": server.address.secret, "token": "t", "group": "g", "instance": None} | hello)
-        yield there
+    with closing(Member(server)) as connection:
+        connection.send_hello(**{"secret": server.address.secret, "token": "t", "group": "g", "instance": None} | hello)
+        yield connection
 
 
 def test_member_gets_messages_of_its_query_only(server: ControlServer) -> None:
     with member(server, token="mine") as mine, member(server, token="other") as other:
-        assert mine.hear() == {"welcome": {}}
-        assert other.hear() == {"welcome": {}}
+        assert mine.receive() == {"welcome": {}}
+        assert other.receive() == {"welcome": {}}
         server.batch_finished("mine", {"token": "mine", "seq": 3})
         server.task_ended("other")
-        assert mine.hear() == {"finished": {"token": "mine", "seq": 3}}
-        assert other.hear() == {"task": "other"}
+        assert mine.receive() == {"finished": {"token": "mine", "seq": 3}}
+        assert other.receive() == {"task": "other"}
 
 
 def test_wrong_secret_is_rejected(server: ControlServer) -> None:
-    with member(server, secret="guess") as stranger:
-        assert stranger.hear() is None
+    with member(server, secret="guess") as unauthenticated:
+        assert unauthenticated.receive() is None
     assert server.members == []
 
 
 @pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\r\n", b'{"hello": 7}\n', b'{"hello": {}}\n', b"[]\n"])
 def test_invalid_hello_is_rejected(server: ControlServer, line: bytes) -> None:
-    with closing(Member(server)) as stranger:
-        stranger.socket.sendall(line)
-        assert stranger.hear() is None
+    with closing(Member(server)) as unauthenticated:
+        unauthenticated.socket.sendall(line)
+        assert unauthenticated.receive() is None
 
 
 def test_duplicate_instance_id_is_rejected(server: ControlServer) -> None:
@@ -76,44 +76,44 @@ def test_duplicate_instance_id_is_rejected(server: ControlServer) -> None:
         member(server, token="first", instance="pod-1") as first,
         member(server, token="second", instance="pod-2") as second,
     ):
-        assert first.hear() == {"welcome": {}}
-        assert second.hear() == {"welcome": {}}
+        assert first.receive() == {"welcome": {}}
+        assert second.receive() == {"welcome": {}}
         with member(server, token="third", instance="pod-1") as third:
-            answer = third.hear()
-            assert isinstance(answer, dict)
-            assert "kafka.group.instance.id=pod-1" in answer["refused"]
-            assert third.hear() is None
+            response = third.receive()
+            assert isinstance(response, dict)
+            assert "kafka.group.instance.id=pod-1" in response["refused"]
+            assert third.receive() is None
         with member(server, token="third", instance="pod-1", group="another") as third:
-            assert third.hear() == {"welcome": {}}
+            assert third.receive() == {"welcome": {}}
 
 
 def test_instance_id_is_free_after_query_ends(server: ControlServer) -> None:
     with member(server, token="first", instance="pod-1") as first:
-        assert first.hear() == {"welcome": {}}
+        assert first.receive() == {"welcome": {}}
     wait_until(lambda: not server.members, lambda: server.members, DEADLINE_S)
     with member(server, token="second", instance="pod-1") as second:
-        assert second.hear() == {"welcome": {}}
+        assert second.receive() == {"welcome": {}}
 
 
 def test_late_member_learns_that_query_is_stateful(server: ControlServer) -> None:
     server.set_stateful("t", True)
     with member(server) as late:
-        assert late.hear() == {"welcome": {}}
-        assert late.hear() == {"query": {"token": "t", "stateful": True}}
+        assert late.receive() == {"welcome": {}}
+        assert late.receive() == {"query": {"token": "t", "stateful": True}}
 
 
 def test_disconnected_member_is_removed(server: ControlServer) -> None:
     with member(server) as gone:
-        assert gone.hear() == {"welcome": {}}
+        assert gone.receive() == {"welcome": {}}
     wait_until(lambda: not server.members, lambda: server.members, DEADLINE_S)
     server.batch_finished("t", {"token": "t"})
 
 
 def test_close_disconnects_members(server: ControlServer) -> None:
-    with member(server) as there:
-        assert there.hear() == {"welcome": {}}
+    with member(server) as connection:
+        assert connection.receive() == {"welcome": {}}
         server.close()
-        assert there.hear() is None
+        assert connection.receive() is None
 
 
 # --- the listener -----------------------------------------------------------------------------------------------------
@@ -134,10 +134,10 @@ def test_listener_reports_finished_batch(server: ControlServer) -> None:
     listener = QueryListener(server, Watch())  # type: ignore[arg-type]
     sources = [SimpleNamespace(endOffset='{"orders":{"0":5}}'), SimpleNamespace(endOffset=OURS)]
     progress = SimpleNamespace(sources=sources, stateOperators=[])
-    with member(server) as there:
-        assert there.hear() == {"welcome": {}}
+    with member(server) as connection:
+        assert connection.receive() == {"welcome": {}}
         listener.onQueryProgress(SimpleNamespace(progress=progress))  # type: ignore[arg-type]
-        assert there.hear() == {"finished": json.loads(OURS)}
+        assert connection.receive() == {"finished": json.loads(OURS)}
 
 
 class Plan:

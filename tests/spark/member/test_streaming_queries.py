@@ -15,7 +15,7 @@ from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
 
 PATIENCE_S = 180.0
-NO_HELLO = "Python worker failed to connect back"
+NO_CONNECTION = "Python worker failed to connect back"
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,12 @@ class Job:
     def start(self, trigger: dict[str, Any], **options: str) -> Any:
         """Start, and wait until something comes of it.
 
-        Spark gives a new Python process ten seconds to say hello. On a machine that is too busy for that, again.
+        Spark gives a new Python process ten seconds to connect. On a machine that is too busy for that, again.
         """
         while True:
             query = self._start(trigger, **options)
             wait_until(lambda: self.batches or not query.isActive, lambda: query.status, PATIENCE_S)  # noqa: B023
-            if NO_HELLO not in str(query.exception()):
+            if NO_CONNECTION not in str(query.exception()):
                 return query
 
     def _start(self, trigger: dict[str, Any], **options: str) -> Any:
@@ -103,10 +103,10 @@ def test_batch_is_committed_when_it_ends(job: Job) -> None:
 
 
 def test_error_is_in_first_line(job: Job) -> None:
-    query = job.start({"processingTime": "0 seconds"}, subscribe="nobody-made-this")
+    query = job.start({"processingTime": "0 seconds"}, subscribe="missing-topic")
 
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(PATIENCE_S)
 
     first_line = str(caught.value).splitlines()[0]
-    assert first_line.endswith("There is no topic nobody-made-this.")
+    assert first_line.endswith("There is no topic missing-topic.")

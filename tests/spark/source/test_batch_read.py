@@ -35,7 +35,7 @@ class Topics:
         return {"kafka.bootstrap.servers": self.servers} | named
 
     def write(self, topic: str, numbers: range, codec: str = "none", partitions: int = 3) -> None:
-        """Records that tell their number."""
+        """Records whose values are their numbers."""
         with Producer({"bootstrap.servers": self.servers, "compression.type": codec}) as producer:
             for number in numbers:
                 producer.send(
@@ -203,7 +203,7 @@ def test_continues_checkpoint_of_sparks_source(
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"subscribe": "orders", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"subscribe": "orders", "assign": '{"orders":[0]}'}, "subscribe and assign cannot be set together"),
@@ -217,13 +217,13 @@ def test_continues_checkpoint_of_sparks_source(
     ],
     ids=lambda value: None if isinstance(value, str) else ",".join(value),
 )
-def test_error_is_in_first_line(spark: SparkSession, topics: Topics, more: dict[str, str], said: str) -> None:
+def test_error_is_in_first_line(spark: SparkSession, topics: Topics, more: dict[str, str], message: str) -> None:
     end = topics.options({"end": '{"orders":{"0":950,"1":1,"2":1}}'})["end"]
     options: dict[str, Any] = topics.options(more)
     options = {name: end if text == "END" else text for name, text in options.items()}
     with pytest.raises(PySparkException) as raised:
         batch(spark, OURS, options).collect()
-    assert said in first_line(str(raised.value))
+    assert message in first_line(str(raised.value))
     assert "Traceback" not in first_line(str(raised.value))
 
 

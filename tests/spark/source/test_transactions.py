@@ -1,4 +1,4 @@
-"""What read_committed leaves out, on an Apache Kafka, which has transactions: beside Spark's own source."""
+"""read_committed with Apache Kafka, compared with Spark's Kafka source."""
 
 from collections.abc import Iterator
 

@@ -211,12 +211,12 @@ def test_corrupt_records_are_rejected_like_in_kafka(ask: Ask) -> None:
         data = bytearray(written_by_us(random_records(random, max_count=4)))
         data[random.randrange(61, len(data))] = random.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF, random.randrange(256)])
         data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
-        answer = ask({"read": data.hex()})
+        response = ask({"read": data.hex()})
         try:
             ours = as_oracle_json(RecordBatch(data))
         except WireError:
-            assert "error" in answer
+            assert "error" in response
             rejected += 1
         else:
-            assert answer == {"batches": [ours]}
+            assert response == {"batches": [ours]}
     assert rejected > 50

@@ -1,6 +1,6 @@
 """Connects the user's process to the processes in which Spark runs the queries: one JSON object per line.
 
-A query runs in a process that Spark starts. Spark tells it that a batch has ended only when it plans the next one. The
+A query runs in a process that Spark starts. Spark reports the end of a batch to it only when it plans the next one. The
 listener in the user's process learns it at once, and sends it over this connection.
 
     member -> {"hello": {"secret": ..., "token": ..., "group": ..., "instance": ...}}

@@ -1,7 +1,7 @@
 """The data source `slackwater` as Spark sees it.
 
 Invariants:
-- Options are checked when Spark asks for the schema, so an error points to the user's `load()`.
+- Options are checked when Spark requests the schema, so an error points to the user's `load()`.
 - This module opens no connections; the readers do, on first use.
 """
 
