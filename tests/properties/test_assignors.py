@@ -73,7 +73,7 @@ def claiming(draw: st.DrawFn, group: PaperGroup) -> PaperGroup:
 
 
 @given(groups())
-def test_every_partition_that_somebody_wants_has_one_owner_or_is_withheld(group: PaperGroup) -> None:
+def test_subscribed_partitions_have_one_owner_or_are_withheld(group: PaperGroup) -> None:
     held = group.held()
     given = group.given()
     check_valid(group, given)
@@ -85,7 +85,7 @@ def test_every_partition_that_somebody_wants_has_one_owner_or_is_withheld(group:
 
 
 @given(groups().flatmap(claiming))
-def test_whatever_members_claim_the_result_is_valid(group: PaperGroup) -> None:
+def test_result_is_valid_for_any_claims(group: PaperGroup) -> None:
     given = group.given()
     check_valid(group, given)
     if group.assignor_name != "cooperative-sticky":
@@ -93,7 +93,7 @@ def test_whatever_members_claim_the_result_is_valid(group: PaperGroup) -> None:
 
 
 @given(groups(STICKY).flatmap(claiming))
-def test_after_any_claims_a_sticky_group_settles_balanced(group: PaperGroup) -> None:
+def test_sticky_group_becomes_balanced(group: PaperGroup) -> None:
     group.generation_id = 3
     assert group.settle() <= 5
     check_balanced(group, group.held())
@@ -101,14 +101,14 @@ def test_after_any_claims_a_sticky_group_settles_balanced(group: PaperGroup) -> 
 
 
 @given(groups(STICKY, alike=True))
-def test_equal_subscriptions_give_the_floor_to_all_and_one_more_to_the_remainder(group: PaperGroup) -> None:
+def test_equal_subscriptions_get_floor_or_one_more(group: PaperGroup) -> None:
     group.settle()
     each, more = divmod(len(everything(group)), len(group.members))
     assert sorted(group.loads().values()) == [each] * (len(group.members) - more) + [each + 1] * more
 
 
 @given(groups(STICKY, racks=False))
-def test_no_two_members_swap_partitions_of_a_topic(group: PaperGroup) -> None:
+def test_members_never_swap_partitions_of_a_topic(group: PaperGroup) -> None:
     before = group.held()
     group.settle()
     assert not swaps(before, group.held())
@@ -116,14 +116,14 @@ def test_no_two_members_swap_partitions_of_a_topic(group: PaperGroup) -> None:
 
 # Not with racks: what is owned in no rack of the member is freed in every round, and may go elsewhere each time.
 @given(groups(("cooperative-sticky",), racks=False))
-def test_a_cooperative_group_settles_within_four_more_rounds(group: PaperGroup) -> None:
+def test_cooperative_group_settles_within_four_rounds(group: PaperGroup) -> None:
     assert group.settle() <= 4  # and asserts after every round that added and revoked are disjoint
     check_balanced(group, group.held())
 
 
 # Nor here.
 @given(groups(STICKY, racks=False))
-def test_a_settled_sticky_group_stays_as_it_is(group: PaperGroup) -> None:
+def test_settled_sticky_group_does_not_change(group: PaperGroup) -> None:
     group.settle()
     settled = group.held()
     check_balanced(group, settled)
@@ -132,7 +132,7 @@ def test_a_settled_sticky_group_stays_as_it_is(group: PaperGroup) -> None:
 
 
 @given(groups().flatmap(claiming), st.randoms(use_true_random=False))
-def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group: PaperGroup, random: object) -> None:
+def test_order_of_members_and_topics_is_irrelevant(group: PaperGroup, random: object) -> None:
     by = assignor(group.assignor_name)
     joining, cluster = group.joining, group.cluster
     there = by.assign(cluster, joining)

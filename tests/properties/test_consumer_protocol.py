@@ -59,7 +59,7 @@ def as_written(subscription: Subscription) -> Subscription:
 
 
 @given(subscriptions())
-def test_a_subscription_is_read_back_as_it_was_written_in_every_version(subscription: Subscription) -> None:
+def test_subscription_round_trip_in_every_version(subscription: Subscription) -> None:
     read = decode_subscription(encode_subscription(subscription))
     assert read == as_written(subscription)
     assert hash(read) == hash(as_written(subscription))
@@ -67,17 +67,13 @@ def test_a_subscription_is_read_back_as_it_was_written_in_every_version(subscrip
 
 
 @given(subscriptions(version=3), st.integers(4, 2**15 - 1), st.binary(max_size=20))
-def test_a_newer_version_is_read_as_the_newest_known_and_the_rest_is_left_unread(
-    subscription: Subscription, version: int, rest: bytes
-) -> None:
+def test_newer_version_is_read_as_newest_known(subscription: Subscription, version: int, rest: bytes) -> None:
     data = struct.pack(">h", version) + encode_subscription(subscription)[2:] + rest
     assert decode_subscription(data) == as_written(subscription)
 
 
 @given(st.lists(partitions, max_size=8) | many, user_data, st.integers(0, 3))
-def test_an_assignment_is_read_back_as_it_was_written(
-    assigned: list[TopicPartition], data: bytes | None, version: int
-) -> None:
+def test_assignment_round_trip(assigned: list[TopicPartition], data: bytes | None, version: int) -> None:
     assignment = Assignment(assigned, data)
     read = decode_assignment(encode_assignment(assignment, version))
     assert read == assignment
@@ -90,16 +86,14 @@ def test_an_assignment_is_read_back_as_it_was_written(
 @example(b"\xff\xff")
 @example(b"\x00\x01\x7f\xff\xff\xff")
 @example(b"\x00\x01\x00\x00\x00\x01\xff\xff")
-def test_arbitrary_bytes_are_read_or_malformed_and_nothing_else(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_malformed(data: bytes) -> None:
     for decode in (decode_subscription, decode_assignment):
         with suppress(MalformedMetadata):
             decode(data)
 
 
 @given(subscriptions(), st.data())
-def test_a_damaged_subscription_is_read_or_malformed_and_nothing_else(
-    subscription: Subscription, data: st.DataObject
-) -> None:
+def test_damaged_subscription_raises_only_malformed(subscription: Subscription, data: st.DataObject) -> None:
     raw = bytearray(encode_subscription(subscription))
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] = data.draw(st.integers(0, 255))
@@ -110,7 +104,7 @@ def test_a_damaged_subscription_is_read_or_malformed_and_nothing_else(
 
 
 @given(subscriptions())
-def test_every_strict_beginning_of_a_subscription_is_malformed(subscription: Subscription) -> None:
+def test_truncated_subscription_is_malformed(subscription: Subscription) -> None:
     raw = encode_subscription(subscription)
     for end in {0, 1, len(raw) // 2, len(raw) - 1}:
         with pytest.raises(MalformedMetadata):
@@ -118,9 +112,7 @@ def test_every_strict_beginning_of_a_subscription_is_malformed(subscription: Sub
 
 
 @given(st.lists(partitions, max_size=8, unique=True) | many, st.integers(-1, 2**31 - 1))
-def test_sticky_user_data_is_read_back_with_and_without_its_generation(
-    owned: list[TopicPartition], generation_id: int
-) -> None:
+def test_sticky_user_data_round_trip(owned: list[TopicPartition], generation_id: int) -> None:
     data = assignor("sticky").user_data(owned, generation_id)
     assert data is not None
     with_generation = StickyAssignor().claim(Subscription((), data))

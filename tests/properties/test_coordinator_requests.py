@@ -535,7 +535,7 @@ thorough = settings(
 
 @thorough
 @given(configs, steps)
-def test_coordinator_keeps_its_promises_whatever_it_is_sent(config: CoordinatorConfig, story: list[Step]) -> None:
+def test_coordinator_invariants_hold_for_any_requests(config: CoordinatorConfig, story: list[Step]) -> None:
     world = World(config)
     for step in story:
         world.take(step)

@@ -75,41 +75,41 @@ records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
 
 
 @given(offset_values, st.integers(0, 4))
-def test_an_offset_read_and_written_again_is_the_same_bytes(value: OffsetValue, version: int) -> None:
+def test_offset_bytes_round_trip(value: OffsetValue, version: int) -> None:
     written = encode_offset_value(value, version)
     assert encode_offset_value(decode_offset_value(written), version) == written
 
 
 @given(offset_values)
-def test_nothing_of_an_offset_is_lost_in_the_newest_version_but_its_expiry(value: OffsetValue) -> None:
+def test_newest_offset_version_drops_only_expiry(value: OffsetValue) -> None:
     assert decode_offset_value(encode_offset_value(value, 4)) == value._replace(expire_timestamp_ms=-1)
 
 
 @given(group_values, st.sampled_from([3, 4]))
-def test_nothing_of_a_group_is_lost_in_the_versions_that_hold_all_of_it(value: GroupValue, version: int) -> None:
+def test_group_round_trip_in_complete_versions(value: GroupValue, version: int) -> None:
     assert decode_group_value(encode_group_value(value, version)) == value
 
 
 @given(group_values, st.integers(0, 4))
-def test_a_group_read_and_written_again_is_the_same_bytes(value: GroupValue, version: int) -> None:
+def test_group_bytes_round_trip(value: GroupValue, version: int) -> None:
     written = encode_group_value(value, version)
     assert encode_group_value(decode_group_value(written), version) == written
 
 
 @given(records)
-def test_a_record_is_read_back_as_it_was_written(record: CoordinatorRecord) -> None:
+def test_record_round_trip(record: CoordinatorRecord) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
 @given(st.binary(max_size=80) | st.builds(lambda version, rest: bytes((0, version)) + rest, st.integers(0, 5), data))
-def test_any_bytes_are_read_or_refused_with_the_one_error(raw: bytes) -> None:
+def test_any_bytes_decode_or_raise_one_error(raw: bytes) -> None:
     for decode in (decode_key, decode_offset_value, decode_group_value):
         with suppress(WireError):
             decode(raw)
 
 
 @given(group_values, st.integers(0, 4), st.data())
-def test_a_value_cut_short_is_refused(value: GroupValue, version: int, draw: st.DataObject) -> None:
+def test_truncated_value_is_rejected(value: GroupValue, version: int, draw: st.DataObject) -> None:
     whole = encode_group_value(value, version)
     cut = whole[: draw.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(WireError):

@@ -20,7 +20,7 @@ NOTHING_LEFT = ": 0 bytes follow"
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_what_is_written_is_read_back(api: Api) -> None:
+def test_written_values_are_read_back(api: Api) -> None:
     cases = [
         (kind, version)
         for version in range(api.min_version, api.max_version + 1)
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_back(api: Api) -> None:
     property_holds()
 
 
-def test_every_message_in_every_version_is_read_back() -> None:
+def test_every_message_version_round_trip() -> None:
     dice = random.Random(1)
     for kind, version in all_messages():
         for _ in range(10):
@@ -78,7 +78,7 @@ def nothing_wrong(kind: type[Message], sentence: str) -> bool:
     return ("bytes follow the end" if issubclass(kind, Request) else NOTHING_LEFT) in sentence
 
 
-def test_changed_bytes_are_another_message_or_a_wire_error_that_says_why() -> None:
+def test_changed_bytes_decode_or_raise_wire_error() -> None:
     dice = random.Random(2)
     refused = accepted = 0
     for kind, version in all_messages():
@@ -102,7 +102,7 @@ def test_changed_bytes_are_another_message_or_a_wire_error_that_says_why() -> No
     assert accepted > 5_000
 
 
-def test_changed_frames_are_another_request_or_answer_or_a_wire_error() -> None:
+def test_changed_frames_decode_or_raise_wire_error() -> None:
     dice = random.Random(3)
     for kind, version in all_messages():
         message = random_message(dice, kind, version)
@@ -124,14 +124,14 @@ def test_changed_frames_are_another_request_or_answer_or_a_wire_error() -> None:
 
 @settings(max_examples=1000, deadline=None, database=None)
 @given(st.sampled_from(list(all_messages())), st.binary(max_size=60))
-def test_any_bytes_are_a_message_or_a_wire_error(case: tuple[type[Message], int], data: bytes) -> None:
+def test_any_bytes_decode_as_message_or_raise(case: tuple[type[Message], int], data: bytes) -> None:
     _, fault = attempt(*case, data)
     assert not nothing_wrong(case[0], fault)
 
 
 @settings(max_examples=300, deadline=None, database=None)
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_request_or_a_wire_error(data: bytes) -> None:
+def test_any_bytes_decode_as_request_or_raise(data: bytes) -> None:
     try:
         decode_request(data)
     except WireError:
@@ -140,7 +140,7 @@ def test_any_bytes_are_a_request_or_a_wire_error(data: bytes) -> None:
 
 @settings(max_examples=200, deadline=None, database=None)
 @given(st.lists(st.binary(max_size=50)), st.lists(st.integers(1, 30)))
-def test_frames_come_out_whole_and_in_order_however_the_bytes_arrive(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_independent_of_chunking(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(frame, bodies))
     reader = FrameReader()
     found: list[bytes] = []

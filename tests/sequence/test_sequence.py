@@ -11,13 +11,13 @@ WHERE = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(("seed", "actions"), [(1, 50), (2, 100)])  # many more: make soak
-def test_random_actions_break_no_promise(seed: int, actions: int) -> None:
+def test_random_actions_keep_guarantees(seed: int, actions: int) -> None:
     print(f"seed {seed}; replay: {replay_command(seed, actions)}")
     print(play(seed, actions, tell=print))
 
 
 @pytest.mark.parametrize("broken", [CommitsAhead, PassesOver, ReadsAgain, TakesBack])
-def test_a_member_that_is_broken_on_purpose_is_caught(broken: type[Member]) -> None:
+def test_broken_member_is_detected(broken: type[Member]) -> None:
     with pytest.raises(Violation):
         play(3, 40, hire=broken)
 
@@ -31,7 +31,7 @@ def worked(oracle: Oracle, *offsets: int, member: str = "one") -> None:
         oracle.processed(stint, offset)
 
 
-def test_what_was_committed_and_is_read_again_is_found() -> None:
+def test_rereading_committed_records_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1, 2)
     worked(oracle, 1, 2, 3, member="another")  # nothing was committed
@@ -43,7 +43,7 @@ def test_what_was_committed_and_is_read_again_is_found() -> None:
     assert oracle.again_count == 2
 
 
-def test_a_record_that_nobody_has_processed_is_found() -> None:
+def test_unprocessed_record_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1)
     with pytest.raises(Violation, match="began t-0 at 3, but only what is before 2 was processed"):
@@ -54,7 +54,7 @@ def test_a_record_that_nobody_has_processed_is_found() -> None:
     assert not oracle.is_done({WHERE: 3})
 
 
-def test_a_commit_ahead_of_processing_is_found() -> None:
+def test_commit_ahead_of_processing_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1)
     oracle.saw_committed({WHERE: 2}, {})
@@ -62,7 +62,7 @@ def test_a_commit_ahead_of_processing_is_found() -> None:
         oracle.saw_committed({WHERE: 3}, {})
 
 
-def test_a_commit_that_goes_back_is_found() -> None:
+def test_decreasing_commit_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1)
     before = oracle.floors()

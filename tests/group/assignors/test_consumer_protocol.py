@@ -17,7 +17,7 @@ from slackwater.group.assignors.partitions import PartitionsByTopic
 from slackwater.group.topic_partition import TopicPartition
 
 
-def test_a_subscription_v1_byte_by_byte() -> None:
+def test_subscription_v1_bytes() -> None:
     subscription = Subscription(("t", "a"), b"\x07", [TopicPartition("t", 1), TopicPartition("t", 0)], version=1)
     data = encode_subscription(subscription)
     assert data.hex(" ", 1) == (
@@ -27,18 +27,18 @@ def test_a_subscription_v1_byte_by_byte() -> None:
     assert decode_subscription(data).owned_partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
-def test_a_topic_of_which_nothing_is_owned_is_not_written() -> None:
+def test_topic_without_owned_partitions_is_omitted() -> None:
     owned = PartitionsByTopic(("a", "t"), np.array([0, 1]), np.array([5]))
     written = encode_subscription(Subscription(("t",), owned_partitions=owned))
     assert written == encode_subscription(Subscription(("t",), owned_partitions=[TopicPartition("t", 5)]))
 
 
-def test_an_assignment_byte_by_byte() -> None:
+def test_assignment_bytes() -> None:
     data = encode_assignment(Assignment([TopicPartition("t", 3), TopicPartition("t", 1)]))
     assert data.hex(" ", 1) == "00 03 00 00 00 01 00 01 74 00 00 00 02 00 00 00 03 00 00 00 01 ff ff ff ff"
 
 
-def test_no_bytes_are_an_assignment_of_nothing() -> None:
+def test_empty_bytes_decode_as_no_partitions() -> None:
     assert decode_assignment(b"") == Assignment(())
 
 
@@ -53,22 +53,22 @@ def test_no_bytes_are_an_assignment_of_nothing() -> None:
         ("0000 00000001 0009 74", "announced"),
     ],
 )
-def test_what_cannot_be_is_malformed(data: str, message: str) -> None:
+def test_invalid_bytes_are_malformed(data: str, message: str) -> None:
     with pytest.raises(MalformedMetadata, match=message):
         decode_subscription(bytes.fromhex(data))
 
 
-def test_a_negative_assignment_version_is_malformed() -> None:
+def test_negative_assignment_version_is_malformed() -> None:
     with pytest.raises(MalformedMetadata, match="assignment version -2"):
         decode_assignment(b"\xff\xfe")
 
 
-def test_an_array_longer_than_its_bytes_is_told_apart() -> None:
+def test_array_beyond_end_is_overlong() -> None:
     with pytest.raises(OverlongArray, match="array of 1000000 elements announced with 0 bytes left"):
         decode_subscription(bytes.fromhex("0000 000f4240"))
 
 
-def test_a_long_subscription_is_read_like_a_short_one() -> None:
+def test_uncached_subscription_decodes_equally() -> None:
     # Names of two lengths, one of them not ASCII, one without partitions: blocks and single rows in one array.
     topics = [f"topic-{at:03}" for at in range(300)] + [f"t{at}" for at in range(10, 60)] + ["tópico-01"] * 1
     owned = [TopicPartition(topic, at) for topic in topics for at in range(2 if topic.endswith("7") else 1)]
@@ -80,7 +80,7 @@ def test_a_long_subscription_is_read_like_a_short_one() -> None:
     assert decode_subscription(encode_subscription(nameless)) == nameless
 
 
-def test_values_are_equal_by_what_they_hold() -> None:
+def test_values_compare_by_content() -> None:
     one = Subscription(("t",), b"", [TopicPartition("t", 0)], 1, "r", 3)
     same = Subscription(("t",), b"", (TopicPartition("t", 0),), 1, "r", 3)
     assert one == same

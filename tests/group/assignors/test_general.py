@@ -13,7 +13,7 @@ from .groups import PaperGroup, check_balanced, check_valid, owning, score, swap
 from .random_groups import random_group
 
 
-def test_the_least_loaded_are_those_that_taking_one_by_one_would_find() -> None:
+def test_least_loaded_matches_sequential_choice() -> None:
     random = Random(1)
     for _ in range(300):
         loads = [random.randint(0, 9) for _ in range(random.randint(1, 8))]
@@ -27,7 +27,7 @@ def test_the_least_loaded_are_those_that_taking_one_by_one_would_find() -> None:
         assert least_loaded(np.array(loads), count).tolist() == one_by_one
 
 
-def test_the_balance_score_is_the_sum_of_all_differences() -> None:
+def test_balance_score_sums_differences() -> None:
     random = Random(2)
     for _ in range(50):
         loads = [random.randint(0, 9) for _ in range(random.randint(0, 8))]
@@ -35,7 +35,7 @@ def test_the_balance_score_is_the_sum_of_all_differences() -> None:
         assert balance_score(np.array(loads, dtype=np.int64)) == differences == score(loads)
 
 
-def test_a_reshuffle_whose_score_is_no_better_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reassignment_without_improvement_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     group = PaperGroup(
         "sticky", {"t": 6, "u": 1}, {"a": owning(["t"], *(("t", at) for at in range(6))), "b": who("t", "u")}
     )
@@ -44,7 +44,7 @@ def test_a_reshuffle_whose_score_is_no_better_is_undone(monkeypatch: pytest.Monk
     assert {member_id: len(held) for member_id, held in group.given().items()} == {"a": 6, "b": 1}
 
 
-def test_a_group_too_large_to_look_at_whole_is_balanced_topic_by_topic() -> None:
+def test_large_group_is_balanced_by_topic() -> None:
     topics = {f"topic-{at:02}": 600 for at in range(40)}
     names = list(topics)
     members = {f"consumer-{at}": who(*names[: 30 + at]) for at in range(10)}
@@ -60,7 +60,7 @@ def test_a_group_too_large_to_look_at_whole_is_balanced_topic_by_topic() -> None
 
 # Groups in which a move back is replaced by undoing an earlier one.
 @pytest.mark.parametrize("seed", [148, 227, 910, 985, 1000, 2471])
-def test_small_random_groups_are_balanced_without_swaps(seed: int) -> None:
+def test_random_groups_are_balanced_without_swaps(seed: int) -> None:
     random = Random(seed)
     for _ in range(10):
         group = random_group(random, "sticky", alike=False, racks=False, claims=False)

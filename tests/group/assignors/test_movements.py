@@ -14,7 +14,7 @@ def movements() -> PartitionMovements:
     return PartitionMovements(GroupLayout({"t": TopicInfo(20)}, members, list("abc")))
 
 
-def test_a_move_back_undoes_the_earlier_move_of_another_partition() -> None:
+def test_reverse_move_undoes_earlier_move() -> None:
     moves = movements()
     moves.record(T, 3, giver=A, taker=B)
     assert moves.partition_to_move(T, 7, giver=B, taker=A) == 3
@@ -22,14 +22,14 @@ def test_a_move_back_undoes_the_earlier_move_of_another_partition() -> None:
     assert moves.partition_to_move(1, 7, giver=B, taker=A) == 7  # another topic
 
 
-def test_a_partition_that_came_home_is_forgotten() -> None:
+def test_returned_partition_is_forgotten() -> None:
     moves = movements()
     moves.record(T, 3, giver=A, taker=B)
     moves.record(T, 3, giver=B, taker=A)
     assert moves.partition_to_move(T, 7, giver=B, taker=A) == 7
 
 
-def test_a_partition_that_moved_on_counts_as_moved_from_where_it_started() -> None:
+def test_repeated_move_keeps_original_owner() -> None:
     moves = movements()
     moves.record(T, 3, giver=A, taker=B)
     moves.record(T, 4, giver=A, taker=B)
@@ -39,7 +39,7 @@ def test_a_partition_that_moved_on_counts_as_moved_from_where_it_started() -> No
     assert moves.partition_to_move(T, 3, giver=C, taker=B) == 3  # from A to B, like 4: nothing to undo
 
 
-def test_of_several_the_one_is_undone_that_java_would_undo() -> None:
+def test_undone_move_matches_java() -> None:
     moves = movements()
     for partition in range(5):
         moves.record(T, partition, giver=A, taker=B)

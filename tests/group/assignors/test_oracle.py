@@ -42,7 +42,7 @@ def check_equal(group: PaperGroup, answer: Answer) -> None:
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("racks", [False, True], ids=["no racks", "racks"])
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
-def test_members_get_what_kafka_gives_them(oracle: Oracle, name: str, alike: bool, racks: bool) -> None:
+def test_assignments_match_kafka(oracle: Oracle, name: str, alike: bool, racks: bool) -> None:
     groups = [random_group(Random(seed), name, alike=alike, racks=racks, claims=seed % 3 == 0) for seed in range(40)]
     for group, answer in zip(groups, ask(oracle, groups), strict=True):
         check_equal(group, answer)
@@ -50,7 +50,7 @@ def test_members_get_what_kafka_gives_them(oracle: Oracle, name: str, alike: boo
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
-def test_members_of_a_larger_group_get_what_kafka_gives_them(oracle: Oracle, name: str, alike: bool) -> None:
+def test_assignments_of_larger_groups_match_kafka(oracle: Oracle, name: str, alike: bool) -> None:
     random = Random(1)
     names = [f"topic-{at:02}" for at in range(30)]
     members = {
@@ -64,7 +64,7 @@ def test_members_of_a_larger_group_get_what_kafka_gives_them(oracle: Oracle, nam
         change(random, group, alike=alike, racks=False)
 
 
-def test_subscriptions_are_written_byte_for_byte_as_kafka_writes_them(oracle: Oracle) -> None:
+def test_subscription_bytes_match_kafka(oracle: Oracle) -> None:
     groups = [
         random_group(Random(seed), name, alike=False, racks=True, claims=True)
         for seed in range(20)
@@ -83,7 +83,7 @@ def test_subscriptions_are_written_byte_for_byte_as_kafka_writes_them(oracle: Or
                 assert encode_subscription(decode_subscription(data)) == data
 
 
-def test_assignments_are_read_and_written_byte_for_byte_as_kafka_does(oracle: Oracle) -> None:
+def test_assignment_bytes_match_kafka(oracle: Oracle) -> None:
     groups = [random_group(Random(seed), "sticky", alike=False, racks=False, claims=False) for seed in range(20)]
     for answer in ask(oracle, groups):
         for theirs in answer["assignments"].values():

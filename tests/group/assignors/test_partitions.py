@@ -8,7 +8,7 @@ from slackwater.group.topic_partition import TopicPartition
 SOME = [TopicPartition("b", 2), TopicPartition("a", 1), TopicPartition("b", 0)]
 
 
-def test_partitions_are_grouped_by_topic_in_order_of_appearance() -> None:
+def test_partitions_are_grouped_by_topic() -> None:
     grouped = PartitionsByTopic.of(SOME)
     assert tuple(grouped) == (TopicPartition("b", 2), TopicPartition("b", 0), TopicPartition("a", 1))
     assert [(topic, numbers.tolist()) for topic, numbers in grouped.runs()] == [("b", [2, 0]), ("a", [1])]
@@ -17,12 +17,12 @@ def test_partitions_are_grouped_by_topic_in_order_of_appearance() -> None:
     assert repr(grouped) == "PartitionsByTopic(b-2, b-0, a-1)"
 
 
-def test_no_partitions_are_always_the_same_object() -> None:
+def test_empty_partitions_are_a_singleton() -> None:
     assert PartitionsByTopic.of([]) is NO_PARTITIONS
     assert tuple(NO_PARTITIONS) == ()
 
 
-def test_equality_is_by_partitions_however_the_runs_are_cut() -> None:
+def test_equality_ignores_run_boundaries() -> None:
     whole = PartitionsByTopic.of([TopicPartition("a", 1), TopicPartition("a", 2)])
     cut = PartitionsByTopic(("a", "x", "a"), np.array([1, 0, 1]), np.array([1, 2]))
     assert whole == cut

@@ -30,7 +30,7 @@ from slackwater.group.topic_partition import TopicPartition
         ("cooperative-sticky", CooperativeStickyAssignor),
     ],
 )
-def test_short_names_and_java_class_names_lead_to_the_same_assignor(name: str, kind: type[Assignor]) -> None:
+def test_short_and_java_names_are_equivalent(name: str, kind: type[Assignor]) -> None:
     for one in (assignor(name), assignor(f"org.apache.kafka.clients.consumer.{kind.__name__}")):
         assert type(one) is kind
         assert one.name == name
@@ -45,14 +45,14 @@ def test_short_names_and_java_class_names_lead_to_the_same_assignor(name: str, k
         ("org.apache.kafka.clients.consumer.StickyAsignor", "org.apache.kafka.clients.consumer.StickyAssignor"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest_known_one_and_the_list(wrong: str, right: str) -> None:
+def test_unknown_name_suggests_the_nearest(wrong: str, right: str) -> None:
     with pytest.raises(UsageError) as raised:
         assignor(wrong)
     assert f"did you mean {right!r}?" in str(raised.value)
     assert "range, roundrobin, sticky, cooperative-sticky" in str(raised.value)
 
 
-def test_only_cooperative_sticky_can_be_cooperative_and_it_can_be_eager_too() -> None:
+def test_only_cooperative_sticky_is_cooperative() -> None:
     assert assignor("cooperative-sticky").protocols == (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
     for name in ("range", "roundrobin", "sticky"):
         assert assignor(name).protocols == (RebalanceProtocol.EAGER,)
@@ -71,7 +71,7 @@ class EverythingToTheFirst(Assignor):
         return {member_id: Assignment(everything if member_id == first else ()) for member_id in members}
 
 
-def test_an_assignor_of_ones_own_is_passed_as_itself() -> None:
+def test_custom_assignor_instance_is_returned() -> None:
     mine = EverythingToTheFirst()
     assert assignor(mine) is mine
     assert not mine.built_in

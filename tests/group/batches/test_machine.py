@@ -122,7 +122,7 @@ def batch(seq: int, **ranges: tuple[int, int]) -> BatchOffset:
 # --- from plan to commit ----------------------------------------------------------------------------------------------
 
 
-def test_a_start_is_committed_before_the_first_batch_reads_it() -> None:
+def test_start_is_claimed_before_first_batch() -> None:
     query = Query(BatchOffset("mine", 0, "g", starts={P0: 7}))
     query.answers = False
     query.assign(P0)
@@ -136,7 +136,7 @@ def test_a_start_is_committed_before_the_first_batch_reads_it() -> None:
     assert query.group[P0] == mine(7, 0)
 
 
-def test_a_partition_that_was_added_later_starts_at_its_beginning() -> None:
+def test_new_partition_starts_at_its_beginning() -> None:
     query = Query(BatchOffset("mine", 0, "g", starts={P0: 7}))
     query.assign(P0, P1)
 
@@ -146,7 +146,7 @@ def test_a_partition_that_was_added_later_starts_at_its_beginning() -> None:
     assert query.batches.positions == {P0: 7, P1: 0}
 
 
-def test_a_batch_is_committed_when_it_is_finished_and_no_sooner() -> None:
+def test_batch_is_committed_when_finished() -> None:
     query = Query()
     query.assign(P0, P1)
     offset = query.run({P0: 5, P1: 0})
@@ -159,7 +159,7 @@ def test_a_batch_is_committed_when_it_is_finished_and_no_sooner() -> None:
     assert offset.ranges[P1] == OffsetRange(*P1, 0, 0), "idle partitions stand there too"
 
 
-def test_planning_is_not_finishing() -> None:
+def test_planning_does_not_finish_a_batch() -> None:
     query = Query()
     query.assign(P0)
     query.run({P0: 5})
@@ -169,14 +169,14 @@ def test_planning_is_not_finishing() -> None:
     assert query.committed() == {P0: 0}
 
 
-def test_nothing_new_is_no_batch() -> None:
+def test_no_batch_without_new_offsets() -> None:
     query = Query()
     query.assign(P0)
 
     assert query.plan({P0: 0}) is None
 
 
-def test_a_commit_that_is_refused_is_tried_again() -> None:
+def test_failed_commit_is_retried() -> None:
     query = Query()
     query.assign(P0)
     offset = query.run({P0: 5})
@@ -191,7 +191,7 @@ def test_a_commit_that_is_refused_is_tried_again() -> None:
     assert not query.held
 
 
-def test_a_commit_that_is_forbidden_ends_the_query() -> None:
+def test_forbidden_commit_fails_the_query() -> None:
     query = Query()
     query.answers = False
     query.assign(P0)
@@ -202,7 +202,7 @@ def test_a_commit_that_is_forbidden_ends_the_query() -> None:
     assert isinstance(query.batches.failure, BrokerError)
 
 
-def test_commits_are_one_at_a_time_and_the_newest_counts() -> None:
+def test_one_commit_in_flight_and_newest_wins() -> None:
     query = Query()
     query.assign(P0)
     first = query.run({P0: 5})
@@ -222,7 +222,7 @@ def test_commits_are_one_at_a_time_and_the_newest_counts() -> None:
 
 
 @pytest.mark.parametrize("handover", Handover)
-def test_what_is_planned_stays_until_it_is_logged(handover: Handover) -> None:
+def test_planned_partition_is_held_until_logged(handover: Handover) -> None:
     query = Query(handover=handover)
     query.assign(P0)
     query.plan({P0: 5})
@@ -232,7 +232,7 @@ def test_what_is_planned_stays_until_it_is_logged(handover: Handover) -> None:
     assert query.committed() == {P0: 0}
 
 
-def test_wait_holds_a_partition_until_its_batch_is_committed() -> None:
+def test_wait_holds_partition_until_commit() -> None:
     query = Query(handover=Handover.WAIT)
     query.assign(P0, P1)
     offset = query.run({P0: 5, P1: 5})
@@ -251,7 +251,7 @@ def test_wait_holds_a_partition_until_its_batch_is_committed() -> None:
     assert query.batches.handover_wait_ms(query.now_ms) == 60_000
 
 
-def test_a_partition_that_must_leave_is_not_read_again() -> None:
+def test_leaving_partition_is_not_planned() -> None:
     query = Query()
     query.assign(P0, P1)
     query.run({P0: 5, P1: 5})
@@ -264,7 +264,7 @@ def test_a_partition_that_must_leave_is_not_read_again() -> None:
     assert set(offset.ranges) == {P1}
 
 
-def test_release_lets_a_partition_go_when_it_is_logged_and_does_not_commit_it() -> None:
+def test_release_frees_partition_without_commit() -> None:
     query = Query(handover=Handover.RELEASE)
     query.assign(P0)
     offset = query.run({P0: 5})
@@ -276,7 +276,7 @@ def test_release_lets_a_partition_go_when_it_is_logged_and_does_not_commit_it() 
     assert query.committed() == {P0: 0}
 
 
-def test_handoff_commits_in_advance_and_lets_go() -> None:
+def test_handoff_commits_early_and_releases() -> None:
     query = Query(handover=Handover.HANDOFF)
     query.assign(P0, P1)
     query.run({P0: 5, P1: 5})
@@ -287,7 +287,7 @@ def test_handoff_commits_in_advance_and_lets_go() -> None:
     assert query.held == {P1}
 
 
-def test_after_the_handover_timeout_wait_acts_as_release_and_counts_it() -> None:
+def test_handover_timeout_releases_partition() -> None:
     query = Query(handover=Handover.WAIT, handover_timeout_ms=1_000)
     query.assign(P0)
     offset = query.run({P0: 5})
@@ -306,7 +306,7 @@ def test_after_the_handover_timeout_wait_acts_as_release_and_counts_it() -> None
     assert query.committed() == {P0: 0}
 
 
-def test_a_partition_that_is_given_back_waits_no_longer() -> None:
+def test_reassigned_partition_stops_waiting() -> None:
     query = Query(handover_timeout_ms=1_000)
     query.assign(P0)
     query.run({P0: 5})
@@ -318,7 +318,7 @@ def test_a_partition_that_is_given_back_waits_no_longer() -> None:
     assert query.batches.counters.handover_timeouts == 0
 
 
-def test_a_stop_waits_for_commits_and_not_for_the_batch() -> None:
+def test_stop_waits_for_commits_only() -> None:
     query = Query()
     query.assign(P0, P1)
     first = query.run({P0: 5, P1: 0})
@@ -335,7 +335,7 @@ def test_a_stop_waits_for_commits_and_not_for_the_batch() -> None:
 # --- losing and coming back -------------------------------------------------------------------------------------------
 
 
-def test_what_was_lost_during_the_batch_is_not_committed() -> None:
+def test_partition_lost_during_batch_is_not_committed() -> None:
     query = Query()
     query.assign(P0, P1)
     offset = query.run({P0: 5, P1: 5})
@@ -345,7 +345,7 @@ def test_what_was_lost_during_the_batch_is_not_committed() -> None:
     assert query.committed() == {P0: 0, P1: 5}
 
 
-def test_what_comes_back_during_the_batch_goes_on_behind_it() -> None:
+def test_returning_partition_continues_after_batch() -> None:
     query = Query(handover=Handover.RELEASE)
     query.assign(P0)
     offset = query.run({P0: 5})
@@ -360,7 +360,7 @@ def test_what_comes_back_during_the_batch_goes_on_behind_it() -> None:
     assert query.group[P0] == mine(5, 1)
 
 
-def test_what_others_have_read_further_goes_on_there() -> None:
+def test_higher_committed_offset_is_followed() -> None:
     query = Query(handover=Handover.RELEASE)
     query.assign(P0)
     query.run({P0: 5})
@@ -372,7 +372,7 @@ def test_what_others_have_read_further_goes_on_there() -> None:
     assert query.batches.positions == {P0: 8}
 
 
-def test_an_answer_to_an_older_question_is_not_taken() -> None:
+def test_stale_fetch_result_is_ignored() -> None:
     query = Query()
     first = query.batches.on_assigned([P0], 0)
     query.batches.on_lost([P0], 0)
@@ -384,7 +384,7 @@ def test_an_answer_to_an_older_question_is_not_taken() -> None:
     assert query.batches.positions == {}
 
 
-def test_a_look_up_that_failed_is_made_again() -> None:
+def test_failed_fetch_is_retried() -> None:
     query = Query()
     fetch = next(effect for effect in query.batches.on_assigned([P0], 0) if isinstance(effect, FetchCommitted))
     query.do(query.batches.on_committed_fetched(fetch.fetch_id, {}, 0, failed=True))
@@ -398,7 +398,7 @@ def test_a_look_up_that_failed_is_made_again() -> None:
 # --- a restart --------------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_batch_that_was_not_committed_is_committed_after_a_restart() -> None:
+def test_finished_batch_is_committed_after_restart() -> None:
     query = Query(batch(4, p0=(3, 9)))
     query.group[P0] = mine(3, 3)
 
@@ -408,7 +408,7 @@ def test_a_finished_batch_that_was_not_committed_is_committed_after_a_restart() 
     assert query.group[P0] == mine(9, 4)
 
 
-def test_an_offset_that_expired_in_the_group_is_taken_from_the_checkpoint() -> None:
+def test_expired_offset_is_taken_from_checkpoint() -> None:
     query = Query(batch(4, p0=(9, 9)))
 
     query.assign(P0)
@@ -417,7 +417,7 @@ def test_an_offset_that_expired_in_the_group_is_taken_from_the_checkpoint() -> N
 
 
 @pytest.mark.parametrize("at", [2, 5, 12])
-def test_what_others_have_committed_meanwhile_counts(at: int) -> None:
+def test_commits_of_other_members_are_followed(at: int) -> None:
     query = Query(batch(4, p0=(3, 9)))
     query.group[P0] = theirs(at)
 
@@ -428,7 +428,7 @@ def test_what_others_have_committed_meanwhile_counts(at: int) -> None:
     assert query.batches.counters.resets_obeyed == 0
 
 
-def test_an_operators_reset_is_obeyed_and_told() -> None:
+def test_offset_reset_is_followed_and_reported() -> None:
     query = Query(batch(4, p0=(3, 9)))
     query.group[P0] = plain(1)
 
@@ -439,7 +439,7 @@ def test_an_operators_reset_is_obeyed_and_told() -> None:
     assert BatchEvent(BatchEventKind.RESET_OBEYED, P0, offset=1, previous_offset=9) in query.told
 
 
-def test_an_operators_reset_is_refused_where_that_is_wanted_and_stays_as_it_is() -> None:
+def test_offset_reset_is_refused_if_configured() -> None:
     query = Query(batch(4, p0=(3, 9)), refuse_resets=True)
     query.group[P0] = plain(1)
 
@@ -457,7 +457,7 @@ def replaying(last: BatchOffset, group: Mapping[TopicPartition, OffsetAndMetadat
     return query
 
 
-def test_an_unfinished_batch_is_read_again_as_it_was() -> None:
+def test_unfinished_batch_is_replayed() -> None:
     query = replaying(batch(4, p0=(3, 9), p1=(2, 2)), {P0: mine(3, 3), P1: mine(2, 2)})
     query.assign(P0, P1)
 
@@ -468,13 +468,13 @@ def test_an_unfinished_batch_is_read_again_as_it_was() -> None:
     assert query.plan({P0: 9, P1: 2}) is None
 
 
-def test_nothing_is_decided_before_the_group_has_spoken() -> None:
+def test_replay_waits_for_first_assignment() -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: theirs(9)})
 
     assert query.batches.ranges(4) is None
 
 
-def test_what_others_have_is_left_out_and_the_next_offset_is_logged_without_it() -> None:
+def test_replay_skips_partitions_of_other_members() -> None:
     query = replaying(batch(4, p0=(3, 9), p1=(0, 4)), {P0: mine(3, 3), P1: theirs(1)})
     query.assign(P0)
 
@@ -485,7 +485,7 @@ def test_what_others_have_is_left_out_and_the_next_offset_is_logged_without_it()
     assert offset.ranges == {P0: OffsetRange(*P0, 9, 9)}
 
 
-def test_what_nobody_has_taken_yet_is_waited_for() -> None:
+def test_replay_waits_for_unclaimed_partitions() -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: mine(3, 3)})
     query.assign()
     query.tick(999)
@@ -496,7 +496,7 @@ def test_what_nobody_has_taken_yet_is_waited_for() -> None:
     assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 3)]
 
 
-def test_what_others_have_read_of_it_is_not_read_again() -> None:
+def test_replay_starts_at_committed_offset() -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: theirs(5)})
     query.assign(P0)
 
@@ -506,7 +506,7 @@ def test_what_others_have_read_of_it_is_not_read_again() -> None:
     assert query.group[P0] == mine(9, 4)
 
 
-def test_a_reset_takes_a_partition_out_of_the_batch() -> None:
+def test_reset_removes_partition_from_replay() -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: plain(1)})
     query.assign(P0)
 
@@ -516,7 +516,7 @@ def test_a_reset_takes_a_partition_out_of_the_batch() -> None:
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_what_was_handed_off_is_read_again_whoever_has_it(owned: bool) -> None:
+def test_handed_off_range_is_replayed(owned: bool) -> None:
     query = replaying(batch(4, p0=(3, 9)), {P0: theirs(12)}, handover=Handover.HANDOFF)
     query.assign(*([P0] if owned else []))
 
@@ -528,7 +528,7 @@ def test_what_was_handed_off_is_read_again_whoever_has_it(owned: bool) -> None:
 # --- without a group --------------------------------------------------------------------------------------------------
 
 
-def test_without_a_group_nothing_is_asked_held_or_committed() -> None:
+def test_no_group_means_no_effects() -> None:
     query = Query(BatchOffset("mine", 0, None, starts={P0: 3}), in_group=False)
     query.assign(P0)
     offset = query.run({P0: 5})
@@ -539,7 +539,7 @@ def test_without_a_group_nothing_is_asked_held_or_committed() -> None:
     assert not query.held
 
 
-def test_without_a_group_an_unfinished_batch_is_read_again_and_gone_on_behind() -> None:
+def test_replay_without_a_group() -> None:
     last = BatchOffset("mine", 4, None, ranges={P0: OffsetRange(*P0, 3, 9)})
     query = Query(last, in_group=False)
     query.do(query.batches.replay(last, 0, wait_ms=0))
@@ -555,14 +555,14 @@ def test_without_a_group_an_unfinished_batch_is_read_again_and_gone_on_behind() 
 # --- how much ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
+def test_limit_is_proportional_to_backlog() -> None:
     assert divide_limit({P0: 990, P1: 10}, 100) == {P0: 99, P1: 1}
     assert divide_limit({P0: 100_000, P1: 1}, 10) == {P0: 9, P1: 1}
     assert divide_limit({P0: 3, P1: 4}, 10) == {P0: 3, P1: 4}
     assert divide_limit({P0: 3}, None) == {P0: 3}
 
 
-def test_a_small_batch_waits_for_more_but_not_for_ever() -> None:
+def test_small_batch_waits_until_max_delay() -> None:
     query = Query()
     query.assign(P0)
     limits = BatchLimits(min_offsets=10, max_delay_ms=1_000)
@@ -577,7 +577,7 @@ def test_a_small_batch_waits_for_more_but_not_for_ever() -> None:
     assert query.plan({P0: 5}, limits) is not None
 
 
-def test_an_end_before_the_position_is_data_lost() -> None:
+def test_end_before_position_is_data_loss() -> None:
     query = Query(batch(4, p0=(3, 9)))
     query.assign(P0)
     query.plan({P0: 5})
@@ -585,7 +585,7 @@ def test_an_end_before_the_position_is_data_lost() -> None:
     assert isinstance(query.batches.failure, DataLossError)
 
 
-def test_an_end_before_the_position_is_gone_on_from_where_that_is_wanted() -> None:
+def test_data_loss_is_skipped_if_configured() -> None:
     query = Query(batch(4, p0=(3, 9)), fail_on_data_loss=False)
     query.assign(P0)
     assert query.plan({P0: 5}) is None
@@ -595,7 +595,7 @@ def test_an_end_before_the_position_is_gone_on_from_where_that_is_wanted() -> No
     assert offset.ranges == {P0: OffsetRange(*P0, 5, 7)}
 
 
-def test_the_time_without_partitions_is_counted() -> None:
+def test_time_without_partitions_is_counted() -> None:
     query = Query()
     query.assign()
     query.now_ms = 400

@@ -31,25 +31,25 @@ def config(**settings: Any) -> MemberConfig:
         ({"assignors": ()}, "nothing has no rebalance protocol in common"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise_usage_error(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as refused:
         config(**settings)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_the_rebalance_timeout_follows_the_driver_unless_it_is_set() -> None:
+def test_rebalance_timeout_default_depends_on_driver() -> None:
     assert config(max_poll_interval_ms=7_000).join_rebalance_timeout_ms == 7_000
     assert config(driver=RebalanceDriver.BACKGROUND).join_rebalance_timeout_ms == 60_000
     assert config(driver=RebalanceDriver.BACKGROUND, rebalance_timeout_ms=9_000).join_rebalance_timeout_ms == 9_000
 
 
-def test_the_wait_for_work_ends_before_the_group_gives_the_member_up() -> None:
+def test_release_wait_is_below_rebalance_timeout() -> None:
     assert config(driver=RebalanceDriver.BACKGROUND).release_wait_ms == 54_000
     assert config(rebalance_timeout_ms=8_000).release_wait_ms == 4_000
 
 
-def test_an_assignor_is_found_by_the_name_the_group_agreed_on() -> None:
+def test_assignor_is_selected_by_protocol_name() -> None:
     settings = config()
     assert settings.assignor("range") is settings.assignors[0]
     assert settings.assignor("sticky") is None

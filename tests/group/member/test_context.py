@@ -21,7 +21,7 @@ def reasons(of: MemberContext) -> list[str]:
     return [detail.reason for detail in details if isinstance(detail, JoinRequested)]
 
 
-def test_a_generation_can_be_gone_while_the_id_is_good() -> None:
+def test_reset_generation_may_keep_the_member_id() -> None:
     assert MemberGeneration().is_reset
     assert MemberGeneration(member_id="m").is_reset
     assert MemberGeneration(member_id="m").is_lost
@@ -30,7 +30,7 @@ def test_a_generation_can_be_gone_while_the_id_is_good() -> None:
     assert MemberGeneration(3, "m", "range").describe() == "Generation{generationId=3, memberId='m', protocol='range'}"
 
 
-def test_a_reason_is_told_once_until_it_changes_or_was_served() -> None:
+def test_rejoin_event_is_emitted_once_per_reason() -> None:
     one = context()
     one.rejoin_needed = False
     one.request_rejoin("why", 0)
@@ -41,7 +41,7 @@ def test_a_reason_is_told_once_until_it_changes_or_was_served() -> None:
     assert reasons(one) == ["why", "other, at length", "other"]
 
 
-def test_only_one_look_up_is_under_way() -> None:
+def test_at_most_one_lookup_is_in_flight() -> None:
     one = context()
     assert not one.find_coordinator(0)
     assert not one.find_coordinator(0)
@@ -52,7 +52,7 @@ def test_only_one_look_up_is_under_way() -> None:
     assert one.find_coordinator(5)
 
 
-def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
+def test_lost_coordinator_fails_its_requests_in_order() -> None:
     one = context()
     failed: list[int] = []
 
@@ -71,7 +71,7 @@ def test_a_lost_coordinator_takes_its_requests_along_in_order() -> None:
     ) == 1
 
 
-def test_the_first_failure_is_raised_once() -> None:
+def test_first_failure_is_raised_once() -> None:
     one = context()
     first, second = UsageError("first"), UsageError("second")
     one.fail(first)
@@ -82,7 +82,7 @@ def test_the_first_failure_is_raised_once() -> None:
     assert not one.is_halted
 
 
-def test_nobody_leaves_for_a_poll_timer_before_it_has_joined() -> None:
+def test_poll_timeout_before_joining_does_not_leave() -> None:
     one = context()
     assert one.leave(MemberInput.POLL_TIMEOUT_EXPIRED, "late", 0) is None
     assert one.effects == []

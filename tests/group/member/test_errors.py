@@ -10,14 +10,14 @@ from slackwater.group.member.response_errors import fatal_error, join_input, syn
 from slackwater.group.member.states import MemberInput
 
 
-def test_the_words_of_the_java_client() -> None:
+def test_java_names_and_messages() -> None:
     assert java_name(Error.REBALANCE_IN_PROGRESS) == "RebalanceInProgressException"
     assert java_message(Error.NETWORK_EXCEPTION) == "null"
     assert java_name(Error.KAFKA_STORAGE_ERROR) == "KafkaException"
     assert java_message(Error.KAFKA_STORAGE_ERROR) == "Unexpected error KAFKA_STORAGE_ERROR"
 
 
-def test_errors_know_their_cause_and_their_code() -> None:
+def test_errors_have_cause_and_code() -> None:
     cause = ValueError("odd")
     assert ListenerFailed(cause).__cause__ is cause
     assert FencedInstanceId("i1", "").error is Error.FENCED_INSTANCE_ID
@@ -27,14 +27,14 @@ def test_errors_know_their_cause_and_their_code() -> None:
 
 @pytest.mark.parametrize("error", list(Error))
 @pytest.mark.parametrize("is_stale", [True, False])
-def test_every_code_means_something(error: Error, is_stale: bool) -> None:
+def test_every_error_code_maps_to_an_input(error: Error, is_stale: bool) -> None:
     assert join_input(error, is_stale=is_stale) in MemberInput
     assert sync_input(error, is_stale=is_stale) in MemberInput
 
 
 @pytest.mark.parametrize("instance_id", [None, "i1"])
 @pytest.mark.parametrize("error", list(Error))
-def test_every_refusal_says_something(error: Error, instance_id: str | None) -> None:
+def test_every_fatal_error_has_a_message(error: Error, instance_id: str | None) -> None:
     config = MemberConfig(group_id="g", client_id="c", group_instance_id=instance_id, driver=RebalanceDriver.POLL)
     refused = fatal_error("JoinGroup", error, config, "m1")
     assert isinstance(refused, BrokerError)
@@ -42,5 +42,5 @@ def test_every_refusal_says_something(error: Error, instance_id: str | None) -> 
     assert len(str(refused)) > 10
 
 
-def test_a_node_is_written_as_the_java_client_writes_it() -> None:
+def test_node_format_matches_java_client() -> None:
     assert str(BrokerNode(0, "h", 1)) == "h:1 (id: 2147483647 rack: null)"

@@ -15,7 +15,7 @@ def timers() -> HeartbeatTimers:
     return made
 
 
-def test_a_timer_is_over_when_its_deadline_is_reached(timers: HeartbeatTimers) -> None:
+def test_timer_expires_at_its_deadline(timers: HeartbeatTimers) -> None:
     assert not timers.is_heartbeat_due(2_999)
     assert timers.is_heartbeat_due(3_000)
     assert not timers.is_session_expired(9_999)
@@ -25,7 +25,7 @@ def test_a_timer_is_over_when_its_deadline_is_reached(timers: HeartbeatTimers) -
     assert timers.poll_overrun_ms(30_500) == 500
 
 
-def test_polling_and_answers_move_their_own_timer_only(timers: HeartbeatTimers) -> None:
+def test_poll_and_response_restart_only_their_timer(timers: HeartbeatTimers) -> None:
     timers.on_poll(5_000)
     assert (timers.heartbeat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 10_000, 35_000)
     timers.on_success(6_000)
@@ -34,13 +34,13 @@ def test_polling_and_answers_move_their_own_timer_only(timers: HeartbeatTimers) 
     assert (timers.heartbeat_due_ms, timers.session_due_ms, timers.poll_due_ms) == (3_000, 17_000, 35_000)
 
 
-def test_the_next_beat_is_counted_from_the_last_one_sent(timers: HeartbeatTimers) -> None:
+def test_heartbeat_interval_starts_at_last_send(timers: HeartbeatTimers) -> None:
     assert timers.last_sent_ms == NEVER_SENT
     timers.sent(3_100)
     assert (timers.last_sent_ms, timers.heartbeat_due_ms) == (3_100, 6_100)
 
 
-def test_failures_double_the_wait_until_an_answer_comes(timers: HeartbeatTimers) -> None:
+def test_failures_double_backoff_until_success(timers: HeartbeatTimers) -> None:
     waits = []
     for _ in range(6):
         timers.failed(0)
@@ -51,6 +51,6 @@ def test_failures_double_the_wait_until_an_answer_comes(timers: HeartbeatTimers)
     assert timers.heartbeat_due_ms == 100
 
 
-def test_a_backoff_never_overflows() -> None:
+def test_backoff_never_overflows() -> None:
     assert backoff_ms(10**6, 100, 1_000) == 1_000
     assert backoff_ms(5, 0, 1_000) == 0

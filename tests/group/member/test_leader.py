@@ -41,13 +41,13 @@ def accepts(*owned: TopicPartition) -> MemberSubscription:
     return MemberSubscription(None, Subscription(("a",), None, owned))
 
 
-def test_a_snapshot_holds_known_topics_only_and_racks_only_for_who_has_one() -> None:
+def test_snapshot_has_existing_topics_and_optional_racks() -> None:
     assert take_snapshot(CLUSTER, ["b", "a", "zz"], None).topics == (("a", 2, None), ("b", 1, None))
     assert take_snapshot(CLUSTER, ["a"], "r1").topics == (("a", 2, (frozenset({"r1"}), frozenset({"r2"}))),)
     assert str(take_snapshot(CLUSTER, ["a", "b"], None)) == "{a=2, b=1}"
 
 
-def test_everybody_is_read_with_the_instance_id() -> None:
+def test_subscriptions_are_decoded_with_instance_id() -> None:
     data = encode_subscription(Subscription(("a",)))
     (member,) = decode_subscriptions([JoinedMember("m1", "i1", data)]).values()
     assert (member.group_instance_id, member.subscription.topics) == ("i1", ("a",))
@@ -55,7 +55,7 @@ def test_everybody_is_read_with_the_instance_id() -> None:
         decode_subscriptions([JoinedMember("m2", None, b"")])
 
 
-def test_our_own_assignors_assign_from_what_members_want() -> None:
+def test_built_in_assignors_use_subscriptions() -> None:
     encoded, topics = assign(RangeAssignor(), RebalanceProtocol.EAGER, CLUSTER, {"m1": accepts(), "m2": accepts()})
     assert {who: tuple(decode_assignment(data).partitions) for who, data in encoded.items()} == {
         "m1": (A0,),
@@ -64,7 +64,7 @@ def test_our_own_assignors_assign_from_what_members_want() -> None:
     assert topics == {"a"}
 
 
-def test_handing_over_directly_is_fine_in_an_eager_group_only() -> None:
+def test_direct_move_is_rejected_in_cooperative_groups() -> None:
     swap = Giver(m1=(A1,), m2=(A0,))
     members = {"m1": accepts(A0), "m2": accepts(A1)}
     assign(swap, RebalanceProtocol.EAGER, CLUSTER, members)
@@ -72,6 +72,6 @@ def test_handing_over_directly_is_fine_in_an_eager_group_only() -> None:
         assign(swap, RebalanceProtocol.COOPERATIVE, CLUSTER, members)
 
 
-def test_a_member_that_nobody_knows_owned_nothing() -> None:
+def test_unknown_member_owns_nothing() -> None:
     encoded, _ = assign(Giver(stranger=(A0,)), RebalanceProtocol.COOPERATIVE, CLUSTER, {"m1": accepts()})
     assert set(encoded) == {"stranger"}

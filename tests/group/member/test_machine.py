@@ -80,7 +80,7 @@ def settled(**settings: Any) -> GroupMember:
     return member
 
 
-def test_a_coordinator_whose_connection_is_lost_is_looked_for_and_the_place_in_the_group_kept() -> None:
+def test_lost_connection_triggers_lookup_and_keeps_membership() -> None:
     member = settled()
     node = member.coordinator
     assert node is not None
@@ -97,7 +97,7 @@ def test_a_coordinator_whose_connection_is_lost_is_looked_for_and_the_place_in_t
     assert (member.state, member.generation_id, member.coordinator) == (MemberState.STABLE, 1, node)
 
 
-def test_a_connection_lost_after_the_end_is_nobodys_concern() -> None:
+def test_disconnect_after_close_is_ignored() -> None:
     member = settled(leave_group_on_close=False)
     node = member.coordinator
     assert node is not None
@@ -110,7 +110,7 @@ def test_a_connection_lost_after_the_end_is_nobodys_concern() -> None:
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 
-def test_mixing_subscriptions_is_the_callers_mistake() -> None:
+def test_mixing_subscription_types_raises_usage_error() -> None:
     member = settled()
     with pytest.raises(UsageError, match="exclude each other"):
         member.subscribe_pattern("t.*", START_MS)
@@ -119,7 +119,7 @@ def test_mixing_subscriptions_is_the_callers_mistake() -> None:
     assert member.owned == {T0}
 
 
-def test_a_closed_member_takes_no_further_wishes() -> None:
+def test_closed_member_rejects_calls() -> None:
     member = machine()
     member.close(START_MS)
     assert member.is_closed
@@ -136,7 +136,7 @@ def test_a_closed_member_takes_no_further_wishes() -> None:
             wish()
 
 
-def test_a_member_whose_listener_still_hears_of_its_leaving_takes_no_new_subscription() -> None:
+def test_subscribe_while_leaving_raises_usage_error() -> None:
     member = settled()
     assert any(isinstance(effect, NotifyListener) for effect in member.unsubscribe(START_MS))
     with pytest.raises(UsageError, match="still leaving its group"):
@@ -146,7 +146,7 @@ def test_a_member_whose_listener_still_hears_of_its_leaving_takes_no_new_subscri
 
 
 @pytest.mark.parametrize("wish", ["subscribe", "assign"])
-def test_wanting_nothing_is_unsubscribing(wish: str) -> None:
+def test_empty_subscription_unsubscribes(wish: str) -> None:
     member = settled()
     getattr(member, wish)([], START_MS)
     effects = member.on_listener_done(START_MS)
@@ -156,7 +156,7 @@ def test_wanting_nothing_is_unsubscribing(wish: str) -> None:
 # --- strange answers -------------------------------------------------------------------------------------------------
 
 
-def test_answers_to_nothing_are_ignored() -> None:
+def test_unexpected_responses_are_ignored() -> None:
     member = settled()
     assert member.on_response(999, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), START_MS) == []
     assert member.on_request_failed(999, START_MS) == []
@@ -164,7 +164,7 @@ def test_answers_to_nothing_are_ignored() -> None:
     assert member.state is MemberState.STABLE
 
 
-def test_an_answer_of_another_kind_counts_as_none() -> None:
+def test_wrong_response_type_counts_as_no_response() -> None:
     member = settled()
     beat = id_of(member.tick(START_MS + 10_000))
     member.on_response(beat, OffsetFetchResponse(()), START_MS + 10_000)
@@ -172,14 +172,14 @@ def test_an_answer_of_another_kind_counts_as_none() -> None:
     assert member.state is MemberState.STABLE
 
 
-def test_a_leave_without_an_answer_loses_the_coordinator() -> None:
+def test_leave_without_response_loses_coordinator() -> None:
     member = settled()
     member.unsubscribe(START_MS)
     member.on_request_failed(id_of(member.on_listener_done(START_MS)), START_MS)
     assert member.coordinator is None
 
 
-def test_a_shell_that_keeps_the_poll_timer_leaves_with_its_reason_and_may_subscribe_again() -> None:
+def test_leave_on_poll_timeout_allows_resubscribe() -> None:
     member = settled(max_poll_interval_ms=3_000)
     effects = member.leave_on_poll_timeout(500, START_MS)
     told = next(effect.event for effect in effects if isinstance(effect, EmitEvent))
@@ -198,7 +198,7 @@ def test_a_shell_that_keeps_the_poll_timer_leaves_with_its_reason_and_may_subscr
 # --- readings --------------------------------------------------------------------------------------------------------
 
 
-def test_what_can_be_read_of_a_stable_member() -> None:
+def test_properties_of_a_stable_member() -> None:
     member = settled()
     assert (member.generation_id, member.member_id, member.protocol_name) == (1, "m", "range")
     assert member.subscription == member.metadata_topics == frozenset({"t"})
@@ -210,7 +210,7 @@ def test_what_can_be_read_of_a_stable_member() -> None:
     assert member.next_poll_ms() is None
 
 
-def test_the_metrics_tell_the_story() -> None:
+def test_metrics_of_a_rebalance() -> None:
     member = settled()
     beat = id_of(member.tick(START_MS + 4_000))
     member.on_response(beat, HeartbeatResponse(Error.NONE), START_MS + 4_020)
@@ -226,7 +226,7 @@ def test_the_metrics_tell_the_story() -> None:
     assert (values["rebalance-total"], values["failed-rebalance-total"]) == (1, 0)
 
 
-def test_metadata_that_does_not_come_is_asked_for_again() -> None:
+def test_missing_metadata_is_requested_again() -> None:
     member = machine()
     assert member.subscribe(["t"], START_MS) == [RefreshMetadata(("t",))]
     assert member.next_due_ms() == START_MS + 30_000
@@ -236,7 +236,7 @@ def test_metadata_that_does_not_come_is_asked_for_again() -> None:
     assert member.next_due_ms() is None
 
 
-def test_when_to_poll_again() -> None:
+def test_next_poll_ms() -> None:
     member = machine(enable_auto_commit=True)
     assert member.next_poll_ms() is None
     member.subscribe(["t"], START_MS)
@@ -249,7 +249,7 @@ def test_when_to_poll_again() -> None:
     assert member.next_poll_ms() is None
 
 
-def test_a_manual_assignment_watches_its_topics_and_joins_nothing() -> None:
+def test_manual_assignment_does_not_join() -> None:
     member = machine(driver=RebalanceDriver.BACKGROUND)
     assert member.assign([T0], START_MS) == [RefreshMetadata(("t",))]
     assert member.tick(START_MS + 100) == []
@@ -262,7 +262,7 @@ def test_a_manual_assignment_watches_its_topics_and_joins_nothing() -> None:
 # --- its end ---------------------------------------------------------------------------------------------------------
 
 
-def test_closing_ends_whatever_waits() -> None:
+def test_close_ends_pending_operations() -> None:
     member = machine()
     member.assign([T0], START_MS)
     member.commit({T0: OffsetAndMetadata(1)}, START_MS, commit_id=7, sync=True)
@@ -275,7 +275,7 @@ def test_closing_ends_whatever_waits() -> None:
     assert [type(effect.error) for effect in ended] == [OperationTimedOut, OperationTimedOut]
 
 
-def test_closing_twice_is_closing_once() -> None:
+def test_close_is_idempotent() -> None:
     member = settled()
     member.close(START_MS)
     assert member.close(START_MS + 5_000) == []
@@ -285,9 +285,7 @@ def test_closing_twice_is_closing_once() -> None:
 
 
 @pytest.mark.parametrize(("config", "leave_group"), [({"leave_group_on_close": False}, None), ({}, False)])
-def test_closing_without_leaving_stays_in_the_group_until_the_session_ends(
-    config: dict[str, bool], leave_group: bool | None
-) -> None:
+def test_close_without_leave_group_sends_no_leave(config: dict[str, bool], leave_group: bool | None) -> None:
     member = settled(**config)
     member.close(START_MS, leave_group=leave_group)
     effects = member.on_listener_done(START_MS)
@@ -296,7 +294,7 @@ def test_closing_without_leaving_stays_in_the_group_until_the_session_ends(
 
 
 @pytest.mark.parametrize("instance", [None, "one"])
-def test_closing_for_good_leaves_the_group_whatever_the_member_is(instance: str | None) -> None:
+def test_close_with_leave_group_leaves_static_member(instance: str | None) -> None:
     member = settled(group_instance_id=instance, leave_group_on_close=False)
     member_id = member.member_id
     member.close(START_MS, leave_group=True)
@@ -308,7 +306,7 @@ def test_closing_for_good_leaves_the_group_whatever_the_member_is(instance: str 
     assert member.is_closed
 
 
-def test_closing_with_a_listener_that_never_returns_ends_at_the_timeout() -> None:
+def test_close_with_blocked_listener_ends_at_timeout() -> None:
     member = settled()
     member.close(START_MS, timeout_ms=1_000)
     beats = [effect for effect in member.tick(START_MS + 1_000) if isinstance(effect, Send)]
@@ -317,14 +315,14 @@ def test_closing_with_a_listener_that_never_returns_ends_at_the_timeout() -> Non
     assert member.on_listener_done(START_MS + 2_000) == []
 
 
-def test_a_listener_that_throws_at_the_end_is_raised() -> None:
+def test_listener_error_during_close_is_raised() -> None:
     member = settled()
     member.unsubscribe(START_MS)
     effects = member.on_listener_done(START_MS, ValueError("odd"))
     assert [type(effect).__name__ for effect in effects if not hasattr(effect, "event")] == ["Raise", "Send"]
 
 
-def test_closing_lets_a_busy_listener_finish_first() -> None:
+def test_close_waits_for_running_listener() -> None:
     member = settled()
     member.enforce_rebalance("", START_MS)
     assert any(isinstance(effect, NotifyListener) for effect in member.poll(START_MS))
@@ -334,7 +332,7 @@ def test_closing_lets_a_busy_listener_finish_first() -> None:
     assert member.owned == frozenset()
 
 
-def test_a_member_out_of_the_group_still_polls_while_it_closes() -> None:
+def test_poll_while_closing_outside_the_group() -> None:
     member = settled(enable_auto_commit=True)
     member.set_consumed({T0: OffsetAndMetadata(3)})
     member.close(START_MS)
@@ -342,7 +340,7 @@ def test_a_member_out_of_the_group_still_polls_while_it_closes() -> None:
     assert member.next_poll_ms() is None
 
 
-def test_a_commit_of_a_manual_assignment_refused_as_unknown_member_fails() -> None:
+def test_manual_commit_with_unknown_member_fails() -> None:
     member = machine()
     member.assign([T0], START_MS)
     member.commit({T0: OffsetAndMetadata(1)}, START_MS, commit_id=1)

@@ -11,7 +11,7 @@ from tests.catalogue_metrics import CONSUMER, COORDINATOR
 T0 = 1_000_000
 
 
-def test_averages_and_maxima_look_at_the_last_two_windows() -> None:
+def test_avg_and_max_cover_two_windows() -> None:
     sampled = SampledStat()
     assert isnan(sampled.avg(T0))
     assert isnan(sampled.max(T0))
@@ -25,7 +25,7 @@ def test_averages_and_maxima_look_at_the_last_two_windows() -> None:
     assert (sampled.count, sampled.total) == (3, 90)
 
 
-def test_a_rate_counts_over_one_whole_window_at_least() -> None:
+def test_rate_covers_at_least_one_window() -> None:
     sampled = SampledStat()
     assert sampled.rate(T0) == 0
     for _ in range(30):
@@ -34,7 +34,7 @@ def test_a_rate_counts_over_one_whole_window_at_least() -> None:
     assert sampled.rate(T0 + 45_000) == pytest.approx(30 / 45)
 
 
-def test_the_ratio_of_time_spent_polling() -> None:
+def test_poll_idle_ratio() -> None:
     metrics = MemberMetrics()
     metrics.poll_returned(T0)
     metrics.poll_started(T0)
@@ -48,7 +48,7 @@ def test_the_ratio_of_time_spent_polling() -> None:
     assert values["assigned-partitions"] == 3
 
 
-def test_a_rebalance_lasts_from_its_first_join_to_its_assignment() -> None:
+def test_rebalance_latency_includes_join_retries() -> None:
     metrics = MemberMetrics()
     metrics.rebalance_started(T0)
     metrics.rebalance_started(T0 + 400)
@@ -61,12 +61,12 @@ def test_a_rebalance_lasts_from_its_first_join_to_its_assignment() -> None:
     assert (values["last-rebalance-seconds-ago"], values["last-heartbeat-seconds-ago"]) == (1, 2)
 
 
-def test_what_never_happened_is_minus_one_second_ago() -> None:
+def test_missing_events_are_minus_one_seconds_ago() -> None:
     values = MemberMetrics().read(T0, assigned_partitions=0, last_heartbeat_ms=None)
     for name in ("last-heartbeat-seconds-ago", "last-rebalance-seconds-ago", "last-poll-seconds-ago"):
         assert values[name] == -1
 
 
-def test_every_name_of_the_catalogue_is_there() -> None:
+def test_every_metric_of_the_catalogue_exists() -> None:
     expected = dict.fromkeys(COORDINATOR, "consumer-coordinator-metrics") | dict.fromkeys(CONSUMER, "consumer-metrics")
     assert dict(METRIC_GROUPS) == expected

@@ -5,7 +5,7 @@ from slackwater.group.member import MEMBER_TRANSITIONS, MemberAction, MemberInpu
 UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
-def test_every_state_answers_every_input() -> None:
+def test_table_has_every_state_and_input() -> None:
     assert set(MEMBER_TRANSITIONS) == set(MemberState)
     for state, row in MEMBER_TRANSITIONS.items():
         assert set(row) == set(MemberInput), state
@@ -15,18 +15,18 @@ def test_every_state_answers_every_input() -> None:
             assert outcome.next_state in MemberState
 
 
-def test_every_action_and_every_state_is_reached() -> None:
+def test_every_action_and_state_is_reachable() -> None:
     outcomes = {outcome for row in MEMBER_TRANSITIONS.values() for outcome in row.values()}
     assert {outcome.action for outcome in outcomes} == set(MemberAction)
     assert {outcome.next_state for outcome in outcomes} == set(MemberState)
 
 
-def test_inputs_and_actions_have_words_of_their_own() -> None:
+def test_inputs_and_actions_have_unique_texts() -> None:
     for words in (MemberInput, MemberAction):
         assert len({one.value for one in words}) == len(words.__members__)
 
 
-def test_only_a_sync_answer_leads_into_stable_and_only_a_join_answer_into_completing() -> None:
+def test_inputs_that_enter_stable_and_completing() -> None:
     into = {
         state: {
             cause
@@ -41,7 +41,7 @@ def test_only_a_sync_answer_leads_into_stable_and_only_a_join_answer_into_comple
     assert into[PREPARING] == {MemberInput.JOIN_DUE}
 
 
-def test_whoever_forgets_its_generation_is_unjoined() -> None:
+def test_reset_leads_to_unjoined() -> None:
     forgetting = {
         MemberAction.RESET_MEMBER_ID,
         MemberAction.RESET_GENERATION,
@@ -56,7 +56,7 @@ def test_whoever_forgets_its_generation_is_unjoined() -> None:
                 assert next_state is UNJOINED
 
 
-def test_heartbeats_are_sent_with_a_generation_only() -> None:
+def test_heartbeats_need_a_generation() -> None:
     for state in MemberState:
         assert (
             MEMBER_TRANSITIONS[state][MemberInput.HEARTBEAT_DUE].action is MemberAction.SEND_HEARTBEAT

@@ -18,7 +18,7 @@ def subscription() -> SubscriptionState:
     return SubscriptionState(exclude_internal_topics=True)
 
 
-def test_the_three_ways_exclude_each_other(subscription: SubscriptionState) -> None:
+def test_subscription_types_exclude_each_other(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a"])
     with pytest.raises(UsageError, match="this consumer uses topics, so unsubscribe before using pattern"):
         subscription.subscribe_pattern("a.*", CLUSTER)
@@ -31,26 +31,26 @@ def test_the_three_ways_exclude_each_other(subscription: SubscriptionState) -> N
     assert subscription.owned == {A0}
 
 
-def test_a_pattern_matches_whole_names(subscription: SubscriptionState) -> None:
+def test_pattern_matches_whole_names(subscription: SubscriptionState) -> None:
     subscription.subscribe_pattern("a|_.*", CLUSTER)
     assert subscription.topics == {"a"}
     assert subscription.accepts([A0])
     assert not subscription.accepts([A0, B0])
 
 
-def test_what_is_no_regular_expression_changes_nothing(subscription: SubscriptionState) -> None:
+def test_invalid_pattern_changes_nothing(subscription: SubscriptionState) -> None:
     with pytest.raises(UsageError, match="is no regular expression"):
         subscription.subscribe_pattern("a(", CLUSTER)
     assert subscription.type is SubscriptionType.NONE
 
 
-def test_metadata_matters_to_patterns_only(subscription: SubscriptionState) -> None:
+def test_only_patterns_depend_on_metadata(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a"])
     subscription.match(CLUSTER)
     assert subscription.topics == {"a"}
 
 
-def test_positions_are_kept_for_what_is_owned_only(subscription: SubscriptionState) -> None:
+def test_positions_only_of_owned_partitions(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a", "b"])
     subscription.add_owned(frozenset({A0, B0}))
     at = OffsetAndMetadata(5)
@@ -61,14 +61,14 @@ def test_positions_are_kept_for_what_is_owned_only(subscription: SubscriptionSta
     assert subscription.all_consumed() == {B0: at}
 
 
-def test_a_manual_assignment_keeps_the_positions_of_what_stays(subscription: SubscriptionState) -> None:
+def test_reassign_keeps_positions_of_kept_partitions(subscription: SubscriptionState) -> None:
     subscription.assign([A0, A1])
     subscription.set_consumed({A0: OffsetAndMetadata(1), A1: OffsetAndMetadata(2)})
     subscription.assign([A1])
     assert subscription.all_consumed() == {A1: OffsetAndMetadata(2)}
 
 
-def test_what_is_on_its_way_out_is_not_fetched(subscription: SubscriptionState) -> None:
+def test_leaving_partitions_are_not_fetchable(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a"])
     subscription.add_owned(frozenset({A0, A1}))
     subscription.leaving = frozenset({A0})

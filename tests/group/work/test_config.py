@@ -22,25 +22,25 @@ from slackwater.group.work.config import WorkConfig
         (lambda: WorkConfig(auto_commit_interval_ms=0), "auto_commit_interval_ms = 0"),
     ],
 )
-def test_a_setting_that_cannot_work_is_refused_and_named(build: type[WorkConfig], says: str) -> None:
+def test_invalid_setting_is_named_in_the_error(build: type[WorkConfig], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         build()
 
 
-def test_the_backoff_doubles_up_to_its_maximum() -> None:
+def test_backoff_doubles_up_to_maximum() -> None:
     config = WorkConfig(retry_backoff_ms=100, retry_backoff_max_ms=1_000)
     assert [config.backoff_ms(failures, 0.5) for failures in (1, 2, 3, 4, 5, 6)] == [100, 200, 400, 800, 1_000, 1_000]
 
 
-def test_the_backoff_stays_at_its_maximum_however_often_a_record_failed() -> None:
+def test_backoff_stays_at_maximum() -> None:
     assert WorkConfig(retry_backoff_max_ms=60_000).backoff_ms(1_000_000, 0.5) == 60_000
 
 
-def test_jitter_spreads_the_backoff_to_both_sides() -> None:
+def test_jitter_varies_backoff_in_both_directions() -> None:
     config = WorkConfig(retry_backoff_ms=100, retry_backoff_jitter=0.2)
     assert config.backoff_ms(1, 0.0) == 80
     assert config.backoff_ms(1, 1.0) == 120
 
 
-def test_a_backoff_of_nothing_stays_nothing() -> None:
+def test_zero_backoff_stays_zero() -> None:
     assert WorkConfig(retry_backoff_ms=0, retry_backoff_max_ms=0).backoff_ms(7, 0.9) == 0

@@ -19,7 +19,7 @@ from .harness import BROKEN, P0, P1, P2, Record, SchedulerHarness, at, records
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_worked_through_one_record_after_the_other() -> None:
+def test_partition_order_runs_one_record_at_a_time() -> None:
     harness = SchedulerHarness(WorkConfig(workers=4))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1, 2))
@@ -31,7 +31,7 @@ def test_a_partition_is_worked_through_one_record_after_the_other() -> None:
     assert harness.scheduler.in_flight == 0
 
 
-def test_a_key_is_worked_through_one_record_after_the_other_and_holds_up_no_other_key() -> None:
+def test_key_order_does_not_block_other_keys() -> None:
     harness = SchedulerHarness(WorkConfig(workers=4, order=ProcessingOrder.KEY))
     harness.assigned(P0)
     harness.received(
@@ -44,21 +44,21 @@ def test_a_key_is_worked_through_one_record_after_the_other_and_holds_up_no_othe
     assert harness.started == [0, 2, 1, 3]
 
 
-def test_one_key_in_two_partitions_makes_two_lanes() -> None:
+def test_same_key_in_two_partitions_has_two_lanes() -> None:
     harness = SchedulerHarness(WorkConfig(workers=4, order=ProcessingOrder.KEY))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0, key=b"a") + records(P1, 0, key=b"a"))
     assert harness.under_way(P0) == harness.under_way(P1) == [0]
 
 
-def test_records_without_a_key_keep_no_order_under_key_order() -> None:
+def test_records_without_key_are_unordered() -> None:
     harness = SchedulerHarness(WorkConfig(workers=4, order=ProcessingOrder.KEY))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1, 2))
     assert harness.under_way(P0) == [0, 1, 2]
 
 
-def test_without_order_every_free_worker_gets_a_record() -> None:
+def test_unordered_uses_every_free_worker() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.NONE))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1, 2, key=b"a"))
@@ -68,7 +68,7 @@ def test_without_order_every_free_worker_gets_a_record() -> None:
     assert harness.under_way(P0) == [0, 2]
 
 
-def test_free_workers_are_dealt_to_the_partitions_in_turn() -> None:
+def test_workers_are_shared_between_partitions() -> None:
     harness = SchedulerHarness(WorkConfig(workers=1, order=ProcessingOrder.NONE))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0, 1, 2) + records(P1, 10, 11, 12))
@@ -81,7 +81,7 @@ def test_free_workers_are_dealt_to_the_partitions_in_turn() -> None:
 # --- what may be committed -------------------------------------------------------------------------------------------
 
 
-def test_the_committable_offset_stops_before_the_first_unfinished_record() -> None:
+def test_committable_stops_at_first_unfinished_record() -> None:
     harness = SchedulerHarness(WorkConfig(workers=3, order=ProcessingOrder.NONE))
     harness.assigned(P0)
     harness.received(records(P0, 5, 6, 7))
@@ -91,7 +91,7 @@ def test_the_committable_offset_stops_before_the_first_unfinished_record() -> No
     assert harness.scheduler.committable() == (at(P0, 8),)
 
 
-def test_offsets_with_gaps_are_jumped_over() -> None:
+def test_offset_gaps_are_skipped() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 5, 90, 91))
@@ -99,7 +99,7 @@ def test_offsets_with_gaps_are_jumped_over() -> None:
     assert harness.scheduler.committable() == (at(P0, 90),)
 
 
-def test_the_position_after_a_poll_reaches_beyond_a_trailing_transaction_marker() -> None:
+def test_position_includes_trailing_transaction_marker() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0, P1)
     harness.received(records(P0, 5), next_offsets={P0: 7, P1: 3, P2: 9})
@@ -107,7 +107,7 @@ def test_the_position_after_a_poll_reaches_beyond_a_trailing_transaction_marker(
     assert harness.scheduler.committable() == (at(P0, 7), at(P1, 3))
 
 
-def test_a_position_that_lags_behind_changes_nothing() -> None:
+def test_lower_next_offset_is_ignored() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 5), next_offsets={P0: 2})
@@ -115,7 +115,7 @@ def test_a_position_that_lags_behind_changes_nothing() -> None:
     assert harness.scheduler.committable() == (at(P0, 6),)
 
 
-def test_a_record_received_twice_is_handed_out_once() -> None:
+def test_repeated_record_starts_once() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 5, 6))
@@ -125,7 +125,7 @@ def test_a_record_received_twice_is_handed_out_once() -> None:
     assert harness.started == [5, 6, 7]
 
 
-def test_finished_offsets_are_committed_at_every_interval_if_there_are_new_ones() -> None:
+def test_auto_commit_only_with_new_offsets() -> None:
     harness = SchedulerHarness(WorkConfig(auto_commit_interval_ms=5_000))
     assert harness.scheduler.next_due_ms() is None
     harness.assigned(P0, P1)
@@ -137,7 +137,7 @@ def test_finished_offsets_are_committed_at_every_interval_if_there_are_new_ones(
     assert harness.pass_ms(5_000) == []
 
 
-def test_what_is_due_is_done_with_any_input() -> None:
+def test_any_input_runs_due_timers() -> None:
     harness = SchedulerHarness(WorkConfig(auto_commit_interval_ms=5_000))
     harness.assigned(P0)
     harness.received(records(P0, 5, 6))
@@ -146,7 +146,7 @@ def test_what_is_due_is_done_with_any_input() -> None:
     assert harness.scheduler.next_due_ms() == harness.now_ms + 5_000
 
 
-def test_without_an_interval_only_the_shell_commits() -> None:
+def test_no_auto_commit_without_interval() -> None:
     harness = SchedulerHarness(WorkConfig(auto_commit_interval_ms=None))
     harness.assigned(P0)
     harness.received(records(P0, 5))
@@ -156,7 +156,7 @@ def test_without_an_interval_only_the_shell_commits() -> None:
     assert harness.scheduler.commit() == []
 
 
-def test_a_commit_that_failed_is_made_again() -> None:
+def test_failed_commit_is_repeated() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 5))
@@ -169,7 +169,7 @@ def test_a_commit_that_failed_is_made_again() -> None:
 # --- back-pressure ---------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_paused_at_its_high_water_mark_and_resumed_at_its_low_one() -> None:
+def test_partition_pauses_and_resumes_at_its_marks() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, high_water_records=3, low_water_records=1))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0, 1) + records(P1, 0))
@@ -182,7 +182,7 @@ def test_a_partition_is_paused_at_its_high_water_mark_and_resumed_at_its_low_one
     assert harness.paused == set()
 
 
-def test_all_partitions_are_paused_at_the_total_and_resumed_together() -> None:
+def test_total_pauses_and_resumes_all_partitions() -> None:
     harness = SchedulerHarness(
         WorkConfig(total_high_water_records=4, total_low_water_records=2, high_water_records=4, low_water_records=3)
     )
@@ -193,7 +193,7 @@ def test_all_partitions_are_paused_at_the_total_and_resumed_together() -> None:
     assert ResumePartitions((P0, P1)) in harness.finish(P1, 0)
 
 
-def test_large_records_are_bounded_by_their_bytes() -> None:
+def test_total_bytes_pause_partitions() -> None:
     harness = SchedulerHarness(WorkConfig(total_high_water_bytes=1_000, total_low_water_bytes=100))
     harness.assigned(P0)
     harness.received([Record("t", 0, 0, None, 2_000)])
@@ -203,7 +203,7 @@ def test_large_records_are_bounded_by_their_bytes() -> None:
     assert harness.paused == set()
 
 
-def test_a_partition_assigned_while_everything_is_paused_comes_up_paused_and_is_resumed_with_the_others() -> None:
+def test_partition_assigned_while_paused_starts_paused() -> None:
     # "Pause all that is assigned, work, resume all that is assigned" has a hole: what a rebalance brings in between
     # was never paused, and floods in.
     harness = SchedulerHarness(WorkConfig(total_high_water_records=2, total_low_water_records=1))
@@ -213,7 +213,7 @@ def test_a_partition_assigned_while_everything_is_paused_comes_up_paused_and_is_
     assert harness.finish(P0, 0) == [ResumePartitions((P0, P1)), StartTask(2, Record("t", 0, 1), 1)]
 
 
-def test_a_partition_full_by_itself_stays_paused_when_the_total_falls() -> None:
+def test_full_partition_stays_paused_below_total() -> None:
     harness = SchedulerHarness(
         WorkConfig(
             workers=2, high_water_records=3, low_water_records=0, total_high_water_records=4, total_low_water_records=3
@@ -226,7 +226,7 @@ def test_a_partition_full_by_itself_stays_paused_when_the_total_falls() -> None:
     assert harness.paused == {P0}
 
 
-def test_a_slow_record_bounds_how_much_is_finished_after_it() -> None:
+def test_replay_bound_pauses_partition() -> None:
     harness = SchedulerHarness(
         WorkConfig(
             workers=2, order=ProcessingOrder.NONE, high_water_records=3, low_water_records=2, replay_bound_records=4
@@ -246,7 +246,7 @@ def test_a_slow_record_bounds_how_much_is_finished_after_it() -> None:
     assert harness.paused == set()
 
 
-def test_the_total_is_watched_when_a_partition_goes() -> None:
+def test_lost_partition_lowers_the_total() -> None:
     harness = SchedulerHarness(WorkConfig(total_high_water_records=2, total_low_water_records=1))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0, 1) + records(P1, 0))
@@ -257,7 +257,7 @@ def test_the_total_is_watched_when_a_partition_goes() -> None:
 # --- retries and dead letters ----------------------------------------------------------------------------------------
 
 
-def test_a_retry_waits_out_its_backoff_in_its_own_lane_while_the_others_go_on() -> None:
+def test_retry_blocks_only_its_lane() -> None:
     harness = SchedulerHarness(
         WorkConfig(workers=1, order=ProcessingOrder.KEY, retry_backoff_ms=100, auto_commit_interval_ms=None)
     )
@@ -276,7 +276,7 @@ def test_a_retry_waits_out_its_backoff_in_its_own_lane_while_the_others_go_on() 
     assert harness.started == [0, 2, 3, 0, 1]
 
 
-def test_attempts_are_counted_over_any_number_of_polls() -> None:
+def test_attempts_count_across_polls() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=None))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -288,7 +288,7 @@ def test_attempts_are_counted_over_any_number_of_polls() -> None:
     assert harness.running[P0, 0].attempt == 8
 
 
-def test_attempts_end_with_the_assignment() -> None:
+def test_attempts_reset_with_assignment() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -301,7 +301,7 @@ def test_attempts_end_with_the_assignment() -> None:
     assert harness.started == [0, 0]
 
 
-def test_a_retry_that_comes_due_after_its_partition_was_lost_is_nothing() -> None:
+def test_retry_of_lost_partition_is_dropped() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0, P1)
     harness.received(records(P0, 0))
@@ -310,7 +310,7 @@ def test_a_retry_that_comes_due_after_its_partition_was_lost_is_nothing() -> Non
     assert harness.scheduler.tick(harness.now_ms + 100) == []
 
 
-def test_a_record_whose_attempts_are_used_up_becomes_a_dead_letter_and_counts_when_that_is_written() -> None:
+def test_exhausted_record_finishes_as_dead_letter() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, max_attempts=2, auto_commit_interval_ms=None))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1))
@@ -325,7 +325,7 @@ def test_a_record_whose_attempts_are_used_up_becomes_a_dead_letter_and_counts_wh
     assert harness.under_way(P0) == [1]
 
 
-def test_an_error_that_is_not_retriable_uses_up_all_attempts() -> None:
+def test_non_retriable_error_skips_retries() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=None))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -333,7 +333,7 @@ def test_an_error_that_is_not_retriable_uses_up_all_attempts() -> None:
     assert harness.letters[P0, 0].attempts == 1
 
 
-def test_a_dead_letter_that_could_not_be_written_is_written_again_after_a_backoff() -> None:
+def test_failed_dead_letter_write_is_retried() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1, auto_commit_interval_ms=None))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -349,7 +349,7 @@ def test_a_dead_letter_that_could_not_be_written_is_written_again_after_a_backof
     assert harness.scheduler.in_flight == 0
 
 
-def test_by_policy_an_exhausted_record_stops_everything_instead() -> None:
+def test_exhausted_record_stops_processing_if_configured() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1, when_exhausted=ExhaustedAction.FAIL))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0) + records(P1, 0))
@@ -359,7 +359,7 @@ def test_by_policy_an_exhausted_record_stops_everything_instead() -> None:
 
 
 @pytest.mark.parametrize("order", ProcessingOrder)
-def test_an_answer_given_twice_or_to_the_wrong_question_is_ignored(order: ProcessingOrder) -> None:
+def test_repeated_or_wrong_result_is_ignored(order: ProcessingOrder) -> None:
     harness = SchedulerHarness(WorkConfig(order=order, max_attempts=2))
     harness.assigned(P0)
     harness.received(records(P0, 0, key=b"a"))
@@ -384,7 +384,7 @@ def test_an_answer_given_twice_or_to_the_wrong_question_is_ignored(order: Proces
 # --- partitions that go ----------------------------------------------------------------------------------------------
 
 
-def test_a_drain_waits_for_the_running_records_but_not_for_the_queued_ones() -> None:
+def test_drain_waits_for_running_records_only() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.NONE))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0, 1, 2, 3))
@@ -398,7 +398,7 @@ def test_a_drain_waits_for_the_running_records_but_not_for_the_queued_ones() -> 
     assert harness.scheduler.partitions == {P1}
 
 
-def test_a_drain_of_idle_partitions_is_over_at_once() -> None:
+def test_drain_of_idle_partition_ends_at_once() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0, P1)
     harness.received(records(P0, 4))
@@ -408,7 +408,7 @@ def test_a_drain_of_idle_partitions_is_over_at_once() -> None:
     assert harness.scheduler.next_due_ms() is None
 
 
-def test_a_queued_record_before_a_running_one_bounds_the_final_offset() -> None:
+def test_dropped_record_bounds_final_offset() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.KEY))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1, key=b"a") + records(P0, 2, key=b"b"))
@@ -417,7 +417,7 @@ def test_a_queued_record_before_a_running_one_bounds_the_final_offset() -> None:
     assert harness.drained == [PartitionsDrained((P0,), (at(P0, 1),))]
 
 
-def test_at_the_deadline_a_drain_abandons_the_rest() -> None:
+def test_drain_abandons_tasks_at_deadline() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.NONE))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1))
@@ -430,7 +430,7 @@ def test_at_the_deadline_a_drain_abandons_the_rest() -> None:
     assert harness.scheduler.running == 0
 
 
-def test_a_revoke_that_abandons_reports_what_was_finished_at_once() -> None:
+def test_abandoning_revoke_reports_at_once() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 0, 1))
@@ -438,7 +438,7 @@ def test_a_revoke_that_abandons_reports_what_was_finished_at_once() -> None:
     assert harness.revoke(P0, mode=RevokeMode.ABANDON) == [AbandonTasks((2,)), PartitionsDrained((P0,), (at(P0, 1),))]
 
 
-def test_records_of_a_draining_partition_are_left_to_its_next_owner() -> None:
+def test_records_of_draining_partition_are_ignored() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -449,7 +449,7 @@ def test_records_of_a_draining_partition_are_left_to_its_next_owner() -> None:
     assert harness.received(records(P0, 1)) == []
 
 
-def test_a_failure_while_draining_is_left_to_the_next_owner() -> None:
+def test_failure_while_draining_is_handed_back() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.NONE))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1))
@@ -458,7 +458,7 @@ def test_a_failure_while_draining_is_left_to_the_next_owner() -> None:
     assert harness.fail(P0, 0) == [PartitionsDrained((P0,), ())]
 
 
-def test_a_last_failure_while_draining_still_becomes_a_dead_letter() -> None:
+def test_last_failure_while_draining_is_dead_lettered() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -469,7 +469,7 @@ def test_a_last_failure_while_draining_still_becomes_a_dead_letter() -> None:
     assert harness.drained == [PartitionsDrained((P0,), (at(P0, 1),))]
 
 
-def test_a_dead_letter_that_cannot_be_written_while_draining_is_left_to_the_next_owner() -> None:
+def test_failed_dead_letter_while_draining_is_handed_back() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -478,7 +478,7 @@ def test_a_dead_letter_that_cannot_be_written_while_draining_is_left_to_the_next
     assert harness.fail_to_write(P0, 0) == [PartitionsDrained((P0,), ())]
 
 
-def test_a_waiting_retry_and_a_waiting_dead_letter_are_not_waited_for() -> None:
+def test_drain_does_not_wait_for_backoffs() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1, order=ProcessingOrder.NONE, workers=2))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0) + records(P1, 0))
@@ -488,7 +488,7 @@ def test_a_waiting_retry_and_a_waiting_dead_letter_are_not_waited_for() -> None:
     assert harness.pass_ms(1_000) == []
 
 
-def test_a_failure_that_stops_everything_ends_a_drain() -> None:
+def test_stop_processing_ends_a_drain() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1, when_exhausted=ExhaustedAction.FAIL))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -496,7 +496,7 @@ def test_a_failure_that_stops_everything_ends_a_drain() -> None:
     assert harness.fail(P0, 0) == [StopProcessing(Record("t", 0, 0), BROKEN, 1), PartitionsDrained((P0,), ())]
 
 
-def test_a_lost_partition_is_dropped_at_once_without_a_commit() -> None:
+def test_lost_partition_is_dropped_without_commit() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.NONE))
     harness.assigned(P0)
     harness.received(records(P0, 0, 1, 2))
@@ -508,7 +508,7 @@ def test_a_lost_partition_is_dropped_at_once_without_a_commit() -> None:
     assert harness.scheduler.commit() == []
 
 
-def test_a_result_of_an_earlier_assignment_is_ignored_though_the_partition_came_back() -> None:
+def test_result_of_earlier_assignment_is_ignored() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=ProcessingOrder.NONE))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -525,7 +525,7 @@ def test_a_result_of_an_earlier_assignment_is_ignored_though_the_partition_came_
 
 
 @pytest.mark.parametrize("order", [ProcessingOrder.PARTITION, ProcessingOrder.KEY])
-def test_a_lane_stays_shut_until_the_worker_of_the_earlier_assignment_has_ended(order: ProcessingOrder) -> None:
+def test_lane_is_blocked_by_abandoned_task(order: ProcessingOrder) -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, order=order, max_attempts=1))
     harness.assigned(P0)
     harness.received(records(P0, 0, key=b"a"))
@@ -539,7 +539,7 @@ def test_a_lane_stays_shut_until_the_worker_of_the_earlier_assignment_has_ended(
     assert harness.running[P0, 0].attempt == 1
 
 
-def test_a_worker_of_an_earlier_assignment_may_end_while_the_partition_is_away_or_drains() -> None:
+def test_abandoned_task_may_end_while_unowned_or_draining() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2, max_attempts=1))
     for away in (True, False):
         harness.assigned(P0)
@@ -555,7 +555,7 @@ def test_a_worker_of_an_earlier_assignment_may_end_while_the_partition_is_away_o
         assert harness.scheduler.running == 0
 
 
-def test_a_dead_letter_write_of_a_lost_partition_counts_for_nothing() -> None:
+def test_dead_letter_of_lost_partition_is_ignored() -> None:
     harness = SchedulerHarness(WorkConfig(max_attempts=1))
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -564,7 +564,7 @@ def test_a_dead_letter_write_of_a_lost_partition_counts_for_nothing() -> None:
     assert harness.write(P0, 0) == []
 
 
-def test_an_owned_partition_assigned_again_keeps_its_work() -> None:
+def test_reassigned_owned_partition_keeps_its_work() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -572,7 +572,7 @@ def test_an_owned_partition_assigned_again_keeps_its_work() -> None:
     assert harness.scheduler.in_flight == 1
 
 
-def test_a_draining_partition_given_back_starts_anew() -> None:
+def test_reassigned_draining_partition_starts_again() -> None:
     harness = SchedulerHarness(WorkConfig())
     harness.assigned(P0)
     harness.received(records(P0, 0))
@@ -582,7 +582,7 @@ def test_a_draining_partition_given_back_starts_anew() -> None:
     assert harness.scheduler.paused == frozenset()
 
 
-def test_a_partition_lost_while_it_drains_is_not_reported_with_the_others() -> None:
+def test_partition_lost_while_draining_is_not_reported() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0) + records(P1, 0))
@@ -593,7 +593,7 @@ def test_a_partition_lost_while_it_drains_is_not_reported_with_the_others() -> N
     assert harness.drained == [PartitionsDrained((P1,), (at(P1, 1),))]
 
 
-def test_the_later_of_two_revokes_decides() -> None:
+def test_later_revoke_replaces_earlier() -> None:
     harness = SchedulerHarness(WorkConfig(workers=2))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0) + records(P1, 0))
@@ -602,7 +602,7 @@ def test_the_later_of_two_revokes_decides() -> None:
     assert harness.pass_ms(1_000) == [AbandonTasks((2,)), PartitionsDrained((P1,), ())]
 
 
-def test_what_a_drain_hands_back_relieves_the_others() -> None:
+def test_drain_lowers_the_total() -> None:
     harness = SchedulerHarness(
         WorkConfig(
             workers=3, order=ProcessingOrder.NONE, total_high_water_records=3, total_low_water_records=1, max_attempts=2
