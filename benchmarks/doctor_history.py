@@ -1,12 +1,11 @@
-"""A cluster's history, made up: logs of three brokers and of some clients, as large as one likes.
+"""Generates the history of a cluster, of any size: logs of three brokers and of some clients.
 
-Rules kept here
-- A fifth of the lines is about groups. There are 2,000 of them; one has a third of those lines: a member that is put
-  out by its poll timer and comes back, again and again. In every round a member of each other group is replaced.
-- The same seed gives the same bytes. A round of ten minutes is made line by line once; every further round is the same
-  bytes with other times, generations and member ids, put in their places column by column.
-- Lines are worded as Kafka 4 words them, those about other things too, and some name `__consumer_offsets` or a consumer
-  and are about no group.
+Invariants:
+- A fifth of the lines is about groups. Of the 2,000 groups, one has a third of these lines: a member that exceeds
+  max.poll.interval.ms, leaves and rejoins, again and again. In each round, a member of every other group is replaced.
+- The same seed gives the same bytes. A round of ten minutes is generated line by line once. All further rounds are the
+  same bytes with other times, generations and member ids.
+- Lines have the wording of Kafka 4. Some lines name `__consumer_offsets` or a consumer without being about a group.
 """
 
 import random
@@ -22,12 +21,12 @@ BROKERS: Final = 3
 ROUND_MS: Final = 600_000
 ROUNDS_PER_FILE: Final = 8
 WITH_CLIENTS: Final = 3
-"""Of every so many groups, one has its clients' logs."""
+"""Every third group has its clients' logs."""
 START: Final = np.datetime64("2026-05-01T00:00:00.000")
 GENERATION: Final = b"\x02000000"
-"""Where a generation stands: seven places, of which the first is marked."""
+"""The placeholder of a generation: seven characters, the first of them a marker."""
 ROUND: Final = b"\x03000"
-"""Where the round's number stands, in what must be new in every round: four places, of which the first is marked."""
+"""The placeholder of the round's number in a member id: four characters, the first of them a marker."""
 _CLIENT_LOGGER: Final = b"(org.apache.kafka.clients.consumer.internals.ConsumerCoordinator)"
 _OTHER: Final[dict[bytes, bytes]] = {
     b"[Partition %(t)s broker=%(b)d] ISR updated to 1,2,3 and version updated to %(n)d": b"kafka.cluster.Partition",
@@ -71,11 +70,11 @@ _OTHER: Final[dict[bytes, bytes]] = {
         b"[AdminClient clientId=monitor-%(b)d] Node %(n)d disconnected. Consumers of %(t)s are not asked."
     ): b"com.example.monitoring.Probe",
 }
-"""What brokers say about other things, and their loggers."""
+"""Brokers' lines about anything but groups, with their loggers."""
 
 
-class Line(NamedTuple):
-    """One line of a round: when, in which file, and by how much its generations grow from round to round."""
+class GeneratedLine(NamedTuple):
+    """One line of a round: its time, its file, and how much its generations grow per round."""
 
     at_ms: int
     file: int
@@ -83,11 +82,11 @@ class Line(NamedTuple):
     step: int = 0
 
 
-class Shape(NamedTuple):
-    """A file's lines of one round, and the places in them that change."""
+class RoundTemplate(NamedTuple):
+    """A file's lines of one round, and the offsets of the parts that change."""
 
     bytes: NDArray[np.uint8]
-    stamps: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
     at_ms: NDArray[np.int64]
     generations: NDArray[np.int64]
     first: NDArray[np.int64]
@@ -96,19 +95,19 @@ class Shape(NamedTuple):
 
 
 def write(directory: Path, size: int, seed: int = 7) -> int:
-    """Write about so many bytes; how many lines they are."""
-    once = _round(seed)
-    shapes = [_shape([line for line in once if line.file == file]) for file in range(BROKERS + 1)]
+    """Write about `size` bytes; return the number of lines."""
+    first_round = _round(seed)
+    templates = [_round_template([line for line in first_round if line.file == file]) for file in range(BROKERS + 1)]
     names = [*(f"broker-{broker + 1}/server.log" for broker in range(BROKERS)), "clients/consumers.log"]
     written = lines = number = 0
     while written < size:
-        for shape, name in zip(shapes, names, strict=True):
+        for template, name in zip(templates, names, strict=True):
             path = directory / f"{name}.{number // ROUNDS_PER_FILE:04d}"
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
-                file.write(_rendered(shape, number))
-            written += shape.bytes.size
-            lines += shape.stamps.size
+                file.write(_render(template, number))
+            written += template.bytes.size
+            lines += template.timestamps.size
         number += 1
     return lines
 
@@ -116,27 +115,27 @@ def write(directory: Path, size: int, seed: int = 7) -> int:
 # --- one round, line by line ------------------------------------------------------------------------------------------
 
 
-def _round(seed: int) -> list[Line]:
-    chance = random.Random(seed)
-    about = [line for group in range(1, GROUPS) for line in _replaced(group, chance)]
-    about += _stormy(len(about) // 2, chance)
-    others = [_other(chance) for _ in range(4 * len(about))]
+def _round(seed: int) -> list[GeneratedLine]:
+    seeded = random.Random(seed)
+    about = [line for group in range(1, GROUPS) for line in _replaced_member(group, seeded)]
+    about += _rejoining_member(len(about) // 2, seeded)
+    others = [_other(seeded) for _ in range(4 * len(about))]
     return sorted([*about, *others], key=lambda line: line.at_ms)
 
 
-def _other(chance: random.Random) -> Line:
-    broker = chance.randrange(BROKERS)
-    topic = b"%s.events.%d-%d" % (chance.choice((b"orders", b"clicks", b"stock")), chance.randrange(400), broker)
-    words, logger = chance.choice(tuple(_OTHER.items()))
-    said = words % {b"t": topic, b"b": broker + 1, b"n": chance.randrange(1_000, 1_000_000)}
-    return Line(chance.randrange(ROUND_MS), broker, b"INFO %s (%s)" % (said, logger))
+def _other(seeded: random.Random) -> GeneratedLine:
+    broker = seeded.randrange(BROKERS)
+    topic = b"%s.events.%d-%d" % (seeded.choice((b"orders", b"clicks", b"stock")), seeded.randrange(400), broker)
+    words, logger = seeded.choice(tuple(_OTHER.items()))
+    message = words % {b"t": topic, b"b": broker + 1, b"n": seeded.randrange(1_000, 1_000_000)}
+    return GeneratedLine(seeded.randrange(ROUND_MS), broker, b"INFO %s (%s)" % (message, logger))
 
 
-def _replaced(group: int, chance: random.Random) -> Iterator[Line]:
-    """A member dies, its session ends, and another one comes in its place."""
-    name, at = b"service-%04d" % group, chance.randrange(ROUND_MS - 60_000)
-    client = b"%s-%d" % (name, chance.randrange(4))
-    old, new = _member(client, chance), _member(client, chance)
+def _replaced_member(group: int, seeded: random.Random) -> Iterator[GeneratedLine]:
+    """Yield lines of a member that crashes, whose session expires, and that is replaced."""
+    name, at = b"service-%04d" % group, seeded.randrange(ROUND_MS - 60_000)
+    client = b"%s-%d" % (name, seeded.randrange(4))
+    old, new = _member(client, seeded), _member(client, seeded)
     steps = [
         (0, b"Member %s in group %s has failed, removing it from the group." % (old, name)),
         *_rebalance(0, name, new, 3, 0, b"removing member %s on heartbeat expiration" % old),
@@ -150,30 +149,30 @@ def _replaced(group: int, chance: random.Random) -> Iterator[Line]:
             yield _consumer(at + after, client, name, words, 2)
 
 
-def _stormy(lines: int, chance: random.Random) -> Iterator[Line]:
-    """A member leaves for its poll timer and comes back, as often as there is room for."""
+def _rejoining_member(lines: int, seeded: random.Random) -> Iterator[GeneratedLine]:
+    """Yield lines of a member that exceeds max.poll.interval.ms, leaves and rejoins, again and again."""
     name, client = b"payments", b"payments-7"
-    other = _member(b"payments-1", chance)
-    turns = lines // 10
-    for turn in range(turns):
-        at, member = turn * ROUND_MS // turns, _member(client, chance)
+    other = _member(b"payments-1", seeded)
+    rejoins = lines // 10
+    for rejoin in range(rejoins):
+        at, member = rejoin * ROUND_MS // rejoins, _member(client, seeded)
         left = (
             b"has left group through explicit `LeaveGroup` request; client reason: consumer poll timeout has expired."
         )
         steps = [
             *_joining(0, name, member),
-            *_rebalance(5, name, other, 20, 2 * turn, b"Adding new member %s with group instance id null" % member),
+            *_rebalance(5, name, other, 20, 2 * rejoin, b"Adding new member %s with group instance id null" % member),
             (100, b"[Group %s] Member %s %s" % (name, member, left)),
             *_rebalance(
-                101, name, other, 19, 2 * turn + 1, b"explicit `LeaveGroup` request for (%s) members." % member
+                101, name, other, 19, 2 * rejoin + 1, b"explicit `LeaveGroup` request for (%s) members." % member
             ),
         ]
         for after, words in steps:
-            yield _coordinator(at + after, 0, words, 2 * turns)
+            yield _coordinator(at + after, 0, words, 2 * rejoins)
         overrun = (
             b"consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer"
         )
-        yield _consumer(at + 100, client, name, overrun, 2 * turns)
+        yield _consumer(at + 100, client, name, overrun, 2 * rejoins)
 
 
 def _joining(at: int, group: bytes, member: bytes) -> list[tuple[int, bytes]]:
@@ -221,25 +220,25 @@ def _client_joins(member: bytes) -> list[tuple[int, bytes]]:
     ]
 
 
-def _coordinator(at: int, group: int, words: bytes, step: int) -> Line:
+def _coordinator(at: int, group: int, words: bytes, step: int) -> GeneratedLine:
     where = b"[GroupCoordinator id=%d topic=__consumer_offsets partition=%d]" % (group % BROKERS + 1, group % 50)
     text = b"INFO %s %s (org.apache.kafka.coordinator.group.GroupMetadataManager)" % (where, words)
-    return Line(min(at, ROUND_MS - 1), group % BROKERS, text, step)
+    return GeneratedLine(min(at, ROUND_MS - 1), group % BROKERS, text, step)
 
 
-def _consumer(at: int, client: bytes, group: bytes, words: bytes, step: int) -> Line:
+def _consumer(at: int, client: bytes, group: bytes, words: bytes, step: int) -> GeneratedLine:
     text = b"INFO [Consumer clientId=%s, groupId=%s] %s %s" % (client, group, words, _CLIENT_LOGGER)
-    return Line(min(at, ROUND_MS - 1), BROKERS, text, step)
+    return GeneratedLine(min(at, ROUND_MS - 1), BROKERS, text, step)
 
 
-def _member(client: bytes, chance: random.Random) -> bytes:
-    rest = b"%012x" % chance.getrandbits(48)
+def _member(client: bytes, seeded: random.Random) -> bytes:
+    rest = b"%012x" % seeded.getrandbits(48)
     return b"%s-%08x-%s-4%03x-8%03x-%s" % (
         client,
-        chance.getrandbits(32),
+        seeded.getrandbits(32),
         ROUND,
-        chance.getrandbits(12),
-        chance.getrandbits(12),
+        seeded.getrandbits(12),
+        seeded.getrandbits(12),
         rest,
     )
 
@@ -251,14 +250,14 @@ def _generation(number: int) -> bytes:
 # --- all rounds, column by column -------------------------------------------------------------------------------------
 
 
-def _shape(lines: list[Line]) -> Shape:
+def _round_template(lines: list[GeneratedLine]) -> RoundTemplate:
     whole = [b"[" + b"0" * 23 + b"] " + line.text + b"\n" for line in lines]
     data = np.frombuffer(b"".join(whole), np.uint8)
-    begins = np.concatenate(([0], np.cumsum([len(one) for one in whole])[:-1])).astype(np.int64)
+    begins = np.concatenate(([0], np.cumsum([len(line) for line in whole])[:-1])).astype(np.int64)
     generations = np.flatnonzero(data == GENERATION[0])
     digits = data[generations[:, None] + np.arange(1, 7)].astype(np.int64) - ord("0")
-    steps = np.repeat([line.step for line in lines], [one.count(GENERATION[:1]) for one in whole])
-    return Shape(
+    steps = np.repeat([line.step for line in lines], [line.count(GENERATION[:1]) for line in whole])
+    return RoundTemplate(
         data,
         begins + 1,
         np.array([line.at_ms for line in lines], np.int64),
@@ -269,14 +268,14 @@ def _shape(lines: list[Line]) -> Shape:
     )
 
 
-def _rendered(shape: Shape, number: int) -> bytes:
-    data = shape.bytes.copy()
-    times = START + (shape.at_ms + number * ROUND_MS).astype("timedelta64[ms]")
+def _render(template: RoundTemplate, number: int) -> bytes:
+    data = template.bytes.copy()
+    times = START + (template.at_ms + number * ROUND_MS).astype("timedelta64[ms]")
     stamps = np.datetime_as_string(times, unit="ms").astype("S23").view(np.uint8).reshape(-1, 23).copy()
     stamps[:, 10], stamps[:, 19] = ord(" "), ord(",")
-    data[shape.stamps[:, None] + np.arange(23)] = stamps
-    _put(data, shape.generations, 1_000_000 + shape.first + number * shape.steps, 7)
-    _put(data, shape.rounds, np.full(shape.rounds.size, number), 4)
+    data[template.timestamps[:, None] + np.arange(23)] = stamps
+    _put(data, template.generations, 1_000_000 + template.first + number * template.steps, 7)
+    _put(data, template.rounds, np.full(template.rounds.size, number), 4)
     return data.tobytes()
 
 

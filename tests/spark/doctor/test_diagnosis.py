@@ -7,7 +7,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from slackwater.group.errors import UsageError
-from slackwater.spark.doctor.diagnosis import Selection, garbage_collection_paused, rows_by_group
+from slackwater.spark.doctor.diagnosis import Selection, rows_by_group
+from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
 from slackwater.spark.doctor.history.exchange import bucket_json_rows, names_of_rows
 
 ROWS = [

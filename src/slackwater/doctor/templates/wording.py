@@ -71,6 +71,7 @@ SLOTS: Final = (
 """The values that a template can capture."""
 
 _TOKEN: Final = re.compile(r"<([a-z_]+|\*)>|(\[\[)|(\]\])")
+_OPTIONAL: Final = re.compile(r"\[\[(?:(?!\[\[|\]\]).)*\]\]")
 _TYPES: Final = COLUMNS | DETAIL
 _POSSIBLY_EMPTY: Final = frozenset(
     {"reason", "client_reason", "error", "why", "member_ids", "partitions", "topics", "assignors", "value", "node"}
@@ -149,6 +150,8 @@ class CompiledTemplate:
     pattern: str
     groups: Mapping[str, int]
     constants: Mapping[str, str]
+    required: str
+    """The longest literal that every matching line contains: most lines of other templates do not contain it."""
     match: Callable[[str], re.Match[str] | None]
 
     def values(self, match: re.Match[str]) -> dict[str, str]:
@@ -170,7 +173,16 @@ def compile_template(family: Family, template: Template) -> CompiledTemplate:
             constants[slot] = value
     pattern = family.prefix + body + family.suffix
     constants = {slot: value for slot, value in constants.items() if slot not in groups}
-    return CompiledTemplate(template, pattern, groups, constants, re.compile(pattern, re.ASCII).match)
+    required = required_literal(template.wording)
+    return CompiledTemplate(template, pattern, groups, constants, required, re.compile(pattern, re.ASCII).match)
+
+
+def required_literal(wording: str) -> str:
+    """Return the longest part of a wording that is neither a slot nor optional."""
+    mandatory = wording
+    while (shorter := _OPTIONAL.sub("<*>", mandatory)) != mandatory:
+        mandatory = shorter
+    return max(_TOKEN.sub("\n", mandatory).split("\n"), key=len)
 
 
 def compile_by_key(family: Family) -> dict[str, list[CompiledTemplate]]:
@@ -230,7 +242,7 @@ class TemplateSet:
         if choice is None:
             return None
         for template in choice.templates:
-            if match := template.match(text):
+            if template.required in text and (match := template.match(text)):
                 return template.values(match)
         return {} if any(word in text for word in choice.words) else None
 

@@ -7,10 +7,8 @@ Invariants:
 - A group of which only the loading or the commits are known was not active: it gets no verdict.
 """
 
-import gc
 import pickle
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +22,7 @@ from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from slackwater.group.events import EventKind
+from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
 from slackwater.spark.doctor.history.lines import SHOWN_CHARACTERS
 
 if TYPE_CHECKING:
@@ -96,18 +95,6 @@ def _judge_bucket(
             return pa.table({"verdicts": pa.array([pickle.dumps(verdicts)], pa.binary())})
 
     return judge_bucket
-
-
-@contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """Switch the garbage collector off: rows have no cycles, and scanning millions of them doubles the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def rows_by_group(bucket: "pa.Table", selection: Selection = ALL) -> tuple[list[tuple[str, str, int]], "pa.Table"]:

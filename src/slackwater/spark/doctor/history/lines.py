@@ -143,16 +143,17 @@ def _prefilter() -> LinePrefilter:
 _TEMPLATE_LITERALS: Final = (1 << len(TEMPLATES.literals)) - 1
 
 
-def find_lines(data: bytes) -> Iterator[LogLine]:
-    """Yield the lines of a block that may report an event. Positions are offsets in the block."""
+def find_lines(data: bytes, position: int = 0) -> Iterator[LogLine]:
+    """Yield the lines that may report an event, of a block at this position."""
     data = b"\n" + data  # the first line may be JSON, too
+    position -= 1
     if b"\r" in data:
         data = data.replace(b"\r", b"\n")  # Hadoop ends lines at both; the offsets stay the same
     for start, end, literals in _prefilter().scan(data):
         if literals > _TEMPLATE_LITERALS:
-            yield from _json_lines(data[start:end], start - 1)
+            yield from _json_lines(data[start:end], position + start)
         elif _is_candidate(data, start, end):
-            yield _log_line(data[start:end].decode("utf-8", "replace").rstrip(" "), start - 1, literals)
+            yield _log_line(data[start:end].decode("utf-8", "replace").rstrip(" "), position + start, literals)
 
 
 def _is_candidate(data: bytes, start: int, end: int) -> bool:

@@ -23,6 +23,7 @@ from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.wording import CompiledTemplate, TemplateSet
 from slackwater.group.events import EventKind, EventSource
+from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
 from slackwater.spark.doctor.history.lines import TEMPLATES, LogLine
 from slackwater.spark.doctor.history.timestamps import parse_timestamp, zone_of
 
@@ -67,6 +68,10 @@ class LogReader:
 
     def read(self, file: str, lines: Iterable[LogLine]) -> pa.Table:
         """Return the rows of a file's next lines, in the order of the lines; columns without values are left out."""
+        with garbage_collection_paused():
+            return self._read(file, lines)
+
+    def _read(self, file: str, lines: Iterable[LogLine]) -> pa.Table:
         matches: dict[CompiledTemplate | str, list[LineMatch]] = {}
         for number, line in enumerate(lines):
             template, groups = match_line(line)
@@ -123,7 +128,7 @@ def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str 
     if line.is_too_long:
         return UNREAD, ()
     for template in choice.templates:
-        if match := template.match(line.text):
+        if template.required in line.text and (match := template.match(line.text)):
             return (template if template.template.kind else None), match.groups()
     return (UNREAD if any(word in line.text for word in choice.words) else None), ()
 

@@ -43,13 +43,15 @@ from slackwater.spark.doctor.history.summaries import FileSummaries, summarize
 MAX_TASK_LINES: Final = 2**26
 """More lines than a task reads of one Hadoop block: the distance of the positions of two blocks."""
 _ROW_BITS: Final = 2**33 - 1
+_MIN_BUCKETED_ROWS: Final = 50_000
+"""Rows of several blocks are put into buckets together: an Arrow stream of few rows is mostly overhead."""
 MAX_DRIVER_BYTES: Final = 2**25
 """Line numbers in files of up to this size are counted without a Spark job."""
 _LINE_COUNTS: Final = "name string, position bigint, line_ends bigint, text string"
 
 Place = tuple[str, int]
 """A file and a position."""
-TableFunction = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+TablesFunction = Callable[[Iterable[pa.Table]], Iterator[pa.RecordBatch]]
 
 
 class LogFiles:
@@ -72,21 +74,29 @@ class LogFiles:
     def bucketed_rows(self, buckets: int, summaries: Accumulator[FileSummaries]) -> DataFrame:
         """Return all rows in buckets; the summaries of the files go to the accumulator."""
 
-        def convert(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-            summaries.add(summarize(rows))
-            yield from bucket_rows(rows, buckets)
+        def convert(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+            waiting: list[pa.Table] = []
+            for rows in tables:
+                summaries.add(summarize(rows))
+                waiting.append(rows)
+                if sum(table.num_rows for table in waiting) >= _MIN_BUCKETED_ROWS:
+                    yield from bucket_rows(pa.concat_tables(waiting, promote_options="default"), buckets)
+                    waiting = []
+            if waiting:
+                yield from bucket_rows(pa.concat_tables(waiting, promote_options="default"), buckets)
 
         return self._read(convert, BUCKETED)
 
     def events(self) -> DataFrame:
         """Return the complete rows as an event table."""
 
-        def convert(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-            yield to_events(rows.filter(pa.array(is_complete(rows))))
+        def convert(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+            for rows in tables:
+                yield to_events(rows.filter(pa.array(is_complete(rows))))
 
         return self._read(convert, EVENTS)
 
-    def _read(self, convert: TableFunction, schema: str) -> DataFrame:
+    def _read(self, convert: TablesFunction, schema: str) -> DataFrame:
         tables = [text.mapInArrow(_read_text_lines(self._reader, convert), schema) for text in self._texts]
         if self._tasks:
             numbers = _task_numbers(self._spark, len(self._tasks))
@@ -95,37 +105,32 @@ class LogFiles:
 
 
 def _read_ranges(
-    tasks: Sequence[Sequence[FileRange]], make_reader: Callable[[], LogReader], convert: TableFunction
+    tasks: Sequence[Sequence[FileRange]], make_reader: Callable[[], LogReader], convert: TablesFunction
 ) -> ArrowFunction:
     """Return a function for `mapInArrow` over task numbers that reads the ranges of the tasks."""
 
     def read_ranges(batches: Batches) -> Iterator[pa.RecordBatch]:
         reader = make_reader()
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for part in tasks[number]:
-                for position, data in read_blocks(part):
-                    rows = reader.read(part.name, _moved(find_lines(data), position))
-                    if rows.num_rows:
-                        yield from convert(rows)
+        ranges = (part for batch in batches for number in batch.column(0).to_pylist() for part in tasks[number])
+        blocks = ((part.name, position, data) for part in ranges for position, data in read_blocks(part))
+        tables = (reader.read(name, find_lines(data, position)) for name, position, data in blocks)
+        yield from convert(rows for rows in tables if rows.num_rows)
 
     return read_ranges
 
 
-def _moved(lines: Iterable[LogLine], offset: int) -> Iterator[LogLine]:
-    return (line._replace(position=line.position + offset) for line in lines)
-
-
-def _read_text_lines(make_reader: Callable[[], LogReader], convert: TableFunction) -> ArrowFunction:
+def _read_text_lines(make_reader: Callable[[], LogReader], convert: TablesFunction) -> ArrowFunction:
     """Return a function for `mapInArrow` over (file, position, text)."""
 
     def read_text_lines(batches: Batches) -> Iterator[pa.RecordBatch]:
         reader = make_reader()
-        for batch in batches:
-            columns = (column.to_pylist() for column in batch.columns)
-            for file, lines in groupby(zip(*columns, strict=True), key=lambda line: str(line[0])):
-                rows = reader.read(file, _lines_of_texts([(position, text) for _, position, text in lines]))
-                if rows.num_rows:
-                    yield from convert(rows)
+        columns = ([column.to_pylist() for column in batch.columns] for batch in batches)
+        files = (file for batch in columns for file in groupby(zip(*batch, strict=True), key=lambda line: str(line[0])))
+        tables = (
+            reader.read(name, _lines_of_texts([(position, text) for _, position, text in lines]))
+            for name, lines in files
+        )
+        yield from convert(rows for rows in tables if rows.num_rows)
 
     return read_text_lines
 
