@@ -47,7 +47,8 @@ class RequestContext:
 
     def respond(self, response: Response) -> None:
         """Encode and send the response."""
-        self.respond_encoded(encode_response(response, self.version, self.correlation_id))
+        self.response = frame = encode_response(response, self.version, self.correlation_id)
+        self.connection.response_ready(len(frame))
 
     def respond_encoded(self, frame: bytes) -> None:
         """Send a response that is already encoded."""
@@ -198,26 +199,19 @@ class Connection(asyncio.Protocol):
             completed.append(in_progress.popleft())
         if completed:
             self._handler.responses_sent(completed)
-            self._write(completed)
+            pieces: list[Piece] = []
+            for context in completed:
+                if isinstance(context.response, list):
+                    pieces += context.response
+                elif context.response:
+                    pieces.append(context.response)
+            self._unsent_bytes -= sum(map(len, pieces))
+            if self._transport is not None and pieces:
+                self._transport.writelines(pieces)
         if self._queue:
             self._process_queue()
         elif not self._is_reading:
             self._pause_or_resume_reading()
-
-    def _write(self, completed: list[RequestContext]) -> None:
-        pieces: list[Piece] = []
-        for context in completed:
-            if isinstance(context.response, list):
-                pieces += context.response
-            elif context.response:
-                pieces.append(context.response)
-        self._unsent_bytes -= sum(map(len, pieces))
-        if self._transport is None or not pieces:
-            return
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        else:
-            self._transport.writelines(pieces)
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its responses (asyncio callback)."""
