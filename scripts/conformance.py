@@ -1,11 +1,11 @@
 """Reports which facts of docs/kafka-behaviours.md are proven by a passing test.
 
     python scripts/conformance.py                 run the tests with a `proves` marker and report
-    python scripts/conformance.py --from FILE     report from a file that a test run wrote (SLACKWATER_PROVEN=FILE pytest …)
+    python scripts/conformance.py --from FILE     report from a file of a test run (SLACKWATER_PROVEN=FILE pytest …)
     python scripts/conformance.py --list          also list the tests of each fact
 
-`tests/conformance/facts.toml` lists the facts and when each is due. Exit code 0: every due fact is proven. 1: a due fact
-is not proven, or a test names an unknown fact. 2: the tests could not run.
+`tests/conformance/facts.toml` lists the facts and when each is due. Exit code 0: every due fact is proven. 1: a due
+fact is not proven, or a test names an unknown fact. 2: the tests could not run.
 """
 
 import argparse

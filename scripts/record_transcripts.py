@@ -5,8 +5,8 @@
     python scripts/record_transcripts.py --check …   write nothing, report which transcripts would change
 
 Needs Java and Kafka's jars (`make jars`). Kafka runs on loopback in a temporary directory and is started once for each
-combination of broker settings. Exit code 0: success. 1: with --check, a transcript would change. 2: Kafka did not start,
-or did not respond to a request that the scenario does not expect to be parked.
+combination of broker settings. Exit code 0: success. 1: with --check, a transcript would change. 2: Kafka did not
+start, or did not respond to a request that the scenario does not expect to be parked.
 """
 
 import argparse

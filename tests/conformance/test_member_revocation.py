@@ -1,4 +1,4 @@
-"""Giving partitions up, losing them, getting them, leaving: CL-07, CL-19 … CL-24, CL-31, CL-32."""
+"""Revoking, losing and getting partitions, and leaving: CL-07, CL-19 … CL-24, CL-31, CL-32."""
 
 import pytest
 

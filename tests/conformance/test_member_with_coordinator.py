@@ -1,4 +1,4 @@
-"""Both machines in one harness: real members, the real coordinator, and a clock that the test turns.
+"""Members and coordinator together, on a clock that the test controls.
 
 Whatever happens, checked at every step: no partition has two owners, unless one of them lost it without knowing yet.
 """

@@ -1,4 +1,4 @@
-"""Section 6 of the catalogue: when committed offsets, and with them groups, are forgotten (EX)."""
+"""Section 6 of the catalogue: expiration of offsets and groups (EX)."""
 
 import pytest
 

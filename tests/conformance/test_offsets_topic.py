@@ -1,4 +1,4 @@
-"""Section 8 of the catalogue, as far as it is about the bytes of `__consumer_offsets`."""
+"""Section 8 of the catalogue: the record format of `__consumer_offsets`."""
 
 import json
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""KIP-394: ids that were issued and not used yet (JG-08 … JG-14)."""
+"""KIP-394: pending members (JG-08 … JG-14)."""
 
 import pytest
 

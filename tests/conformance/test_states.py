@@ -1,4 +1,4 @@
-"""Section 1 of the catalogue: the states of a classic group, and what moves it from one to the next."""
+"""Section 1 of the catalogue: the states of a classic group and their transitions."""
 
 import pytest
 

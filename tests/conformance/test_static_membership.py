@@ -1,4 +1,4 @@
-"""KIP-345: static members, their return, and their twins (JG-13, JG-16, JG-29, JG-30, JG-41 … JG-49, SE-06)."""
+"""KIP-345: static members, rejoins and conflicting instance ids (JG-13, JG-16, JG-29, JG-30, JG-41 … JG-49, SE-06)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Section 7 of the catalogue: session timers, and KIP-62's two timeouts beside each other."""
+"""Section 7 of the catalogue: session timers and the two timeouts of KIP-62."""
 
 import pytest
 

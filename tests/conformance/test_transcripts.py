@@ -1,4 +1,4 @@
-"""Kafka is the referee: our broker answers every recorded scenario as Apache Kafka 4.3.1 answered it.
+"""The broker responds to every recorded scenario as Apache Kafka 4.3.1 did.
 
 Rules kept here
 - Each step is the bytes of a request on a connection of our broker, in virtual time; what comes back is bytes. They are

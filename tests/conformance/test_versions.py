@@ -1,4 +1,4 @@
-"""What a request's version changes: from the bytes of a request, through the whole broker, to those of its response."""
+"""Differences between API versions, from request bytes to response bytes."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Requests that are malformed, or contradict what the coordinator knows: the right error, and nothing changed."""
+"""Malformed or contradictory requests get the right error and change nothing."""
 
 import struct
 from collections.abc import Callable, Iterator

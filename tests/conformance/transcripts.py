@@ -1,18 +1,18 @@
-"""Transcripts: what one peer answers to a scenario, in a form in which two peers can be compared.
+"""Transcripts: the responses of one broker to a scenario, in a form that allows comparison.
 
-Rules kept here
-- A scenario is a list of steps: requests on named connections, and pauses. A connection has one request under way at a
-  time, as Kafka wants it; `a'` is a second connection of the client `a`.
-- Every request takes one BEAT of time, on a real clock and on a virtual one alike, so that both reach a timer's
-  deadline on the same side of the same step. Scenarios keep deadlines a hundred milliseconds and more away from steps.
-- `$a` in a request is the member id that client `a` was last told, `$a#1` the first one it was told, and so on.
-- `@t` in a request or an answer is the id of topic `t`; an id of no topic has a name of its own.
-- Generated parts of ids are renamed in order of appearance: `a-<1>` is client a's id with the first uuid seen.
-- What Kafka keeps in a hash map has no order: such lists are sorted. Everything else is compared as it came.
-- Of an answer it is also kept during which step it arrived; None says that it never did. Answers that arrive during
-  one step have no order among them: they travel on different connections.
-- Throttle times are left out. ListGroups is cut down to the scenario's own groups, whose ids begin with its name.
-- Bytes stand in the files as text, one character for each byte.
+Invariants:
+- A scenario is a list of steps: requests on named connections, and pauses. A connection has one pending request at a
+  time, as Kafka requires; `a'` is a second connection of the client `a`.
+- Every request takes BEAT_MS, on a real and on a virtual clock, so that both reach a timer's deadline between the same
+  steps. Scenarios keep deadlines at least a hundred milliseconds away from steps.
+- `$a` in a request is the last member id that client `a` received, `$a#1` the first one.
+- `@t` in a request or a response is the id of topic `t`; the id of no topic has a separate name.
+- Generated parts of ids are renamed in order of appearance: `a-<1>` is client a's id with the first uuid.
+- Lists that Kafka keeps in a hash map are sorted. All other lists are compared in their order.
+- A response has the step during which it arrived, or None if it never arrived. Responses of one step have no order:
+  they use different connections.
+- Throttle times are omitted. ListGroups contains only the scenario's groups, whose ids begin with its name.
+- Bytes are stored as text, one character for each byte.
 """
 
 import json
@@ -36,7 +36,7 @@ TopicIds = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Request:
-    """One request on a connection; one that `parks` need not be answered before the next step."""
+    """One request on a connection; with `parks` the response may arrive after the next step."""
 
     on: str
     api: str
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing happens but time."""
+    """A pause without requests."""
 
     ms: int
 
@@ -57,7 +57,7 @@ Step = Request | Pause
 
 @dataclass(frozen=True)
 class Scenario:
-    """A story to be played against any peer, and the broker settings it needs."""
+    """A sequence of steps to run against any broker, and the broker settings it needs."""
 
     name: str
     about: str

@@ -1,4 +1,4 @@
-"""Heartbeat: extend a member's session and tell it when to rejoin (HB-01 … HB-08).
+"""Heartbeat: extend a member's session and request a rejoin when needed (HB-01 … HB-08).
 
 Invariants:
 - This is the hot path: no collector, no event, no heap. A heartbeat sets the session's deadline; the heap entry of the
@@ -23,7 +23,7 @@ _RESPONSES: Final[dict[GroupState, HeartbeatResponse]] = {
 
 
 def heartbeat(state: CoordinatorState, request: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
-    """Extend the member's session and respond; REBALANCE_IN_PROGRESS asks the member to rejoin."""
+    """Extend the member's session and respond; REBALANCE_IN_PROGRESS requests a rejoin."""
     group = state.groups.get(request.group_id or "")
     if group is None:
         return [SendResponse(caller, HeartbeatResponse(_missing_group_error(state, request.group_id)))]
