@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         assert "Traceback" not in one.log, one.log[-4000:]
 
 
-def test_two_thousand_connections_at_once_are_each_answered(broker: BrokerProcess) -> None:
+def test_two_thousand_connections_get_responses(broker: BrokerProcess) -> None:
     @closing
     async def story() -> None:
         clients: list[RawClient] = []
@@ -54,7 +54,7 @@ def test_two_thousand_connections_at_once_are_each_answered(broker: BrokerProces
         asyncio.run(story())
 
 
-def test_no_more_connections_than_allowed(tmp_path: Path) -> None:
+def test_connections_above_the_limit_are_rejected(tmp_path: Path) -> None:
     @closing
     async def story(server: Server) -> None:
         clients = [await RawClient.connect(server) for _ in range(3)]
@@ -74,7 +74,7 @@ def test_no_more_connections_than_allowed(tmp_path: Path) -> None:
     with_server(tmp_path, story, max_connections="3")
 
 
-def test_a_client_that_sends_byte_by_byte_holds_up_nobody(broker: BrokerProcess) -> None:
+def test_slow_sender_does_not_block_others(broker: BrokerProcess) -> None:
     @closing
     async def story() -> None:
         slow, other = await broker.connect(), await broker.connect()
@@ -89,7 +89,7 @@ def test_a_client_that_sends_byte_by_byte_holds_up_nobody(broker: BrokerProcess)
     asyncio.run(story())
 
 
-def test_who_says_nothing_is_sent_away_and_who_talks_is_not(tmp_path: Path) -> None:
+def test_idle_connection_is_closed(tmp_path: Path) -> None:
     @closing
     async def story(server: Server) -> None:
         silent, half, talker = [await RawClient.connect(server) for _ in range(3)]
@@ -103,7 +103,7 @@ def test_who_says_nothing_is_sent_away_and_who_talks_is_not(tmp_path: Path) -> N
     with_server(tmp_path, story, connections_max_idle_ms="300")
 
 
-def test_who_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
+def test_connection_with_a_pending_request_is_not_idle(tmp_path: Path) -> None:
     """The second member's join waits for the first one, longer than a connection may be idle."""
 
     @closing
@@ -127,7 +127,7 @@ def test_who_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 104_857_601, -1, -(2**31)])
-def test_a_frame_of_an_impossible_size_ends_its_connection_before_anything_is_kept(tmp_path: Path, size: int) -> None:
+def test_invalid_frame_size_closes_the_connection_at_once(tmp_path: Path, size: int) -> None:
     @closing
     async def story(server: Server) -> None:
         client, other = await RawClient.connect(server), await RawClient.connect(server)
@@ -140,7 +140,7 @@ def test_a_frame_of_an_impossible_size_ends_its_connection_before_anything_is_ke
     with_server(tmp_path, story)
 
 
-def test_a_large_frame_that_never_comes_takes_no_more_memory_than_what_came(broker: BrokerProcess) -> None:
+def test_announced_frame_allocates_no_memory(broker: BrokerProcess) -> None:
     @closing
     async def story() -> None:
         before = broker.resident_bytes()
@@ -155,7 +155,7 @@ def test_a_large_frame_that_never_comes_takes_no_more_memory_than_what_came(brok
     asyncio.run(story())
 
 
-def test_requests_behind_one_that_is_parked_are_bounded_in_bytes_and_all_answered_in_the_end(
+def test_requests_behind_a_waiting_one_are_bounded(
     broker: BrokerProcess,
 ) -> None:
     count, large = 300, SyncGroupRequestAssignment("m", b"x" * 200_000)
@@ -194,7 +194,7 @@ async def _served_until_nothing_moves(stuck: RawClient, other: RawClient) -> Non
         before = stuck.unsent_bytes
 
 
-def test_a_client_that_does_not_read_is_not_served_beyond_a_bound_and_disturbs_nobody(broker: BrokerProcess) -> None:
+def test_client_that_does_not_read_is_bounded(broker: BrokerProcess) -> None:
     size, values, fetches = 32 * MB, 40, (400, 10)
 
     @closing
@@ -246,7 +246,7 @@ async def _all_come(one: socket.socket, count: int, at_least: int) -> None:
             await exactly(size - 4)
 
 
-def test_a_client_that_never_reads_is_sent_away_when_it_has_been_silent_for_too_long(tmp_path: Path) -> None:
+def test_client_that_never_reads_is_closed_when_idle(tmp_path: Path) -> None:
     @closing
     async def story(server: Server) -> None:
         other = await RawClient.connect(server)
@@ -264,7 +264,7 @@ def test_a_client_that_never_reads_is_sent_away_when_it_has_been_silent_for_too_
     with_server(tmp_path, story, connections_max_idle_ms="300")
 
 
-def test_a_wall_clock_that_jumps_expires_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wall_clock_jump_expires_no_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it stop time: a silent member still expires, by the clock that only goes forward."""
     jump_s = 0.0
     real, real_ns = time.time, time.time_ns

@@ -23,7 +23,7 @@ def join(client: QuietClient, session_ms: int) -> int:
     return int(answer["error_code"])
 
 
-def test_groups_follow_settings_that_are_altered(tmp_path: Path) -> None:
+def test_altered_settings_apply_to_groups(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
@@ -34,7 +34,7 @@ def test_groups_follow_settings_that_are_altered(tmp_path: Path) -> None:
         assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
 
 
-def test_an_offsets_topic_keeps_its_partitions_whatever_the_settings_say(tmp_path: Path) -> None:
+def test_offsets_topic_keeps_its_partition_count(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, {"offsets.topic.num.partitions": 7}, t=1) as broker:
         for group in "abcdef":
             assert commit(broker.connect(), 5, group=group) == Error.NONE

@@ -108,15 +108,15 @@ def _kills(tmp_path: Path, seed: int, kills: int, settings: Mapping[str, str]) -
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_was_acknowledged_survives_ten_kills(tmp_path: Path, seed: int) -> None:
+def test_acknowledged_data_survives_kills(tmp_path: Path, seed: int) -> None:
     _kills(tmp_path, seed, 10, SETTINGS)
 
 
-def test_what_was_acknowledged_survives_kills_with_a_flush_of_every_write(tmp_path: Path) -> None:
+def test_acknowledged_data_survives_kills_with_flush_always(tmp_path: Path) -> None:
     _kills(tmp_path, 3, 4, SETTINGS | {"flush": "always"})
 
 
-def test_a_kill_during_compaction_loses_no_key(tmp_path: Path) -> None:
+def test_kill_during_compaction_loses_no_key(tmp_path: Path) -> None:
     """The kill strikes when the files of an unfinished compaction are there."""
     rng = random.Random(seed := 4)
     directory = tmp_path / "compacted-0"
@@ -203,7 +203,7 @@ class TopicKeeper:
             assert (await client.produce(name, partitions - 1, b"x"))[0] is Error.NONE
 
 
-def test_topics_are_there_or_not_after_a_kill_and_never_in_part(tmp_path: Path) -> None:
+def test_topics_are_created_completely_or_not_at_all(tmp_path: Path) -> None:
     rng = random.Random(seed := 5)
 
     @closing

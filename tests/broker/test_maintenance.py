@@ -45,7 +45,7 @@ async def _disk_is_idle(server: Server) -> None:
     await done.wait()
 
 
-def test_compaction_that_a_full_disk_refused_is_done_when_there_is_room(
+def test_compaction_is_retried_after_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(fd: int, buffers: list[bytes], position: int) -> int:
@@ -77,9 +77,7 @@ def test_compaction_that_a_full_disk_refused_is_done_when_there_is_room(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_topic_that_is_deleted_and_made_anew_during_its_compaction_is_a_new_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_topic_recreated_during_compaction_is_unaffected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @closing
     async def story(server: Server) -> None:
         house = Maintenance(server.broker, set())
@@ -103,7 +101,7 @@ def test_a_topic_that_is_deleted_and_made_anew_during_its_compaction_is_a_new_on
 
 
 @pytest.mark.parametrize("flush", ["os", "always"])
-def test_a_topic_may_be_deleted_while_its_writes_wait_to_be_flushed(
+def test_topic_is_deleted_while_its_flush_is_pending(
     tmp_path: Path, flush: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @closing

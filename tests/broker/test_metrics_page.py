@@ -97,7 +97,7 @@ async def _join(server: Server, group_id: str) -> JoinGroupResponse:
     return answer
 
 
-def test_a_scrape_of_a_new_broker_shows_every_count_at_zero(tmp_path: Path) -> None:
+def test_new_broker_shows_every_counter_at_zero(tmp_path: Path) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         found = await _scrape(page)
         assert found["slackwater_groups{state=Stable}"] == 0
@@ -112,7 +112,7 @@ def test_a_scrape_of_a_new_broker_shows_every_count_at_zero(tmp_path: Path) -> N
     _with_page(tmp_path, story)
 
 
-def test_what_happens_to_groups_is_counted(tmp_path: Path) -> None:
+def test_group_events_are_counted(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def story(server: Server, page: MetricsPage) -> None:
@@ -175,7 +175,7 @@ def test_buckets_of_request_times_add_up(tmp_path: Path) -> None:
     _with_page(tmp_path, story)
 
 
-def test_a_connection_that_is_closed_for_what_it_sent_is_counted(tmp_path: Path) -> None:
+def test_malformed_frames_are_counted(tmp_path: Path) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         await _send(server.port, struct.pack(">ihh", 4, 12, 99))
         found = await _scrape(page)
@@ -196,7 +196,7 @@ def test_a_connection_that_is_closed_for_what_it_sent_is_counted(tmp_path: Path)
         ("GET /metrics?name[]=up HTTP/1.0", "200 OK"),
     ],
 )
-def test_anything_but_the_page_is_refused(tmp_path: Path, request_line: str, status: str) -> None:
+def test_other_requests_are_rejected(tmp_path: Path, request_line: str, status: str) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         answer = await _send(page.port, request_line.encode() + b"\r\n\r\n")
         assert answer.startswith(f"HTTP/1.1 {status}\r\n".encode())
@@ -204,7 +204,7 @@ def test_anything_but_the_page_is_refused(tmp_path: Path, request_line: str, sta
     _with_page(tmp_path, story)
 
 
-def test_head_is_answered_without_a_body(tmp_path: Path) -> None:
+def test_head_response_has_no_body(tmp_path: Path) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         answer = await _send(page.port, b"HEAD /metrics HTTP/1.1\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -213,7 +213,7 @@ def test_head_is_answered_without_a_body(tmp_path: Path) -> None:
     _with_page(tmp_path, story)
 
 
-def test_a_request_that_comes_in_pieces_is_answered(tmp_path: Path) -> None:
+def test_request_in_pieces(tmp_path: Path) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
         for piece in (b"GET /met", b"rics HTTP/1.1\r\n", b"Host: x\r\n\r", b"\n", b"more"):
@@ -226,7 +226,7 @@ def test_a_request_that_comes_in_pieces_is_answered(tmp_path: Path) -> None:
     _with_page(tmp_path, story)
 
 
-def test_a_request_without_an_end_is_cut_off(tmp_path: Path) -> None:
+def test_endless_request_is_rejected(tmp_path: Path) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         answer = await _send(page.port, b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 5_000)
         assert answer.startswith(b"HTTP/1.1 431 ")
@@ -234,7 +234,7 @@ def test_a_request_without_an_end_is_cut_off(tmp_path: Path) -> None:
     _with_page(tmp_path, story)
 
 
-def test_a_visitor_that_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_http_client_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_page, "REQUEST_TIMEOUT_S", 0.05)
 
     async def story(server: Server, page: MetricsPage) -> None:
@@ -247,7 +247,7 @@ def test_a_visitor_that_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: p
     _with_page(tmp_path, story)
 
 
-def test_visitors_beyond_the_limit_are_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_clients_above_the_limit_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_page, "MAX_CONNECTIONS", 1)
 
     async def story(server: Server, page: MetricsPage) -> None:
@@ -262,9 +262,7 @@ def test_visitors_beyond_the_limit_are_sent_away(tmp_path: Path, monkeypatch: py
     _with_page(tmp_path, story)
 
 
-def test_a_page_that_cannot_be_made_is_an_error_and_the_broker_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_page_is_an_http_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         monkeypatch.setattr(page, "_collector", None)
         answer = await _send(page.port, b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -273,7 +271,7 @@ def test_a_page_that_cannot_be_made_is_an_error_and_the_broker_goes_on(
     _with_page(tmp_path, story)
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+def test_used_port_is_a_usage_error(tmp_path: Path) -> None:
     async def story(server: Server, page: MetricsPage) -> None:
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{server.port}: address already in use"):
             await MetricsPage(server).start("127.0.0.1", server.port)

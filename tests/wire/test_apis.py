@@ -13,7 +13,7 @@ from slackwater.wire.codec import request_type, response_type
 from tests.java import jars, needs_jars
 
 
-def test_every_api_has_its_two_messages() -> None:
+def test_every_api_has_request_and_response() -> None:
     for key, api in APIS.items():
         assert api.key == key
         assert request_type(api).API is response_type(api).API is api
@@ -24,29 +24,29 @@ def test_no_class_belongs_to_two_apis() -> None:
     assert len({request_type(api) for api in APIS.values()}) == len(APIS)
 
 
-def test_headers_grow_tagged_fields_when_the_version_is_flexible() -> None:
+def test_flexible_headers_have_tagged_fields() -> None:
     assert apis.JOIN_GROUP.request_header_version(5) == 1
     assert apis.JOIN_GROUP.request_header_version(6) == 2
     assert apis.JOIN_GROUP.response_header_version(5) == 0
     assert apis.JOIN_GROUP.response_header_version(6) == 1
 
 
-def test_the_header_of_an_apiversions_answer_never_grows() -> None:
+def test_api_versions_response_header_is_never_flexible() -> None:
     assert apis.API_VERSIONS.request_header_version(4) == 2
     assert apis.API_VERSIONS.response_header_version(4) == 0
 
 
-def test_an_api_that_is_never_flexible() -> None:
+def test_api_without_flexible_versions() -> None:
     assert not apis.SASL_HANDSHAKE.is_flexible(1)
     assert apis.SASL_HANDSHAKE.request_header_version(1) == 1
 
 
-def test_a_version_under_design_is_not_the_one_to_advertise() -> None:
+def test_unstable_version_is_not_advertised() -> None:
     assert apis.INIT_PRODUCER_ID.max_version == 6
     assert apis.INIT_PRODUCER_ID.latest_stable == 5
 
 
-def test_every_file_says_its_key_and_versions() -> None:
+def test_every_module_docstring_has_key_and_versions() -> None:
     for api in APIS.values():
         module = import_module(request_type(api).__module__)
         span = f"v{api.min_version} to v{api.max_version}" if api.max_version else "v0"
@@ -55,7 +55,7 @@ def test_every_file_says_its_key_and_versions() -> None:
 
 @pytest.mark.java
 @needs_jars
-def test_the_table_is_kafkas() -> None:
+def test_table_equals_kafkas() -> None:
     (path,) = jars().glob("kafka-clients-*.jar")
     with zipfile.ZipFile(path) as jar:
         for api in APIS.values():

@@ -30,27 +30,27 @@ JOIN = JoinGroupRequest(
 )
 
 
-def test_join_group_v5_byte_by_byte() -> None:
+def test_bytes_of_join_group_v5() -> None:
     assert encode(JOIN, 5).hex(" ") == (
         "00 01 67  00 00 af c8  00 04 93 e0  00 01 6d  00 01 69  00 08 63 6f 6e 73 75 6d 65 72"
         "  00 00 00 01  00 05 72 61 6e 67 65  00 00 00 02 00 01"
     ).replace("  ", " ")
 
 
-def test_join_group_v6_byte_by_byte() -> None:
+def test_bytes_of_join_group_v6() -> None:
     assert encode(JOIN, 6).hex(" ") == (
         "02 67  00 00 af c8  00 04 93 e0  02 6d  02 69  09 63 6f 6e 73 75 6d 65 72"
         "  02  06 72 61 6e 67 65  03 00 01  00  00"
     ).replace("  ", " ")
 
 
-def test_fields_that_a_version_does_not_have_come_back_as_defaults() -> None:
+def test_absent_fields_decode_as_defaults() -> None:
     assert decode(JoinGroupResponse, 0, encode(JoinGroupResponse(generation_id=3), 0)).protocol_type is None
     with pytest.raises(WireError, match="group_instance_id is 'i', but does not exist in this version"):
         encode(JOIN, 4)
 
 
-def test_long_strings_and_arrays_have_longer_lengths() -> None:
+def test_long_strings_and_arrays() -> None:
     for size in (126, 127, 128, 16_382, 16_383, 16_384, 32_767):
         message = HeartbeatRequest("g" * size, 1, "m" * size, "i" * size)
         assert decode(HeartbeatRequest, 4, encode(message, 4)) == message
@@ -68,20 +68,20 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert decode(HeartbeatRequest, 4, numbered) == HeartbeatRequest("g", 1, "m")
 
 
-def test_a_part_of_a_larger_buffer_is_read_from_where_it_starts() -> None:
+def test_decoding_starts_at_an_offset() -> None:
     assert decode(HeartbeatRequest, 4, b"header" + encode(HeartbeatRequest("g", 1, "m"), 4), 6).member_id == "m"
 
 
-def test_the_code_is_made_once_per_message_and_version() -> None:
+def test_code_is_generated_once() -> None:
     assert codec.decoder(HeartbeatRequest, 2) is codec.decoder(HeartbeatRequest, 2)
 
 
-def test_the_generated_code_can_be_looked_at() -> None:
+def test_generated_code_is_readable() -> None:
     assert read_source(HeartbeatRequest, 4)[0].startswith("def read(data, at):")
     assert write_source(HeartbeatRequest, 4)[0].startswith("def write(m0, out):")
 
 
-def test_importing_the_package_imports_no_message() -> None:
+def test_package_import_loads_no_messages() -> None:
     asked = "import sys, slackwater.wire.envelope; print([name for name in sys.modules if '.wire.messages' in name])"
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
@@ -129,7 +129,7 @@ def test_importing_the_package_imports_no_message() -> None:
         ),
     ],
 )
-def test_malformed_bytes_are_refused_in_a_sentence(message: type[codec.M], version: int, data: str, why: str) -> None:
+def test_malformed_bytes_name_the_field(message: type[codec.M], version: int, data: str, why: str) -> None:
     with pytest.raises(WireError, match=why) as caught:
         decode(message, version, bytes.fromhex(data))
     assert str(caught.value).startswith(f"{message.__name__} v{version}: ")
@@ -164,13 +164,13 @@ def quota(value: object) -> DescribeClientQuotasResponse:
         (quota(10**400), 1, r"entries\[0\].values\[0\].value is 1000+, but must be of type float64"),
     ],
 )
-def test_values_that_no_bytes_can_hold_are_refused_in_a_sentence(message: Message, version: int, why: str) -> None:
+def test_invalid_values_name_the_field(message: Message, version: int, why: str) -> None:
     with pytest.raises(WireError, match=why) as caught:
         encode(message, version)
     assert str(caught.value).startswith(f"{type(message).__name__} v{version}: ")
 
 
-def test_a_list_that_fails_by_itself_is_refused_too() -> None:
+def test_failing_list_is_a_wire_error() -> None:
     class Broken(list[MetadataRequestTopic]):
         def __len__(self) -> int:
             raise ValueError

@@ -31,7 +31,7 @@ def each_version(api: Api) -> Iterator[tuple[type[Message], int]]:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_a_message_with_nothing_set_is_kafkas_in_every_version(oracle: MessageOracle, api: Api) -> None:
+def test_default_messages_equal_kafkas(oracle: MessageOracle, api: Api) -> None:
     for kind, version in each_version(api):
         theirs = oracle.default(kind, version)
         assert "error" not in theirs, theirs
@@ -40,7 +40,7 @@ def test_a_message_with_nothing_set_is_kafkas_in_every_version(oracle: MessageOr
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_kafka_reads_what_we_write_and_writes_the_same_bytes(oracle: MessageOracle, api: Api) -> None:
+def test_kafka_decodes_and_encodes_the_same_bytes(oracle: MessageOracle, api: Api) -> None:
     dice = random.Random(api.key)
     for kind, version in each_version(api):
         for _ in range(SAMPLES):
@@ -74,9 +74,7 @@ def test_kafka_reads_what_we_write_and_writes_the_same_bytes(oracle: MessageOrac
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_a_value_that_a_version_has_no_place_for_is_refused_exactly_where_kafka_refuses_it(
-    oracle: MessageOracle, api: Api
-) -> None:
+def test_absent_fields_are_refused_as_in_kafka(oracle: MessageOracle, api: Api) -> None:
     dice = random.Random(api.key)
     for kind, version in each_version(api):
         for other in {api.min_version, api.max_version, dice.randint(api.min_version, api.max_version)}:

@@ -44,7 +44,7 @@ def kafka_python_messages() -> dict[str, type[KafkaPythonMessage]]:
     return found
 
 
-def test_kafka_python_reads_every_message_in_every_version_and_writes_it_again() -> None:
+def test_kafka_python_round_trip() -> None:
     theirs = kafka_python_messages()
     dice = random.Random(11)
     for kind, version in all_messages():
@@ -58,7 +58,7 @@ def test_kafka_python_reads_every_message_in_every_version_and_writes_it_again()
             assert bytes(read.encode(version=version)) == data, (kind, version)
 
 
-def test_kio_reads_every_message_with_nothing_set_and_writes_it_again() -> None:
+def test_kio_round_trip_of_defaults() -> None:
     pytest.importorskip("kio", reason="not here; to add it: pip install kio")
     index, serial = import_module("kio.index"), import_module("kio.serial")
 

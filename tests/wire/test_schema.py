@@ -62,13 +62,13 @@ def names(version: int) -> list[str]:
     return [slot.name for slot in layout(Sample, version).slots]
 
 
-def test_a_version_has_the_fields_that_say_so_in_order() -> None:
+def test_fields_of_each_version() -> None:
     assert names(0) == ["always", "gone", "names", "ids", "blobs", "maybe"]
     assert names(1) == ["always", "gone", "once", "names", "ids", "blobs", "inner", "maybe", "shared"]
     assert names(3) == ["always", "late", "names", "ids", "blobs", "inner", "maybe", "shared"]
 
 
-def test_tagged_fields_stand_by_rising_tag() -> None:
+def test_tagged_fields_are_sorted() -> None:
     assert [slot.name for slot in layout(Sample, 3).tagged] == [
         "tagged_inner",
         "tagged_shared",
@@ -78,14 +78,14 @@ def test_tagged_fields_stand_by_rising_tag() -> None:
     ]
 
 
-def test_a_field_may_be_null_in_some_versions_only() -> None:
+def test_field_is_nullable_in_some_versions() -> None:
     for version in (1, 2, 3):
         assert decode(Sample, version, encode(Sample(maybe=None), version)) == Sample(maybe=None)
     with pytest.raises(WireError, match=r"Sample v0: maybe is None, but must not be null\."):
         encode(Sample(maybe=None), 0)
 
 
-def test_what_a_version_has_no_place_for_is_refused_unless_it_may_be_left_out() -> None:
+def test_absent_field_is_refused_unless_ignorable() -> None:
     with pytest.raises(WireError, match="Sample v2: gone is 9, but does not exist in this version"):
         encode(Sample(gone=9), 2)
     with pytest.raises(WireError, match="Sample v0: inner is Inner"):
@@ -98,7 +98,7 @@ def test_what_a_version_has_no_place_for_is_refused_unless_it_may_be_left_out() 
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_shape_is_read_back(version: int) -> None:
+def test_every_type_round_trip(version: int) -> None:
     sample = Sample(names=["a", "", "é" * 100], ids=[bytes(range(16)), NO_UUID], blobs=[b"", b"x" * 200])
     if version >= 1:
         sample.inner = Inner(-1)
@@ -115,25 +115,25 @@ def test_every_shape_is_read_back(version: int) -> None:
     assert decode(Sample, version, encode(sample, version)) == sample
 
 
-def test_tagged_fields_at_their_defaults_take_one_byte_in_all() -> None:
+def test_default_tagged_fields_take_one_byte() -> None:
     assert encode(Sample(), 3).hex(" ") == "00 00 00 01 00 00 00 04 01 01 00 00 07 01 00 01 00 07 01 00 01 00"
 
 
-def test_a_frozen_default_is_shared_and_one_like_it_is_not_written_either() -> None:
+def test_equal_frozen_default_is_not_encoded() -> None:
     assert decode(Sample, 3, encode(Sample(), 3)).tagged_shared is Sample().tagged_shared
     assert encode(Sample(tagged_shared=Shared()), 3) == encode(Sample(), 3)
 
 
-def test_unknown_tagged_fields_are_skipped_beside_known_ones() -> None:
+def test_unknown_tagged_fields_between_known_ones() -> None:
     data = encode(Sample(), 3)[:-1] + bytes.fromhex("03  04 01 ff  05 03 03 68 69  8001 00")
     assert decode(Sample, 3, data) == Sample(tagged_text="hi")
 
 
-def test_a_tagged_field_must_be_as_long_as_its_size_says() -> None:
+def test_tagged_field_must_match_its_size() -> None:
     with pytest.raises(WireError, match="tagged_text should end at byte 28 by its size, but ends at 27"):
         decode(Sample, 3, encode(Sample(), 3)[:-1] + bytes.fromhex("01 05 04 03 68 69 00"))
 
 
-def test_an_unknown_version_is_refused() -> None:
+def test_unknown_version_is_refused() -> None:
     with pytest.raises(WireError, match=r"Sample v4 is unknown; the versions are 0 to 3\."):
         layout(Sample, 4)

@@ -23,7 +23,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def test_every_version_gives_the_records_from_the_offset_on(tmp_path: Path) -> None:
+def test_every_version_returns_records_from_the_offset(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 2)
         client = await Client.connect(server)
@@ -43,7 +43,7 @@ def test_every_version_gives_the_records_from_the_offset_on(tmp_path: Path) -> N
     with_server(tmp_path, story)
 
 
-def test_a_fetch_waits_until_something_is_appended(tmp_path: Path) -> None:
+def test_fetch_waits_for_an_append(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 3)
         consumer, producer = await Client.connect(server), await Client.connect(server)
@@ -60,7 +60,7 @@ def test_a_fetch_waits_until_something_is_appended(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_fetch_that_finds_nothing_answers_when_its_time_is_up(tmp_path: Path) -> None:
+def test_empty_fetch_ends_at_its_deadline(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -73,7 +73,7 @@ def test_a_fetch_that_finds_nothing_answers_when_its_time_is_up(tmp_path: Path) 
     with_server(tmp_path, story)
 
 
-def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
+def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 2)
         log = topic.partitions[0].log
@@ -92,7 +92,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_wait_for_many_bytes_ends_with_its_time_and_gives_what_there_is(tmp_path: Path) -> None:
+def test_wait_for_min_bytes_ends_at_its_deadline(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         consumer, producer = await Client.connect(server), await Client.connect(server)
@@ -106,7 +106,7 @@ def test_a_wait_for_many_bytes_ends_with_its_time_and_gives_what_there_is(tmp_pa
     with_server(tmp_path, story)
 
 
-def test_a_new_segment_ends_a_wait_for_many_bytes(tmp_path: Path) -> None:
+def test_new_segment_ends_a_wait_for_min_bytes(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1, {"segment.bytes": "100"})
         consumer, producer = await Client.connect(server), await Client.connect(server)
@@ -122,7 +122,7 @@ def test_a_new_segment_ends_a_wait_for_many_bytes(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_deleted_topic_wakes_whoever_waits_for_it(tmp_path: Path) -> None:
+def test_deleted_topic_ends_waiting_fetches(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         for min_bytes in (1, 1000):
@@ -138,7 +138,7 @@ def test_a_deleted_topic_wakes_whoever_waits_for_it(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_client_that_goes_leaves_no_wait_behind(tmp_path: Path) -> None:
+def test_disconnect_drops_the_waiting_fetch(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -151,7 +151,7 @@ def test_a_client_that_goes_leaves_no_wait_behind(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_acks_0_before_a_fetch_on_one_connection_is_seen_by_it(tmp_path: Path) -> None:
+def test_fetch_returns_an_earlier_acks_0_produce(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -161,7 +161,7 @@ def test_acks_0_before_a_fetch_on_one_connection_is_seen_by_it(tmp_path: Path) -
     with_server(tmp_path, story)
 
 
-def test_the_first_batch_comes_whole_however_little_is_asked_for(tmp_path: Path) -> None:
+def test_first_batch_is_complete_above_max_bytes(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 3)
         client = await Client.connect(server)
@@ -182,7 +182,7 @@ def test_the_first_batch_comes_whole_however_little_is_asked_for(tmp_path: Path)
     with_server(tmp_path, story)
 
 
-def test_an_answer_is_never_larger_than_the_broker_allows(tmp_path: Path) -> None:
+def test_response_is_limited_by_fetch_max_bytes(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -193,7 +193,7 @@ def test_an_answer_is_never_larger_than_the_broker_allows(tmp_path: Path) -> Non
     with_server(tmp_path, story, fetch_max_bytes="1024")
 
 
-def test_an_offset_outside_of_the_log_is_told_at_once_beside_what_the_others_have(tmp_path: Path) -> None:
+def test_offset_out_of_range_is_returned_at_once(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 2)
         client = await Client.connect(server)
@@ -207,7 +207,7 @@ def test_an_offset_outside_of_the_log_is_told_at_once_beside_what_the_others_hav
     with_server(tmp_path, story)
 
 
-def test_a_leader_epoch_of_the_future_is_refused(tmp_path: Path) -> None:
+def test_unknown_leader_epoch(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -220,7 +220,7 @@ def test_a_leader_epoch_of_the_future_is_refused(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_topics_nobody_knows_are_told_with_what_the_others_have(tmp_path: Path) -> None:
+def test_unknown_topics_are_returned_with_the_others(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic, gone = server.broker.topics.create("t", 1), server.broker.topics.create("gone", 1)
         server.broker.topics.delete(gone)
@@ -240,7 +240,7 @@ def test_topics_nobody_knows_are_told_with_what_the_others_have(tmp_path: Path) 
     with_server(tmp_path, story)
 
 
-def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
+def test_session_returns_only_changes(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 3)
         client, producer = await Client.connect(server), await Client.connect(server)
@@ -263,7 +263,7 @@ def test_a_session_tells_only_what_is_new(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_session_that_waits_is_woken_by_a_partition_it_was_not_told_of_again(tmp_path: Path) -> None:
+def test_append_to_an_omitted_partition_ends_the_wait(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 2)
         client, producer = await Client.connect(server), await Client.connect(server)
@@ -278,7 +278,7 @@ def test_a_session_that_waits_is_woken_by_a_partition_it_was_not_told_of_again(t
     with_server(tmp_path, story)
 
 
-def test_a_session_notices_that_its_topic_was_made_anew(tmp_path: Path) -> None:
+def test_session_detects_a_recreated_topic(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -295,7 +295,7 @@ def test_a_session_notices_that_its_topic_was_made_anew(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_wrong_session_is_refused_as_a_whole(tmp_path: Path) -> None:
+def test_invalid_session_is_a_top_level_error(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)

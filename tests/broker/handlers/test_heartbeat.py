@@ -11,7 +11,7 @@ from .members import GROUP, settle
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_member_hears_that_all_is_well_and_others_what_is_wrong(tmp_path: Path, version: int) -> None:
+def test_heartbeat_errors(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         member_id = settle(client)
@@ -25,7 +25,7 @@ def test_a_member_hears_that_all_is_well_and_others_what_is_wrong(tmp_path: Path
             assert answer == {"error_code": error} | ({"throttle_time_ms": 0} if version >= 1 else {})
 
 
-def test_an_instance_id_counts_from_v3_on(tmp_path: Path) -> None:
+def test_instance_id_is_used_since_v3(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         settle(client, instance="i")
@@ -34,7 +34,7 @@ def test_an_instance_id_counts_from_v3_on(tmp_path: Path) -> None:
     assert errors == [Error.UNKNOWN_MEMBER_ID] * 3 + [Error.FENCED_INSTANCE_ID] * 2
 
 
-def test_a_heartbeat_moves_the_end_of_the_session(tmp_path: Path) -> None:
+def test_heartbeat_extends_the_session(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         beat = {"group_id": GROUP, "member_id": settle(client), "generation_id": 1}

@@ -12,19 +12,19 @@ from .members import GROUP, join, settle
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
-def test_a_member_id_is_the_client_id_and_a_uuid_of_its_own(tmp_path: Path) -> None:
+def test_member_id_is_client_id_and_uuid(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         ids = [join(broker.connect("loader"), group=group) for group in ("g", "h")]
     assert all(re.fullmatch(f"loader-{UUID}", member_id) for member_id in ids)
     assert ids[0] != ids[1]
 
 
-def test_a_static_members_id_begins_with_its_instance_id(tmp_path: Path) -> None:
+def test_static_member_id_starts_with_the_instance_id(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         assert re.fullmatch(f"node-7-{UUID}", join(broker.connect("loader"), instance="node-7"))
 
 
-def test_a_member_is_shown_with_the_client_and_the_host_it_came_from(tmp_path: Path) -> None:
+def test_member_has_client_id_and_host(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect("loader")
         settle(client)
@@ -33,7 +33,7 @@ def test_a_member_is_shown_with_the_client_and_the_host_it_came_from(tmp_path: P
     assert (member["client_id"], member["client_host"]) == ("loader", "/127.0.0.1")
 
 
-def test_a_join_parks_until_the_generation_is_complete(tmp_path: Path) -> None:
+def test_join_waits_for_the_generation(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, {"group.initial.rebalance.delay.ms": 3000}) as broker:
         client = broker.connect()
         protocols = [JoinGroupRequestProtocol("range", b"")]

@@ -12,7 +12,7 @@ from .members import GROUP, settle
 
 
 @pytest.mark.parametrize(("version", "told"), [(4, "not provided"), (5, "closing")])
-def test_from_v5_on_a_leaver_says_why(tmp_path: Path, version: int, told: str) -> None:
+def test_leave_reason_since_v5(tmp_path: Path, version: int, told: str) -> None:
     with QuietBroker(tmp_path) as broker:
         client, events = broker.connect(), list[GroupEvent]()
         member_id = settle(client)
@@ -25,7 +25,7 @@ def test_from_v5_on_a_leaver_says_why(tmp_path: Path, version: int, told: str) -
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_an_error_of_the_whole_stands_before_those_of_members(tmp_path: Path, version: int) -> None:
+def test_top_level_error_takes_precedence(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         broker.broker.groups.coordinator.unload(0, None, broker.clock.now_ms())

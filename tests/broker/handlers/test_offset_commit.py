@@ -21,7 +21,7 @@ from .members import GROUP, settle
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_what_a_version_has_is_stored_and_read_again_after_a_restart(tmp_path: Path, version: int) -> None:
+def test_committed_fields_survive_a_restart(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path, t=2) as broker:
         now_ms = broker.clock.now_ms()
         topic = broker.broker.topics.get("t")
@@ -43,7 +43,7 @@ def test_what_a_version_has_is_stored_and_read_again_after_a_restart(tmp_path: P
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_an_instance_id_counts_from_v7_on(tmp_path: Path, version: int) -> None:
+def test_instance_id_is_used_since_v7(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path, t=1) as broker:
         client = broker.connect()
         settle(client, instance="i")
@@ -54,7 +54,7 @@ def test_an_instance_id_counts_from_v7_on(tmp_path: Path, version: int) -> None:
     assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": error}]
 
 
-def test_commits_that_come_together_are_one_batch_and_answered_in_order(tmp_path: Path) -> None:
+def test_pipelined_commits_are_one_batch(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, t=1) as broker:
         client = broker.connect()
         settle(client)

@@ -22,7 +22,7 @@ from ..storage.log.batches import NOW_MS, Sent, batch, contents
 from .data_requests import LAST_BY_NAME, produce_request, produced, send
 
 
-def test_every_version_appends_and_tells_the_offset(tmp_path: Path) -> None:
+def test_every_version_appends_and_returns_the_offset(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -39,7 +39,7 @@ def test_every_version_appends_and_tells_the_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_requests_that_came_together_are_appended_in_order(tmp_path: Path, acks: int) -> None:
+def test_pipelined_requests_are_appended_in_order(tmp_path: Path, acks: int) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -56,7 +56,7 @@ def test_requests_that_came_together_are_appended_in_order(tmp_path: Path, acks:
     with_server(tmp_path, story)
 
 
-def test_one_answer_tells_of_every_partition_in_the_order_asked(tmp_path: Path) -> None:
+def test_response_has_every_partition_in_order(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         server.broker.topics.create("a", 2)
         server.broker.topics.create("b", 1)
@@ -83,7 +83,7 @@ def test_one_answer_tells_of_every_partition_in_the_order_asked(tmp_path: Path) 
     with_server(tmp_path, story)
 
 
-def test_who_is_not_there_is_named_by_the_right_error(tmp_path: Path) -> None:
+def test_unknown_topics_and_partitions(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         server.broker.create_offsets_topic()
@@ -140,9 +140,7 @@ ONE = bytes(batch())
         (bytes(batch(attributes=0x20)), Error.INVALID_RECORD),
     ],
 )
-def test_what_is_no_single_whole_batch_is_refused_as_kafka_refuses_it(
-    tmp_path: Path, records: bytes | None, error: Error
-) -> None:
+def test_records_that_are_not_one_batch_are_rejected(tmp_path: Path, records: bytes | None, error: Error) -> None:
     async def story(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -156,7 +154,7 @@ def test_what_is_no_single_whole_batch_is_refused_as_kafka_refuses_it(
 
 
 @pytest.mark.parametrize("rest", [b"12345", ONE[:30]])
-def test_the_beginning_of_another_batch_is_passed_over_and_not_stored(tmp_path: Path, rest: bytes) -> None:
+def test_truncated_second_batch_is_ignored(tmp_path: Path, rest: bytes) -> None:
     async def story(server: Server) -> None:
         log = server.broker.topics.create("t", 1).partitions[0].log
         client = await Client.connect(server)
@@ -178,7 +176,7 @@ def test_zstd_needs_version_7(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
+def test_rejected_records_are_listed(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         server.broker.topics.create("t", 1, {"cleanup.policy": "compact"})
         client = await Client.connect(server)
@@ -193,7 +191,7 @@ def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_broker_that_stamps_records_tells_the_time(tmp_path: Path) -> None:
+def test_log_append_time_is_returned(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         server.broker.topics.create("t", 1, {"message.timestamp.type": "LogAppendTime"})
         client = await Client.connect(server)
@@ -203,7 +201,7 @@ def test_a_broker_that_stamps_records_tells_the_time(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_a_duplicate_gets_its_first_offset_again_and_a_gap_is_refused(tmp_path: Path) -> None:
+def test_duplicate_and_out_of_order_sequences(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         log = server.broker.topics.create("t", 1).partitions[0].log
         client = await Client.connect(server)
@@ -224,7 +222,7 @@ def test_a_duplicate_gets_its_first_offset_again_and_a_gap_is_refused(tmp_path: 
     with_server(tmp_path, story)
 
 
-def test_without_acks_there_is_no_answer(tmp_path: Path) -> None:
+def test_acks_0_has_no_response(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         server.broker.topics.create("t", 1)
         client = await Client.connect(server)
@@ -235,7 +233,7 @@ def test_without_acks_there_is_no_answer(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_without_acks_an_error_closes_the_connection(tmp_path: Path) -> None:
+def test_acks_0_error_closes_the_connection(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         server.broker.topics.create("t", 1)
         client, other = await Client.connect(server), await Client.connect(server)
@@ -248,7 +246,7 @@ def test_without_acks_an_error_closes_the_connection(tmp_path: Path) -> None:
     with_server(tmp_path, story)
 
 
-def test_with_flush_always_the_answer_comes_after_the_flush(tmp_path: Path) -> None:
+def test_flush_always_responds_after_the_flush(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         log = server.broker.topics.create("t", 1).partitions[0].log
         client = await Client.connect(server)

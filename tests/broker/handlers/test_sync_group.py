@@ -10,7 +10,7 @@ from .members import GROUP, settle
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_member_is_given_its_part_and_from_v5_on_the_protocol(tmp_path: Path, version: int) -> None:
+def test_assignment_and_protocol_in_the_response(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
         sync = {"group_id": GROUP, "member_id": settle(client), "generation_id": 1, "assignments": []}

@@ -56,7 +56,7 @@ REQUESTS: dict[Api, Request] = {
     [(api, version) for api in REQUESTS for version in range(api.min_version, api.latest_stable + 1)],
     ids=lambda one: one.name if isinstance(one, Api) else f"v{one}",
 )
-def test_an_error_can_be_told_and_reads_the_same(api: Api, version: int) -> None:
+def test_error_response_round_trip(api: Api, version: int) -> None:
     refusal = load(api).error_response(REQUESTS[api], version, Error.UNKNOWN_SERVER_ERROR)
     _, read = decode_response(response_type(api), version, encode_response(refusal, version, 1)[4:])
     assert f"error_code={int(Error.UNKNOWN_SERVER_ERROR)}" in str(read)
