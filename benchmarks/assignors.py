@@ -1,11 +1,11 @@
-"""Sticky assignors against Apache Kafka's, on the same inputs, side by side in one run.
+"""Sticky assignors compared with Apache Kafka's on the same inputs in one run.
 
     python benchmarks/assignors.py [LS-01 …] [--runs N]
 
 For every scenario of the catalogue (LS-01 … LS-05) and both sticky assignors: milliseconds of one `assign`, from
-decoded subscriptions to assignments ready to encode; then the same from bytes to bytes, which adds decoding every
-subscription and encoding every assignment. Figures are medians of the runs, after the JVM has warmed up; from bytes
-to bytes Java runs big scenarios only once. Where a scenario is many rounds (LS-05), figures are per round.
+decoded subscriptions to assignments ready to encode; then from bytes to bytes, which adds decoding every subscription
+and encoding every assignment. Figures are medians of the runs after JVM warm-up; from bytes to bytes Java runs large
+scenarios only once. For scenarios with many rounds (LS-05), figures are per round.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""The core alone: heartbeats through the coordinator, memory of an idle member, joins, simulated member-hours.
+"""The core alone: heartbeats through the coordinator, memory per idle member, joins, simulated member-hours.
 
-Run by `make bench`. The floors are the project's own; figures beside a running Kafka come with the broker.
+Run by `make bench`. The targets are the project's own; the broker's benchmarks compare with Kafka.
 """
 
 import time
@@ -26,7 +26,7 @@ BYTES_TARGET = 2_000
 ROUNDS = 5
 
 
-class Room:
+class CoordinatorHarness:
     """A coordinator whose writes succeed at once."""
 
     def __init__(self) -> None:
@@ -36,28 +36,28 @@ class Room:
         self.coordinator.load(0, 0, 0)
         self.coordinator.finish_loading(0, 0)
 
-    def carry_out(self, effects: list[Effect], now_ms: int) -> list[SendResponse]:
-        """Write what is to be written, and return the answers."""
-        answers: list[SendResponse] = []
+    def run_effects(self, effects: list[Effect], now_ms: int) -> list[SendResponse]:
+        """Confirm the appends and return the responses."""
+        responses: list[SendResponse] = []
         for effect in effects:
             if isinstance(effect, AppendRecords):
-                answers += self.carry_out(
+                responses += self.run_effects(
                     self.coordinator.on_append_result(effect.write_id, Error.NONE, now_ms), now_ms
                 )
             elif isinstance(effect, SendResponse):
-                answers.append(effect)
-        return answers
+                responses.append(effect)
+        return responses
 
     def fill(self, size: int) -> list[str]:
-        """Bring `size` members into one stable group; their ids are returned."""
+        """Create a stable group of `size` members; returns their ids."""
         for number in range(size):
-            self.carry_out(self.coordinator.handle(_join(number), number, 0), 0)
-        answers = self.carry_out(self.coordinator.tick(0), 0)
-        ids = [a.response.member_id for a in answers if isinstance(a.response, JoinGroupResponse)]
+            self.run_effects(self.coordinator.handle(_join(number), number, 0), 0)
+        responses = self.run_effects(self.coordinator.tick(0), 0)
+        ids = [a.response.member_id for a in responses if isinstance(a.response, JoinGroupResponse)]
         for member_id in ids:
             assignments = tuple((each, b"x" * 40) for each in ids) if member_id == ids[0] else ()
             sync = SyncGroup("g", member_id, None, 1, "consumer", "range", assignments)
-            self.carry_out(self.coordinator.handle(sync, member_id, 0), 0)
+            self.run_effects(self.coordinator.handle(sync, member_id, 0), 0)
         assert self.coordinator.groups["g"].state == "Stable"
         return ids
 
@@ -94,9 +94,9 @@ def best_rate(amount: int, work: Callable[[], None]) -> float:
 
 def heartbeats(members: int) -> float:
     """Heartbeats per second, request objects included."""
-    room = Room()
-    ids = room.fill(members)
-    handle = room.coordinator.handle
+    harness = CoordinatorHarness()
+    ids = harness.fill(members)
+    handle = harness.coordinator.handle
     times = 200_000 // members
 
     def work() -> None:
@@ -109,23 +109,23 @@ def heartbeats(members: int) -> float:
 
 def commits() -> float:
     """Offset commits of one partition per second, written at once."""
-    room = Room()
-    (member_id,) = room.fill(1)
+    harness = CoordinatorHarness()
+    (member_id,) = harness.fill(1)
 
     def work() -> None:
         for offset in range(20_000):
             commit = OffsetCommit("g", member_id, None, 1, (OffsetToCommit("orders", 0, offset),))
-            room.carry_out(room.coordinator.handle(commit, 1, offset), offset)
+            harness.run_effects(harness.coordinator.handle(commit, 1, offset), offset)
 
     return best_rate(20_000, work)
 
 
 def bytes_per_member(members: int = 10_000) -> float:
     """Memory of an idle member, strings and timers included."""
-    room = Room()
+    harness = CoordinatorHarness()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    ids = room.fill(members)
+    ids = harness.fill(members)
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert len(ids) == members
@@ -137,7 +137,7 @@ def joins(members: int) -> float:
 
     def once() -> float:
         started = time.process_time()
-        Room().fill(members)
+        CoordinatorHarness().fill(members)
         return (time.process_time() - started) * 1000
 
     return min(once() for _ in range(3))

@@ -1,8 +1,8 @@
-"""How many records a second go through the work scheduler on one core: received, handed out, finished, committed.
+"""Throughput of the work scheduler on one core: records received, started, finished and committed.
 
-Run it with `python benchmarks/work.py [records]`. No handler runs: what is measured is the scheduler alone, with polls
-of 500 records over 12 partitions, 8 workers that end in random order, and one commit per 5 s of virtual time. Seconds
-are of this process, so that a busy machine does not count.
+Run it with `python benchmarks/work.py [records]`. No handler runs: only the scheduler is measured, with polls of 500
+records over 12 partitions, 8 workers that finish in random order, and one commit per 5 s of virtual time. Times are CPU
+seconds of this process.
 """
 
 import random
@@ -21,7 +21,7 @@ TARGET_PER_S = 200_000
 
 
 class Record(NamedTuple):
-    """What a consumer would hand over."""
+    """A consumer record."""
 
     topic: str
     partition: int

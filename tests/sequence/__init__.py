@@ -1,4 +1,4 @@
-"""Random joins, leaves, stalls, kills and broker restarts while a producer writes, and an oracle that watches.
+"""Random joins, leaves, stalls, kills and broker restarts while a producer writes; an oracle checks the guarantees.
 
-`python -m tests.sequence --seed 7` plays one sequence; `make soak` plays many.
+`python -m tests.sequence --seed 7` runs one sequence; `make soak` runs many.
 """

@@ -19,7 +19,7 @@ from slackwater.client.errors import ClientClosedError
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
-from tests.sequence.oracle import Oracle, Stint
+from tests.sequence.oracle import Oracle, PartitionOwnership
 
 POLL_S: Final = 0.05
 JOIN_S: Final = 60.0
@@ -38,7 +38,7 @@ class Member(RebalanceListener):
         self.failure: BaseException | None = None
         self._topic = topic
         self._settings = {**settings, "client.id": name, "enable.auto.commit": self.way == "auto"}
-        self._stints: dict[TopicPartition, Stint] = {}
+        self._stints: dict[TopicPartition, PartitionOwnership] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
         self._stall_s = 0.0
         self._leaving = self._killed = False
@@ -113,8 +113,8 @@ class Member(RebalanceListener):
         for record in records:
             if self._killed:
                 return
-            stint = self._stints[record.topic_partition]
-            self.oracle.processed(stint, record.offset)
+            ownership = self._stints[record.topic_partition]
+            self.oracle.processed(ownership, record.offset)
             self._uncommitted[record.topic_partition] = record.offset + 1
 
     def commit(self, *, is_idle: bool) -> None:
@@ -124,7 +124,7 @@ class Member(RebalanceListener):
         elif self.way == "sync" or is_idle:
             self._commit_now()
         else:
-            self._consumer.commit_async(callback=self._answered)
+            self._consumer.commit_async(callback=self._acknowledged)
             self._uncommitted.clear()
 
     def _commit_now(self) -> None:
@@ -132,18 +132,18 @@ class Member(RebalanceListener):
         self._consumer.commit(wanted)
         self._uncommitted.clear()
         for partition, offset in wanted.items():
-            self.oracle.answered(partition, offset)
+            self.oracle.on_commit_acknowledged(partition, offset)
 
-    def _answered(self, offsets: Offsets, error: SlackwaterError | None) -> None:
+    def _acknowledged(self, offsets: Offsets, error: SlackwaterError | None) -> None:
         for partition, at in offsets.items():
             if error is None:
-                self.oracle.answered(partition, at.offset)
+                self.oracle.on_commit_acknowledged(partition, at.offset)
                 continue
             # What failed may be behind a later commit that is under way or has landed: the newest offset is the one to
             # try again with.
-            stint = self._stints.get(partition)
-            if stint is not None and stint.next_offset is not None:
-                self._uncommitted[partition] = stint.next_offset
+            ownership = self._stints.get(partition)
+            if ownership is not None and ownership.next_offset is not None:
+                self._uncommitted[partition] = ownership.next_offset
 
     # --- its partitions -----------------------------------------------------------------------------------------------
 
@@ -175,8 +175,8 @@ class CommitsAhead(Member):
         """Commit, and then work: not before somebody has looked."""
         if records:
             self._consumer.commit()
-            seen, patience = self.oracle.looks + 2, 100
-            while self.oracle.looks < seen and patience and not self._wake.wait(0.01):
+            seen, patience = self.oracle.committed_checks + 2, 100
+            while self.oracle.committed_checks < seen and patience and not self._wake.wait(0.01):
                 patience -= 1
         super().process(records)
 

@@ -1,12 +1,12 @@
-"""What must hold of a group's work, whatever happens to its members and its broker.
+"""Checks the guarantees of a group's processing while members and the broker fail.
 
-Rules kept here
-- No record is lost: a member starts where the one before it has processed, passes over nothing, and at the end every
-  record of the log was processed.
-- A record is processed again only if no commit that covers it had been answered when the member got the partition.
-- A commit is never ahead of processing: whatever the broker says is committed was processed before.
-- A commit that was answered is never taken back.
-- Whoever calls is heard under one lock; the first broken promise is kept, and raised by `check`.
+Invariants:
+- No record is lost: a member starts where the previous owner stopped, skips nothing, and at the end every record of the
+  log was processed.
+- A record is processed again only if no acknowledged commit covered it when the member got the partition.
+- A commit is never ahead of processing: every committed record was processed before.
+- An acknowledged commit is never reverted.
+- Calls are serialized by one lock; the first violation is stored, and `check` raises it.
 """
 
 import threading
@@ -23,23 +23,23 @@ T = TypeVar("T")
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A guarantee was violated."""
 
 
 @dataclass
-class Stint:
-    """A member's time with a partition: `floor` is what was committed for sure when it began."""
+class PartitionOwnership:
+    """One ownership of a partition; `floor` is the acknowledged commit at its start."""
 
     member: str
     partition: TopicPartition
     floor: int
-    next_offset: int | None = None  # None until it has processed something
+    next_offset: int | None = None  # None until a record was processed
 
 
-def _heard(
+def _serialized(
     method: "Callable[Concatenate[Oracle, P], T]",
 ) -> "Callable[Concatenate[Oracle, P], T]":
-    """Under the lock; what breaks a promise is remembered."""
+    """Run a method under the lock and store a violation."""
 
     @wraps(method)
     def call(oracle: "Oracle", /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -47,82 +47,83 @@ def _heard(
             try:
                 return method(oracle, *arguments, **named)
             except Violation as violation:
-                oracle._broken = oracle._broken or violation
+                oracle._violation = oracle._violation or violation
                 raise
 
     return call
 
 
 class Oracle:
-    """Hears everything that members do, and what the broker says is committed."""
+    """Receives all actions of the members and the broker's committed offsets."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._broken: Violation | None = None
+        self._violation: Violation | None = None
         self._done: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         self._prefix: defaultdict[TopicPartition, int] = defaultdict(int)  # everything before it was processed
-        self._answered: defaultdict[TopicPartition, int] = defaultdict(int)
+        self._acknowledged: defaultdict[TopicPartition, int] = defaultdict(int)
         self.processed_count = 0
-        self.again_count = 0
-        self.looks = 0  # at what is committed
+        self.reprocessed_count = 0
+        self.committed_checks = 0  # at what is committed
 
     def check(self) -> None:
-        """Raise what was broken."""
+        """Raise the stored violation, if any."""
         with self._lock:
-            if self._broken is not None:
-                raise self._broken
+            if self._violation is not None:
+                raise self._violation
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    @_heard
-    def assigned(self, member: str, partition: TopicPartition) -> Stint:
-        """A member gets a partition."""
-        return Stint(member, partition, self._answered[partition])
+    @_serialized
+    def assigned(self, member: str, partition: TopicPartition) -> PartitionOwnership:
+        """Record that a member gets a partition."""
+        return PartitionOwnership(member, partition, self._acknowledged[partition])
 
-    @_heard
-    def processed(self, stint: Stint, offset: int) -> None:
-        """A member has processed a record."""
-        partition = stint.partition
-        if stint.next_offset is None:
-            if offset < stint.floor:
+    @_serialized
+    def processed(self, ownership: PartitionOwnership, offset: int) -> None:
+        """Record that a member processed a record."""
+        partition = ownership.partition
+        if ownership.next_offset is None:
+            if offset < ownership.floor:
                 raise Violation(
-                    f"{stint.member} read {partition} from {offset} on, although {stint.floor} had been committed"
+                    f"{ownership.member} read {partition} from {offset} on, "
+                    f"although {ownership.floor} had been committed"
                 )
             if offset > self._prefix[partition]:
                 raise Violation(
-                    f"{stint.member} began {partition} at {offset}, but only what is before {self._prefix[partition]} "
-                    "was processed"
+                    f"{ownership.member} began {partition} at {offset}, "
+                    f"but only what is before {self._prefix[partition]} was processed"
                 )
-        elif offset != stint.next_offset:
-            raise Violation(f"{stint.member} read {partition} at {offset} where {stint.next_offset} was next")
-        stint.next_offset = offset + 1
+        elif offset != ownership.next_offset:
+            raise Violation(f"{ownership.member} read {partition} at {offset} where {ownership.next_offset} was next")
+        ownership.next_offset = offset + 1
         self._note(partition, offset)
 
     def _note(self, partition: TopicPartition, offset: int) -> None:
         done = self._done[partition]
         self.processed_count += 1
-        self.again_count += offset in done or offset < self._prefix[partition]
+        self.reprocessed_count += offset in done or offset < self._prefix[partition]
         done.add(offset)
         while self._prefix[partition] in done:
             done.discard(self._prefix[partition])
             self._prefix[partition] += 1
 
-    @_heard
-    def answered(self, partition: TopicPartition, offset: int) -> None:
-        """A member's commit was answered without an error."""
-        self._answered[partition] = max(self._answered[partition], offset)
+    @_serialized
+    def on_commit_acknowledged(self, partition: TopicPartition, offset: int) -> None:
+        """Record that a member's commit was acknowledged."""
+        self._acknowledged[partition] = max(self._acknowledged[partition], offset)
 
     # --- the broker ---------------------------------------------------------------------------------------------------
 
     def floors(self) -> dict[TopicPartition, int]:
-        """What has been answered so far: take it before the broker is asked."""
+        """The acknowledged commits; read them before the committed offsets are requested."""
         with self._lock:
-            return dict(self._answered)
+            return dict(self._acknowledged)
 
-    @_heard
-    def saw_committed(self, committed: Mapping[TopicPartition, int], floors: Mapping[TopicPartition, int]) -> None:
-        """The broker says what is committed; `floors` were answered before it was asked."""
-        self.looks += 1
+    @_serialized
+    def check_committed(self, committed: Mapping[TopicPartition, int], floors: Mapping[TopicPartition, int]) -> None:
+        """Check the committed offsets; `floors` were acknowledged before they were requested."""
+        self.committed_checks += 1
         for partition, offset in committed.items():
             if offset > self._prefix[partition]:
                 raise Violation(
@@ -138,6 +139,6 @@ class Oracle:
             return all(self._prefix[partition] >= end for partition, end in ends.items())
 
     def progress(self) -> dict[TopicPartition, int]:
-        """How far the group has come."""
+        """The processed prefix of each partition."""
         with self._lock:
             return dict(self._prefix)

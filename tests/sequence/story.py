@@ -135,7 +135,7 @@ class Story:
             member.end()
         self.oracle.check()
         self._compare(ends)
-        self.account.processed, self.account.again = self.oracle.processed_count, self.oracle.again_count
+        self.account.processed, self.account.again = self.oracle.processed_count, self.oracle.reprocessed_count
 
     def _compare(self, ends: dict[TopicPartition, int]) -> None:
         """The log holds what was acknowledged, in order, and the group has seen all of it."""
@@ -163,7 +163,7 @@ class Story:
         while not self._watching.wait(0.02):
             with suppress(SlackwaterError, OSError, Violation):
                 floors = self.oracle.floors()
-                self.oracle.saw_committed(self._committed(), floors)
+                self.oracle.check_committed(self._committed(), floors)
 
     def _committed(self) -> dict[TopicPartition, int]:
         try:

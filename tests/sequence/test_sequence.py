@@ -1,4 +1,4 @@
-"""Random actions on a group while a producer writes; and members broken on purpose, that must be caught."""
+"""Random actions on a group while a producer writes, and deliberately broken members that must be detected."""
 
 import pytest
 
@@ -26,21 +26,21 @@ def test_broken_member_is_detected(broken: type[Member]) -> None:
 
 
 def worked(oracle: Oracle, *offsets: int, member: str = "one") -> None:
-    stint = oracle.assigned(member, WHERE)
+    ownership = oracle.assigned(member, WHERE)
     for offset in offsets:
-        oracle.processed(stint, offset)
+        oracle.processed(ownership, offset)
 
 
 def test_rereading_committed_records_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1, 2)
     worked(oracle, 1, 2, 3, member="another")  # nothing was committed
-    oracle.answered(WHERE, 3)
+    oracle.on_commit_acknowledged(WHERE, 3)
     with pytest.raises(Violation, match="from 2 on, although 3 had been committed"):
         worked(oracle, 2)
     with pytest.raises(Violation, match="from 2 on"):
         oracle.check()
-    assert oracle.again_count == 2
+    assert oracle.reprocessed_count == 2
 
 
 def test_unprocessed_record_is_detected() -> None:
@@ -57,16 +57,16 @@ def test_unprocessed_record_is_detected() -> None:
 def test_commit_ahead_of_processing_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1)
-    oracle.saw_committed({WHERE: 2}, {})
+    oracle.check_committed({WHERE: 2}, {})
     with pytest.raises(Violation, match="3 is committed for t-0, but only what is before 2"):
-        oracle.saw_committed({WHERE: 3}, {})
+        oracle.check_committed({WHERE: 3}, {})
 
 
 def test_decreasing_commit_is_detected() -> None:
     oracle = Oracle()
     worked(oracle, 0, 1)
     before = oracle.floors()
-    oracle.answered(WHERE, 2)
-    oracle.saw_committed({WHERE: 1}, before)  # it may have been asked before the commit landed
+    oracle.on_commit_acknowledged(WHERE, 2)
+    oracle.check_committed({WHERE: 1}, before)  # it may have been asked before the commit landed
     with pytest.raises(Violation, match="1 is committed for t-0 after 2 had been answered"):
-        oracle.saw_committed({WHERE: 1}, oracle.floors())
+        oracle.check_committed({WHERE: 1}, oracle.floors())

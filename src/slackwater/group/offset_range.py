@@ -1,4 +1,4 @@
-"""A range of offsets in one partition."""
+"""A range of offsets of one partition."""
 
 from typing import NamedTuple, Self
 
@@ -6,7 +6,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """The offsets from `from_offset` (inclusive) to `until_offset` (exclusive); sorts by topic and partition."""
+    """The offsets from `from_offset` to `until_offset`, exclusive; ordered by topic and partition."""
 
     topic: str
     partition: int
@@ -15,7 +15,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The topic partition of the range."""
+        """The partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -24,7 +24,7 @@ class OffsetRange(NamedTuple):
         return max(self.until_offset - self.from_offset, 0)
 
     def with_offsets(self, from_offset: int, until_offset: int) -> Self:
-        """Return a range of the same partition with other offsets."""
+        """The same partition with other offsets."""
         return self._replace(from_offset=from_offset, until_offset=until_offset)
 
     def __str__(self) -> str:

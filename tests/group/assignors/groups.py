@@ -1,4 +1,4 @@
-"""A group on paper: topics, members, what they own; and rounds of assignment over it."""
+"""A group without I/O: topics, members and owned partitions, and rounds of assignment."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

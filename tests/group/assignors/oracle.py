@@ -1,4 +1,4 @@
-"""Apache Kafka's own assignors, asked through one JVM (`interop/java/AssignorOracle.java`)."""
+"""Apache Kafka's own assignors, called through one JVM (`interop/java/AssignorOracle.java`)."""
 
 import json
 import subprocess

@@ -1,1 +1,1 @@
-"""Tests of the member's side."""
+"""Tests of the group member."""

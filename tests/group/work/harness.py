@@ -1,4 +1,4 @@
-"""A shell for the work scheduler without threads: it keeps what the scheduler asked for, and answers when told to."""
+"""A test shell for the work scheduler: it records effects and reports results on demand."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from slackwater.group.work.scheduler import WorkScheduler
 
 
 class Record(NamedTuple):
-    """A record of the one topic."""
+    """A test record."""
 
     topic: str
     partition: int
@@ -42,12 +42,12 @@ def records(partition: TopicPartition, *offsets: int, key: bytes | None = None) 
 
 
 def at(partition: TopicPartition, offset: int) -> OffsetToCommit:
-    """The offset a commit of this partition should carry."""
+    """The offset that a commit of this partition carries."""
     return OffsetToCommit(partition.topic, partition.partition, offset)
 
 
 class SchedulerHarness:
-    """A scheduler, its clock, and everything it asked for so far."""
+    """A scheduler with its clock and all effects so far."""
 
     def __init__(self, config: WorkConfig) -> None:
         self.scheduler: WorkScheduler[Record] = WorkScheduler(config)
@@ -62,7 +62,7 @@ class SchedulerHarness:
         self.failures: list[StopProcessing[Record]] = []
 
     def carry_out(self, effects: list[WorkEffect[Record]]) -> list[WorkEffect[Record]]:
-        """Note what the scheduler wants."""
+        """Record the effects."""
         for effect in effects:
             match effect:
                 case StartTask():
@@ -88,17 +88,17 @@ class SchedulerHarness:
         return effects
 
     def assigned(self, *partitions: TopicPartition) -> list[WorkEffect[Record]]:
-        """Partitions come."""
+        """Assign partitions."""
         return self.carry_out(self.scheduler.on_assigned(partitions, self.now_ms))
 
     def received(
         self, batch: Iterable[Record], next_offsets: dict[TopicPartition, int] | None = None
     ) -> list[WorkEffect[Record]]:
-        """A poll brings records."""
+        """Pass the records of a poll."""
         return self.carry_out(self.scheduler.on_records(batch, self.now_ms, next_offsets))
 
     def finish(self, partition: TopicPartition, *offsets: int) -> list[WorkEffect[Record]]:
-        """Workers succeed."""
+        """Report the success of workers."""
         effects: list[WorkEffect[Record]] = []
         for offset in offsets:
             task_id = self.running.pop((partition, offset)).task_id
@@ -106,34 +106,34 @@ class SchedulerHarness:
         return effects
 
     def fail(self, partition: TopicPartition, offset: int, *, retriable: bool = True) -> list[WorkEffect[Record]]:
-        """A worker fails."""
+        """Report the failure of a worker."""
         task_id = self.running.pop((partition, offset)).task_id
         return self.carry_out(self.scheduler.on_failed(task_id, BROKEN, self.now_ms, retriable=retriable))
 
     def write(self, partition: TopicPartition, offset: int) -> list[WorkEffect[Record]]:
-        """A dead letter is written."""
+        """Report a written dead letter."""
         task_id = self.letters.pop((partition, offset)).task_id
         return self.carry_out(self.scheduler.on_dead_letter_written(task_id, self.now_ms))
 
     def fail_to_write(self, partition: TopicPartition, offset: int) -> list[WorkEffect[Record]]:
-        """A dead letter is not written."""
+        """Report a failed dead-letter write."""
         task_id = self.letters.pop((partition, offset)).task_id
         return self.carry_out(self.scheduler.on_dead_letter_failed(task_id, self.now_ms))
 
     def revoke(
         self, *partitions: TopicPartition, within_ms: int = 1_000, mode: RevokeMode = RevokeMode.DRAIN
     ) -> list[WorkEffect[Record]]:
-        """Partitions must go."""
+        """Revoke partitions."""
         return self.carry_out(self.scheduler.revoke(partitions, self.now_ms, self.now_ms + within_ms, mode))
 
     def lost(self, *partitions: TopicPartition) -> list[WorkEffect[Record]]:
-        """Partitions are gone."""
+        """Report lost partitions."""
         effects = self.carry_out(self.scheduler.on_lost(partitions, self.now_ms))
         self.paused -= set(partitions)
         return effects
 
     def pass_ms(self, duration_ms: int) -> list[WorkEffect[Record]]:
-        """Time passes; the scheduler is woken exactly when it asked to be."""
+        """Advance the clock; `tick` runs exactly when it is due."""
         until_ms = self.now_ms + duration_ms
         effects: list[WorkEffect[Record]] = []
         while (due_ms := self.scheduler.next_due_ms()) is not None and due_ms <= until_ms:
@@ -143,7 +143,7 @@ class SchedulerHarness:
         return effects
 
     def under_way(self, partition: TopicPartition) -> list[int]:
-        """The offsets workers are busy with."""
+        """The offsets that workers process."""
         return sorted(offset for owner, offset in self.running if owner == partition)
 
     @staticmethod

@@ -260,8 +260,8 @@ class RebalanceSequence:
             context.metrics.join.record(now_ms - pending.sent_ms, now_ms)
         match context.step(join_input(error, is_stale=context.is_stale(pending))):
             case MemberAction.SEND_SYNC:
-                # A static member may miss a whole generation and stay a member (JG-29); what it owned may have been
-                # somebody else's in it, because its old subscription, which is all the leader had, claimed less.
+                # A static member may miss a whole generation and stay a member (JG-29). Another member may have owned
+                # its partitions then, because the leader only had the old subscription, which listed fewer partitions.
                 before = context.generation.generation_id
                 self._missed_generation |= before != NO_GENERATION and response.generation_id > before + 1
                 context.generation = MemberGeneration(
