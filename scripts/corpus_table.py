@@ -1,7 +1,7 @@
-"""Write docs/doctor-corpus.md: what the doctor says of the labelled incidents, from all files and from each source.
+"""Write docs/doctor-corpus.md: the doctor's verdicts on the labelled incidents, from all files and from each source.
 
-Run it from the repository's root: `.venv/bin/python scripts/corpus_table.py`. `--check` only says whether the page is
-as it would be written.
+Run it from the repository's root: `.venv/bin/python scripts/corpus_table.py`. With `--check` it only reports by its
+exit code whether the page is up to date.
 """
 
 import sys
@@ -23,35 +23,35 @@ from slackwater.doctor.verdict import Verdict, judge  # noqa: E402
 PAGE: Final = ROOT / "docs" / "doctor-corpus.md"
 SOURCES: Final = {
     "all files": ("broker", "clients", "offsets"),
-    "broker's log alone": ("broker",),
-    "clients' logs alone": ("clients",),
-    "`__consumer_offsets` alone": ("offsets",),
+    "broker log only": ("broker",),
+    "client logs only": ("clients",),
+    "`__consumer_offsets` only": ("offsets",),
 }
-RIGHT, UNSURE, WRONG, NOTHING = "right", "unsure", "wrong", "nothing to read"
+RIGHT, UNSURE, WRONG, NOTHING = "right", "unsure", "wrong", "no data"
 
 
-class Outcome(NamedTuple):
-    """One group of one incident, by one source."""
+class CorpusResult(NamedTuple):
+    """The verdict on one group of one incident, from some sources."""
 
     incident: str
     library: str
     cause: str
-    said: str
+    found: str
     confidence: float
-    how: str
+    rating: str
 
 
 def main() -> int:
-    """Write the page, or compare it."""
-    text = page({name: list(outcomes(sources)) for name, sources in SOURCES.items()})
+    """Write or check the page."""
+    text = page({name: list(results(sources)) for name, sources in SOURCES.items()})
     if "--check" in sys.argv:
         return 0 if PAGE.exists() and PAGE.read_text() == text else 1
     PAGE.write_text(text)
     return 0
 
 
-def outcomes(sources: tuple[str, ...]) -> Iterator[Outcome]:
-    """What is said of every group in the corpus."""
+def results(sources: tuple[str, ...]) -> Iterator[CorpusResult]:
+    """Return the result for every group in the corpus."""
     for incident in incidents():
         label = truth(incident)
         rows = read_incident(incident, sources)
@@ -59,53 +59,56 @@ def outcomes(sources: tuple[str, ...]) -> Iterator[Outcome]:
         for group, expected in label["groups"].items():
             own = [row for row in rows if row.group == group]
             verdict = judge(GroupHistory(group, own, cluster)) if own else None
-            yield _outcome(incident, label["library"], expected, verdict)
+            yield _result(incident, label["library"], expected, verdict)
 
 
-def _outcome(incident: str, library: str, expected: dict[str, object], verdict: Verdict | None) -> Outcome:
+def _result(incident: str, library: str, expected: dict[str, object], verdict: Verdict | None) -> CorpusResult:
     cause = str(expected["cause"])
     if verdict is None:
-        return Outcome(incident, library, cause, "", 0.0, NOTHING)
+        return CorpusResult(incident, library, cause, "", 0.0, NOTHING)
     culprits = expected["culprits"]
     assert isinstance(culprits, list)
     if verdict.cause == cause and (not culprits or set(verdict.culprits) & set(culprits)):
-        how = RIGHT
+        rating = RIGHT
     else:
-        how = WRONG if verdict.confidence >= SURE and verdict.cause != cause else UNSURE
-    return Outcome(incident, library, cause, verdict.cause, verdict.confidence, how)
+        rating = WRONG if verdict.confidence >= SURE and verdict.cause != cause else UNSURE
+    return CorpusResult(incident, library, cause, verdict.cause, verdict.confidence, rating)
 
 
-def page(found: dict[str, list[Outcome]]) -> str:
-    """The page's text."""
+def page(by_source: dict[str, list[CorpusResult]]) -> str:
+    """Return the text of the page."""
     lines = [
         "# The doctor on the labelled incidents",
         "",
-        f"{len(incidents())} incidents played by real brokers and clients. `scripts/corpus_table.py` writes this page.",
+        f"{len(incidents())} incidents recorded from real brokers and clients.",
+        "`scripts/corpus_table.py` writes this page.",
         "",
-        "Right: the labelled cause, and its culprits. Unsure: something else, with a confidence below 0.8 and the",
-        "source that would decide it. Wrong: something else for sure. Clients of librdkafka log nothing unless",
-        "something is wrong, so that many groups have no client's line at all.",
+        "Right: the labelled cause and its culprits. Unsure: another result with a confidence below 0.8, with the",
+        "source that would decide. Wrong: another result with a higher confidence. librdkafka logs only problems, so",
+        "many groups have no line in a client log.",
         "",
-        f"| read | {RIGHT} | {UNSURE} | {WRONG} | {NOTHING} |",
+        f"| source | {RIGHT} | {UNSURE} | {WRONG} | {NOTHING} |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, rows in found.items():
-        counts = Counter(row.how for row in rows)
-        lines.append(f"| {name} | " + " | ".join(str(counts[how]) for how in (RIGHT, UNSURE, WRONG, NOTHING)) + " |")
-    lines += ["", "## By cause", "", "Right of all, per source.", ""]
-    lines += [f"| cause | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
-    for cause in sorted({row.cause for row in found["all files"]}):
+    for name, rows in by_source.items():
+        counts = Counter(row.rating for row in rows)
+        lines.append(
+            f"| {name} | " + " | ".join(str(counts[rating]) for rating in (RIGHT, UNSURE, WRONG, NOTHING)) + " |"
+        )
+    lines += ["", "## By cause", "", "Right results of all groups, per source.", ""]
+    lines += [f"| cause | {' | '.join(by_source)} |", "|---|" + "---:|" * len(by_source)]
+    for cause in sorted({row.cause for row in by_source["all files"]}):
         cells = []
-        for rows in found.values():
+        for rows in by_source.values():
             own = [row for row in rows if row.cause == cause]
-            cells.append(f"{sum(row.how == RIGHT for row in own)} of {len(own)}")
+            cells.append(f"{sum(row.rating == RIGHT for row in own)} of {len(own)}")
         lines.append(f"| {cause} | {' | '.join(cells)} |")
-    for name, rows in found.items():
-        doubtful = [row for row in rows if row.how in (UNSURE, WRONG)]
+    for name, rows in by_source.items():
+        doubtful = [row for row in rows if row.rating in (UNSURE, WRONG)]
         if doubtful:
-            lines += ["", f"## Not right from the {name.removeprefix('the ')}", ""]
-            lines += ["| incident | library | labelled | said | confidence |", "|---|---|---|---|---:|"]
-            lines += [f"| {r.incident} | {r.library} | {r.cause} | {r.said} | {r.confidence:.2f} |" for r in doubtful]
+            lines += ["", f"## Unsure or wrong from {name}", ""]
+            lines += ["| incident | library | label | result | confidence |", "|---|---|---|---|---:|"]
+            lines += [f"| {r.incident} | {r.library} | {r.cause} | {r.found} | {r.confidence:.2f} |" for r in doubtful]
     return "\n".join(lines) + "\n"
 
 

@@ -78,7 +78,7 @@ def run(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_the_verdict_names_cause_and_culprit_with_its_evidence_and_what_to_do(examined: list[DiagnosisRequest]) -> None:
+def test_verdict_has_cause_culprit_evidence_and_remedy(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log")
     assert code == 1
     assert "orders: poll_delay, caused by b" in out
@@ -143,18 +143,18 @@ def test_wrong_input_is_one_sentence_and_exit_code_3(words: tuple[str, ...], sai
     ("verdicts", "code"),
     [([healthy()], 0), ([healthy(), stormy()], 1), ([healthy(), untold()], 2), ([untold(), stormy()], 1), ([], 2)],
 )
-def test_exit_codes_tell_calm_from_action_and_from_not_knowing(verdicts: list[Verdict], code: int) -> None:
+def test_exit_codes(verdicts: list[Verdict], code: int) -> None:
     assert exit_code(verdicts) == code
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_before_spark_is_started() -> None:
+def test_unreachable_cluster_fails_before_spark_starts() -> None:
     code, out, err = run("--bootstrap", "127.0.0.1:1")
     assert (code, out) == (2, "")
     assert "127.0.0.1:1 could not be reached" in err
     assert err.count("\n") == 1
 
 
-def test_no_right_to_read_the_offsets_is_told_before_spark_is_started() -> None:
+def test_missing_authorization_fails_before_spark_starts() -> None:
     with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
         kafka.create_topic("t", 1)
         admin.alter_offsets("g", {TopicPartition("t", 0): 0})
@@ -171,7 +171,7 @@ def test_a_running_cluster_is_called_by_its_id() -> None:
         assert patient.cluster == admin.cluster_id
 
 
-def test_what_is_found_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_found_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: Diagnosis([]))
     code, _, err = run("--bootstrap", "localhost:9092", "--group", "ordres")
     assert code == 3
@@ -181,20 +181,20 @@ def test_what_is_found_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nothing about a consumer group" in err
 
 
-def test_a_group_that_is_nowhere_is_told_beside_those_that_are_there(examined: list[DiagnosisRequest]) -> None:
+def test_absent_group_is_reported(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("logs", "--group", "orders", "--group", "ordres")
     assert code == 1
     assert "orders: poll_delay" in out
     assert "The input contains nothing about group ordres" in err
 
 
-def test_zones_are_given_for_all_files_or_by_a_part_of_their_path(examined: list[DiagnosisRequest]) -> None:
+def test_zones_for_all_files_or_by_path(examined: list[DiagnosisRequest]) -> None:
     run("a.log", "--zone", "Europe/Berlin", "--zone", "us-east/=America/New_York", "--zone", "b2.log=+02:00")
     assert examined[0].zone == "Europe/Berlin"
     assert examined[0].zones == {"us-east/": "America/New_York", "b2.log": "+02:00"}
 
 
-def test_why_spark_does_not_start_is_one_line_of_what_java_says() -> None:
+def test_spark_start_error_is_one_line() -> None:
     printed = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
 : org.apache.spark.SparkException: Could not parse Master URL: 'sparkk://x'
 \tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3234)
@@ -216,14 +216,14 @@ def test_sub_directories_that_are_links_are_clusters_too(tmp_path: Path) -> None
     assert [file.name for file in list_files(tmp_path / "clusters")] == ["server.log"]
 
 
-def test_a_page_that_cannot_be_written_costs_nobody_the_verdict(examined: list[DiagnosisRequest]) -> None:
+def test_verdict_is_printed_if_the_page_fails(examined: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log", "--html", "/dev/full")
     assert code == 3
     assert "orders: poll_delay, caused by b" in out
     assert "--html /dev/full cannot be written: No space left on device." in err
 
 
-def test_lines_that_were_not_understood_are_told_beside_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrecognised_lines_are_reported_with_json(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = [(f"server-{at}.log", 2, "what is this") for at in range(5)]
     found = Diagnosis([healthy()], unread)
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: found)
@@ -234,7 +234,7 @@ def test_lines_that_were_not_understood_are_told_beside_json(monkeypatch: pytest
     assert "4 lines about groups not recognised in 2 more files" in err
 
 
-def test_settings_are_told_as_the_groups_library_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_use_the_names_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "2026-11-15 19:15:58,706 WARNING kafka.coordinator.base Consumer poll timeout has expired."
     seen = EvidenceLine(1, "client_log", "b polled late", "b.log:1", line)
     cures = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
@@ -246,14 +246,14 @@ def test_settings_are_told_as_the_groups_library_has_them(monkeypatch: pytest.Mo
     assert "setting names are those of kafka-python" in out
 
 
-def test_what_calm_groups_were_not_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sources_of_healthy_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = replace(healthy(), missing=("add the clients' logs",))
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: Diagnosis([calm]))
     _, out, _ = run("logs")
     assert out == "healthy: calm\n  not certain for calm: add the clients' logs\n"
 
 
-def test_why_a_master_does_not_answer_is_told_and_not_what_came_of_it() -> None:
+def test_root_cause_of_spark_error_is_reported() -> None:
     printed = """16:31:06 ERROR Backend: Application has been killed. Reason: All masters are unresponsive! Giving up.
 : java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
 """
@@ -263,7 +263,7 @@ def test_why_a_master_does_not_answer_is_told_and_not_what_came_of_it() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_a_full_disk_is_one_sentence_and_a_reader_that_went_away_is_none(words: list[str]) -> None:
+def test_full_disk_and_closed_reader(words: list[str]) -> None:
     code = (
         "import sys; from slackwater.cli import doctor, main; from slackwater.doctor.diagnosis import Diagnosis; "
         "from tests.doctor.scene import Scene; found = Diagnosis([Scene('calm').start('a', 'b').verdict()]); "
@@ -287,7 +287,7 @@ def test_a_full_disk_is_one_sentence_and_a_reader_that_went_away_is_none(words: 
         os.close(write)
 
 
-def test_a_path_that_is_there_is_no_pattern_and_no_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_path_is_not_a_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("b[1].log", "server:19.log"):
         (tmp_path / name).write_text("a line")

@@ -121,9 +121,7 @@ def running(*words: object) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_alert_begins_and_ends_and_ctrl_c_brings_the_account(
-    broker: Broker, at_once: Path, number: signal.Signals
-) -> None:
+def test_alert_begins_and_ends_until_ctrl_c(broker: Broker, at_once: Path, number: signal.Signals) -> None:
     group = f"watched-{number.name.lower()}"
     with ConsumerPool(broker.bootstrap_servers, group, ["payments"]) as crowd:
         crowd.join()
@@ -142,7 +140,7 @@ def test_an_alert_begins_and_ends_and_ctrl_c_brings_the_account(
     assert account["firing"] == []
 
 
-def test_a_cluster_that_cannot_be_reached_is_not_called_calm(slackwater: Command) -> None:
+def test_unreachable_cluster_is_unknown(slackwater: Command) -> None:
     done = slackwater("watch", "--for", "0.2s", "--interval", "0.1s", "--bootstrap", "127.0.0.1:1")
     assert done.code == 2
     assert done.out.endswith("none succeeded: state unknown.\n")
@@ -150,7 +148,7 @@ def test_a_cluster_that_cannot_be_reached_is_not_called_calm(slackwater: Command
     assert "127.0.0.1:1 could not be reached" in done.err
 
 
-def test_where_nothing_may_be_read_it_goes_by_looks_and_says_so(slackwater: Command) -> None:
+def test_without_authorization_snapshots_are_compared(slackwater: Command) -> None:
     with Kafka() as kafka:
         kafka.create_topic("t", 1)
         with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
@@ -165,7 +163,7 @@ def test_where_nothing_may_be_read_it_goes_by_looks_and_says_so(slackwater: Comm
     assert start["not_measured"] == ["RebalancesFail"]
 
 
-def test_a_group_that_may_not_be_looked_at_is_not_called_calm(slackwater: Command) -> None:
+def test_unauthorized_group_is_unknown(slackwater: Command) -> None:
     with Kafka() as kafka:
         kafka.create_topic("t", 1)
         with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:

@@ -124,12 +124,12 @@ class Scene:
 
     def record(self, at: float, topics: dict[str, tuple[str, ...]] | None = None, limit_ms: int = 300_000) -> None:
         """The present generation as `__consumer_offsets` has it."""
-        self._record(
+        self.add_record(
             at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": [self.ids[one] for one in self.there]}}
         )
         for client in self.there:
             read = (topics or {}).get(client, ("t",))
-            self._record(
+            self.add_record(
                 at,
                 FactKind.MEMBER_RECORDED,
                 {
@@ -139,7 +139,7 @@ class Scene:
                 },
             )
 
-    def _record(self, at: float, kind: str, columns: dict[str, Any]) -> None:
+    def add_record(self, at: float, kind: str, columns: dict[str, Any]) -> None:
         self.rows.append(self._row(kind, at, EventSource.OFFSETS_TOPIC, {"generation": self.generation} | columns))
 
     # ---- around the group

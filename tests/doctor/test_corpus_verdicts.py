@@ -32,7 +32,7 @@ def verdicts(incident: str, sources: tuple[str, ...]) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("incident", INCIDENTS)
-def test_all_files_together_give_the_cause_its_culprits_and_the_generations(incident: str) -> None:
+def test_all_files_give_cause_culprits_and_generations(incident: str) -> None:
     found = verdicts(incident, ("broker", "clients", "offsets"))
     for group, label in truth(incident)["groups"].items():
         verdict = found[group]
@@ -44,7 +44,7 @@ def test_all_files_together_give_the_cause_its_culprits_and_the_generations(inci
 
 @pytest.mark.parametrize("sources", [("broker",), ("clients",), ("offsets",)], ids="+".join)
 @pytest.mark.parametrize("incident", INCIDENTS)
-def test_what_one_source_cannot_show_is_never_said_for_sure(incident: str, sources: tuple[str, ...]) -> None:
+def test_single_source_is_never_surely_wrong(incident: str, sources: tuple[str, ...]) -> None:
     for group, verdict in verdicts(incident, sources).items():
         label = truth(incident)["groups"][group]
         if verdict.cause != label["cause"]:

@@ -66,7 +66,7 @@ def _is_put_out(broker: Broker, before: int) -> bool:
     return left(broker) > before
 
 
-def test_a_slow_member_is_the_culprit_by_the_logs_and_by_the_events(said: Lines) -> None:
+def test_slow_member_is_culprit_from_logs_and_events(said: Lines) -> None:
     with Broker() as broker:
         broker.create_topic(TOPIC, 4)
         fill(broker, TOPIC, numbers(20))

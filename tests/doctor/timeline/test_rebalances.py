@@ -12,7 +12,7 @@ def found(scene: Scene) -> list[RebalanceRound]:
     return rebalances(scene.history())
 
 
-def test_a_rebalance_lasts_from_its_trigger_to_its_assignment_and_names_who_started_it() -> None:
+def test_rebalance_has_duration_and_culprit() -> None:
     scene = Scene().start("a", "b")
     scene.leave("b", 20)
     scene.form(21.5)
@@ -21,7 +21,7 @@ def test_a_rebalance_lasts_from_its_trigger_to_its_assignment_and_names_who_star
     assert (last.duration_ms, last.members_before, last.members_after) == (1500, 2, 1)
 
 
-def test_the_follow_up_round_of_a_cooperative_change_is_part_of_it() -> None:
+def test_cooperative_follow_up_belongs_to_the_change() -> None:
     scene = Scene().start("a", "b")
     scene.join("c", 20)
     scene.form(21)
@@ -30,7 +30,7 @@ def test_the_follow_up_round_of_a_cooperative_change_is_part_of_it() -> None:
     assert [one.follow_up for one in found(scene)] == [False, False, True]
 
 
-def test_a_client_that_gives_no_reason_follows_up_when_it_rejoins_at_once_and_nobody_came() -> None:
+def test_rejoin_at_once_without_reason_is_a_follow_up() -> None:
     scene = Scene().start("a", "b")
     scene.join("c", 20)
     scene.form(21)
@@ -41,7 +41,7 @@ def test_a_client_that_gives_no_reason_follows_up_when_it_rejoins_at_once_and_no
     assert [one.follow_up for one in found(scene)] == [False, False, True, False]
 
 
-def test_rebalances_that_follow_each_other_are_one_episode() -> None:
+def test_close_rebalances_are_one_episode() -> None:
     scene = Scene().start("a", "b", "c")
     for at in (100, 160, 2000):
         scene.leave("b", at)
@@ -52,7 +52,7 @@ def test_rebalances_that_follow_each_other_are_one_episode() -> None:
     assert [(one.kind, one.rebalances) for one in rows] == [("storm", 5), ("isolated", 2)]
 
 
-def test_generations_are_counted_from_their_numbers_where_compaction_took_some() -> None:
+def test_compacted_generations_are_counted() -> None:
     scene = Scene()
     scene.there["a"], scene.ids["a"] = None, "a-1"
     for number, at in ((120, 10), (121, 20), (125, 30)):
@@ -71,7 +71,7 @@ def read(scene: Scene, minute: int, records: int) -> None:
     )
 
 
-def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:
+def test_records_lost_to_pauses_of_an_eager_group() -> None:
     scene = Scene().start("a", "b")
     scene.leave("b", 130)
     scene.form(160)
@@ -83,7 +83,7 @@ def test_what_an_eager_group_did_not_read_while_it_stood_still() -> None:
     assert (last.stopped_ms, last.offsets_advanced, last.lost_to_pauses) == (30_000, 3000, 3000)
 
 
-def test_how_far_a_group_fell_behind_and_how_much_of_that_was_rebalancing() -> None:
+def test_lag_and_its_part_caused_by_rebalances() -> None:
     scene = Scene().start("a", "b")
     at = 180 * 60
     for minute in range(1, 180):
@@ -105,7 +105,7 @@ def test_how_far_a_group_fell_behind_and_how_much_of_that_was_rebalancing() -> N
     assert lag.stopped_ms >= 30_000
 
 
-def test_a_group_that_does_not_come_back_after_a_round_falls_behind_by_more_than_the_round() -> None:
+def test_lag_grows_if_reading_does_not_resume() -> None:
     scene = Scene().start("a", "b")
     for minute in range(1, 10):
         read(scene, minute, 600)
@@ -120,7 +120,7 @@ def test_a_group_that_does_not_come_back_after_a_round_falls_behind_by_more_than
     assert (lag.most_behind, lag.by_pauses) == (4 * 600, 300)
 
 
-def test_a_group_that_was_never_behind_has_no_lag_to_tell_of() -> None:
+def test_group_without_lag_has_no_estimate() -> None:
     scene = Scene().start("a", "b")
     for minute in range(1, 60):
         read(scene, minute, 600 - 9 * minute)

@@ -24,12 +24,12 @@ from slackwater.group.events import EventSource
         ("orders.gz", "orders"),
     ],
 )
-def test_a_log_is_called_by_its_name_without_what_every_log_ends_with(file: str, label: str) -> None:
+def test_label_is_the_file_name_without_suffix(file: str, label: str) -> None:
     assert Row(0, "kind", "client_log", file=file).label == label
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_first(seed: int) -> None:
+def test_rows_of_one_millisecond_keep_file_order(seed: int) -> None:
     chance = random.Random(seed)
     sources = [EventSource.CLIENT_LOG, EventSource.BROKER_LOG, EventSource.OFFSETS_TOPIC, "other"]
     rows = [
@@ -42,7 +42,7 @@ def test_rows_of_one_millisecond_stand_as_in_their_files_and_the_broker_comes_fi
     assert in_order(rows) == expected
 
 
-def test_no_rule_asks_for_a_field_that_does_not_go_to_who_judges() -> None:
+def test_rules_use_no_unsent_fields() -> None:
     asked = re.compile(r"\.detail_(?:text|number|names|value)\(\s*['\"](\w+)['\"]")
     sources = Path(doctor.__path__[0]).rglob("*.py")
     names = {name for source in sources for name in asked.findall(source.read_text())}

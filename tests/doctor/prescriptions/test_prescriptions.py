@@ -24,7 +24,7 @@ def test_a_prescription_can_be_pasted_in_every_library() -> None:
     assert first.properties["kafka-python"] == ("session_timeout_ms=40000", "heartbeat_interval_ms=13333")
 
 
-def test_the_price_is_told_in_this_groups_numbers() -> None:
+def test_price_has_the_numbers_of_the_group() -> None:
     found = prescribe("session_expiry", {"session_ms": 45_000, "pause_ms": 70_000})
     assert found[0].price == "a crashed member is detected after 150 s instead of 45 s"
 
@@ -53,7 +53,7 @@ def test_every_cause_has_its_remedies(cause: str) -> None:
         assert one.price
 
 
-def test_every_setting_of_a_client_is_known_in_every_library() -> None:
+def test_every_client_setting_has_all_libraries() -> None:
     for name, lines in PROPERTIES.items():
         assert set(lines) in (set(LIBRARIES), {"broker"}), name
 
@@ -102,7 +102,7 @@ def confluent_kafka_refuses(strategy: str) -> str:
     return str(refused.value)
 
 
-def test_the_session_of_a_kip848_group_is_set_at_the_broker_by_the_pause_that_was_seen() -> None:
+def test_kip848_session_is_set_on_the_broker() -> None:
     first = prescribe("kip848_session_expiry", {"session_ms": 45_000, "pause_ms": 30_000})[0]
     assert first.settings == {"consumer.session.timeout.ms": "45000"}
     assert first.properties["broker"][0].endswith("--add-config consumer.session.timeout.ms=45000")
@@ -132,7 +132,7 @@ def test_no_library_is_named_where_members_have_several() -> None:
     assert library_of([], heartbeats_between_messages=True) == "kafkajs"
 
 
-def test_a_start_that_took_one_round_needs_no_longer_delay() -> None:
+def test_start_in_one_rebalance_needs_nothing() -> None:
     covered = prescribe("startup_herd", {"spread_ms": 5_304, "rounds": 1})
     assert not covered[0].settings
     assert covered[0].what.startswith("nothing")
@@ -140,7 +140,7 @@ def test_a_start_that_took_one_round_needs_no_longer_delay() -> None:
     assert late[0].settings == {"group.initial.rebalance.delay.ms": "6000"}
 
 
-def test_a_number_of_records_reckoned_from_the_default_says_so() -> None:
+def test_default_poll_records_are_mentioned() -> None:
     figures = {"limit_ms": 4_000, "longest_ms": 8_000}
     assert (
         "computed from the default of 500; if yours differs, use 33% of it" in prescribe("poll_delay", figures)[0].what
@@ -148,13 +148,13 @@ def test_a_number_of_records_reckoned_from_the_default_says_so() -> None:
     assert "computed" not in prescribe("poll_delay", figures | {"poll_records": 100})[0].what
 
 
-def test_nobody_is_told_to_run_two_processes_with_one_instance_id() -> None:
+def test_no_remedy_duplicates_an_instance_id() -> None:
     found = prescribe("static_restart_too_late", {"restart_ms": 4_416, "session_ms": 3_000})
     assert any("fence each other" in text for one in found for text in one.caution)
     assert not any("before the old one stops" in one.what for one in found)
 
 
-def test_a_static_members_price_is_that_it_leaves_no_more() -> None:
+def test_static_membership_names_its_cost() -> None:
     first = prescribe("rolling_restart", {"restart_ms": 10_843, "session_ms": 6_000})[0]
     assert first.price.endswith("a crashed member is detected after 20 s instead of 6 s")
     assert prescribe("rolling_restart", {})[0].price.endswith("a crashed member is detected later")

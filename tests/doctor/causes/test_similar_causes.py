@@ -47,11 +47,11 @@ def slow_start(members: int, started: Callable[[int], float] | None, joined: Cal
 # ---- a herd, and a busy machine
 
 
-def test_processes_that_were_started_together_are_no_herd_however_long_their_joins_take() -> None:
+def test_processes_started_together_are_no_herd() -> None:
     assert slow_start(10, lambda number: number * 0.1, lambda number: 2 + number * 0.7).verdict().cause == "healthy"
 
 
-def test_processes_that_were_started_one_after_another_are_a_herd() -> None:
+def test_processes_started_in_sequence_are_a_herd() -> None:
     verdict = slow_start(10, lambda number: number * 0.7, lambda number: 2 + number * 0.7).verdict()
     assert verdict.cause == "startup_herd"
     assert verdict.confidence >= SURE
@@ -64,7 +64,7 @@ def test_without_their_logs_a_herd_is_only_likely() -> None:
     assert "clients' logs" in verdict.missing[0]
 
 
-def test_logs_alone_tell_of_joins_late_and_of_starts_in_time() -> None:
+def test_client_logs_report_starts_before_joins() -> None:
     scene = Scene()
     for number in range(8):
         scene.started(f"c{number}", number * 0.6)
@@ -80,7 +80,7 @@ def test_half_a_dozen_members_are_no_herd() -> None:
 # ---- a new member, and one that came with the start
 
 
-def test_a_record_alone_does_not_tell_for_sure_that_a_member_came_later() -> None:
+def test_records_do_not_prove_a_later_join() -> None:
     scene = Scene().start("a", "b")
     scene.record(0.5)
     scene.join("c", 2)
@@ -95,7 +95,7 @@ def test_a_record_alone_does_not_tell_for_sure_that_a_member_came_later() -> Non
 # ---- a process that died, one that hangs, one whose topic went
 
 
-def test_a_member_that_expired_and_stays_away_is_a_crash_if_its_log_ends_too() -> None:
+def test_expired_member_whose_log_ends_crashed() -> None:
     scene = group("a", "b")
     scene.expire("b", 20)
     scene.form(21)
@@ -123,7 +123,7 @@ def test_a_member_whose_log_goes_on_did_not_die() -> None:
     assert (verdict.cause, verdict.culprits) == ("session_expiry", ("b",))
 
 
-def test_a_process_that_is_started_again_and_never_joins_did_die() -> None:
+def test_restart_without_join_is_a_crash() -> None:
     scene = group("a", "b")
     scene.expire("b", 20)
     scene.form(21)
@@ -131,7 +131,7 @@ def test_a_process_that_is_started_again_and_never_joins_did_die() -> None:
     assert scene.verdict().cause == "crash"
 
 
-def test_all_members_that_fall_silent_after_their_topic_went_fell_silent_for_that() -> None:
+def test_silence_after_topic_deletion_is_explained_by_it() -> None:
     scene = group("a", "b", session_ms=6000)
     scene.around(FactKind.TOPIC_DELETED, 20, topic="t")
     scene.rejoin("a", 21)
@@ -143,7 +143,7 @@ def test_all_members_that_fall_silent_after_their_topic_went_fell_silent_for_tha
     assert "crash" not in {finding.cause for finding in verdict.also}
 
 
-def test_all_members_that_fall_silent_long_after_it_did_not() -> None:
+def test_silence_long_after_topic_deletion_is_not() -> None:
     scene = group("a", "b", session_ms=6000)
     scene.around(FactKind.TOPIC_DELETED, 20, topic="t")
     scene.rejoin("a", 21)
@@ -154,7 +154,7 @@ def test_all_members_that_fall_silent_long_after_it_did_not() -> None:
 
 
 @pytest.mark.parametrize(("after", "cause"), [(6.0, "new_topic_matched"), (13.0, "crash")])
-def test_a_member_that_is_silent_since_the_round_for_a_new_topic_hangs_over_it(after: float, cause: str) -> None:
+def test_silence_since_topic_rebalance_is_explained_by_it(after: float, cause: str) -> None:
     scene = group("a", "b", "c", session_ms=6000)
     scene.record(0.6)
     scene.around(FactKind.TOPIC_CREATED, 18, topic="u", count=1)
@@ -173,9 +173,7 @@ def test_a_member_that_is_silent_since_the_round_for_a_new_topic_hangs_over_it(a
         (FactKind.PARTITION_CREATED, {"topic": "t", "partition": 7}, "partitions_added"),
     ],
 )
-def test_a_topic_that_is_read_and_changes_is_told_even_if_nobody_rejoins(
-    kind: str, detail: dict[str, object], cause: str
-) -> None:
+def test_topic_change_without_rejoin_is_reported(kind: str, detail: dict[str, object], cause: str) -> None:
     scene = group("a", "b")
     scene.around(kind, 20, **detail)
     verdict = scene.verdict()
@@ -200,12 +198,12 @@ def expiries(session_ms: int, after: float, times: int = 2) -> Scene:
     return scene
 
 
-def test_a_member_that_never_sends_a_first_heartbeat_is_busy_and_not_paused() -> None:
+def test_member_without_first_heartbeat_is_busy() -> None:
     verdict = expiries(6000, after=6.0).verdict()
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("b",), True)
 
 
-def test_its_last_silence_counts_though_the_history_ends_before_it_is_back() -> None:
+def test_last_silence_counts_without_return() -> None:
     scene = expiries(6000, after=6.0, times=1)
     scene.expire("b", 18.0)
     scene.form(18.2)
@@ -213,7 +211,7 @@ def test_its_last_silence_counts_though_the_history_ends_before_it_is_back() -> 
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("b",), True)
 
 
-def test_a_member_that_heartbeats_for_a_while_first_was_paused() -> None:
+def test_member_with_heartbeats_was_paused() -> None:
     verdict = expiries(6000, after=13.0).verdict()
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("session_expiry", ("b",), True)
 
@@ -222,7 +220,7 @@ def test_silent_at_once_a_single_time_may_be_a_pause() -> None:
     assert expiries(6000, after=6.0, times=1).verdict().cause == "session_expiry"
 
 
-def test_a_log_alone_that_hears_of_it_does_not_tell_which_for_sure() -> None:
+def test_client_log_alone_is_unsure_about_silence() -> None:
     scene = Scene()
     for client in ("a", "b"):
         scene.started(client, -1)
@@ -238,19 +236,19 @@ def test_a_log_alone_that_hears_of_it_does_not_tell_which_for_sure() -> None:
 # ---- a process that closed, and one that died
 
 
-def test_records_of_a_new_process_do_not_tell_how_the_old_one_ended() -> None:
+def test_records_do_not_show_how_a_process_ended() -> None:
     scene = Scene()
     member = "A" * 21
     for at, number in ((0, "1"), (20, "2"), (40, "3")):
         for client, own in (("a", member + "a"), ("b", member + number)):
-            scene._record(
+            scene.add_record(
                 at,
                 FactKind.MEMBER_RECORDED,
                 {"member": own, "client": client, "detail": {"topics": ["t"], "group_protocol": "consumer"}},
             )
         if number != "3":
             gone = {"member": member + number, "detail": {"group_protocol": "consumer"}}
-            scene._record(at + 10, FactKind.MEMBER_GONE, gone)
+            scene.add_record(at + 10, FactKind.MEMBER_GONE, gone)
     verdict = scene.verdict()
     assert verdict.confidence < SURE
 
@@ -270,7 +268,7 @@ def test_a_log_that_tells_of_its_close_tells_of_no_crash() -> None:
 
 
 @pytest.mark.parametrize(("goes_on", "cause"), [(True, "scale_in"), (False, "crash")])
-def test_an_error_is_a_death_only_if_it_is_the_last_thing_said(goes_on: bool, cause: str) -> None:
+def test_error_is_a_crash_only_as_last_line(goes_on: bool, cause: str) -> None:
     scene = group("a", "b", "c")
     scene.log("c", FactKind.CLIENT_FAILED, 20, detail={"error": "KafkaTimeoutError"})
     if goes_on:
@@ -284,7 +282,7 @@ def test_an_error_is_a_death_only_if_it_is_the_last_thing_said(goes_on: bool, ca
 # ---- a subscription that was changed, and a pattern that matches
 
 
-def test_a_member_that_subscribes_to_something_else_changed_its_subscription() -> None:
+def test_new_subscription_is_a_subscription_change() -> None:
     scene = group("a", "b")
     scene.log("b", FactKind.CLIENT_SUBSCRIBED, 20, detail={"topics": ["t", "u"]})
     scene.rejoin("b", 20.1)
@@ -302,7 +300,7 @@ def test_its_joins_tell_it_where_its_log_does_not() -> None:
     assert scene.verdict().cause == "subscription_change"
 
 
-def test_a_pattern_that_matches_a_new_topic_is_no_change_of_the_subscription() -> None:
+def test_pattern_match_is_not_a_subscription_change() -> None:
     scene = group("a", "b", logged=False)
     scene.record(0.6)
     scene.around(FactKind.TOPIC_CREATED, 18, topic="u", count=1)
@@ -325,17 +323,17 @@ def static_logs(*joins: tuple[str, str, float]) -> Scene:
     return scene
 
 
-def test_two_logs_that_join_one_generation_under_several_ids_have_one_instance_id() -> None:
+def test_two_logs_replacing_each_other_are_a_conflict() -> None:
     verdict = static_logs(("p", "1", 0), ("q", "2", 10), ("p", "3", 11), ("q", "4", 12), ("p", "5", 13)).verdict()
     assert verdict.cause == "instance_id_conflict"
     assert {"i", "p", "q"} == set(verdict.culprits)
 
 
-def test_a_static_member_that_is_restarted_joins_one_generation_twice_too_but_alone() -> None:
+def test_one_restarted_static_member_is_no_conflict() -> None:
     assert static_logs(("p", "1", 0), ("p", "2", 20), ("p", "3", 40)).verdict().cause != "instance_id_conflict"
 
 
-def test_a_static_member_that_is_replaced_again_and_again_by_new_processes_is_a_crash_loop() -> None:
+def test_static_member_replaced_repeatedly_is_a_crash_loop() -> None:
     scene = Scene()
     for instance, client in (("i", "c1"), ("j", "c2")):
         scene.started(client, -2)
@@ -351,7 +349,7 @@ def test_a_static_member_that_is_replaced_again_and_again_by_new_processes_is_a_
     assert verdict.confidence >= SURE
 
 
-def test_a_static_member_that_polls_too_late_replaces_itself_and_is_no_conflict() -> None:
+def test_late_static_member_is_no_conflict() -> None:
     scene = Scene()
     ids = [f"i-00000000-0000-0000-0000-{number:>012}" for number in range(5)]
     scene.started("c", -2)
@@ -369,7 +367,7 @@ def test_a_static_member_that_polls_too_late_replaces_itself_and_is_no_conflict(
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_logs_of_a_deploy_tell_dynamic_members_from_static_ones_only_by_their_leaves(leaves: bool) -> None:
+def test_client_logs_need_leaves_to_show_dynamic_members(leaves: bool) -> None:
     scene = Scene()
     for at, client in ((0, "a"), (0, "b"), (20, "a"), (40, "b")):
         if at and leaves:
@@ -383,7 +381,7 @@ def test_logs_of_a_deploy_tell_dynamic_members_from_static_ones_only_by_their_le
 
 
 @pytest.mark.parametrize("assignor", ["range", None])
-def test_a_deploy_may_have_changed_the_assignor_where_nobody_tells_of_it(assignor: str | None) -> None:
+def test_deploy_with_unknown_assignor_may_be_migration(assignor: str | None) -> None:
     scene = Scene(assignor=assignor)
     scene.start("a", "b")
     for at, client in ((20, "a"), (40, "b")):
@@ -397,14 +395,14 @@ def test_a_deploy_may_have_changed_the_assignor_where_nobody_tells_of_it(assigno
     assert ("assignor_migration" in verdict.alternatives) is (assignor is None)
 
 
-def test_one_swap_of_one_instance_in_the_records_is_no_restart_for_sure() -> None:
+def test_single_replacement_in_records_is_unsure() -> None:
     scene = Scene()
     for at, members in ((0, ("1", "2")), (20, ("3", "2"))):
         ids = [f"{name}-00000000-0000-0000-0000-{number:>012}" for name, number in zip("ij", members, strict=True)]
         scene.generation = 1
-        scene._record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": ids}})
+        scene.add_record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": ids}})
         for name, member in zip("ij", ids, strict=True):
-            scene._record(at, FactKind.MEMBER_RECORDED, {"member": member, "instance": name, "client": f"c-{name}"})
+            scene.add_record(at, FactKind.MEMBER_RECORDED, {"member": member, "instance": name, "client": f"c-{name}"})
     verdict = scene.verdict()
     assert verdict.cause == "static_restart_in_time"
     assert verdict.confidence < SURE
@@ -414,7 +412,7 @@ def test_one_swap_of_one_instance_in_the_records_is_no_restart_for_sure() -> Non
 # ---- a new member, and a round that does not end
 
 
-def test_a_round_that_is_open_at_the_end_is_stuck_though_nobody_tells_of_the_group_any_more() -> None:
+def test_open_rebalance_at_the_end_is_stuck() -> None:
     scene = group("a", "b", "c")
     scene.join("d", 20)
     for client in ("a", "c"):
@@ -435,7 +433,7 @@ def test_a_round_that_has_just_begun_at_the_end_is_not() -> None:
 # ---- a coordinator that was killed, and whose start takes longer than a session
 
 
-def test_members_that_expire_while_a_killed_broker_still_starts_were_there() -> None:
+def test_members_expire_while_killed_broker_starts() -> None:
     scene = group("a", "b", session_ms=6000)
     scene.broker(EventKind.GROUP_LOADED, 30, members=2)
     scene.expire("a", 36)
@@ -448,7 +446,7 @@ def test_members_that_expire_while_a_killed_broker_still_starts_were_there() -> 
     assert (verdict.cause, verdict.culprits) == ("coordinator_restart", ("broker 1",))
 
 
-def test_a_broker_that_is_killed_twice_within_a_session_was_away_twice() -> None:
+def test_broker_killed_twice_has_two_outages() -> None:
     scene = group("a", "b", session_ms=6000)
     for at in (30, 65):
         scene.broker(EventKind.GROUP_LOADED, at - 10, members=2)
@@ -492,7 +490,7 @@ def test_without_logs_nobody_can_tell_who_came_back() -> None:
     assert verdict.confidence < SURE
 
 
-def test_a_member_that_shares_its_client_id_is_known_by_its_log() -> None:
+def test_shared_client_id_uses_log_names() -> None:
     verdict = namesakes(logged=True).verdict()
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("q",), True)
 
@@ -510,7 +508,7 @@ def test_logs_of_namesakes_are_not_taken_for_one_process(folder: str) -> None:
     assert scene.verdict().cause == "healthy"
 
 
-def test_the_next_log_of_a_process_is_not_another_process() -> None:
+def test_next_log_of_a_process_is_the_same_process() -> None:
     scene = Scene()
     for log, number, at in (("monday", 1, 0), ("tuesday", 2, 100)):
         scene.log("c", FactKind.CLIENT_STARTED, at, file=f"{log}.log")
@@ -519,7 +517,7 @@ def test_the_next_log_of_a_process_is_not_another_process() -> None:
     assert set(scene.history().timelines) == {"c"}
 
 
-def test_namesakes_of_two_services_did_not_change_their_subscriptions() -> None:
+def test_shared_names_are_not_a_subscription_change() -> None:
     scene = Scene()
     reads = {}
     for number in range(4):
@@ -527,14 +525,14 @@ def test_namesakes_of_two_services_did_not_change_their_subscriptions() -> None:
         reads[member] = ("t",) if number < 2 else ("u",)
     for at in (0.5, 20, 40):
         scene.form(at)
-        scene._record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": list(reads)}})
+        scene.add_record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": list(reads)}})
         for member, topics in reads.items():
             columns = {"member": member, "client": "consumer", "detail": {"topics": list(topics)}}
-            scene._record(at, FactKind.MEMBER_RECORDED, columns)
+            scene.add_record(at, FactKind.MEMBER_RECORDED, columns)
     assert scene.verdict().cause == "shared_group_id"
 
 
-def test_a_process_that_changes_its_subscription_after_a_restart_changed_it_itself() -> None:
+def test_subscription_change_after_restart_is_found() -> None:
     scene = group("a", "b")
     scene.leave("b", 20, "the consumer is being closed")
     scene.form(20.5)
@@ -548,7 +546,7 @@ def test_a_process_that_changes_its_subscription_after_a_restart_changed_it_itse
     assert "subscription_change" in causes
 
 
-def test_a_setting_that_names_classes_and_a_join_that_names_assignors_are_no_migration() -> None:
+def test_class_names_and_protocol_names_are_no_migration() -> None:
     scene = group("a", "b")
     for at, client in ((-2, "a"), (-2, "b"), (22, "a"), (42, "b")):
         value = "[class org.apache.kafka.clients.consumer.RangeAssignor, class com.example.OwnAssignor]"
@@ -585,7 +583,7 @@ def test_a_file_of_several_is_no_clients_name() -> None:
     assert "all" not in scene.history().timelines
 
 
-def test_members_that_only_rejoin_were_there_before_anything_was_read() -> None:
+def test_rejoining_members_joined_before_the_history() -> None:
     scene = group("a", "b", "c", logged=False)
     for at in (30, 60, 90):
         scene.leave("c", at, "consumer poll timeout has expired.")

@@ -37,7 +37,7 @@ def test_a_group_that_only_started_is_healthy() -> None:
     assert (verdict.cause, verdict.action_needed, verdict.rebalances) == ("healthy", False, 1)
 
 
-def test_a_few_members_that_start_one_after_another_are_no_herd_and_no_scale_out() -> None:
+def test_few_starting_members_are_healthy() -> None:
     scene = Scene()
     for at, client in enumerate(("a", "b", "c")):
         scene.join(client, at * 1.5)
@@ -45,7 +45,7 @@ def test_a_few_members_that_start_one_after_another_are_no_herd_and_no_scale_out
     assert scene.verdict().cause == "healthy"
 
 
-def test_healthy_by_the_brokers_log_alone_says_what_that_log_cannot_show() -> None:
+def test_healthy_names_what_the_broker_log_lacks() -> None:
     verdict = settled("a", "b", logged=False).verdict()
     assert verdict.cause == "healthy"
     assert verdict.confidence < SURE
@@ -71,7 +71,7 @@ def test_once_is_no_storm() -> None:
     assert (verdict.cause, verdict.storm) == ("poll_delay", False)
 
 
-def test_a_client_that_leaves_and_rejoins_in_one_process_was_put_out_by_its_poll_timer() -> None:
+def test_leave_and_rejoin_in_one_process_is_poll_delay() -> None:
     scene = settled("a", "b", "c")
     for at in (20, 40):
         kicked(scene, "b", at)
@@ -80,7 +80,7 @@ def test_a_client_that_leaves_and_rejoins_in_one_process_was_put_out_by_its_poll
     assert scene.verdict().cause == "poll_delay"
 
 
-def test_a_leave_without_reason_and_without_the_clients_log_is_not_guessed() -> None:
+def test_leave_without_reason_is_unknown() -> None:
     scene = settled("a", "b", "c", logged=False)
     kicked(scene, "b", 20)
     kicked(scene, "b", 40)
@@ -90,7 +90,7 @@ def test_a_leave_without_reason_and_without_the_clients_log_is_not_guessed() -> 
     assert "the broker's log does not contain the reason; add the client log of" in verdict.missing[0]
 
 
-def test_a_leave_exactly_one_poll_limit_after_each_rejoin_is_most_likely_poll_delay() -> None:
+def test_leaves_at_the_poll_limit_are_likely_poll_delay() -> None:
     scene = settled("a", "b", "c", logged=False)
     scene.record(1, limit_ms=5000)
     last = 0.5
@@ -115,7 +115,7 @@ def test_members_that_inherit_the_load_are_secondary() -> None:
     assert (verdict.culprits, verdict.secondary) == (("b",), ("a", "c"))
 
 
-def test_members_that_are_late_together_share_a_slow_downstream() -> None:
+def test_members_late_together_are_all_culprits() -> None:
     scene = settled("a", "b", "c")
     for client in ("a", "b", "c"):
         scene.log(client, FactKind.CLIENT_SETTING, -1, detail={"setting": "max.poll.interval.ms", "value": "5000"})
@@ -136,7 +136,7 @@ def test_librdkafkas_line_alone_names_the_culprit() -> None:
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("b",))
 
 
-def test_a_member_that_does_not_rejoin_in_time_has_a_poll_loop_that_is_held_up() -> None:
+def test_member_dropped_from_rebalance_is_poll_delay() -> None:
     """sarama and others without a poll timer: a handler that runs on holds the round up until its timeout."""
     scene = settled("a", "b", "c")
     for at in (20, 60):
@@ -149,7 +149,7 @@ def test_a_member_that_does_not_rejoin_in_time_has_a_poll_loop_that_is_held_up()
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("b",))
 
 
-def test_a_handler_that_holds_heartbeats_up_is_poll_delay_though_the_session_expired() -> None:
+def test_handler_that_blocks_heartbeats_is_poll_delay() -> None:
     """kafkajs heartbeats between messages: told again and again that it is no member, it goes on."""
     scene = settled("a", "b", "c")
     scene.record(1)
@@ -164,7 +164,7 @@ def test_a_handler_that_holds_heartbeats_up_is_poll_delay_though_the_session_exp
     assert "heartbeat()" in verdict.prescriptions[0].what
 
 
-def test_a_kip_848_member_that_leaves_and_joins_under_its_own_id_was_put_out_by_its_poll_timer() -> None:
+def test_kip848_rejoin_with_same_id_is_poll_delay() -> None:
     scene = Scene()
     for at, member in enumerate(("A" * 22, "B" * 22)):
         scene.broker(EventKind.MEMBER_JOINED, at, member=member, detail={"group_protocol": "consumer"})
@@ -188,7 +188,7 @@ def test_a_kip_848_member_that_leaves_and_joins_under_its_own_id_was_put_out_by_
     ],
     ids=["librdkafka", "java and kafka-python", "kafkajs"],
 )
-def test_a_session_that_ends_while_the_process_lives_is_session_expiry(kind: EventKind, error: str) -> None:
+def test_expired_session_of_live_process_is_session_expiry(kind: EventKind, error: str) -> None:
     scene = settled("a", "b", "c", logged=False)
     scene.record(1)
     for at in (20, 60):
@@ -203,7 +203,7 @@ def test_a_session_that_ends_while_the_process_lives_is_session_expiry(kind: Eve
     assert int(verdict.prescriptions[0].settings["session.timeout.ms"]) > 10_000 + 9_000
 
 
-def test_a_member_that_expires_and_never_comes_back_crashed() -> None:
+def test_expired_member_that_stays_away_crashed() -> None:
     scene = settled("a", "b", "c")
     scene.expire("b", 20)
     scene.form(21)
@@ -226,7 +226,7 @@ def test_an_expiry_that_nobody_explains_is_not_guessed() -> None:
 # ---- crash loops
 
 
-def test_a_new_id_before_the_old_one_expires_is_a_process_that_died() -> None:
+def test_new_id_before_old_one_expires_is_a_crash() -> None:
     scene = settled("a", "b", "c", logged=False)
     for at in (20, 30, 40):
         old = scene.ids["b"]
@@ -238,7 +238,7 @@ def test_a_new_id_before_the_old_one_expires_is_a_process_that_died() -> None:
     assert verdict.confidence >= SURE
 
 
-def test_expiries_with_a_start_in_between_are_a_crash_loop() -> None:
+def test_expiries_with_starts_are_a_crash_loop() -> None:
     scene = settled("a", "b", "c")
     for at in (20, 40):
         scene.expire("b", at)
@@ -249,7 +249,7 @@ def test_expiries_with_a_start_in_between_are_a_crash_loop() -> None:
     assert scene.verdict().cause == "crash_loop"
 
 
-def test_a_clean_close_after_an_error_is_a_crash_loop_too() -> None:
+def test_close_after_error_is_a_crash_loop() -> None:
     scene = settled("a", "b", "c")
     for at in (20, 40, 60):
         scene.log("b", FactKind.CLIENT_FAILED, at - 0.1, detail={"error": "java.lang.IllegalStateException"})
@@ -262,7 +262,7 @@ def test_a_clean_close_after_an_error_is_a_crash_loop_too() -> None:
     assert (verdict.cause, verdict.culprits) == ("crash_loop", ("b",))
 
 
-def test_one_member_that_closes_again_and_again_loops_though_nothing_else_is_logged() -> None:
+def test_one_member_closing_repeatedly_is_a_crash_loop() -> None:
     """librdkafka says nothing of a close; max.poll.interval.ms in the records excludes the poll timer."""
     scene = settled("a", "b", "c", logged=False)
     scene.record(1)
@@ -290,7 +290,7 @@ def restart(scene: Scene, client: str, at: float, reason: str = "not provided", 
 
 
 @pytest.mark.parametrize(("reason", "logged"), [(CLOSED, True), ("not provided", True), (CLOSED, False)])
-def test_members_that_close_and_come_back_in_turn_are_a_deploy(reason: str, logged: bool) -> None:
+def test_members_restarting_in_turn_are_a_deploy(reason: str, logged: bool) -> None:
     scene = settled("a", "b", "c", logged=logged)
     scene.assignor = "range"
     for at, client in ((20, "a"), (30, "b"), (40, "c")):
@@ -301,7 +301,7 @@ def test_members_that_close_and_come_back_in_turn_are_a_deploy(reason: str, logg
     assert verdict.confidence >= SURE
 
 
-def test_a_deploy_that_nobody_logs_is_the_likely_reading_of_everybody_leaving_once() -> None:
+def test_all_members_leaving_once_is_likely_a_deploy() -> None:
     scene = settled("a", "b", "c", logged=False)
     for at, client in ((20, "a"), (30, "b"), (40, "c")):
         restart(scene, client, at, logged=False)
@@ -310,7 +310,7 @@ def test_a_deploy_that_nobody_logs_is_the_likely_reading_of_everybody_leaving_on
     assert verdict.confidence < SURE
 
 
-def test_a_deploy_whose_processes_have_new_names_is_a_deploy() -> None:
+def test_deploy_with_renamed_processes() -> None:
     scene = settled("a-1", "a-2", "a-3", logged=False)
     for at, old, new in ((20, "a-1", "b-1"), (30, "a-2", "b-2"), (40, "a-3", "b-3")):
         scene.leave(old, at, CLOSED)
@@ -322,7 +322,7 @@ def test_a_deploy_whose_processes_have_new_names_is_a_deploy() -> None:
     assert verdict.confidence < SURE
 
 
-def test_a_deploy_that_changes_the_assignors_is_a_migration() -> None:
+def test_deploy_with_other_assignors_is_a_migration() -> None:
     scene = settled("a", "b")
     for client in ("a", "b"):
         scene.log(client, FactKind.CLIENT_SETTING, -1, detail=_strategy("x.RangeAssignor"))
@@ -344,7 +344,7 @@ def static_group() -> Scene:
     return scene
 
 
-def test_static_members_that_are_back_in_time_are_replaced_and_nothing_is_formed() -> None:
+def test_static_restart_in_time_forms_no_generation() -> None:
     scene = static_group()
     for number in range(3):
         scene.replace(f"i{number}", 20 + 10 * number)
@@ -356,7 +356,7 @@ def test_static_members_that_are_back_in_time_are_replaced_and_nothing_is_formed
     )
 
 
-def test_static_members_that_come_back_after_their_session_are_too_late() -> None:
+def test_static_restart_after_session_is_too_late() -> None:
     scene = static_group()
     for number in range(3):
         at = 20 + 20 * number
@@ -371,7 +371,7 @@ def test_static_members_that_come_back_after_their_session_are_too_late() -> Non
 # ---- conflicts
 
 
-def test_a_fenced_request_proves_two_processes_with_one_instance_id() -> None:
+def test_fenced_request_is_an_instance_id_conflict() -> None:
     scene = static_group()
     for at in (20, 30):
         old, new = scene.replace("i1", at)
@@ -389,7 +389,7 @@ def test_a_fenced_request_proves_two_processes_with_one_instance_id() -> None:
     assert set(verdict.culprits) == {"i1", "c1", "copy"}
 
 
-def test_one_instance_replaced_again_and_again_is_not_called_a_deploy_for_sure() -> None:
+def test_repeated_replacement_is_not_surely_a_deploy() -> None:
     scene = static_group()
     for at in (20, 30, 40):
         scene.replace("i1", at)
@@ -414,14 +414,14 @@ def test_one_instance_replaced_again_and_again_is_not_called_a_deploy_for_sure()
         ),
     ],
 )
-def test_a_join_without_a_common_assignor_is_told_by_the_refused_client_alone(kind: str, error: str) -> None:
+def test_inconsistent_protocol_needs_the_client_log(kind: str, error: str) -> None:
     scene = settled("a", "b")
     scene.log("new", kind, 20, detail={"error": error})
     verdict = scene.verdict()
     assert (verdict.cause, verdict.culprits, verdict.storm) == ("inconsistent_protocol", ("new",), False)
 
 
-def test_members_without_a_topic_in_common_share_a_group_id() -> None:
+def test_members_without_common_topic_share_a_group_id() -> None:
     scene = settled("a", "b", "x", "y", logged=False)
     scene.record(1, {"a": ("orders",), "b": ("orders",), "x": ("reports",), "y": ("reports",)})
     for at in (20, 40):
@@ -431,7 +431,7 @@ def test_members_without_a_topic_in_common_share_a_group_id() -> None:
     assert [finding.cause for finding in verdict.also] == ["poll_delay"]
 
 
-def test_a_deploy_that_changes_the_subscription_is_no_shared_group_id() -> None:
+def test_changed_subscription_is_not_a_shared_group_id() -> None:
     scene = settled("a", "b")
     for at, client in ((20, "a"), (30, "b")):
         scene.leave(client, at, CLOSED)
@@ -455,7 +455,7 @@ def test_new_members_that_stay_are_a_scale_out() -> None:
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == ("scale_out", ("c", "d"), False)
 
 
-def test_a_process_that_was_on_its_way_when_the_group_settled_is_part_of_the_start() -> None:
+def test_process_started_before_settling_belongs_to_start() -> None:
     scene = settled("a", "b")
     scene.started("slow", 0)
     scene.join("slow", 6)
@@ -473,7 +473,7 @@ def test_members_that_close_for_good_are_a_scale_in(reason: str) -> None:
 
 
 @pytest.mark.parametrize("names", [("x", "x", "x"), ("x", "y", "z")], ids=["the same pods", "new pods"])
-def test_members_that_come_and_go_and_come_are_a_flapping_autoscaler(names: tuple[str, str, str]) -> None:
+def test_joining_and_leaving_repeatedly_is_flapping(names: tuple[str, str, str]) -> None:
     scene = settled("a", "b", logged=False)
     for at, name in zip((20, 40, 60), names, strict=True):
         scene.join(name, at)
@@ -505,7 +505,7 @@ def test_a_change_of_a_topic_that_the_group_reads(kind: str, detail: dict[str, o
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == (cause, ("t",), False)
 
 
-def test_the_leaders_log_alone_tells_from_what_to_what_the_topics_changed() -> None:
+def test_leader_log_shows_the_topic_change() -> None:
     scene = Scene()
     scene.log("a", EventKind.MEMBER_JOINED, 0, member="a-1", generation=1)
     scene.log(
@@ -530,7 +530,7 @@ def test_a_topic_that_nobody_here_reads_changes_nothing() -> None:
 # ---- the coordinator
 
 
-def test_a_broker_that_restarts_is_the_cause_of_what_follows() -> None:
+def test_coordinator_restart_explains_what_follows() -> None:
     scene = settled("a", "b", logged=False)
     scene.record(1)
     scene.around(FactKind.BROKER_STOPPING, 30, node="1")
@@ -544,13 +544,13 @@ def test_a_broker_that_restarts_is_the_cause_of_what_follows() -> None:
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == ("coordinator_restart", ("broker 1",), False)
 
 
-def test_a_group_that_only_went_on_after_the_restart_is_told_of_it() -> None:
+def test_coordinator_restart_without_rebalance() -> None:
     scene = settled("a", "b")
     scene.around(FactKind.BROKER_STARTED, 70, node="1")
     assert scene.verdict().cause == "coordinator_restart"
 
 
-def test_a_broker_that_is_not_the_groups_coordinator_does_not_matter() -> None:
+def test_restart_of_another_broker_is_ignored() -> None:
     scene = settled("a", "b")
     scene.broker(EventKind.REBALANCE_COMPLETED, 1, generation=1, detail={"node": "1"})
     scene.around(FactKind.BROKER_STARTED, 70, node="2")
@@ -560,7 +560,7 @@ def test_a_broker_that_is_not_the_groups_coordinator_does_not_matter() -> None:
 # ---- starts, and rounds that do not end
 
 
-def test_many_members_that_start_over_a_longer_time_than_the_initial_delay_are_a_herd() -> None:
+def test_slow_start_of_many_members_is_a_herd() -> None:
     scene = Scene()
     for number in range(8):
         scene.join(f"c{number}", number * 0.5)
@@ -607,7 +607,7 @@ def test_no_verdict_depends_on_what_anything_is_called() -> None:
         assert (verdict.cause, verdict.culprits) == ("poll_delay", (names[1],))
 
 
-def test_members_that_share_one_client_id_are_told_apart_by_their_member_ids() -> None:
+def test_shared_client_id_uses_member_ids() -> None:
     """Every library has a default client id, and a whole service may run with it."""
     scene = Scene()
     members = [scene.join("rdkafka", 0) for _ in range(3)]

@@ -23,7 +23,7 @@ SARAMA = "kafka server: The provider group protocol type is incompatible with th
         f"consume: {SARAMA}",
     ],
 )
-def test_a_join_that_is_refused_for_want_of_a_common_assignor_is_recognised_in_an_applications_own_words(
+def test_application_log_shows_inconsistent_protocol(
     said: str,
 ) -> None:
     found = RECOGNISER.read(f"2026-05-01 10:00:00,123 {said}")

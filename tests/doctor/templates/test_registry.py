@@ -45,7 +45,7 @@ def test_a_family_fills_only_columns_that_there_are(family: Family) -> None:
             assert re.compile(made.pattern).groups >= max(made.groups.values(), default=0)
 
 
-def test_a_relevant_line_without_a_template_is_not_dropped() -> None:
+def test_unmatched_relevant_line_is_kept() -> None:
     assert RECOGNISER.read("[GroupCoordinator 1]: Something that no version says (kafka.X)") == {}
 
 

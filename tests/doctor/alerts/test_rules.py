@@ -18,12 +18,12 @@ def test_nothing_measured_fires_nothing() -> None:
     assert firing({}) == []
 
 
-def test_one_rebalance_an_hour_is_allowed_and_two_are_not() -> None:
+def test_two_rebalances_per_hour_fire() -> None:
     assert names(measure([round_at(0)], 0, HOUR)) == set()
     assert names(measure([round_at(0), round_at(1000)], 0, HOUR)) == {"RebalancesTooOften"}
 
 
-def test_the_follow_up_of_a_cooperative_change_is_no_rebalance_of_its_own() -> None:
+def test_cooperative_follow_up_is_not_counted() -> None:
     assert names(measure([round_at(0), round_at(1000, follow_up=True)], 0, HOUR)) == set()
 
 
@@ -35,12 +35,12 @@ def test_a_round_of_more_than_a_minute() -> None:
     assert names(measure([round_at(0, 61_000)], 0, HOUR)) == {"RebalanceTooLong"}
 
 
-def test_being_asked_for_a_member_id_is_no_failed_rebalance() -> None:
+def test_member_id_required_is_not_a_failure() -> None:
     assert names(measure([], 0, HOUR, ["MEMBER_ID_REQUIRED"])) == set()
     assert names(measure([], 0, HOUR, ["no members rejoined"])) == {"RebalancesFail"}
 
 
-def test_the_prometheus_file_has_every_rule_once_per_exporter() -> None:
+def test_prometheus_file_has_every_rule_per_exporter() -> None:
     text = prometheus_rules()
     for alert in ALERTS:
         assert text.count(f"- alert: {alert.name}\n") == len(alert.expressions)
@@ -48,7 +48,7 @@ def test_the_prometheus_file_has_every_rule_once_per_exporter() -> None:
             assert f"expr: {expression}\n" in text
 
 
-def test_slackwaters_rules_ask_for_metrics_that_its_page_has() -> None:
+def test_rules_use_existing_slackwater_metrics() -> None:
     page = {
         "slackwater_rebalances_total",
         "slackwater_rebalances_failed_total",
@@ -63,7 +63,7 @@ def test_slackwaters_rules_ask_for_metrics_that_its_page_has() -> None:
     assert asked <= page
 
 
-def test_a_group_that_has_nothing_to_do_is_not_called_stalled() -> None:
+def test_idle_group_is_not_stalled() -> None:
     stalled = next(alert for alert in ALERTS if alert.name == "NoProgress")
     assert "records_lag_max > 0" in stalled.expressions["kafka"]
     assert "slackwater_topic_log_bytes" in stalled.expressions["slackwater"]

@@ -21,7 +21,7 @@ def storm() -> list[Row]:
     return [row._replace(file="/logs/server.log", position=at) for at, row in enumerate(scene.rows)]
 
 
-def test_a_clock_that_is_set_back_changes_neither_cause_nor_culprit_and_is_said() -> None:
+def test_clock_set_back_keeps_the_verdict() -> None:
     steady = storm()
     half = len(steady) // 2
     back = steady[:half] + [row._replace(time_ms=row.time_ms - HOUR + 7_000) for row in steady[half:]]
@@ -43,12 +43,12 @@ def test_times_go_on_from_where_the_clock_was_set_back() -> None:
     assert times[-1] <= steady[-1].time_ms
 
 
-def test_logs_that_were_put_together_are_left_as_they_are() -> None:
+def test_concatenated_logs_are_unchanged() -> None:
     twice = storm() + [row._replace(position=row.position + 1000) for row in storm()]
     assert correct_clock_jumps(twice) == (twice, ())
 
 
-def test_lines_that_are_a_little_out_of_order_are_no_clock_that_was_set() -> None:
+def test_slightly_unordered_lines_are_unchanged() -> None:
     rows = storm()
     rows[5] = rows[5]._replace(time_ms=rows[5].time_ms - 1_500)
     assert correct_clock_jumps(rows)[1] == ()
@@ -69,7 +69,7 @@ def joined(offset_ms: int) -> list[Row]:
     ]
 
 
-def test_a_client_in_another_zone_is_told_by_the_generations_that_both_know() -> None:
+def test_zone_difference_is_found_by_generations() -> None:
     (said,) = find_zone_differences([*storm(), *joined(2 * HOUR)])
     assert said == (
         "a.log has the same generations 2 h later than server.log: their time zones differ; set the zone with "
@@ -79,12 +79,12 @@ def test_a_client_in_another_zone_is_told_by_the_generations_that_both_know() ->
     assert "30 min earlier" in said
 
 
-def test_files_of_one_zone_or_with_a_clock_that_is_a_little_off_are_fine() -> None:
+def test_small_clock_difference_is_not_a_zone() -> None:
     assert find_zone_differences([*storm(), *joined(0)]) == ()
     assert find_zone_differences([*storm(), *joined(100_000)]) == ()
     assert find_zone_differences(storm()) == ()
 
 
-def test_a_verdict_says_that_zones_differ() -> None:
+def test_verdict_reports_different_zones() -> None:
     found = judge(GroupHistory("g", [*storm(), *joined(2 * HOUR)]))
     assert any("their time zones differ" in text for text in found.missing)
