@@ -166,18 +166,18 @@ def firing(measured: Mapping[str, float]) -> list[Alert]:
 def measure(
     rounds: Sequence[RebalanceRound], began_ms: int, ended_ms: int, errors: Sequence[str] = ()
 ) -> dict[str, float]:
-    """What a history tells of the measures: rates over its own length, but of an hour at least."""
+    """Measure a history; rates are computed over its length, at least an hour."""
     hours = max(ended_ms - began_ms, HOUR_MS) / HOUR_MS
-    changes = sum(1 for one in rounds if not one.follow_up)
+    changes = sum(1 for round_ in rounds if not round_.follow_up)
     return {
         "rebalances_per_hour": changes / hours,
         "failed_rebalances": float(sum(1 for error in errors if error not in NO_FAILURE)),
-        "longest_rebalance_s": max((one.duration_ms for one in rounds), default=0) / 1000,
+        "longest_rebalance_s": max((round_.duration_ms for round_ in rounds), default=0) / 1000,
     }
 
 
 def prometheus_rules() -> str:
-    """All rules as a Prometheus rules file, a group of rules per exporter."""
+    """Return all rules as a Prometheus rules file, with a group of rules per exporter."""
     lines = ["groups:"]
     for exporter in (SLACKWATER, KAFKA):
         lines += [f"  - name: {exporter}-consumer-groups", "    rules:"]

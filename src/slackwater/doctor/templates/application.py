@@ -1,8 +1,8 @@
-"""What applications print of an error that their library hands them and does not log itself.
+"""Errors that a library returns to the application without logging them.
 
-A join that is refused for want of a common assignor leaves no line on the broker. librdkafka (without debug) and sarama
-return it to the application, in their own words; how it is printed is the application's choice, so those words alone
-are looked for, anywhere in a line.
+A join that is rejected for lack of a common assignor leaves no line in the broker's log. librdkafka (without debug) and
+sarama return the error to the application, which prints it in its own format. Only the library's words are matched,
+anywhere in a line.
 """
 
 from typing import Final

@@ -1,10 +1,10 @@
-"""What brokers log: the group coordinator's lines of every version, and those about topics and the broker itself.
+"""Log lines of brokers: the group coordinator's lines of every version, and lines about topics and the broker itself.
 
-Rules kept here
-- A row is one wording (spec/kafka-behaviours.md, section 14; the rest as the sources of 3.9 and 4.3 have them).
-- Lines that retell the past are read and are no events: a group's members as they are replayed from the log when its
-  coordinator loads it, a controller's replayed records.
-- A KIP-848 group's epoch is its generation.
+Invariants:
+- A template is one wording (docs/kafka-behaviours.md, section 14; the rest from the sources of 3.9 and 4.3).
+- Lines about the past are recognised but are not events: members that are replayed when a coordinator loads a group,
+  and records that a controller replays.
+- The epoch of a KIP-848 group is its generation.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
-"""What the Java consumer logs, from 2.0 on, and slackwater's own consumer, which uses the same words.
+"""Log lines of the Java consumer since 2.0, and of Slackwater's consumer, which uses the same wording.
 
-Rules kept here
-- Every line begins with the consumer's own prefix, which names client, group and instance: those are believed.
-- What several lines tell is an event once: the reset of the generation that comes with a leave is no loss.
-- A `(Re-)joining group` is no event; the request for it, with its reason, is one, and the join's success another.
+Invariants:
+- Every line begins with the consumer's prefix, which contains client, group and instance.
+- An event that several lines report counts once: the generation reset that comes with a leave is not a loss.
+- `(Re-)joining group` is not an event; the join request with its reason is one, and the completed join another.
 """
 
 import re

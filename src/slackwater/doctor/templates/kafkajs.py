@@ -1,4 +1,4 @@
-"""What kafkajs logs: JSON, or the same words in a line."""
+"""Log lines of kafkajs: JSON, or the same wording in a plain line."""
 
 from typing import Final
 

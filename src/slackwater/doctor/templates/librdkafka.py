@@ -1,9 +1,9 @@
-"""What librdkafka logs.
+"""Log lines of librdkafka.
 
-Rules kept here
-- It says little by default (MAXPOLL, SESSTMOUT, COMMITFAIL); with `debug=cgrp` it says everything, and only the lines
+Invariants:
+- By default it logs little (MAXPOLL, SESSTMOUT, COMMITFAIL). With `debug=cgrp` it logs everything, and only the lines
   that begin or end something are events.
-- It names the client and often not the group.
+- The lines contain the client and often not the group.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
-"""What kafka-python and aiokafka log.
+"""Log lines of kafka-python and aiokafka.
 
-Rules kept here
-- They name the group and not the client.
-- Versions that differ in a word are one row where the words can be left out of it.
+Invariants:
+- The lines contain the group but not the client.
+- Versions that differ in a few words share a template where these words can be left out.
 """
 
 from typing import Final

@@ -1,9 +1,10 @@
-"""Why a rebalance started, from the words of the coordinator's log.
+"""The trigger of a rebalance, from the reason in the coordinator's log.
 
-Rules kept here
-- The wordings are the reasons that stand in `Preparing to rebalance group … (reason: …)` (section 14), read like lines.
-- A client's own reason (KIP-800) is believed, as the coordinator of this project believes it (group/coordinator/
-  triggers.py). `Updating metadata for member` without one could be several things: the trigger is `unknown`.
+Invariants:
+- The templates match the reasons in `Preparing to rebalance group … (reason: …)` (docs/kafka-behaviours.md, section
+  14).
+- A client's own reason (KIP-800) decides, as in group/coordinator/triggers.py. `Updating metadata for member` without
+  one has several possible causes: the trigger is `unknown`.
 """
 
 from typing import Final

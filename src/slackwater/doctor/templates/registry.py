@@ -1,7 +1,7 @@
-"""Every line template, in the order in which a line is tried.
+"""All line templates, in the order in which they are tried.
 
-Rules kept here
-- The first family with a marker in the line has it; so the families that most lines of a log belong to come first.
+Invariants:
+- The first family with a marker in the line is used, so the families of the most frequent lines come first.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What sarama logs."""
+"""Log lines of sarama."""
 
 from typing import Final
 
