@@ -1,10 +1,10 @@
-"""The broker that the guests visit, and what every test needs to receive them.
+"""Fixtures: the broker under test, a reference client, client processes.
 
-Rules kept here
-- These tests take minutes and need tools that not everybody has: they run only when this directory is asked for.
-- INTEROP_BOOTSTRAP=host:port lets the guests visit another broker, such as Apache Kafka, to see what it does; give
-  that one the settings in `host.py`.
-- Every name is new, so that tests share a broker and do not meet.
+Invariants:
+- These tests take minutes and need additional tools, so they run only when this directory is named.
+- INTEROP_BOOTSTRAP=host:port runs them against another broker, such as Apache Kafka with the settings in
+  `broker_process.py`.
+- All names are unique, so that tests share a broker.
 """
 
 import os
@@ -15,54 +15,54 @@ from typing import Final
 
 import pytest
 
-from tests.interop_heavy.guest import Guest
-from tests.interop_heavy.host import host
-from tests.interop_heavy.referee import Referee
+from tests.interop_heavy.broker_process import running_broker
+from tests.interop_heavy.client_process import ClientProcess
+from tests.interop_heavy.reference_client import ReferenceClient
 
 HERE: Final = Path(__file__).parent
 
-Start = Callable[..., Guest]
+Start = Callable[..., ClientProcess]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Collect only if the command line names this directory, or something in it."""
-    asked = ((config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args)
-    return None if any(path.is_relative_to(HERE) for path in asked) else True
+    named = ((config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args)
+    return None if any(path.is_relative_to(HERE) for path in named) else True
 
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the broker listens."""
-    given = os.environ.get("INTEROP_BOOTSTRAP")
-    if given:
-        yield given
+    """The address of the broker."""
+    address = os.environ.get("INTEROP_BOOTSTRAP")
+    if address:
+        yield address
         return
-    with host(tmp_path_factory.mktemp("broker") / "data") as running:
+    with running_broker(tmp_path_factory.mktemp("broker") / "data") as running:
         yield running.wait_until_ready()
         running.stop()
 
 
 @pytest.fixture(scope="session")
-def referee(bootstrap: str) -> Referee:
-    """The second opinion."""
-    return Referee(bootstrap)
+def reference(bootstrap: str) -> ReferenceClient:
+    """An independent client."""
+    return ReferenceClient(bootstrap)
 
 
 @pytest.fixture
 def unique() -> str:
-    """A part of names that nobody else has."""
+    """A unique suffix for names."""
     return uuid.uuid4().hex[:8]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts guests, and sees to it that none is left."""
-    started: list[Guest] = []
+    """Starts client processes, and ends them after the test."""
+    started: list[ClientProcess] = []
 
-    def run(*command: str | Path, **environment: str) -> Guest:
-        started.append(Guest(command, environment))
+    def run(*command: str | Path, **environment: str) -> ClientProcess:
+        started.append(ClientProcess(command, environment))
         return started[-1]
 
     yield run
-    for guest in started:
-        guest.close()
+    for process in started:
+        process.close()

@@ -1,4 +1,4 @@
-"""Kafka Connect, unchanged: two workers in distributed mode, a file source and a file sink, and a worker killed."""
+"""Kafka Connect: two workers in distributed mode, a file source and a file sink; one worker is killed."""
 
 import json
 import socket
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.interop_heavy.client_process import JARS, ClientProcess, require_installed, wait_for
 from tests.interop_heavy.conftest import Start
-from tests.interop_heavy.guest import JARS, Guest, eventually, need
-from tests.interop_heavy.referee import Referee
+from tests.interop_heavy.reference_client import ReferenceClient
 
 LINES = 200
 START_SECONDS = 120.0
@@ -22,7 +22,7 @@ ANSWER_SECONDS = 60.0
 class Worker(NamedTuple):
     """One worker and its REST address."""
 
-    guest: Guest
+    process: ClientProcess
     name: str
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
@@ -46,10 +46,10 @@ class Worker(NamedTuple):
 
     def must(self, method: str, path: str, body: object = None) -> Any:
         """The same, until it is answered."""
-        return eventually(
+        return wait_for(
             f"{method} {path}",
             lambda: [found] if (found := self.ask(method, path, body)) is not None else [],
-            watch=[self.guest],
+            watch=[self.process],
         )[0]
 
 
@@ -67,9 +67,9 @@ class Cluster:
         settings = self._home / f"worker-{port}.properties"
         settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings(port).items()))
         java = ("java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*")
-        guest = self._start(*java, "org.apache.kafka.connect.cli.ConnectDistributed", settings)
-        worker = Worker(guest, f"127.0.0.1:{port}")
-        eventually("the worker's REST", lambda: worker.ask("GET", "/connectors") is not None, START_SECONDS, [guest])
+        process = self._start(*java, "org.apache.kafka.connect.cli.ConnectDistributed", settings)
+        worker = Worker(process, f"127.0.0.1:{port}")
+        wait_for("the worker's REST", lambda: worker.ask("GET", "/connectors") is not None, START_SECONDS, [process])
         return worker
 
     def _settings(self, port: int) -> dict[str, object]:
@@ -100,7 +100,7 @@ class Cluster:
 @pytest.fixture
 def cluster(start: Start, bootstrap: str, unique: str, tmp_path: Path) -> Cluster:
     """A Connect cluster without workers yet."""
-    need("Kafka Connect", JARS / ".ready")
+    require_installed("Kafka Connect", JARS / ".ready")
     return Cluster(start, bootstrap, unique, tmp_path)
 
 
@@ -132,16 +132,16 @@ def arrived(path: Path) -> list[str]:
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
-def test_two_workers_share_the_work_and_one_is_killed(
-    cluster: Cluster, referee: Referee, unique: str, tmp_path: Path
+def test_connect_survives_a_killed_worker(
+    cluster: Cluster, reference: ReferenceClient, unique: str, tmp_path: Path
 ) -> None:
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
-    topic = referee.create(f"lines-{unique}", 1)
+    topic = reference.create(f"lines-{unique}", 1)
     first, second = cluster.worker(), cluster.worker()
-    both = [first.guest, second.guest]
+    both = [first.process, second.process]
     for suffix, partitions in (("configs", 1), ("offsets", 25), ("status", 5)):
-        assert referee.topics()[f"{cluster.name}-{suffix}"] == partitions
-        assert referee.config(f"{cluster.name}-{suffix}")["cleanup.policy"] == "compact"
+        assert reference.topics()[f"{cluster.name}-{suffix}"] == partitions
+        assert reference.config(f"{cluster.name}-{suffix}")["cleanup.policy"] == "compact"
 
     expected = append(source, "first")
     connector = "org.apache.kafka.connect.file.FileStream{}Connector"
@@ -150,36 +150,39 @@ def test_two_workers_share_the_work_and_one_is_killed(
     first.must("PUT", f"/connectors/source-{unique}/config", reads)
     second.must("PUT", f"/connectors/sink-{unique}/config", writes)
     names = (f"source-{unique}", f"sink-{unique}")
-    eventually("both workers at work", lambda: len(placed(first, names)) == 2, watch=both)
-    eventually("all lines in the file", lambda: arrived(sink) == expected, watch=both)
-    assert [seen.value for seen in referee.records(topic)] == expected
+    wait_for("both workers at work", lambda: len(placed(first, names)) == 2, watch=both)
+    wait_for("all lines in the file", lambda: arrived(sink) == expected, watch=both)
+    assert [seen.value for seen in reference.records(topic)] == expected
 
     task = f"source-{unique}-0"
-    where = eventually("the task's place", lambda: placed(first, names), watch=both)
+    where = wait_for("the task's place", lambda: placed(first, names), watch=both)
     killed, survivor = (first, second) if task in where.get(first.name, ()) else (second, first)
-    killed.guest.kill()
+    killed.process.kill()
     expected += append(source, "second")
-    eventually(
-        "everything with the survivor", lambda: set(placed(survivor, names)) == {survivor.name}, 120, [survivor.guest]
+    wait_for(
+        "all tasks on the survivor",
+        lambda: set(placed(survivor, names)) == {survivor.name},
+        120,
+        [survivor.process],
     )
-    eventually("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=[survivor.guest])
-    values = [seen.value for seen in referee.records(topic)]
+    wait_for("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=[survivor.process])
+    values = [seen.value for seen in reference.records(topic)]
     assert list(dict.fromkeys(values)) == expected, "a line may come twice, but not out of order"
 
     third = cluster.worker()
-    both = [survivor.guest, third.guest]
-    eventually("the new worker at work", lambda: set(placed(third, names)) == {survivor.name, third.name}, watch=both)
+    both = [survivor.process, third.process]
+    wait_for("the new worker at work", lambda: set(placed(third, names)) == {survivor.name, third.name}, watch=both)
     expected += append(source, "third")
-    eventually("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=both)
+    wait_for("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=both)
 
-    end = referee.ends(topic)[0]
-    eventually("the sink's commit", lambda: referee.committed(f"connect-sink-{unique}", topic) == {0: end}, watch=both)
+    end = reference.ends(topic)[0]
+    wait_for("the sink's commit", lambda: reference.committed(f"connect-sink-{unique}", topic) == {0: end}, watch=both)
     place = {"kafka_topic": topic, "kafka_partition": 0}
     offsets = third.must("GET", f"/connectors/sink-{unique}/offsets")
     assert offsets == {"offsets": [{"partition": place, "offset": {"kafka_offset": end}}]}
 
     third.must("PUT", f"/connectors/sink-{unique}/stop")
-    eventually(
+    wait_for(
         "a stopped sink",
         lambda: (third.ask("GET", f"/connectors/sink-{unique}/status") or {"tasks": [0]})["tasks"] == [],
         watch=both,
@@ -189,11 +192,11 @@ def test_two_workers_share_the_work_and_one_is_killed(
         f"/connectors/sink-{unique}/offsets",
         {"offsets": [{"partition": place, "offset": {"kafka_offset": 3}}]},
     )
-    assert referee.committed(f"connect-sink-{unique}", topic) == {0: 3}
+    assert reference.committed(f"connect-sink-{unique}", topic) == {0: 3}
     third.must("DELETE", f"/connectors/sink-{unique}/offsets")
-    assert referee.committed(f"connect-sink-{unique}", topic) == {}
+    assert reference.committed(f"connect-sink-{unique}", topic) == {}
     for name in names:
         third.must("DELETE", f"/connectors/{name}")
-    eventually("no connector", lambda: survivor.ask("GET", "/connectors") == [], watch=both)
+    wait_for("no connector", lambda: survivor.ask("GET", "/connectors") == [], watch=both)
     for worker in (survivor, third):
-        worker.guest.terminate()
+        worker.process.terminate()

@@ -1,8 +1,8 @@
-"""Incidents that nobody has seen before, played on a real Apache Kafka and given to the doctor.
+"""New incidents on a real Apache Kafka, diagnosed by the doctor.
 
-The labelled corpus is always the same; these have other names, numbers and timings, drawn from a seed (LAB_SEED). Six
-are played side by side on two brokers, of Kafka 4.3.1 and of 3.9.2. From all files the whole label must be right. From
-one source alone the doctor may be unsure; what it is sure of must be so.
+Names, sizes and timings come from a seed (LAB_SEED). Six incidents run on two brokers, Kafka 4.3.1 and 3.9.2.
+With all files the verdict must match the label. With one source the doctor may be unsure, but a confident verdict must
+be correct.
 """
 
 import os
@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 from scripts.apache_kafka import KAFKA, OLD_KAFKA, missing
 
-from tests.interop_heavy.lab.play import Incident, faults, make_tools, play_all
-from tests.interop_heavy.lab.stage import broker
+from tests.interop_heavy.lab.environment import broker
+from tests.interop_heavy.lab.runner import Incident, faults, make_tools, play_all
 
 SEED: Final = int(os.environ.get("LAB_SEED", "1"))
 DELAYS: Final = {KAFKA: (300, 3000), OLD_KAFKA: (0, 300)}
@@ -71,7 +71,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
 
 
 @pytest.mark.parametrize("incident", [one for wave in WAVES for one in wave], ids=lambda one: one.id)
-def test_the_doctor_tells_what_was_done(played: tuple[Path, dict[str, BaseException]], incident: Incident) -> None:
+def test_doctor_finds_the_cause(played: tuple[Path, dict[str, BaseException]], incident: Incident) -> None:
     home, failed = played
     if error := failed.get(incident.id):
         raise error

@@ -1,4 +1,4 @@
-"""kcat, unchanged: librdkafka 2.0 as Debian ships it."""
+"""kcat with librdkafka 2.0, as Debian ships it."""
 
 import re
 from collections.abc import Callable
@@ -8,46 +8,46 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState
 
+from tests.interop_heavy.client_process import PEERS, ClientProcess, require_installed, wait_for
 from tests.interop_heavy.conftest import Start
-from tests.interop_heavy.guest import PEERS, Guest, eventually, need
-from tests.interop_heavy.referee import Referee, Seen
+from tests.interop_heavy.reference_client import ReadRecord, ReferenceClient
 
 KCAT = PEERS / "kcat" / "kcat"
 PARTITIONS = 4
 COUNT = 400
 
-Run = Callable[..., Guest]
+Run = Callable[..., ClientProcess]
 
 
 @pytest.fixture
 def kcat(start: Start, bootstrap: str) -> Run:
     """Starts kcat against the broker."""
-    need("kcat", KCAT)
+    require_installed("kcat", KCAT)
 
-    def with_options(*options: str | Path) -> Guest:
+    def with_options(*options: str | Path) -> ClientProcess:
         return start(KCAT, "-b", bootstrap, "-m", "20", *options)
 
     return with_options
 
 
-def records(guest: Guest) -> list[Seen]:
-    """What a guest has read so far; a header stands as a name and a value."""
+def records(process: ClientProcess) -> list[ReadRecord]:
+    """The records read so far; kcat prints a header as name and value."""
     return [
-        Seen(
+        ReadRecord(
             line["partition"],
             line["offset"],
             line["key"] or "",
             line["payload"] or "",
             (line.get("headers") or ["", ""])[1],
         )
-        for line in guest.lines
+        for line in process.lines
     ]
 
 
-def assigned(guest: Guest) -> set[int]:
-    """What a member holds, as its rebalance lines tell."""
+def assigned(process: ClientProcess) -> set[int]:
+    """A member's assignment, from its rebalance lines."""
     holds: set[int] = set()
-    for line in guest.errors:
+    for line in process.errors:
         found = re.match(r"% Group \S+ rebalanced(?P<how>.*?): (?:(?P<eager>assigned|revoked): )?(?P<what>.*)", line)
         if found is None:
             continue
@@ -64,15 +64,17 @@ def assigned(guest: Guest) -> set[int]:
 def produce(kcat: Run, topic: str, prefix: str, *options: str) -> None:
     """COUNT records with keys and a header."""
     producing = kcat("-P", "-t", topic, "-K", ":", "-H", "n=1", *options)
-    producing.tell("".join(f"key-{number}:{prefix}-{number}\n" for number in range(COUNT)))
+    producing.send("".join(f"key-{number}:{prefix}-{number}\n" for number in range(COUNT)))
     producing.result()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_it_produces_lies_there_once_and_in_order(kcat: Run, referee: Referee, unique: str, codec: str) -> None:
-    topic = referee.create(f"kcat-{codec}-{unique}", PARTITIONS)
+def test_produced_records_are_stored_once_in_order(
+    kcat: Run, reference: ReferenceClient, unique: str, codec: str
+) -> None:
+    topic = reference.create(f"kcat-{codec}-{unique}", PARTITIONS)
     produce(kcat, topic, "v", "-X", f"compression.codec={codec}", "-X", "enable.idempotence=true")
-    found = referee.records(topic)
+    found = reference.records(topic)
     assert sorted(seen.value for seen in found) == sorted(f"v-{number}" for number in range(COUNT))
     assert all(seen.key == seen.value.replace("v-", "key-") and seen.header == "1" for seen in found)
     numbers: dict[int, list[int]] = {}
@@ -82,14 +84,14 @@ def test_what_it_produces_lies_there_once_and_in_order(kcat: Run, referee: Refer
     assert all(one == sorted(one) for one in numbers.values())
 
 
-def test_it_reads_from_wherever_it_is_told(kcat: Run, referee: Referee, unique: str) -> None:
-    topic = referee.create(f"kcat-read-{unique}", 1)
+def test_reads_from_any_offset(kcat: Run, reference: ReferenceClient, unique: str) -> None:
+    topic = reference.create(f"kcat-read-{unique}", 1)
     produce(kcat, topic, "v", "-z", "snappy")
-    everything = referee.records(topic)
+    all_partitions = reference.records(topic)
     read = kcat("-C", "-J", "-t", topic, "-o", "beginning", "-e")
     read.result()
-    assert records(read) == everything
-    for where, expected in (("390", everything[390:]), ("-3", everything[-3:]), ("end", [])):
+    assert records(read) == all_partitions
+    for where, expected in (("390", all_partitions[390:]), ("-3", all_partitions[-3:]), ("end", [])):
         part = kcat("-C", "-J", "-t", topic, "-p", "0", "-o", where, "-e")
         part.result()
         assert records(part) == expected
@@ -98,7 +100,7 @@ def test_it_reads_from_wherever_it_is_told(kcat: Run, referee: Referee, unique: 
     asked = times[COUNT // 2]
     from_time = kcat("-C", "-J", "-t", topic, "-o", f"s@{asked}", "-e")
     from_time.result()
-    assert records(from_time) == everything[first_at(times, asked) :]
+    assert records(from_time) == all_partitions[first_at(times, asked) :]
 
 
 def first_at(times: list[int], asked: int) -> int:
@@ -106,8 +108,8 @@ def first_at(times: list[int], asked: int) -> int:
     return next(offset for offset, time in enumerate(times) if time >= asked)
 
 
-def test_it_lists_the_cluster_and_asks_for_offsets(kcat: Run, referee: Referee, unique: str, bootstrap: str) -> None:
-    topic = referee.create(f"kcat-list-{unique}", PARTITIONS)
+def test_lists_cluster_and_offsets(kcat: Run, reference: ReferenceClient, unique: str, bootstrap: str) -> None:
+    topic = reference.create(f"kcat-list-{unique}", PARTITIONS)
     produce(kcat, topic, "v", "-p", "2")
     (metadata,) = kcat("-L", "-J", "-t", topic).result()
     (broker,) = metadata["brokers"]
@@ -126,17 +128,15 @@ def partition(number: int, leader: int) -> dict[str, Any]:
     return {"partition": number, "leader": leader, "replicas": [{"id": leader}], "isrs": [{"id": leader}]}
 
 
-def test_a_topic_is_made_by_being_used(kcat: Run, referee: Referee, unique: str) -> None:
+def test_topic_is_created_by_use(kcat: Run, reference: ReferenceClient, unique: str) -> None:
     topic = f"kcat-auto-{unique}"
     produce(kcat, topic, "v")
-    assert len(referee.records(topic)) == COUNT
+    assert len(reference.records(topic)) == COUNT
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
-def test_a_group_of_two_shares_the_work_and_outlives_a_kill(
-    kcat: Run, referee: Referee, unique: str, assignor: str
-) -> None:
-    topic, group = referee.create(f"kcat-group-{unique}", PARTITIONS), f"kcat-group-{unique}"
+def test_group_survives_a_killed_member(kcat: Run, reference: ReferenceClient, unique: str, assignor: str) -> None:
+    topic, group = reference.create(f"kcat-group-{unique}", PARTITIONS), f"kcat-group-{unique}"
     settings = {
         "partition.assignment.strategy": assignor,
         "session.timeout.ms": "3000",
@@ -146,27 +146,29 @@ def test_a_group_of_two_shares_the_work_and_outlives_a_kill(
     }
     options = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
     members = [kcat("-G", group, "-J", "-u", *options, topic) for _ in range(2)]
-    everything = set(range(PARTITIONS))
-    eventually(
+    all_partitions = set(range(PARTITIONS))
+    wait_for(
         "two members with two partitions each",
-        lambda: [len(assigned(one)) for one in members] == [2, 2] and set.union(*map(assigned, members)) == everything,
+        lambda: (
+            [len(assigned(one)) for one in members] == [2, 2] and set.union(*map(assigned, members)) == all_partitions
+        ),
         watch=members,
     )
     produce(kcat, topic, "both")
-    eventually("everything read", lambda: sum(len(one.lines) for one in members) >= COUNT, watch=members)
-    assert sorted([*records(members[0]), *records(members[1])]) == referee.records(topic)
-    ends = referee.ends(topic)
-    eventually("everything committed", lambda: referee.committed(group, topic) == ends, watch=members)
+    wait_for("all_partitions read", lambda: sum(len(one.lines) for one in members) >= COUNT, watch=members)
+    assert sorted([*records(members[0]), *records(members[1])]) == reference.records(topic)
+    ends = reference.ends(topic)
+    wait_for("all_partitions committed", lambda: reference.committed(group, topic) == ends, watch=members)
 
     killed, survivor = members
     killed.kill()
     produce(kcat, topic, "one")
-    eventually("everything in one hand", lambda: assigned(survivor) == everything, watch=[survivor])
-    eventually("the rest read", lambda: sum(len(one.lines) for one in members) >= 2 * COUNT, watch=[survivor])
-    assert sorted([*records(killed), *records(survivor)]) == referee.records(topic)
-    ends = referee.ends(topic)
-    eventually("the rest committed", lambda: referee.committed(group, topic) == ends, watch=[survivor])
+    wait_for("all_partitions in one hand", lambda: assigned(survivor) == all_partitions, watch=[survivor])
+    wait_for("the rest read", lambda: sum(len(one.lines) for one in members) >= 2 * COUNT, watch=[survivor])
+    assert sorted([*records(killed), *records(survivor)]) == reference.records(topic)
+    ends = reference.ends(topic)
+    wait_for("the rest committed", lambda: reference.committed(group, topic) == ends, watch=[survivor])
 
     survivor.terminate()
-    assert survivor.returncode == 0, survivor.last_words()
-    eventually("an empty group", lambda: referee.group(group) == (ConsumerGroupState.EMPTY, 0))
+    assert survivor.returncode == 0, survivor.stderr_tail()
+    wait_for("an empty group", lambda: reference.group(group) == (ConsumerGroupState.EMPTY, 0))

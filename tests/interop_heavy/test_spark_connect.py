@@ -1,4 +1,4 @@
-"""Spark Connect: the source is registered from a process without a JVM, and its queries are members like any other."""
+"""Spark Connect: the source is registered from a process without a JVM; its queries are group members."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from tests.spark.applications import ROOT
 from tests.waiting import wait_until
 
 COUNT: Final = 100
-PATIENCE_S: Final = 240.0
+TIMEOUT_S: Final = 240.0
 
 
-def test_a_query_over_spark_connect_is_a_member_and_commits_at_its_next_trigger(tmp_path: Path) -> None:
+def test_spark_connect_query_is_a_member(tmp_path: Path) -> None:
     with (
         Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker,
         Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin,
@@ -42,22 +42,20 @@ def test_a_query_over_spark_connect_is_a_member_and_commits_at_its_next_trigger(
             try:
                 assert application.stdin is not None
                 assert application.stdout is not None
-                said = (json.loads(line) for line in application.stdout if line.startswith(b"{"))
-                assert next(said) == {"batch": COUNT}
-                assert next(said) == {"stream": COUNT, "distinct": COUNT}
+                messages = (json.loads(line) for line in application.stdout if line.startswith(b"{"))
+                assert next(messages) == {"batch": COUNT}
+                assert next(messages) == {"stream": COUNT, "distinct": COUNT}
                 ends = {TopicPartition("t", 0): COUNT // 2, TopicPartition("t", 1): COUNT // 2}
                 wait_until(
                     lambda: {at: one.offset for at, one in admin.committed("g").items()} == ends,
                     lambda: admin.committed("g"),
-                    PATIENCE_S,
+                    TIMEOUT_S,
                 )
                 (group,) = admin.describe_groups(["g"])
                 assert [len(one.partitions or ()) for one in group.members] == [2]
                 application.stdin.close()
-                assert next(said) == {"stopped": True}
-                assert application.wait(PATIENCE_S) == 0
+                assert next(messages) == {"stopped": True}
+                assert application.wait(TIMEOUT_S) == 0
             finally:
                 application.kill()
-        wait_until(
-            lambda: not admin.describe_groups(["g"])[0].members, lambda: admin.describe_groups(["g"]), PATIENCE_S
-        )
+        wait_until(lambda: not admin.describe_groups(["g"])[0].members, lambda: admin.describe_groups(["g"]), TIMEOUT_S)

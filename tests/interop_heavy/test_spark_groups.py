@@ -1,6 +1,6 @@
 """Spark applications in one group, for minutes: on our broker in a process of its own, and on Apache Kafka.
 
-Three applications live through everything that a deployment has in store, in an order that a seed chooses, while
+Three applications live through all_partitions that a deployment has in store, in an order that a seed chooses, while
 records come in all the time. Three static ones are deployed one after another. Two share a group with a Java consumer,
 and with librdkafka's. All the time the oracle (`spark_oracle.py`) looks: nothing below the group's offset may be
 missing, and twice is only what docs/spark.md says may be.
@@ -15,9 +15,9 @@ from typing import Final
 import pytest
 
 from tests.interop.clients import CONFLUENT, JAVA, Client, Driver, Member, require
-from tests.interop_heavy.spark_crew import GROUP, TOPIC, Crew, Writer
-from tests.interop_heavy.spark_oracle import Account, Record
-from tests.interop_heavy.spark_places import APACHE, EMBEDDED, Place, place
+from tests.interop_heavy.application_group import GROUP, TOPIC, ApplicationGroup, Writer
+from tests.interop_heavy.sink_checker import Account, Record
+from tests.interop_heavy.spark_brokers import APACHE, EMBEDDED, BrokerUnderTest, place
 from tests.spark.applications import Application
 
 PARTITIONS: Final = 6
@@ -48,19 +48,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def broker(kind: str, tmp_path: Path) -> Iterator[Place]:
+def broker(kind: str, tmp_path: Path) -> Iterator[BrokerUnderTest]:
     """A broker for one test."""
     with place(kind, tmp_path) as found:
         yield found
 
 
-# --- three applications through everything --------------------------------------------------------------------------
+# --- three applications with random faults
 
 
 class Sequence:
     """What happens to three applications; after each event all three are there again, and get on."""
 
-    def __init__(self, crew: Crew, writer: Writer, seed: int, tell: Tell) -> None:
+    def __init__(self, crew: ApplicationGroup, writer: Writer, seed: int, tell: Tell) -> None:
         self.crew, self.writer = crew, writer
         self._choice = random.Random(seed)
         self._tell = tell
@@ -119,7 +119,7 @@ class Sequence:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def clean_stop(self) -> str:
-        """It leaves, and the others have everything; then it is back."""
+        """It leaves, and the others have all_partitions; then it is back."""
         name = self._some()
         successor = self.crew.prepare(name)
         self.crew.end(name)
@@ -142,7 +142,7 @@ class Sequence:
         return name
 
     def death_of_a_static_one(self) -> str:
-        """SIGKILL to everything, and back within the session: nobody else notices."""
+        """SIGKILL to all_partitions, and back within the session: nobody else notices."""
         (name,) = STATIC
         before = self.crew.generation()
         self._again(name, Application.kill)
@@ -183,9 +183,9 @@ class Sequence:
         return f"{total}"
 
 
-def test_three_applications_live_through_everything(broker: Place, kind: str, tmp_path: Path, tell: Tell) -> None:
+def test_three_applications_with_random_faults(broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell) -> None:
     seed = SEEDS[kind]
-    with Crew(broker, tmp_path, PARTITIONS, STATIC) as crew:
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, STATIC) as crew:
         sequence = Sequence(crew, crew.write(), seed, tell)
         tell(f"\n{kind}, seed {seed}: {', '.join(event.__name__ for event in sequence.events)}")
         sequence.begin()
@@ -198,11 +198,9 @@ def test_three_applications_live_through_everything(broker: Place, kind: str, tm
 # --- a rolling deploy -----------------------------------------------------------------------------------------------
 
 
-def test_a_rolling_deploy_of_static_applications_has_no_rebalance(
-    broker: Place, kind: str, tmp_path: Path, tell: Tell
-) -> None:
+def test_static_rolling_deploy_has_no_rebalance(broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell) -> None:
     names = ("ada", "bea", "cyd")
-    with Crew(broker, tmp_path, PARTITIONS, {name: f"{name}-id" for name in names}) as crew:
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, {name: f"{name}-id" for name in names}) as crew:
         writer = crew.write(0.01)
         for application in [crew.prepare(name) for name in names]:
             crew.begin(application)
@@ -234,11 +232,11 @@ def test_a_rolling_deploy_of_static_applications_has_no_rebalance(
 # --- queries that keep state ----------------------------------------------------------------------------------------
 
 
-def test_late_for_a_stateful_query_is_only_what_it_took_over_behind_its_watermark(
-    broker: Place, kind: str, tmp_path: Path, tell: Tell
+def test_stateful_query_drops_only_late_takeovers(
+    broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell
 ) -> None:
     slow, other = DYNAMIC
-    with Crew(broker, tmp_path, PARTITIONS, {}, watermark="10 seconds") as crew:
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, {}, watermark="10 seconds") as crew:
         writer = crew.write(pace_ms=100)
         for application in [crew.prepare(name) for name in DYNAMIC]:
             crew.begin(application)
@@ -292,7 +290,7 @@ class Guests:
     def join(self) -> None:
         """A new member."""
         self._count += 1
-        self._member = self._driver.join(f"guest-{self._count}", GROUP, [TOPIC], assignor="cooperative-sticky")
+        self._member = self._driver.join(f"process-{self._count}", GROUP, [TOPIC], assignor="cooperative-sticky")
 
     def records(self) -> list[Record]:
         """Everything so far."""
@@ -308,7 +306,7 @@ class Guests:
 
 
 @pytest.fixture
-def guests(client: Client, broker: Place) -> Iterator[Guests]:
+def clients(client: Client, broker: BrokerUnderTest) -> Iterator[Guests]:
     """Of a client."""
     require(client)
     driver = Driver(client, broker.bootstrap)
@@ -316,13 +314,13 @@ def guests(client: Client, broker: Place) -> Iterator[Guests]:
     driver.stop()
 
 
-def all_is_read(crew: Crew, guests: Guests) -> None:
-    """Wait until everything is read: by the guest what it owns, by the applications the rest."""
+def all_is_read(crew: ApplicationGroup, clients: Guests) -> None:
+    """Wait until all_partitions is read: by the process what it owns, by the applications the rest."""
     ends = crew.ends()
 
     def read() -> bool:
-        theirs = guests.member.snapshot().assignment
-        came, committed = set(guests.records()), crew.committed()
+        theirs = clients.member.snapshot().assignment
+        came, committed = set(clients.records()), crew.committed()
         return all(
             (not end or (*at, end - 1) in came) if str(at) in theirs else committed.get(at, 0) == end
             for at, end in ends.items()
@@ -331,54 +329,54 @@ def all_is_read(crew: Crew, guests: Guests) -> None:
     crew.until("all is read", read)
 
 
-def filled(crew: Crew, guests: Guests) -> None:
+def filled(crew: ApplicationGroup, clients: Guests) -> None:
     """Some records for everybody, and time to read them."""
     writer = crew.write()
     crew.until("some records", lambda: writer.acknowledged >= EACH * crew.partitions)
     writer.stop()
-    all_is_read(crew, guests)
+    all_is_read(crew, clients)
 
 
-def one_owner_each(crew: Crew, guests: Guests) -> None:
-    """What the coordinator says that the guest has is what the guest says."""
+def one_owner_each(crew: ApplicationGroup, clients: Guests) -> None:
+    """What the coordinator says that the process has is what the process says."""
 
     def agree() -> bool:
         said = {one.client_id: one.partitions for one in crew.described().members}
-        (theirs,) = (partitions for name, partitions in said.items() if name.startswith("guest"))
-        return set(map(str, theirs or ())) == guests.member.snapshot().assignment
+        (theirs,) = (partitions for name, partitions in said.items() if name.startswith("process"))
+        return set(map(str, theirs or ())) == clients.member.snapshot().assignment
 
     crew.shares(2, 2, 2)
     crew.until("they agree", agree)
 
 
 @pytest.mark.parametrize("client", [JAVA, CONFLUENT], ids=str)
-def test_two_applications_and_another_client_share_a_group(
-    client: Client, guests: Guests, broker: Place, kind: str, tmp_path: Path, tell: Tell
+def test_spark_and_other_client_share_a_group(
+    client: Client, clients: Guests, broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell
 ) -> None:
-    with Crew(broker, tmp_path, PARTITIONS, {}, guests.records) as crew:
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, {}, clients.records) as crew:
         applications = [crew.prepare(name) for name in DYNAMIC]
-        guests.join()
+        clients.join()
         crew.shares(PARTITIONS)
-        filled(crew, guests)
-        guests.member.commit()
+        filled(crew, clients)
+        clients.member.commit()
         for application in applications:
             crew.begin(application)
-        one_owner_each(crew, guests)
-        filled(crew, guests)
-        guests.leave()
+        one_owner_each(crew, clients)
+        filled(crew, clients)
+        clients.leave()
         crew.shares(3, 3)
         writer = crew.write()
         crew.goes_on()
-        guests.join()  # while the applications are at work
-        one_owner_each(crew, guests)
-        crew.until("the guest reads", lambda: guests.member.snapshot().records)
+        clients.join()  # while the applications are at work
+        one_owner_each(crew, clients)
+        crew.until("the process reads", lambda: clients.member.snapshot().records)
         writer.stop()
-        all_is_read(crew, guests)
+        all_is_read(crew, clients)
         ends = crew.ends()
-        guests.leave()
+        clients.leave()
         for name in DYNAMIC:
             crew.end(name)
-        theirs = guests.records()
+        theirs = clients.records()
         account = crew.oracle.close(ends, theirs)
         tell(f"  {kind} with {client}: {account}; {len(theirs)} of them read by {client}")
         assert not account.twice

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from scripts.apache_kafka import KAFKA, OLD_KAFKA
 
-from tests.interop_heavy.lab.play import Incident, faults, make_tools, play_all
-from tests.interop_heavy.lab.stage import broker
+from tests.interop_heavy.lab.environment import broker
+from tests.interop_heavy.lab.runner import Incident, faults, make_tools, play_all
 
 PYTHON: Final = ("confluent-kafka", "kafka-python", "aiokafka", "slackwater")
 ALL: Final = (*PYTHON, "java", "kafkajs", "sarama")

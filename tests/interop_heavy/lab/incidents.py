@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.interop_heavy.lab.stage import Member, Service, Stage
+from tests.interop_heavy.lab.environment import Member, Service, Stage
 
 Play = Callable[..., None]
 TIMES = 3

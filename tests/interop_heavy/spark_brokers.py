@@ -8,14 +8,14 @@ from typing import Final, Protocol
 import pytest
 from scripts.apache_kafka import Cluster, apache_kafka, missing
 
-from tests.interop_heavy.host import Host
+from tests.interop_heavy.broker_process import BrokerProcess
 
 EMBEDDED: Final = "embedded"
 APACHE: Final = "Apache Kafka"
 KAFKA_SETTINGS: Final = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 
 
-class Place(Protocol):
+class BrokerUnderTest(Protocol):
     """A broker."""
 
     @property
@@ -34,14 +34,14 @@ class Ours:
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self._host = Host(data, "127.0.0.1:0")
+        self._host = BrokerProcess(data, "127.0.0.1:0")
         self.bootstrap = self._host.wait_until_ready()
 
     def restart(self) -> None:
         """Kill it and start it anew."""
         self.check()
         self._host.close()
-        self._host = Host(self._data, self.bootstrap)
+        self._host = BrokerProcess(self._data, self.bootstrap)
         self._host.wait_until_ready()
 
     def check(self) -> None:
@@ -71,7 +71,7 @@ class Theirs:
 
 
 @contextmanager
-def place(kind: str, directory: Path) -> Iterator[Place]:
+def place(kind: str, directory: Path) -> Iterator[BrokerUnderTest]:
     """A broker of a kind, until the end of the block."""
     if kind == EMBEDDED:
         ours = Ours(directory / "broker")

@@ -42,7 +42,7 @@ class Account:
         )
 
 
-class Oracle:
+class SinkChecker:
     """Reads the sinks of a directory again and again."""
 
     def __init__(self, directory: Path) -> None:
@@ -68,7 +68,7 @@ class Oracle:
         self.looks += 1
 
     def close(self, ends: Mapping[TopicPartition, int], elsewhere: Iterable[Record] = ()) -> Account:
-        """Check the end: everything is there, and twice is only what may be."""
+        """Check the end: all_partitions is there, and twice is only what may be."""
         elsewhere = list(elsewhere)
         self.look(ends, elsewhere)
         contents = self._contents()
@@ -114,7 +114,7 @@ class Oracle:
         return frozenset(Batch(name, number - back) for (name, _), number in last.items() for back in (0, 1))
 
 
-class CountsOracle:
+class CountsChecker:
     """Reads the counts of stateful queries: a later count of a window takes the place of an earlier one.
 
     A record that was too late for the query that read it is in no count.

@@ -348,9 +348,9 @@ class Stage:
 
     def wait(self, what: str, condition: Callable[[], object], seconds: float = SECONDS) -> None:
         """Until it is so."""
-        give_up = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while not condition():
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise NotPlayed(f"{self.id}: waited {seconds:g} s in vain for {what}")
             time.sleep(_LOOK_AGAIN_S)
 
@@ -459,14 +459,14 @@ def _reader(bootstrap: str) -> Consumer:
 def _make_offsets_topic(on: Broker) -> None:
     """Whoever asks for a coordinator first has `__consumer_offsets` made; every partition of it must have a leader."""
     consumer = _reader(on.bootstrap)
-    give_up = time.monotonic() + SECONDS
+    deadline = time.monotonic() + SECONDS
     try:
         while True:
             with suppress(KafkaException):
                 consumer.committed([TopicPartition("nothing", 0)], timeout=5)
                 _ends(on.bootstrap)
                 return
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise NotPlayed("__consumer_offsets was not made")
             time.sleep(_LOOK_AGAIN_S)
     finally:
@@ -494,8 +494,8 @@ def _dump_offsets(bootstrap: str, begin: Mapping[int, int], path: Path) -> None:
     consumer = _reader(bootstrap)
     try:
         consumer.assign([TopicPartition("__consumer_offsets", p, begin.get(p, 0)) for p in left])
-        give_up = time.monotonic() + SECONDS
-        while left and time.monotonic() < give_up:
+        deadline = time.monotonic() + SECONDS
+        while left and time.monotonic() < deadline:
             message = consumer.poll(1.0)
             if message is None:
                 break

@@ -16,13 +16,13 @@ from slackwater import Admin, Producer
 from slackwater.client.admin.descriptions import STABLE, GroupDescription
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
-from tests.interop_heavy.spark_oracle import CountsOracle, Oracle, Record
-from tests.interop_heavy.spark_places import Place
+from tests.interop_heavy.sink_checker import CountsChecker, Record, SinkChecker
+from tests.interop_heavy.spark_brokers import BrokerUnderTest
 from tests.spark.applications import Application
 
 TOPIC: Final = "orders"
 GROUP: Final = "pipeline"
-PATIENCE_S: Final = 240.0
+TIMEOUT_S: Final = 240.0
 LOOK_S: Final = 0.5
 TRIGGER: Final = {"processingTime": "1 second"}
 DYNAMIC_SESSION_MS: Final = "10000"
@@ -62,7 +62,7 @@ class Writer:
                 self._time_ms += self.pace_ms
                 at_ms = self._time_ms
             for one in [producer.send(TOPIC, value, partition=at, timestamp_ms=at_ms) for at in range(partitions)]:
-                one.result(PATIENCE_S)
+                one.result(TIMEOUT_S)
             self.acknowledged += partitions
 
     def stop(self) -> None:
@@ -70,16 +70,16 @@ class Writer:
         if self._over.is_set():
             return
         self._over.set()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         assert self._error is None, self._error
 
 
-class Crew:
+class ApplicationGroup:
     """The applications, by name, and the group as its coordinator sees it."""
 
     def __init__(
         self,
-        place: Place,
+        place: BrokerUnderTest,
         directory: Path,
         partitions: int,
         static: Mapping[str, str],
@@ -91,8 +91,8 @@ class Crew:
         self.directory = directory
         self.partitions = partitions
         self.running: dict[str, Application] = {}
-        self.oracle = Oracle(directory)
-        self.counts = CountsOracle(directory)
+        self.oracle = SinkChecker(directory)
+        self.counts = CountsChecker(directory)
         self._watermark = watermark
         self._static = static
         self._elsewhere = elsewhere
@@ -205,13 +205,13 @@ class Crew:
         return {at: one.offset for at, one in self.admin.committed(GROUP).items()}
 
     def goes_on(self, *, except_for: Collection[TopicPartition] = ()) -> None:
-        """Wait until the group has done everything that is in the log at this moment."""
+        """Wait until the group has done all_partitions that is in the log at this moment."""
         ends = {at: end for at, end in self.until("the log's ends", self.ends).items() if at not in except_for}
         self.until("the group goes on", lambda: _reached(self.committed(), ends))
 
     def until(self, what: str, condition: Callable[[], T]) -> T:
         """The condition's first true value, while the oracle looks; an error of the cluster is not the end."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             self._check(what)
             with suppress(SlackwaterError):
@@ -220,7 +220,7 @@ class Crew:
                     self.oracle.look(committed, self._elsewhere())
                 if value := condition():
                     return value
-            assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}: {self._story()}"
+            assert time.monotonic() < deadline, f"waited {TIMEOUT_S:g} s for {what}: {self._story()}"
             time.sleep(LOOK_S)
 
     def _check(self, what: str) -> None:

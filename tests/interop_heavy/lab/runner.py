@@ -22,8 +22,8 @@ from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from tests.doctor.corpus import read_incident
+from tests.interop_heavy.lab.environment import HERE, ROOT, Broker, staged
 from tests.interop_heavy.lab.incidents import KINDS, beside
-from tests.interop_heavy.lab.stage import HERE, ROOT, Broker, staged
 
 SOURCES: Final = {
     "all files": ("broker", "clients", "offsets"),

@@ -1,9 +1,9 @@
-"""A guest of the broker: a process that tells what it does, a line at a time.
+"""A client process that prints JSON lines.
 
-Rules kept here
-- A guest is watched by two threads, one for each of its streams, so it never blocks on a full pipe.
-- Waiting has a deadline, and a guest that ended while it was waited for is an error at once, with its last words.
-- A killed guest gets SIGKILL and is reaped; nothing outlives the test that started it.
+Invariants:
+- Two threads read the process's output, so that it never blocks on a full pipe.
+- Waiting has a deadline. If a watched process ends, the test fails at once and shows the end of its stderr.
+- A killed process gets SIGKILL and is reaped; no process outlives its test.
 """
 
 import json
@@ -29,30 +29,31 @@ T = TypeVar("T")
 Line = dict[str, Any]
 
 
-def need(what: str, *paths: Path) -> None:
+def require_installed(client: str, *paths: Path) -> None:
     """Skip the test if `make peers` has not installed this client."""
     if all(path.exists() for path in paths):
         return
-    missing = f"{what} is not installed; run: make peers"
-    pytest.skip(missing)
+    pytest.skip(f"{client} is not installed; run: make peers")
 
 
-def eventually(what: str, condition: Callable[[], T], seconds: float = SECONDS, watch: "Sequence[Guest]" = ()) -> T:
-    """The first true value of a condition; too late is a failure, and so is the end of a guest that is watched."""
-    give_up = time.monotonic() + seconds
+def wait_for(
+    what: str, condition: Callable[[], T], seconds: float = SECONDS, watch: "Sequence[ClientProcess]" = ()
+) -> T:
+    """Wait for the condition's first true value; fail at the deadline, or when a watched process ends."""
+    deadline = time.monotonic() + seconds
     while True:
-        ended = [guest for guest in watch if guest.returncode is not None]
+        ended = [process for process in watch if process.returncode is not None]
         if value := condition():
             return value
         if ended:
-            pytest.fail(f"waiting for {what}: {ended[0].last_words()}")
-        if time.monotonic() > give_up:
-            words = "\n".join(guest.last_words() for guest in watch)
-            pytest.fail(f"waited {seconds:g} s in vain for {what}\n{words}")
+            pytest.fail(f"waiting for {what}: {ended[0].stderr_tail()}")
+        if time.monotonic() > deadline:
+            words = "\n".join(process.stderr_tail() for process in watch)
+            pytest.fail(f"{what}: not within {seconds:g} s\n{words}")
         time.sleep(_POLL_SECONDS)
 
 
-class Guest:
+class ClientProcess:
     """A process whose standard output is JSON lines."""
 
     def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
@@ -71,18 +72,18 @@ class Guest:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._readers = [
-            threading.Thread(target=self._read, args=(self._process.stdout, self._keep_line), daemon=True),
+            threading.Thread(target=self._read, args=(self._process.stdout, self._add_line), daemon=True),
             threading.Thread(target=self._read, args=(self._process.stderr, self._errors.append), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
 
     @staticmethod
-    def _read(stream: IO[str], keep: Callable[[str], None]) -> None:
+    def _read(stream: IO[str], add: Callable[[str], None]) -> None:
         for line in stream:
-            keep(line.rstrip("\n"))
+            add(line.rstrip("\n"))
 
-    def _keep_line(self, line: str) -> None:
+    def _add_line(self, line: str) -> None:
         try:
             self._lines.append(json.loads(line))
         except ValueError:
@@ -90,12 +91,12 @@ class Guest:
 
     @property
     def lines(self) -> list[Line]:
-        """What it has told so far."""
+        """The JSON lines so far."""
         return list(self._lines)
 
     @property
     def errors(self) -> list[str]:
-        """What it has written on standard error so far."""
+        """The lines on standard error so far."""
         return list(self._errors)
 
     @property
@@ -103,41 +104,41 @@ class Guest:
         """None while it runs."""
         return self._process.poll()
 
-    def told(self, key: str) -> list[Any]:
-        """Everything told under this name, oldest first."""
+    def values(self, key: str) -> list[Any]:
+        """The values of this key in all lines, oldest first."""
         return [line[key] for line in self._lines if key in line]
 
-    def last_words(self) -> str:
-        """Its state, and the end of what it wrote on standard error."""
+    def stderr_tail(self) -> str:
+        """Its exit code and the end of its standard error."""
         return f"{self.name} (exit code {self.returncode}) wrote: " + "\n".join(self._errors[-30:])
 
-    def tell(self, text: str) -> None:
-        """Write to its standard input, and end that."""
+    def send(self, text: str) -> None:
+        """Write to its standard input and close it."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(text)
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended; whoever waits for it sees how
+            pass  # it has ended; the next wait reports that
 
     def finish(self, seconds: float = SECONDS) -> list[Line]:
-        """End its standard input and wait for its good end; what it has told."""
-        self.tell("")
+        """Close its standard input, wait for exit code 0, and return its lines."""
+        self.send("")
         return self.result(seconds)
 
     def result(self, seconds: float = SECONDS) -> list[Line]:
-        """Wait for its good end; what it has told."""
+        """Wait for exit code 0 and return its lines."""
         self._wait(seconds)
-        assert self.returncode == 0, self.last_words()
+        assert self.returncode == 0, self.stderr_tail()
         return self.lines
 
     def terminate(self, seconds: float = SECONDS) -> None:
-        """Ask it to end, and wait until it has."""
+        """Send SIGTERM and wait."""
         self._process.send_signal(signal.SIGTERM)
         self._wait(seconds)
 
     def kill(self) -> None:
-        """SIGKILL: no word of leave, and no commit."""
+        """Send SIGKILL and wait."""
         self._process.kill()
         self._wait(SECONDS)
 
@@ -145,12 +146,12 @@ class Guest:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"did not end within {seconds:g} s: {self.last_words()}")
+            pytest.fail(f"did not end within {seconds:g} s: {self.stderr_tail()}")
         for reader in self._readers:
             reader.join(seconds)
 
     def close(self) -> None:
-        """Whatever it is doing: end it, and free what it held."""
+        """Kill it if it runs, and close its pipes."""
         if self.returncode is None:
             self._process.kill()
         self._process.wait()

@@ -1,8 +1,6 @@
-"""The second opinion: what librdkafka sees on the broker, whatever the guest under test says.
+"""An independent view of the broker through librdkafka.
 
-Rules kept here
-- Topics are made before use, with the partitions a test wants.
-- Reading is without a group, from the beginning until each partition's end was seen.
+Topics are created before use. Reading is without a group, from the beginning until the end of each partition.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 SECONDS: Final = 30.0
 
 
-class Seen(NamedTuple):
+class ReadRecord(NamedTuple):
     """One record."""
 
     partition: int
@@ -35,15 +33,15 @@ class Seen(NamedTuple):
     header: str
 
 
-class Referee:
-    """Asks the broker with librdkafka."""
+class ReferenceClient:
+    """Reads and writes with librdkafka."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
-        """Make a topic; its name."""
+        """Create a topic and return its name."""
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self._admin.create_topics([new])[topic].result(SECONDS)
         return topic
@@ -60,7 +58,7 @@ class Referee:
         return {name: str(entry.value) for name, entry in entries.items()}
 
     def produce(self, topic: str, values: Iterable[str], partitions: int, codec: str = "none") -> None:
-        """Send values round the partitions, with keys and a header, and wait for all."""
+        """Write values to the partitions in turn, with keys and a header, and wait for all."""
         failed: list[object] = []
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "compression.type": codec, "acks": "all", "linger.ms": 20}
@@ -74,22 +72,22 @@ class Referee:
                 headers=[("n", str(number).encode())],
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
-        assert producer.flush(SECONDS) == 0, "not everything was acknowledged"
+        assert producer.flush(SECONDS) == 0, "not all_partitions was acknowledged"
         assert not failed, failed
 
-    def records(self, topic: str) -> list[Seen]:
-        """Everything in a topic, partition by partition."""
+    def records(self, topic: str) -> list[ReadRecord]:
+        """All records of a topic, by partition."""
         consumer = self._consumer()
         try:
             left = set(range(self.topics()[topic]))
             consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
-            found: list[Seen] = []
+            found: list[ReadRecord] = []
             while left:
                 message = consumer.poll(SECONDS)
-                assert message is not None, f"nothing came from {topic} within {SECONDS:g} s"
+                assert message is not None, f"no record from {topic} within {SECONDS:g} s"
                 error = message.error()
                 if error is None:
-                    found.append(_seen(message))
+                    found.append(_to_record(message))
                     continue
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 left.discard(message.partition() or 0)
@@ -98,10 +96,14 @@ class Referee:
             consumer.close()
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """A group's offsets for a topic, where it has any."""
-        answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        stored = answer[group].result(SECONDS).topic_partitions or []
-        return {one.partition: one.offset for one in stored if one.topic == topic and one.offset >= 0}
+        """A group's committed offsets for a topic."""
+        result = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        stored = result[group].result(SECONDS).topic_partitions or []
+        return {
+            partition.partition: partition.offset
+            for partition in stored
+            if partition.topic == topic and partition.offset >= 0
+        }
 
     def ends(self, topic: str) -> dict[int, int]:
         """The end offset of each partition."""
@@ -120,7 +122,7 @@ class Referee:
             consumer.close()
 
     def group(self, group: str) -> tuple[ConsumerGroupState, int]:
-        """A group's state, and how many members it has."""
+        """A group's state and number of members."""
         described = self._admin.describe_consumer_groups([group])[group].result(SECONDS)
         return described.state, len(described.members)
 
@@ -128,7 +130,7 @@ class Referee:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "group.id": "referee",  # librdkafka wants a name; no group is joined, nothing is committed
+                "group.id": "reference",  # required by librdkafka; no group is joined and nothing is committed
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
@@ -136,10 +138,10 @@ class Referee:
         )
 
 
-def _seen(message: Message) -> Seen:
+def _to_record(message: Message) -> ReadRecord:
     headers = message.headers()
     header = headers[0][1] if isinstance(headers, list) and headers else b""
-    return Seen(
+    return ReadRecord(
         message.partition() or 0,
         message.offset() or 0,
         _text(message.key()),
@@ -149,17 +151,17 @@ def _seen(message: Message) -> Seen:
 
 
 def _text(data: bytes | None) -> str:
-    return (data or b"").decode("latin-1")  # a character for each byte: some values are numbers
+    return (data or b"").decode("latin-1")  # one character per byte: some values are binary
 
 
-def by_partition(records: Iterable[Seen]) -> dict[int, list[str]]:
+def by_partition(records: Iterable[ReadRecord]) -> dict[int, list[str]]:
     """Values in order, by partition."""
-    found: dict[int, list[str]] = {}
-    for seen in records:
-        found.setdefault(seen.partition, []).append(seen.value)
-    return found
+    values: dict[int, list[str]] = {}
+    for record in records:
+        values.setdefault(record.partition, []).append(record.value)
+    return values
 
 
-def round_the_partitions(values: Sequence[str], partitions: int) -> dict[int, list[str]]:
-    """How values come to lie that were sent one partition after another."""
+def spread_over_partitions(values: Sequence[str], partitions: int) -> dict[int, list[str]]:
+    """The values of each partition if they were written to the partitions in turn."""
     return {partition: list(values[partition::partitions]) for partition in range(partitions)}
