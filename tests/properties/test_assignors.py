@@ -1,4 +1,4 @@
-"""What holds for every group, whatever its members subscribe to, own, or claim to own."""
+"""Properties of every assignment, for any subscriptions, owned partitions and claims."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The bytes of protocol type `consumer`, for any subscription, any assignment, and any bytes at all."""
+"""The bytes of protocol type `consumer` for any subscription, any assignment and any bytes."""
 
 import struct
 from contextlib import suppress

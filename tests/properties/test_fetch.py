@@ -1,4 +1,4 @@
-"""However producing and fetching interleave, a consumer with a session reads every record once and in order."""
+"""A consumer with a fetch session reads every record once and in order, however producing and fetching interleave."""
 
 import asyncio
 import tempfile

@@ -1,4 +1,4 @@
-"""Messages on the wire: what is written is read back, and no bytes do any harm."""
+"""Wire messages round-trip, and invalid bytes raise only wire errors."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""`python -m tests.sequence`: sequences one after the other, each from its own seed, until one breaks a promise."""
+"""`python -m tests.sequence`: run sequences with different seeds until one violates a guarantee."""
 
 import argparse
 import logging

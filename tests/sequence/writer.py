@@ -1,4 +1,4 @@
-"""The producer that writes all the while: numbered records, and what became of them."""
+"""The producer of a sequence: numbered records and their delivery results."""
 
 import threading
 from collections import defaultdict

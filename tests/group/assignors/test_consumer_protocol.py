@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as values, and bytes by hand."""
+"""Subscriptions and assignments as values and as bytes."""
 
 import numpy as np
 import pytest

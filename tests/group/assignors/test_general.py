@@ -1,4 +1,4 @@
-"""Handing out and balancing with mixed subscriptions."""
+"""Assigning and balancing with different subscriptions."""
 
 from random import Random
 

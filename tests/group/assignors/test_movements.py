@@ -1,4 +1,4 @@
-"""Moves during balancing."""
+"""Partition movements during balancing."""
 
 from slackwater.group.assignors import MemberSubscription, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Subscription

@@ -1,4 +1,4 @@
-"""Ours against Apache Kafka's own assignors and codec, on random groups, in one JVM."""
+"""Assignors and codec compared with Apache Kafka's on random groups, in one JVM."""
 
 from collections.abc import Iterator
 from random import Random

@@ -1,4 +1,4 @@
-"""Assignors by name, and assignors of one's own."""
+"""Assignors by name, and custom assignors."""
 
 from collections.abc import Mapping
 from typing import ClassVar

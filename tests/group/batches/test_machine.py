@@ -1,4 +1,4 @@
-"""The batches of a query in a group: what is held, what is committed, where partitions start."""
+"""The batch planner: held partitions, commits and start positions."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The shared ground: generations, reasons, the coordinator, and what goes down with it."""
+"""Generations, rejoin reasons and the coordinator of a member."""
 
 from slackwater.group.errors import Error, UsageError
 from slackwater.group.events import EventKind, JoinRequested

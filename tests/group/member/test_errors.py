@@ -1,4 +1,4 @@
-"""The member's errors, and the Java client's words for error codes."""
+"""The member's errors and the Java client's names and messages for error codes."""
 
 import pytest
 

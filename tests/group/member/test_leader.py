@@ -1,4 +1,4 @@
-"""What the leader does: snapshots, everybody's bytes, and the check of foreign assignors."""
+"""The leader: snapshots, decoding of subscriptions, and the check of custom assignors."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The machine as its shells see it: mistakes, strange answers, readings, and its end."""
+"""The member's public interface: incorrect calls, unexpected responses, properties and close."""
 
 from collections.abc import Callable
 from typing import Any

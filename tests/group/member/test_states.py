@@ -1,4 +1,4 @@
-"""The member's table: whole, closed, and in keeping with what the states mean."""
+"""The member's transition table is complete and consistent."""
 
 from slackwater.group.member import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState, MemberTransition
 

@@ -1,4 +1,4 @@
-"""What a member wants and has."""
+"""Subscriptions, owned partitions and positions."""
 
 import pytest
 

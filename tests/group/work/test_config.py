@@ -1,4 +1,4 @@
-"""The scheduler's settings: what is refused, and how long a retry waits."""
+"""The scheduler's settings: validation and backoff."""
 
 import pytest
 

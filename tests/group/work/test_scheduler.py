@@ -1,4 +1,4 @@
-"""The work scheduler: order, commits, back-pressure, retries, and partitions that go."""
+"""The work scheduler: order, commits, back-pressure, retries and revocation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A task's table: complete, without dead ends where none should be."""
+"""The task's transition table is complete and consistent."""
 
 import itertools
 
