@@ -24,8 +24,8 @@ RACKS = ("a", "b", "c")
 
 
 @st.composite
-def members(draw: st.DrawFn, topics: list[str], *, alike: bool, racks: bool) -> Who:
-    subscribed = topics if alike else sorted(draw(st.sets(st.sampled_from(topics))))
+def members(draw: st.DrawFn, topics: list[str], *, equal_subscriptions: bool, racks: bool) -> Who:
+    subscribed = topics if equal_subscriptions else sorted(draw(st.sets(st.sampled_from(topics))))
     return Who(
         tuple(subscribed),
         rack_id=draw(st.sampled_from((*RACKS, None))) if racks else None,
@@ -35,10 +35,13 @@ def members(draw: st.DrawFn, topics: list[str], *, alike: bool, racks: bool) -> 
 
 @st.composite
 def groups(
-    draw: st.DrawFn, assignors: tuple[str, ...] = ALL, alike: bool | None = None, racks: bool | None = None
+    draw: st.DrawFn,
+    assignors: tuple[str, ...] = ALL,
+    equal_subscriptions: bool | None = None,
+    racks: bool | None = None,
 ) -> PaperGroup:
     """A group, possibly after a round and a change."""
-    alike = draw(st.booleans()) if alike is None else alike
+    equal_subscriptions = draw(st.booleans()) if equal_subscriptions is None else equal_subscriptions
     racks = draw(st.booleans()) if racks is None else racks
     counts = draw(st.dictionaries(st.sampled_from([f"t{at}" for at in range(6)]), st.integers(1, 9), min_size=1))
     topics: dict[str, int | TopicInfo] = {
@@ -51,7 +54,7 @@ def groups(
         for topic, count in counts.items()
     }
     ids = st.sampled_from([f"member-{at}" for at in range(9)] + ["ä", "\U0001f980", "\uffee"])
-    one = members(sorted(topics), alike=alike, racks=racks)
+    one = members(sorted(topics), equal_subscriptions=equal_subscriptions, racks=racks)
     group = PaperGroup(draw(st.sampled_from(assignors)), topics, draw(st.dictionaries(ids, one, min_size=1)))
     for _ in range(draw(st.integers(0, 2))):
         group.settle() if group.assignor_name in STICKY else group.round()
@@ -100,7 +103,7 @@ def test_sticky_group_becomes_balanced(group: PaperGroup) -> None:
     assert {one for own in group.held().values() for one in own} == everything(group)
 
 
-@given(groups(STICKY, alike=True))
+@given(groups(STICKY, equal_subscriptions=True))
 def test_equal_subscriptions_get_floor_or_one_more(group: PaperGroup) -> None:
     group.settle()
     each, more = divmod(len(everything(group)), len(group.members))

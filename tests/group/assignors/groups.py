@@ -86,7 +86,7 @@ class PaperGroup:
         }
 
     def settle(self) -> int:
-        """Rounds until nobody had to give anything up, as cooperative members rejoin; how many followed the first."""
+        """Run rounds until no member revokes; returns the number of rounds after the first."""
         for followed in range(10):
             before = self.held()
             self.round()
@@ -118,7 +118,7 @@ def score(loads: Iterable[int]) -> int:
 
 
 def check_valid(group: PaperGroup, given: Pairs) -> None:
-    """Everybody appears, nobody gets what it did not subscribe to, nothing is given twice."""
+    """Check that every member appears, gets only subscribed topics, and no partition is assigned twice."""
     assert given.keys() == group.members.keys()
     cluster = group.cluster
     seen: set[tuple[str, int]] = set()

@@ -13,7 +13,9 @@ from .groups import PaperGroup, Who
 RACKS = ("rack-a", "rack-b", "rack-c")
 
 
-def random_group(random: Random, assignor_name: str, *, alike: bool, racks: bool, claims: bool) -> PaperGroup:
+def random_group(
+    random: Random, assignor_name: str, *, equal_subscriptions: bool, racks: bool, claims: bool
+) -> PaperGroup:
     """Some topics and members after up to two rounds; `claims` lets members claim what others own."""
     topics = {f"topic-{at}": random.randint(1, 12) for at in range(random.randint(1, 8))}
     cluster: dict[str, int | TopicInfo] = dict(topics)
@@ -24,10 +26,10 @@ def random_group(random: Random, assignor_name: str, *, alike: bool, racks: bool
         }
     group = PaperGroup(assignor_name, cluster)
     for _ in range(random.randint(1, 10)):
-        add_member(random, group, alike=alike, racks=racks)
+        add_member(random, group, equal_subscriptions=equal_subscriptions, racks=racks)
     for _ in range(random.randint(0, 2)):
         group.round()
-        change(random, group, alike=alike, racks=racks)
+        change(random, group, equal_subscriptions=equal_subscriptions, racks=racks)
     if claims:
         claim_more(random, group, topics)
     return group
@@ -51,11 +53,11 @@ def claim_more(random: Random, group: PaperGroup, topics: dict[str, int]) -> Non
         group.members[member_id] = replace(who, owned=PartitionsByTopic.of(owned), generation_id=generation_id)
 
 
-def add_member(random: Random, group: PaperGroup, *, alike: bool, racks: bool) -> None:
+def add_member(random: Random, group: PaperGroup, *, equal_subscriptions: bool, racks: bool) -> None:
     """One more member, static or not."""
     member_id = f"consumer-{random.randint(0, 99)}-{random.getrandbits(64):016x}"
     names = sorted(group.topics)
-    topics = names if alike else sorted(random.sample(names, random.randint(1, len(names))))
+    topics = names if equal_subscriptions else sorted(random.sample(names, random.randint(1, len(names))))
     group.members[member_id] = Who(
         tuple(topics),
         rack_id=random.choice((*RACKS, None)) if racks else None,
@@ -63,13 +65,13 @@ def add_member(random: Random, group: PaperGroup, *, alike: bool, racks: bool) -
     )
 
 
-def change(random: Random, group: PaperGroup, *, alike: bool, racks: bool) -> None:
-    """Members come, go, and subscribe anew."""
+def change(random: Random, group: PaperGroup, *, equal_subscriptions: bool, racks: bool) -> None:
+    """Add and remove members and change subscriptions."""
     for member_id in random.sample(sorted(group.members), random.randint(0, len(group.members) - 1)):
         del group.members[member_id]
     for _ in range(random.randint(0 if group.members else 1, 4)):
-        add_member(random, group, alike=alike, racks=racks)
-    if not alike and random.random() < 0.3:
+        add_member(random, group, equal_subscriptions=equal_subscriptions, racks=racks)
+    if not equal_subscriptions and random.random() < 0.3:
         member_id = random.choice(sorted(group.members))
         names = sorted(group.topics)
         topics = tuple(sorted(random.sample(names, random.randint(1, len(names)))))

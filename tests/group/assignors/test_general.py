@@ -63,7 +63,7 @@ def test_large_group_is_balanced_by_topic() -> None:
 def test_random_groups_are_balanced_without_swaps(seed: int) -> None:
     random = Random(seed)
     for _ in range(10):
-        group = random_group(random, "sticky", alike=False, racks=False, claims=False)
+        group = random_group(random, "sticky", equal_subscriptions=False, racks=False, claims=False)
         before = group.held()
         given = group.given()
         check_valid(group, given)

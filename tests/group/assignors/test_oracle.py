@@ -41,32 +41,37 @@ def check_equal(group: PaperGroup, answer: Answer) -> None:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("racks", [False, True], ids=["no racks", "racks"])
-@pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
-def test_assignments_match_kafka(oracle: Oracle, name: str, alike: bool, racks: bool) -> None:
-    groups = [random_group(Random(seed), name, alike=alike, racks=racks, claims=seed % 3 == 0) for seed in range(40)]
+@pytest.mark.parametrize("equal_subscriptions", [True, False], ids=["equal", "mixed"])
+def test_assignments_match_kafka(oracle: Oracle, name: str, equal_subscriptions: bool, racks: bool) -> None:
+    groups = [
+        random_group(Random(seed), name, equal_subscriptions=equal_subscriptions, racks=racks, claims=seed % 3 == 0)
+        for seed in range(40)
+    ]
     for group, answer in zip(groups, ask(oracle, groups), strict=True):
         check_equal(group, answer)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
-def test_assignments_of_larger_groups_match_kafka(oracle: Oracle, name: str, alike: bool) -> None:
+@pytest.mark.parametrize("equal_subscriptions", [True, False], ids=["equal", "mixed"])
+def test_assignments_of_larger_groups_match_kafka(oracle: Oracle, name: str, equal_subscriptions: bool) -> None:
     random = Random(1)
     names = [f"topic-{at:02}" for at in range(30)]
     members = {
-        f"consumer-{at:02}": who(*(names if alike else sorted(random.sample(names, random.randint(1, 30)))))
+        f"consumer-{at:02}": who(
+            *(names if equal_subscriptions else sorted(random.sample(names, random.randint(1, 30))))
+        )
         for at in range(25)
     }
     group = PaperGroup(name, {topic: random.randint(1, 40) for topic in names}, members)
     for _ in range(3):
         check_equal(group, ask(oracle, [group])[0])
         group.round()
-        change(random, group, alike=alike, racks=False)
+        change(random, group, equal_subscriptions=equal_subscriptions, racks=False)
 
 
 def test_subscription_bytes_match_kafka(oracle: Oracle) -> None:
     groups = [
-        random_group(Random(seed), name, alike=False, racks=True, claims=True)
+        random_group(Random(seed), name, equal_subscriptions=False, racks=True, claims=True)
         for seed in range(20)
         for name in ASSIGNORS
     ]
@@ -84,7 +89,9 @@ def test_subscription_bytes_match_kafka(oracle: Oracle) -> None:
 
 
 def test_assignment_bytes_match_kafka(oracle: Oracle) -> None:
-    groups = [random_group(Random(seed), "sticky", alike=False, racks=False, claims=False) for seed in range(20)]
+    groups = [
+        random_group(Random(seed), "sticky", equal_subscriptions=False, racks=False, claims=False) for seed in range(20)
+    ]
     for answer in ask(oracle, groups):
         for theirs in answer["assignments"].values():
             data = bytes.fromhex(theirs)

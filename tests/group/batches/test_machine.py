@@ -29,7 +29,7 @@ NO_LIMIT = BatchLimits()
 
 
 class Query:
-    """A query whose group answers at once, unless it is told not to."""
+    """A query whose group responds at once, unless `answers` is False."""
 
     def __init__(self, last: BatchOffset | None = None, **config: object) -> None:
         starts = {P0: 0, P1: 0}
@@ -39,7 +39,7 @@ class Query:
         )
         self.group: dict[TopicPartition, OffsetAndMetadata] = {}
         self.held: frozenset[TopicPartition] = frozenset()
-        self.told: list[BatchEvent] = []
+        self.events: list[BatchEvent] = []
         self.commits: list[CommitBatchOffsets] = []
         self.refuses = False
         self.answers = True
@@ -60,7 +60,7 @@ class Query:
                     found = {at: self.group.get(at) for at in effect.partitions}
                     self.do(self.batches.on_committed_fetched(effect.fetch_id, found, self.now_ms))
                 case BatchEvent():
-                    self.told.append(effect)
+                    self.events.append(effect)
 
     def answer_commit(self) -> None:
         commit = self.commits[-1]
@@ -97,7 +97,7 @@ class Query:
         return {at: offset.offset for at, offset in self.group.items()}
 
     def whats(self) -> list[BatchEventKind]:
-        return [one.kind for one in self.told]
+        return [one.kind for one in self.events]
 
 
 def theirs(offset: int) -> OffsetAndMetadata:
@@ -436,7 +436,7 @@ def test_offset_reset_is_followed_and_reported() -> None:
 
     assert query.batches.positions == {P0: 1}
     assert query.batches.counters.resets_obeyed == 1
-    assert BatchEvent(BatchEventKind.RESET_OBEYED, P0, offset=1, previous_offset=9) in query.told
+    assert BatchEvent(BatchEventKind.RESET_OBEYED, P0, offset=1, previous_offset=9) in query.events
 
 
 def test_offset_reset_is_refused_if_configured() -> None:

@@ -22,7 +22,7 @@ CLUSTER = {"a": TopicInfo(2, (frozenset({"r1"}), frozenset({"r2"}))), "b": Topic
 
 
 class Giver(Assignor):
-    """Gives what it was told to."""
+    """Returns a fixed assignment."""
 
     name = "giver"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)

@@ -182,8 +182,8 @@ def test_leave_without_response_loses_coordinator() -> None:
 def test_leave_on_poll_timeout_allows_resubscribe() -> None:
     member = settled(max_poll_interval_ms=3_000)
     effects = member.leave_on_poll_timeout(500, START_MS)
-    told = next(effect.event for effect in effects if isinstance(effect, EmitEvent))
-    assert (told.kind, told.trigger, told.detail) == (
+    event = next(effect.event for effect in effects if isinstance(effect, EmitEvent))
+    assert (event.kind, event.trigger, event.detail) == (
         EventKind.POLL_OVERRUN,
         Trigger.POLL_TIMEOUT,
         PollOverrun(3_000, 500),

@@ -3,8 +3,8 @@
 Whatever is answered, in whatever order
 - nothing raises but the caller's own mistakes;
 - partitions come and go only with a `NotifyListener`, and one listener call is out at a time;
-- nobody beats without a generation, a static member never sends LeaveGroup, and one JoinGroup or SyncGroup is out;
-- under POLL nobody joins outside poll;
+- no heartbeat without a generation, a static member never sends LeaveGroup, and one JoinGroup or SyncGroup is out;
+- under POLL no JoinGroup outside poll;
 - `tick` at `next_due_ms` always makes progress: a shell never spins;
 - commits end once each, asynchronous ones in order;
 - a closed member is silent;
@@ -205,7 +205,7 @@ class MadWorld:
         self.tick_when_due()
 
     def calm_down(self) -> None:
-        """From here on nobody is mad; the member has to find its feet."""
+        """Stop injecting faults; the member must recover."""
         self.calm = True
         self.listener_catches_up()
         self.call("unsubscribe", self.now_ms)
