@@ -28,7 +28,7 @@ MB = 1_000_000
 
 
 class Start(NamedTuple):
-    """What one start showed."""
+    """The measurements of one start."""
 
     seconds: float
     first_mb: float

@@ -1,13 +1,13 @@
-"""Apache Kafka 4.3.1 and our broker as processes of their own, to be measured beside each other.
+"""Apache Kafka 4.3.1 and Slackwater as separate processes, measured in the same run.
 
-Rules kept here
-- Kafka runs as its own start script runs it: that script's JVM options, a gigabyte of heap, one node in KRaft mode. Its
-  storage is formatted beforehand, and only what needs replicas is set to one.
-- Both log what they log unasked, from INFO on, to one file; Kafka's script would have it write the lines twice.
-- Both get the same broker settings (`SETTINGS`), a directory of their own that is removed, and a port on loopback.
-- A broker is up when it has answered an ApiVersions request.
-- A benchmark that ends, fails or is asked to stop takes its brokers with it.
-- Figures of a busy machine are worth little: what other processes took meanwhile is told at the end.
+Method:
+- Kafka runs with the JVM options of its start script, a heap of one gigabyte, as one node in KRaft mode. Its storage is
+  formatted in advance, and replication factors are one.
+- Both log at INFO to one file.
+- Both get the same broker settings (`SETTINGS`), a temporary directory and a port on loopback.
+- A broker is up when it has responded to an ApiVersions request.
+- A benchmark that ends, fails or is stopped terminates its brokers.
+- The CPU that other processes used is printed at the end: on a busy machine the results are not reliable.
 """
 
 import argparse
@@ -67,12 +67,12 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class PeerFailed(Exception):
-    """A broker did not start, or did not answer as it must while it is measured."""
+    """A broker did not start, or sent an unexpected response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker that is up."""
+    """A running broker."""
 
     name: str
     port: int
@@ -259,7 +259,7 @@ def report(what: str, figures: Sequence[Sequence[float]], form: str, target: str
 def heading(title: str, names: Sequence[str]) -> None:
     """The head of a table."""
     columns = "".join(f"{name:>13}" for name in names)
-    print(f"{title:<50}{columns}{'ratio' if len(names) == 2 else '':>9}  owed", flush=True)
+    print(f"{title:<50}{columns}{'ratio' if len(names) == 2 else '':>9}  target", flush=True)
 
 
 def run(main: Callable[[], None]) -> None:
