@@ -1,6 +1,6 @@
-"""AlterConfigs, v0 to v2: the settings of a resource, all of them; what is left out goes back to its default.
+"""AlterConfigs, v0 to v2: replace all settings of a resource; missing ones return to their defaults.
 
-No version differs in what the broker does.
+All versions behave the same.
 """
 
 from slackwater.broker.broker import Broker
@@ -16,7 +16,7 @@ from slackwater.wire.messages.alter_configs import (
 
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
-    """Replace settings, or say what would come of it."""
+    """Replace settings, or only validate them."""
     outcomes = alter_all(broker, [_target(one) for one in request.resources], validate_only=request.validate_only)
     context.respond(
         AlterConfigsResponse(
@@ -29,7 +29,7 @@ def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest
 
 
 def error_response(request: AlterConfigsRequest, version: int, error: Error) -> AlterConfigsResponse:
-    """An error on every resource."""
+    """Return the error for every resource."""
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name) for one in request.resources

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments, v0 to v1: everything is where it can be.
+"""AlterPartitionReassignments, v0 to v1: partitions cannot move, because there is one broker.
 
 v1   whether the number of replicas may change; with one broker it cannot
 """
@@ -17,7 +17,7 @@ from slackwater.wire.messages.alter_partition_reassignments import (
 
 
 def handle(broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
-    """A partition may be put where it is; anything else cannot be."""
+    """Accept assignments to this broker and reject all others."""
     context.respond(
         AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
@@ -33,26 +33,26 @@ def handle(broker: Broker, context: RequestContext, request: AlterPartitionReass
 def error_response(
     request: AlterPartitionReassignmentsRequest, version: int, error: Error
 ) -> AlterPartitionReassignmentsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return AlterPartitionReassignmentsResponse(error_code=error, error_message=None)
 
 
-def _partition(broker: Broker, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
-    index = wanted.partition_index
+def _partition(broker: Broker, topic: str, requested: ReassignablePartition) -> ReassignablePartitionResponse:
+    index = requested.partition_index
     try:
-        _check(broker, topic, wanted)
+        _check(broker, topic, requested)
     except BrokerError as error:
         return ReassignablePartitionResponse(index, error.error, str(error))
     return ReassignablePartitionResponse(index, error_message=None)
 
 
-def _check(broker: Broker, topic: str, wanted: ReassignablePartition) -> None:
+def _check(broker: Broker, topic: str, requested: ReassignablePartition) -> None:
     if broker.topics.get(topic) is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
-    if broker.topics.partition(topic, wanted.partition_index) is None:
+    if broker.topics.partition(topic, requested.partition_index) is None:
         raise BrokerError(
-            Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{wanted.partition_index}."
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{requested.partition_index}."
         )
-    if wanted.replicas is None:
+    if requested.replicas is None:
         raise BrokerError(Error.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    check_replicas(wanted.replicas, broker.node_id)
+    check_replicas(requested.replicas, broker.node_id)

@@ -1,11 +1,11 @@
-"""ApiVersions, v0 to v4: what this broker speaks.
+"""ApiVersions, v0 to v4: the supported APIs and versions.
 
 v1  throttle time
 v3  flexible; the client's name and version; features, of which there are none
 v4  a feature may begin at version 0
 
-A version nobody knows is answered in v0 with UNSUPPORTED_VERSION and this API's own versions (KIP-511). Produce is
-shown from v0 on, although v3 is the oldest that is read: librdkafka looks for the old ones (KAFKA-18659).
+An unknown version gets a v0 response with UNSUPPORTED_VERSION and the versions of this API (KIP-511). Produce is listed
+from v0, although v3 is the oldest supported version, because librdkafka looks for the old ones (KAFKA-18659).
 """
 
 import re
@@ -21,7 +21,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
-    """Tell every API and its versions."""
+    """List all APIs and their versions."""
     if not API_VERSIONS.supports(context.version):
         context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
@@ -33,7 +33,7 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
 
 
 def error_response(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:
-    """An error; for a version that is too new, what would do."""
+    """Return the error; for an unsupported version, with the supported versions."""
     rows = [_row(API_VERSIONS)] if error is Error.UNSUPPORTED_VERSION else []
     return ApiVersionsResponse(error_code=error, api_keys=rows)
 

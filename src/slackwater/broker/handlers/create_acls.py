@@ -7,12 +7,12 @@ from slackwater.wire.messages.create_acls import AclCreationResult, CreateAclsRe
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:
-    """There is nobody to keep rules."""
+    """Respond with SECURITY_DISABLED."""
     context.respond(_every(request, Error.SECURITY_DISABLED, "No Authorizer is configured."))
 
 
 def error_response(request: CreateAclsRequest, version: int, error: Error) -> CreateAclsResponse:
-    """An error on every rule."""
+    """Return the error for every rule."""
     return _every(request, error, None)
 
 

@@ -1,10 +1,10 @@
 """CreateTopics, v2 to v7.
 
 v4   -1 partitions or replicas mean the broker's default (KIP-464)
-v5   partitions, replicas and settings of the new topic in the answer (KIP-525)
-v7   topic id in the answer
+v5   partitions, replicas and settings of the new topic in the response (KIP-525)
+v7   topic id in the response
 
-There is one broker, so there can be one replica. A topic that is named twice in one request is not created at all.
+There is one broker, so a topic has one replica. A topic that appears twice in a request is not created.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ DEFAULT: Final = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
-    """Create topics, or say what would come of it."""
+    """Create topics, or only validate the request."""
     counts = Counter(topic.name for topic in request.topics)
     too_many = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics) > MAX_PARTITIONS
     results = []
@@ -44,27 +44,27 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         except BrokerError as error:
             results.append(_failed(topic.name, error.error, str(error)))
         except OSError as error:
-            results.append(_failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror}."))
+            results.append(_failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror}."))
     context.respond(CreateTopicsResponse(topics=results))
 
 
 def error_response(request: CreateTopicsRequest, version: int, error: Error) -> CreateTopicsResponse:
-    """An error on every topic."""
+    """Return the error for every topic."""
     return CreateTopicsResponse(topics=[_failed(topic.name, error, None) for topic in request.topics])
 
 
-def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-    partitions = _partitions(broker, wanted)
-    settings = _settings(wanted)
-    broker.topics.check(wanted.name, partitions, settings)
+def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    partitions = _partitions(broker, requested)
+    settings = _settings(requested)
+    broker.topics.check(requested.name, partitions, settings)
     topic_id = NO_UUID
     if not validate_only:
-        if wanted.name == OFFSETS_TOPIC:
+        if requested.name == OFFSETS_TOPIC:
             topic_id = broker.create_offsets_topic(settings).topic_id
         else:
-            topic_id = broker.topics.create(wanted.name, partitions, settings).topic_id
+            topic_id = broker.topics.create(requested.name, partitions, settings).topic_id
     return CreatableTopicResult(
-        name=wanted.name,
+        name=requested.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=partitions,
@@ -76,17 +76,17 @@ def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> C
     )
 
 
-def _partitions(broker: Broker, wanted: CreatableTopic) -> int:
-    """How many partitions the topic is to have, if its replicas can be placed."""
-    replicas = wanted.replication_factor
-    if wanted.assignments:
-        return _assigned(broker, wanted)
+def _partitions(broker: Broker, requested: CreatableTopic) -> int:
+    """Return the number of partitions, if the replicas can be placed."""
+    replicas = requested.replication_factor
+    if requested.assignments:
+        return _assigned(broker, requested)
     if replicas != DEFAULT and replicas < 1:
         raise BrokerError(
             Error.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if wanted.num_partitions != DEFAULT and wanted.num_partitions < 1:
+    if requested.num_partitions != DEFAULT and requested.num_partitions < 1:
         raise BrokerError(Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if replicas > 1:
         raise BrokerError(
@@ -94,42 +94,42 @@ def _partitions(broker: Broker, wanted: CreatableTopic) -> int:
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
             "cannot be reached because only 1 broker(s) are registered.",
         )
-    if wanted.name == OFFSETS_TOPIC:
-        return _offsets_partitions(broker, wanted.num_partitions)
-    return broker.settings.number("num.partitions") if wanted.num_partitions == DEFAULT else wanted.num_partitions
+    if requested.name == OFFSETS_TOPIC:
+        return _offsets_partitions(broker, requested.num_partitions)
+    return broker.settings.number("num.partitions") if requested.num_partitions == DEFAULT else requested.num_partitions
 
 
-def _offsets_partitions(broker: Broker, wanted: int) -> int:
-    """The coordinator's shards are the partitions of its topic, so there must be as many."""
+def _offsets_partitions(broker: Broker, requested: int) -> int:
+    """Return the partitions of `__consumer_offsets`, which must match the coordinator's setting."""
     needed = broker.settings.number("offsets.topic.num.partitions")
-    if wanted not in (DEFAULT, needed):
+    if requested not in (DEFAULT, needed):
         raise BrokerError(
             Error.INVALID_PARTITIONS,
-            f"{OFFSETS_TOPIC} cannot have {wanted} partitions; it has offsets.topic.num.partitions = {needed}.",
+            f"{OFFSETS_TOPIC} cannot have {requested} partitions; it has offsets.topic.num.partitions = {needed}.",
         )
     return needed
 
 
-def _assigned(broker: Broker, wanted: CreatableTopic) -> int:
-    if wanted.replication_factor != DEFAULT:
+def _assigned(broker: Broker, requested: CreatableTopic) -> int:
+    if requested.replication_factor != DEFAULT:
         raise BrokerError(
             Error.INVALID_REQUEST,
             "A manual partition assignment was specified, but replication factor was not set to -1.",
         )
-    if wanted.num_partitions != DEFAULT:
+    if requested.num_partitions != DEFAULT:
         raise BrokerError(
             Error.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
     partitions = check_assignment(
-        ((assignment.partition_index, assignment.broker_ids) for assignment in wanted.assignments), broker.node_id
+        ((assignment.partition_index, assignment.broker_ids) for assignment in requested.assignments), broker.node_id
     )
-    return _offsets_partitions(broker, partitions) if wanted.name == OFFSETS_TOPIC else partitions
+    return _offsets_partitions(broker, partitions) if requested.name == OFFSETS_TOPIC else partitions
 
 
-def _settings(wanted: CreatableTopic) -> dict[str, str]:
+def _settings(requested: CreatableTopic) -> dict[str, str]:
     settings: dict[str, str] = {}
-    for config in wanted.configs:
+    for config in requested.configs:
         if config.value is None:
             raise BrokerError(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
         settings[config.name] = config.value

@@ -7,12 +7,12 @@ from slackwater.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteA
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> None:
-    """There is nobody to keep rules."""
+    """Respond with SECURITY_DISABLED."""
     context.respond(_every(request, Error.SECURITY_DISABLED, "No Authorizer is configured."))
 
 
 def error_response(request: DeleteAclsRequest, version: int, error: Error) -> DeleteAclsResponse:
-    """An error on every filter."""
+    """Return the error for every filter."""
     return _every(request, error, None)
 
 

@@ -22,5 +22,5 @@ def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest
 
 
 def error_response(request: DeleteGroupsRequest, version: int, error: Error) -> DeleteGroupsResponse:
-    """An error on every group."""
+    """Return the error for every group."""
     return DeleteGroupsResponse(results=[DeletableGroupResult(name, error) for name in request.groups_names])

@@ -35,7 +35,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteRecordsReques
 
 
 def error_response(request: DeleteRecordsRequest, version: int, error: Error) -> DeleteRecordsResponse:
-    """The error on every partition."""
+    """Return the error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(name=topic.name, partitions=[_error(one, error) for one in topic.partitions])
@@ -44,17 +44,17 @@ def error_response(request: DeleteRecordsRequest, version: int, error: Error) ->
     )
 
 
-def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    partition = broker.topics.partition(topic, asked.partition_index)
+def _delete(broker: Broker, topic: str, requested: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    partition = broker.topics.partition(topic, requested.partition_index)
     if partition is None:
-        return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.topic.is_internal:
-        return _error(asked, Error.INVALID_TOPIC_EXCEPTION)
-    deleted = partition.log.delete_records(asked.offset)
+        return _error(requested, Error.INVALID_TOPIC_EXCEPTION)
+    deleted = partition.log.delete_records(requested.offset)
     if isinstance(deleted, Rejection):
-        return _error(asked, deleted.error)
-    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=deleted)
+        return _error(requested, deleted.error)
+    return DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=deleted)
 
 
-def _error(asked: DeleteRecordsPartition, error: Error) -> DeleteRecordsPartitionResult:
-    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=error)
+def _error(requested: DeleteRecordsPartition, error: Error) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=-1, error_code=error)

@@ -4,8 +4,8 @@ v3   TOPIC_DELETION_DISABLED; before, INVALID_REQUEST
 v5   error messages
 v6   by name or by topic id (KIP-516)
 
-The offsets of a deleted topic go with it (EX-10). `__consumer_offsets` is not deleted: Kafka would do it, and every
-group would lose its members and its offsets.
+The offsets of a deleted topic are deleted as well (EX-10). `__consumer_offsets` cannot be deleted. Kafka would delete
+it, and every group would lose its members and offsets.
 """
 
 from collections import Counter
@@ -26,46 +26,48 @@ from slackwater.wire.schema import NO_UUID
 
 def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
     """Delete topics."""
-    asked = _asked(request, context.version)
+    requested = _requested(request, context.version)
     if not broker.settings.flag("delete.topic.enable"):
         error = Error.TOPIC_DELETION_DISABLED if context.version >= 3 else Error.INVALID_REQUEST
-        context.respond(_answer(_result(one, error, "Topic deletion is disabled.") for one in asked))
+        context.respond(_answer(_result(one, error, "Topic deletion is disabled.") for one in requested))
         return
-    counts = Counter((one.name, one.topic_id) for one in asked)
-    by_id = {one.topic_id for one in asked if one.topic_id != NO_UUID}
+    counts = Counter((one.name, one.topic_id) for one in requested)
+    by_id = {one.topic_id for one in requested if one.topic_id != NO_UUID}
     gone: list[str] = []
     results = []
-    for one in {(one.name, one.topic_id): one for one in asked}.values():
+    for one in {(one.name, one.topic_id): one for one in requested}.values():
         try:
             topic = _found(broker, one)
             if counts[one.name, one.topic_id] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, f"Duplicate topic {'name' if one.name else 'id'}.")
             if one.name is not None and topic.topic_id in by_id:
-                continue  # answered with its id
-            if one.name is None and any(other.name == topic.name for other in asked):
+                continue  # the response has it under its id
+            if one.name is None and any(other.name == topic.name for other in requested):
                 raise BrokerError(
                     Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
             if topic.name == OFFSETS_TOPIC:
-                raise BrokerError(Error.INVALID_TOPIC_EXCEPTION, f"{OFFSETS_TOPIC} holds the groups; it stays.")
+                raise BrokerError(
+                    Error.INVALID_TOPIC_EXCEPTION, f"{OFFSETS_TOPIC} stores the groups and cannot be deleted."
+                )
             broker.topics.delete(topic)
             gone.append(topic.name)
             results.append(DeletableTopicResult(topic.name, topic.topic_id))
         except BrokerError as error:
             results.append(_result(one, error.error, str(error)))
         except OSError as error:
-            results.append(_result(one, Error.KAFKA_STORAGE_ERROR, f"The disk refused it: {error.strerror}."))
+            results.append(_result(one, Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror}."))
     if gone:
         broker.groups.topics_deleted(gone)
     context.respond(_answer(results))
 
 
 def error_response(request: DeleteTopicsRequest, version: int, error: Error) -> DeleteTopicsResponse:
-    """An error on every topic."""
-    return _answer(_result(one, error, None) for one in _asked(request, version))
+    """Return the error for every topic."""
+    return _answer(_result(one, error, None) for one in _requested(request, version))
 
 
-def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     return request.topics if version >= 6 else [DeleteTopicState(name) for name in request.topic_names]
 
 

@@ -7,7 +7,7 @@ from slackwater.wire.messages.describe_acls import DescribeAclsRequest, Describe
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest) -> None:
-    """There is nobody to keep rules."""
+    """Respond with SECURITY_DISABLED."""
     context.respond(
         DescribeAclsResponse(
             error_code=Error.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
@@ -16,5 +16,5 @@ def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest
 
 
 def error_response(request: DescribeAclsRequest, version: int, error: Error) -> DescribeAclsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return DescribeAclsResponse(error_code=error, error_message=None)

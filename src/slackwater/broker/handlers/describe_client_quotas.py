@@ -1,6 +1,6 @@
-"""DescribeClientQuotas, v0 to v1: there are none.
+"""DescribeClientQuotas, v0 to v1: there are no quotas.
 
-A filter that cannot be is refused as Kafka refuses it, so that a tool's mistake does not look like an empty answer.
+Invalid filters are rejected as in Kafka.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClientQuota
 
 
 def error_response(request: DescribeClientQuotasRequest, version: int, error: Error) -> DescribeClientQuotasResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 
 

@@ -21,7 +21,7 @@ _CONTROLLERS: Final = 2
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> None:
-    """Tell who is in the cluster."""
+    """Describe the cluster."""
     if request.endpoint_type != _BROKERS:
         context.respond(_wrong_endpoint(request.endpoint_type))
         return
@@ -39,18 +39,18 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
 
 
 def error_response(request: DescribeClusterRequest, version: int, error: Error) -> DescribeClusterResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return DescribeClusterResponse(error_code=error)
 
 
-def _wrong_endpoint(wanted: int) -> DescribeClusterResponse:
-    if wanted == _CONTROLLERS:
+def _wrong_endpoint(requested: int) -> DescribeClusterResponse:
+    if requested == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=Error.MISMATCHED_ENDPOINT_TYPE,
             error_message=(
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+                "The request was sent to an endpoint of type BROKER, but we requested an endpoint of type CONTROLLER"
             ),
         )
     return DescribeClusterResponse(
-        error_code=Error.UNSUPPORTED_ENDPOINT_TYPE, error_message=f"Unsupported endpoint type {wanted}"
+        error_code=Error.UNSUPPORTED_ENDPOINT_TYPE, error_message=f"Unsupported endpoint type {requested}"
     )

@@ -1,9 +1,9 @@
 """DescribeConfigs, v1 to v4: settings of topics, of this broker and of its loggers.
 
-v3   types, and documentation if asked for
+v3   types, and documentation if requested
 
-A broker's name is its node id; the empty name stands for what was set for all brokers of the cluster. Groups and
-client metrics have no settings here, which is no error.
+The name of a broker is its node id; the empty name means the settings for all brokers of the cluster. Groups and client
+metrics have no settings, which is not an error.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,12 @@ _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Show settings and where they come from."""
+    """Describe settings and their sources."""
     context.respond(DescribeConfigsResponse(results=[_result(broker, request, one) for one in request.resources]))
 
 
 def error_response(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:
-    """An error on every resource."""
+    """Return the error for every resource."""
     return DescribeConfigsResponse(results=[_failed(one, error, None) for one in request.resources])
 
 
@@ -46,11 +46,11 @@ def _result(
         configs = _configs(broker, request, resource)
     except BrokerError as error:
         return _failed(resource, error.error, str(error))
-    wanted = set(resource.configuration_keys or ())
+    requested = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[config for config in configs if not wanted or config.name in wanted],
+        configs=[config for config in configs if not requested or config.name in requested],
     )
 
 
@@ -84,7 +84,7 @@ def _configs(
             return ()
         case _:
             raise BrokerError(
-                Error.INVALID_REQUEST, f"There is no resource {name!r} of type {resource.resource_type} with settings."
+                Error.INVALID_REQUEST, f"Resource {name!r} of type {resource.resource_type} has no settings."
             )
 
 

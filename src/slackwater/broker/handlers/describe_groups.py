@@ -1,8 +1,8 @@
 """DescribeGroups, v0 to v6.
 
-v1  throttle time in the answer
-v3  authorized operations, if they are asked for; of groups without an error
-v4  instance id of each member in the answer
+v1  throttle time in the response
+v3  authorized operations, if requested; of groups without an error
+v4  instance id of each member in the response
 v5  flexible
 v6  a group that does not exist is GROUP_ID_NOT_FOUND, with a message; before, it is Dead without an error (AD-01)
 """
@@ -23,14 +23,14 @@ from slackwater.wire.messages.describe_groups import (
 )
 
 NOT_REQUESTED: Final = -(2**31)
-# What can be done with a group, as bits: read, delete, describe, describe configs, alter configs. All may do all of it.
-EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+# Authorized operations as bits: read, delete, describe, describe configs, alter configs. There are no ACLs.
+ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> None:
-    """Tell state and members of groups."""
-    broker.events.write()  # whoever looks at a group may read in `__group_events` how it came there
-    operations = EVERYTHING if request.include_authorized_operations else NOT_REQUESTED
+    """Describe the state and members of groups."""
+    broker.events.write()  # the events up to this state are readable in `__group_events`
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
 
     def on_response(answer: Described) -> None:
         context.respond(DescribeGroupsResponse(groups=[_group(group, operations) for group in answer.groups]))
@@ -39,7 +39,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
 
 
 def error_response(request: DescribeGroupsRequest, version: int, error: Error) -> DescribeGroupsResponse:
-    """An error on every group."""
+    """Return the error for every group."""
     return DescribeGroupsResponse(groups=[DescribedGroup(error_code=error, group_id=group) for group in request.groups])
 
 

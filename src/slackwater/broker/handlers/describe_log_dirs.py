@@ -1,7 +1,7 @@
-"""DescribeLogDirs, v1 to v5: the one data directory, and how large the partitions in it are.
+"""DescribeLogDirs, v1 to v5: the data directory and the sizes of its partitions.
 
-v3   an error for the whole answer
-v4   size of the volume, and what is free of it (KIP-827)
+v3   an error for the whole response
+v4   total and free bytes of the volume (KIP-827)
 v5   whether the directory is cordoned, which it never is
 """
 
@@ -21,7 +21,7 @@ from slackwater.wire.messages.describe_log_dirs import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
-    """Tell the sizes of the partitions asked for; those that are not there are left out."""
+    """Describe the sizes of the requested partitions; unknown ones are omitted."""
     path = broker.directory.path.absolute()
     total, usable = _volume(str(path))
     if request.topics is None:
@@ -37,7 +37,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
 
 
 def error_response(request: DescribeLogDirsRequest, version: int, error: Error) -> DescribeLogDirsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return DescribeLogDirsResponse(error_code=error)
 
 

@@ -1,6 +1,6 @@
-"""DescribeProducers, v0: the idempotent producers that a partition knows.
+"""DescribeProducers, v0: the active idempotent producers of a partition.
 
-Without transactions nobody has a coordinator epoch or the start of one: both are -1.
+Without transactions the coordinator epoch and the transaction start offset are -1.
 """
 
 from slackwater.broker.broker import Broker
@@ -17,7 +17,7 @@ from slackwater.wire.messages.describe_producers import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> None:
-    """Tell the producers of every partition."""
+    """Describe the producers of every partition."""
     broker.appends.flush_pending()
     context.respond(
         DescribeProducersResponse(
@@ -33,7 +33,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
 
 
 def error_response(request: DescribeProducersRequest, version: int, error: Error) -> DescribeProducersResponse:
-    """The error on every partition."""
+    """Return the error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

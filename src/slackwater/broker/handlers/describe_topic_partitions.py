@@ -1,7 +1,7 @@
 """DescribeTopicPartitions, v0: topics and partitions, page by page (KIP-966).
 
-Topics come in the order of their names, unknown ones among them; none asked for means all. A page ends after as many
-partitions as the client or `max.request.partition.size.limit` allows, and its cursor says where the next begins.
+Topics are sorted by name, unknown ones included; an empty request means all topics. A page has as many partitions as
+the client and `max.request.partition.size.limit` allow, and its cursor is the start of the next page.
 """
 
 from slackwater.broker.broker import Broker
@@ -49,7 +49,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
 def error_response(
     request: DescribeTopicPartitionsRequest, version: int, error: Error
 ) -> DescribeTopicPartitionsResponse:
-    """An error on every topic asked for."""
+    """Return the error for every topic."""
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(error, topic.name) for topic in request.topics]
     )

@@ -11,7 +11,7 @@ from slackwater.wire.messages.describe_transactions import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> None:
-    """None of them is known; an empty one cannot be."""
+    """No transactional id is known; an empty one is invalid."""
     context.respond(
         DescribeTransactionsResponse(
             transaction_states=[
@@ -23,7 +23,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTransaction
 
 
 def error_response(request: DescribeTransactionsRequest, version: int, error: Error) -> DescribeTransactionsResponse:
-    """An error on every id."""
+    """Return the error for every id."""
     return DescribeTransactionsResponse(
         transaction_states=[TransactionState(error, one) for one in request.transactional_ids]
     )

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials, v0: nobody has any. `kafka-configs --entity-type users` asks for them."""
+"""DescribeUserScramCredentials, v0: there are none. `kafka-configs --entity-type users` sends this request."""
 
 from collections import Counter
 
@@ -14,10 +14,10 @@ from slackwater.wire.messages.describe_user_scram_credentials import (
 
 def handle(broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> None:
     """No user is known."""
-    asked = Counter(user.name for user in request.users or ())
+    requested = Counter(user.name for user in request.users or ())
     context.respond(
         DescribeUserScramCredentialsResponse(
-            error_message=None, results=[_unknown(name, times) for name, times in asked.items()]
+            error_message=None, results=[_unknown(name, times) for name, times in requested.items()]
         )
     )
 
@@ -25,7 +25,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeUserScramCr
 def error_response(
     request: DescribeUserScramCredentialsRequest, version: int, error: Error
 ) -> DescribeUserScramCredentialsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return DescribeUserScramCredentialsResponse(error_code=error, error_message=None)
 
 

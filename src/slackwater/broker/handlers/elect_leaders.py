@@ -1,7 +1,7 @@
-"""ElectLeaders, v0 to v2: this broker leads everything already.
+"""ElectLeaders, v0 to v2: this broker leads all partitions.
 
 v0   the preferred leader only
-v1   election type: preferred (0) or unclean (1); an error for the whole answer (KIP-460)
+v1   election type: preferred (0) or unclean (1); an error for the whole response (KIP-460)
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ _TYPES: Final = (0, 1)
 def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> None:
     """No election is needed."""
     if request.topic_partitions is None:
-        # Asked about everything, Kafka names the topics and leaves out partitions that need no election.
+        # For a request without topics, Kafka lists the topics without the partitions that need no election.
         results = [ReplicaElectionResult(topic.name) for topic in broker.topics]
         context.respond(ElectLeadersResponse(replica_election_results=results))
     elif request.election_type not in _TYPES:
@@ -36,8 +36,8 @@ def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest
 
 
 def error_response(request: ElectLeadersRequest, version: int, error: Error) -> ElectLeadersResponse:
-    """An error on every partition, and from v1 on the whole."""
-    return _every(request, error, None, on_the_whole=version >= 1)
+    """Return the error for every partition, and from v1 for the whole response."""
+    return _every(request, error, None, on_response=version >= 1)
 
 
 def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
@@ -49,10 +49,10 @@ def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
 
 
 def _every(
-    request: ElectLeadersRequest, error: Error, message: str | None, *, on_the_whole: bool = True
+    request: ElectLeadersRequest, error: Error, message: str | None, *, on_response: bool = True
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=error if on_the_whole else Error.NONE,
+        error_code=error if on_response else Error.NONE,
         replica_election_results=[
             ReplicaElectionResult(one.topic, [PartitionResult(index, error, message) for index in one.partitions])
             for one in request.topic_partitions or ()

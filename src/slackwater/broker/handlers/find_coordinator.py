@@ -1,12 +1,12 @@
 """FindCoordinator, v0 to v6.
 
-v1  the kind of key: group or transaction; throttle time and message in the answer
+v1  the kind of key: group or transaction; throttle time and message in the response
 v3  flexible
 v4  many keys, one result for each
 v6  keys of share groups; before, and without share groups, they are INVALID_REQUEST
 
 One broker coordinates everything, as soon as there is an offsets topic: whoever asks first has it made, and asks again
-(CO-05). There are no transactions, and a producer that wants one is told so.
+(CO-05). There are no transactions, and a producer that wants one is responses so.
 """
 
 from typing import Final
@@ -20,44 +20,44 @@ from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinat
 GROUP: Final = 0
 TRANSACTION: Final = 1
 NO_TRANSACTIONS: Final = (
-    "This broker has no transactions: take transactional.id out of the producer's configuration. "
+    "This broker does not support transactions. Remove transactional.id from the producer's configuration. "
     "An idempotent producer works without it."
 )
-_NOBODY: Final = (-1, "", -1)
+_NO_COORDINATOR: Final = (-1, "", -1)
 
 
 def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
-    """Say who coordinates each of these keys."""
+    """Return the coordinator of each key."""
     if context.version >= 4 and not request.coordinator_keys:
         context.respond(FindCoordinatorResponse())
         return
-    error, message = _refusal(broker, request.key_type)
+    error, message = _find_error(broker, request.key_type)
     host, port = broker.address(context)
-    at = _NOBODY if error is not Error.NONE else (broker.node_id, host, port)
+    at = _NO_COORDINATOR if error is not Error.NONE else (broker.node_id, host, port)
     context.respond(_response(request, context.version, error, message, at))
 
 
 def error_response(request: FindCoordinatorRequest, version: int, error: Error) -> FindCoordinatorResponse:
-    """An error on every key."""
-    return _response(request, version, error, error.name, _NOBODY)
+    """Return the error for every key."""
+    return _response(request, version, error, error.name, _NO_COORDINATOR)
 
 
-def _refusal(broker: Broker, key_type: int) -> tuple[Error, str]:
+def _find_error(broker: Broker, key_type: int) -> tuple[Error, str]:
     if key_type == TRANSACTION:
         return Error.INVALID_REQUEST, NO_TRANSACTIONS
     if key_type != GROUP:
-        return Error.INVALID_REQUEST, f"This broker coordinates groups only, and no keys of type {key_type}."
+        return Error.INVALID_REQUEST, f"This broker coordinates only groups, not keys of type {key_type}."
     if broker.topics.get(OFFSETS_TOPIC) is None:
-        return Error.COORDINATOR_NOT_AVAILABLE, _make_offsets_topic(broker)
+        return Error.COORDINATOR_NOT_AVAILABLE, _create_offsets_topic(broker)
     return Error.NONE, ""
 
 
-def _make_offsets_topic(broker: Broker) -> str:
+def _create_offsets_topic(broker: Broker) -> str:
     try:
         broker.create_offsets_topic()
     except OSError as error:
-        return f"The topic {OFFSETS_TOPIC} cannot be made: {error.strerror}."
-    return f"The topic {OFFSETS_TOPIC} was not there, and is now: ask again."
+        return f"Cannot create the topic {OFFSETS_TOPIC}: {error.strerror}."
+    return f"The topic {OFFSETS_TOPIC} was just created; retry."
 
 
 def _response(
@@ -67,7 +67,7 @@ def _response(
     if version < 4:
         return FindCoordinatorResponse(
             error_code=error,
-            error_message=message or error.name,  # "NONE" is Kafka's word, too
+            error_message=message or error.name,  # Kafka also sends "NONE"
             node_id=node_id,
             host=host,
             port=port,

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs, v0 to v1: settings to set, to delete, to append to or to take from (KIP-339).
+"""IncrementalAlterConfigs, v0 to v1: set, delete, append to or subtract from settings (KIP-339).
 
-No version differs in what the broker does.
+All versions behave the same.
 """
 
 from slackwater.broker.broker import Broker
@@ -16,7 +16,7 @@ from slackwater.wire.messages.incremental_alter_configs import (
 
 
 def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    """Change settings, or say what would come of it."""
+    """Change settings, or only validate them."""
     outcomes = alter_all(broker, [_target(one) for one in request.resources], validate_only=request.validate_only)
     context.respond(
         IncrementalAlterConfigsResponse(
@@ -31,7 +31,7 @@ def handle(broker: Broker, context: RequestContext, request: IncrementalAlterCon
 def error_response(
     request: IncrementalAlterConfigsRequest, version: int, error: Error
 ) -> IncrementalAlterConfigsResponse:
-    """An error on every resource."""
+    """Return the error for every resource."""
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name) for one in request.resources

@@ -1,4 +1,4 @@
-"""ListConfigResources, v0 to v1: what has settings that can be described.
+"""ListConfigResources, v0 to v1: the resources that have settings.
 
 v0   client metrics only, of which there are none
 v1   resource types; none means all (KIP-1142)
@@ -16,11 +16,11 @@ from slackwater.wire.messages.list_config_resources import (
 
 
 def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> None:
-    """List them, type by type."""
-    asked = set(request.resource_types) or set(ResourceType)
+    """List the resources by type."""
+    requested = set(request.resource_types) or set(ResourceType)
     if context.version == 0:
-        asked = {ResourceType.CLIENT_METRICS}
-    elif not asked <= set(ResourceType):
+        requested = {ResourceType.CLIENT_METRICS}
+    elif not requested <= set(ResourceType):
         context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
     me = str(broker.node_id)
@@ -32,12 +32,12 @@ def handle(broker: Broker, context: RequestContext, request: ListConfigResources
     context.respond(
         ListConfigResourcesResponse(
             config_resources=[
-                ConfigResource(name, kind) for kind in ResourceType if kind in asked for name in names.get(kind, ())
+                ConfigResource(name, kind) for kind in ResourceType if kind in requested for name in names.get(kind, ())
             ]
         )
     )
 
 
 def error_response(request: ListConfigResourcesRequest, version: int, error: Error) -> ListConfigResourcesResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return ListConfigResourcesResponse(error_code=error)

@@ -1,9 +1,9 @@
 """ListGroups, v0 to v5.
 
-v1  throttle time in the answer
+v1  throttle time in the response
 v3  flexible
-v4  a filter by state, and the state in the answer (AD-03)
-v5  a filter by type, and the type in the answer
+v4  a filter by state, and the state in the response (AD-03)
+v5  a filter by type, and the type in the response
 """
 
 from slackwater.broker.broker import Broker
@@ -15,7 +15,7 @@ from slackwater.wire.messages.list_groups import ListedGroup, ListGroupsRequest,
 
 
 def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> None:
-    """Name the groups."""
+    """List the groups."""
 
     def on_response(answer: Listed) -> None:
         context.respond(
@@ -26,5 +26,5 @@ def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) 
 
 
 def error_response(request: ListGroupsRequest, version: int, error: Error) -> ListGroupsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return ListGroupsResponse(error_code=error)

@@ -9,8 +9,8 @@ v9   -5, the last offset in remote storage, of which there is none: -1
 v10  a timeout for remote storage, which is not needed
 v11  -6, the first offset not in remote storage yet: -1 as well
 
-A special timestamp that the version does not know is UNSUPPORTED_VERSION; a partition that is asked for twice in one
-request is INVALID_REQUEST.
+A special timestamp that the version does not have is UNSUPPORTED_VERSION. A partition that appears twice in a request
+is INVALID_REQUEST.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from slackwater.wire.messages.list_offsets import (
 )
 
 _EARLIEST_PENDING_UPLOAD: Final = -6
-_KNOWN_SINCE: Final = {
+_MIN_VERSIONS: Final = {
     LATEST: 1,
     EARLIEST: 1,
     MAX_TIMESTAMP: 7,
@@ -41,9 +41,9 @@ _NEVER: Final = 1 << 15
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
-    """Look up every offset."""
+    """Look up the offset of every partition."""
     broker.appends.flush_pending()
-    asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
+    requested = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
     context.respond(
         ListOffsetsResponse(
             topics=[
@@ -51,7 +51,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
                     name=topic.name,
                     partitions=[
                         _error(one, Error.INVALID_REQUEST)
-                        if asked[topic.name, one.partition_index] > 1
+                        if requested[topic.name, one.partition_index] > 1
                         else _look_up(broker, topic.name, one, context.version)
                         for one in topic.partitions
                     ],
@@ -63,7 +63,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
 
 
 def error_response(request: ListOffsetsRequest, version: int, error: Error) -> ListOffsetsResponse:
-    """The error on every partition."""
+    """Return the error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=topic.name, partitions=[_error(one, error) for one in topic.partitions])
@@ -72,27 +72,27 @@ def error_response(request: ListOffsetsRequest, version: int, error: Error) -> L
     )
 
 
-def _look_up(broker: Broker, topic: str, asked: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
-    if asked.timestamp < 0 and version < _KNOWN_SINCE.get(asked.timestamp, _NEVER):
-        return _error(asked, Error.UNSUPPORTED_VERSION)
-    partition = broker.topics.partition(topic, asked.partition_index)
+def _look_up(broker: Broker, topic: str, requested: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+    if requested.timestamp < 0 and version < _MIN_VERSIONS.get(requested.timestamp, _NEVER):
+        return _error(requested, Error.UNSUPPORTED_VERSION)
+    partition = broker.topics.partition(topic, requested.partition_index)
     if partition is None:
-        return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if error := partition.leader_epoch_error(asked.current_leader_epoch):
-        return _error(asked, error)
+        return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if error := partition.leader_epoch_error(requested.current_leader_epoch):
+        return _error(requested, error)
     try:
-        found = partition.log.offset_for_timestamp(asked.timestamp)
+        found = partition.log.offset_for_timestamp(requested.timestamp)
     except OSError:
-        return _error(asked, Error.KAFKA_STORAGE_ERROR)
+        return _error(requested, Error.KAFKA_STORAGE_ERROR)
     if found is None or found.offset < 0:
-        return _error(asked, Error.NONE)
+        return _error(requested, Error.NONE)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=partition.log.leader_epoch if version >= 4 else -1,
     )
 
 
-def _error(asked: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
+def _error(requested: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=error)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments, v0: there are none, ever."""
+"""ListPartitionReassignments, v0: there are no reassignments."""
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
@@ -10,12 +10,12 @@ from slackwater.wire.messages.list_partition_reassignments import (
 
 
 def handle(broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
-    """None is under way."""
+    """Return no reassignments."""
     context.respond(ListPartitionReassignmentsResponse(error_message=None))
 
 
 def error_response(
     request: ListPartitionReassignmentsRequest, version: int, error: Error
 ) -> ListPartitionReassignmentsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return ListPartitionReassignmentsResponse(error_code=error, error_message=None)

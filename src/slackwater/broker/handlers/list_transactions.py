@@ -1,4 +1,4 @@
-"""ListTransactions, v0 to v2: there are none.
+"""ListTransactions, v0 to v2: there are no transactions.
 
 v1   filter by duration (KIP-994)
 v2   filter by a pattern for the transactional id (KIP-1152)
@@ -27,7 +27,7 @@ _STATES: Final = frozenset(
 
 
 def handle(broker: Broker, context: RequestContext, request: ListTransactionsRequest) -> None:
-    """No transaction matches; names of states that no transaction can have are given back."""
+    """Return no transactions, and the unknown state filters."""
     if request.transactional_id_pattern is not None and not _is_pattern(request.transactional_id_pattern):
         context.respond(error_response(request, context.version, Error.INVALID_REGULAR_EXPRESSION))
         return
@@ -36,7 +36,7 @@ def handle(broker: Broker, context: RequestContext, request: ListTransactionsReq
 
 
 def error_response(request: ListTransactionsRequest, version: int, error: Error) -> ListTransactionsResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return ListTransactionsResponse(error_code=error)
 
 

@@ -1,14 +1,14 @@
-"""Metadata, v0 to v13: brokers, topics, partitions and who leads them.
+"""Metadata, v0 to v13: brokers, topics, partitions and their leaders.
 
 v0   no topics means all of them
 v1   null means all of them, none means none
 v4   whether an unknown topic may be created; before, it may
-v8   authorized operations of topics, and up to v10 of the cluster, if asked for
-v10  topic ids in the answer
-v12  topics may be asked for by id
+v8   authorized operations of topics, and up to v10 of the cluster, if requested
+v10  topic ids in the response
+v12  topics may be requested by id
 
-An unknown topic that is created is answered as it is from then on: there is no election to wait for. Topics come in the
-order asked for, each once.
+A topic that is created by the request is returned at once, because there is no leader election. Topics are returned in
+the order of the request, each once.
 """
 
 from slackwater.broker.broker import Broker
@@ -28,7 +28,7 @@ from slackwater.wire.schema import NO_UUID
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
-    """Describe the topics asked for."""
+    """Describe the requested topics."""
     if context.version < 12 and any(one.name is None or one.topic_id != NO_UUID for one in request.topics or ()):
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
@@ -48,7 +48,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
 
 
 def error_response(request: MetadataRequest, version: int, error: Error) -> MetadataResponse:
-    """An error on every topic asked for, and from v13 on the whole."""
+    """Return the error for every topic, and from v13 for the whole response."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(error, topic.name if version >= 12 else topic.name or "", topic.topic_id)
@@ -59,18 +59,18 @@ def error_response(request: MetadataRequest, version: int, error: Error) -> Meta
 
 
 def _topics(broker: Broker, version: int, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
-    asked = request.topics
-    if asked is None or (version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (version == 0 and not requested):
         return [_known(broker, topic, operations) for topic in broker.topics]
     may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
-    return [_asked(broker, one, may_create, operations) for one in _distinct(asked)]
+    return [_requested(broker, one, may_create, operations) for one in _distinct(requested)]
 
 
-def _distinct(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    return list({(one.name, one.topic_id): one for one in asked}.values()) if len(asked) > 1 else asked
+def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    return list({(one.name, one.topic_id): one for one in requested}.values()) if len(requested) > 1 else requested
 
 
-def _asked(broker: Broker, one: MetadataRequestTopic, may_create: bool, operations: int) -> MetadataResponseTopic:
+def _requested(broker: Broker, one: MetadataRequestTopic, may_create: bool, operations: int) -> MetadataResponseTopic:
     if one.name is None or one.topic_id != NO_UUID:
         found = broker.topics.by_id(one.topic_id)
         if found is None:

@@ -1,7 +1,7 @@
 """OffsetDelete, v0.
 
-Partitions that do not exist are refused here, the others go to the coordinator (AD-05). The answer has the refused ones
-first, then the others in the order asked, joined under one topic if something was refused.
+Unknown partitions get an error here; the others go to the coordinator (AD-05). The response lists the unknown ones
+first, then the others in the order of the request, merged by topic if there are unknown ones.
 """
 
 from itertools import islice
@@ -20,9 +20,9 @@ from slackwater.wire.messages.offset_delete import (
 
 
 def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> None:
-    """Forget offsets of topics that nobody in the group reads."""
+    """Delete offsets of topics that no member is subscribed to."""
     partitions: list[tuple[str, int]] = []
-    asked: list[tuple[str, int]] = []  # the topics of these partitions, and how many are each one's
+    requested: list[tuple[str, int]] = []  # the topics of these partitions, and how many are each one's
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         found = broker.topics.get(topic.name)
@@ -37,7 +37,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
             results = [OffsetDeleteResponsePartition(index, Error.UNKNOWN_TOPIC_OR_PARTITION) for index in unknown]
             refused.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name)).partitions.extend(results)
         if len(partitions) > before:
-            asked.append((topic.name, len(partitions) - before))
+            requested.append((topic.name, len(partitions) - before))
 
     def on_response(answer: Deleted) -> None:
         if answer.error is not Error.NONE:
@@ -48,7 +48,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
             OffsetDeleteResponseTopic(
                 name, [OffsetDeleteResponsePartition(one.partition, one.error) for one in islice(results, count)]
             )
-            for name, count in asked
+            for name, count in requested
         ]
         context.respond(OffsetDeleteResponse(topics=_merged(refused, topics) if refused else topics))
 
@@ -56,7 +56,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
 
 
 def error_response(request: OffsetDeleteRequest, version: int, error: Error) -> OffsetDeleteResponse:
-    """Nothing but an error."""
+    """Return a response with only the error."""
     return OffsetDeleteResponse(error_code=error)
 
 

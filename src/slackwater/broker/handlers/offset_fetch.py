@@ -2,18 +2,18 @@
 
 v0, which read ZooKeeper, is gone in 4.0.
 
-v1   one group; an error of the group stands on every partition asked for
+v1   one group; an error of the group is set on every partition
 v2   null topics: everything the group has (OF-01); the group's error in a field of its own
-v3   throttle time in the answer
-v5   leader epoch in the answer
+v3   throttle time in the response
+v5   leader epoch in the response
 v6   flexible
 v7   require_stable (OF-03)
 v8   many groups, each with its error (OF-04)
 v9   a member id and epoch for each group, which only a KIP-848 group looks at (OF-05)
-v10  topics by their ids, in the answer too; an unknown one is UNKNOWN_TOPIC_ID, after the others
+v10  topics by their ids, in the response too; an unknown one is UNKNOWN_TOPIC_ID, after the others
 
-Topics are answered as they were asked for: one named in two places in two places, one without partitions without. Of
-everything a group has, v10 can tell only what still has an id.
+Topics are returned as requested: a topic that appears twice is returned twice, and one without partitions stays empty.
+For all offsets of a group, v10 returns only topics that still exist.
 """
 
 from collections.abc import Iterable
@@ -46,26 +46,26 @@ def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest)
         _name_topics(groups, broker.topics)
 
     def on_response(answer: Fetched) -> None:
-        told = [
-            _told(asked, found, context.version, broker.topics)
-            for asked, found in zip(groups, answer.groups, strict=True)
+        responses = [
+            _group_response(requested, found, context.version, broker.topics)
+            for requested, found in zip(groups, answer.groups, strict=True)
         ]
-        context.respond(_response(told, context.version))
+        context.respond(_response(responses, context.version))
 
-    wanted = tuple([GroupToFetch(group.group_id, _partitions(group, context.version)) for group in groups])
-    broker.groups.submit(OffsetFetch(wanted, request.require_stable), on_response)
+    requested = tuple([GroupToFetch(group.group_id, _partitions(group, context.version)) for group in groups])
+    broker.groups.submit(OffsetFetch(requested, request.require_stable), on_response)
 
 
 def error_response(request: OffsetFetchRequest, version: int, error: Error) -> OffsetFetchResponse:
-    """An error on every group."""
+    """Return the error for every group."""
     return _response([_failed(group, error, version) for group in _groups(request, version)], version)
 
 
-# --- what is asked --------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------------------------
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """What is asked, as v8 and later ask it."""
+    """Return the requested groups in the form of v8 and later."""
     if version >= 8:
         return request.groups
     topics = None
@@ -75,7 +75,7 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
 
 
 def _name_topics(groups: Iterable[OffsetFetchRequestGroup], topics: Topics) -> None:
-    """Topics asked for by id get their names; those that are unknown keep none."""
+    """Set the names of topics requested by id; unknown topics have no name."""
     for group in groups:
         for topic in group.topics or ():
             if (found := topics.by_id(topic.topic_id)) is not None:
@@ -93,38 +93,40 @@ def _partitions(group: OffsetFetchRequestGroup, version: int) -> tuple[tuple[str
     return tuple([(topic.name, index) for topic in known for index in topic.partition_indexes])
 
 
-# --- what is answered -----------------------------------------------------------------------------------------------
+# --- responses ------------------------------------------------------------------------------------------------------
 
 
-def _told(
-    asked: OffsetFetchRequestGroup, found: FetchedGroup, version: int, topics: Topics
+def _group_response(
+    requested: OffsetFetchRequestGroup, found: FetchedGroup, version: int, topics: Topics
 ) -> OffsetFetchResponseGroup:
     if found.error is not Error.NONE:
-        return _failed(asked, found.error, version)
-    if asked.topics is None:
-        return OffsetFetchResponseGroup(asked.group_id, _everything(found.offsets, version, topics))
+        return _failed(requested, found.error, version)
+    if requested.topics is None:
+        return OffsetFetchResponseGroup(requested.group_id, _all_offsets(found.offsets, version, topics))
     offsets = iter(found.offsets)
-    told: list[OffsetFetchResponseTopics] = []
+    responses: list[OffsetFetchResponseTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
-    for topic in asked.topics:
+    for topic in requested.topics:
         if _is_known(topic, version):
-            of_it = islice(offsets, len(topic.partition_indexes))
-            told.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, [_partition(one) for one in of_it]))
+            offsets_of_topic = islice(offsets, len(topic.partition_indexes))
+            responses.append(
+                OffsetFetchResponseTopics(topic.name, topic.topic_id, [_partition(one) for one in offsets_of_topic])
+            )
         else:
             unknown.append(_failed_topic(topic, Error.UNKNOWN_TOPIC_ID))
-    return OffsetFetchResponseGroup(asked.group_id, told + unknown)
+    return OffsetFetchResponseGroup(requested.group_id, responses + unknown)
 
 
-def _everything(offsets: Iterable[FetchedOffset], version: int, topics: Topics) -> list[OffsetFetchResponseTopics]:
-    told = []
-    for name, of_it in groupby(offsets, attrgetter("topic")):
-        topic = OffsetFetchResponseTopics(name, partitions=[_partition(one) for one in of_it])
+def _all_offsets(offsets: Iterable[FetchedOffset], version: int, topics: Topics) -> list[OffsetFetchResponseTopics]:
+    responses = []
+    for name, offsets_of_topic in groupby(offsets, attrgetter("topic")):
+        topic = OffsetFetchResponseTopics(name, partitions=[_partition(one) for one in offsets_of_topic])
         if version >= 10:
             if (found := topics.get(name)) is None:
                 continue
             topic.topic_id = found.topic_id
-        told.append(topic)
-    return told
+        responses.append(topic)
+    return responses
 
 
 def _partition(one: FetchedOffset) -> OffsetFetchResponsePartitions:

@@ -34,7 +34,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpoc
 
 
 def error_response(request: OffsetForLeaderEpochRequest, version: int, error: Error) -> OffsetForLeaderEpochResponse:
-    """The error on every partition."""
+    """Return the error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(topic=topic.topic, partitions=[_error(one, error) for one in topic.partitions])
@@ -43,18 +43,18 @@ def error_response(request: OffsetForLeaderEpochRequest, version: int, error: Er
     )
 
 
-def _end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = broker.topics.partition(topic, asked.partition)
+def _end(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = broker.topics.partition(topic, requested.partition)
     if partition is None:
-        return _error(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if error := partition.leader_epoch_error(asked.current_leader_epoch):
-        return _error(asked, error)
-    if asked.leader_epoch != partition.log.leader_epoch:
-        return _error(asked, Error.NONE)
+        return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if error := partition.leader_epoch_error(requested.current_leader_epoch):
+        return _error(requested, error)
+    if requested.leader_epoch != partition.log.leader_epoch:
+        return _error(requested, Error.NONE)
     return EpochEndOffset(
-        partition=asked.partition, leader_epoch=asked.leader_epoch, end_offset=partition.log.log_end_offset
+        partition=requested.partition, leader_epoch=requested.leader_epoch, end_offset=partition.log.log_end_offset
     )
 
 
-def _error(asked: OffsetForLeaderPartition, error: Error) -> EpochEndOffset:
-    return EpochEndOffset(partition=asked.partition, error_code=error)
+def _error(requested: OffsetForLeaderPartition, error: Error) -> EpochEndOffset:
+    return EpochEndOffset(partition=requested.partition, error_code=error)
