@@ -34,7 +34,7 @@ STEP_MS = 50
 
 
 class Client:
-    """A shell, as small as it can be: everything at once, nothing lost, unless `alive` or `polling` is taken away."""
+    """A minimal client: everything happens at once, unless `alive` or `polling` is False."""
 
     def __init__(self, house: "House", name: str, **settings: Any) -> None:
         defaults: dict[str, Any] = {"group_id": "orders", "client_id": name, "enable_auto_commit": False}
@@ -52,7 +52,7 @@ class Client:
         return self.house.harness.now_ms
 
     def execute(self, effects: list[MemberEffect]) -> None:
-        """Carry effects out."""
+        """Execute effects."""
         for effect in effects:
             match effect:
                 case Send(request_id=request_id, request=request):
@@ -75,7 +75,7 @@ class Client:
         self._inbox.append((request_id, response))
 
     def step(self) -> None:
-        """Read what arrived, do what is due, poll."""
+        """Handle responses, fire timers, poll."""
         if not self.alive:
             self._inbox.clear()
             return
@@ -89,12 +89,12 @@ class Client:
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
-        """What it owns, sorted."""
+        """Return the owned partitions, sorted."""
         return tuple(sorted(self.machine.owned))
 
 
 class House:
-    """A harness with clients in it."""
+    """A harness with clients."""
 
     def __init__(self, **settings: Any) -> None:
         self.harness = CoordinatorHarness(**({"group_initial_rebalance_delay_ms": 100} | settings))
@@ -102,13 +102,13 @@ class House:
         self.clients: list[Client] = []
 
     def client(self, name: str, **settings: Any) -> Client:
-        """One more client."""
+        """Add a client."""
         client = Client(self, name, **settings)
         self.clients.append(client)
         return client
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass in small steps."""
+        """Advance time in small steps."""
         for _ in range(duration_ms // STEP_MS):
             self.harness.advance_ms(STEP_MS)
             for client in self.clients:
@@ -116,7 +116,7 @@ class House:
                 self.check()
 
     def check(self) -> None:
-        """Nobody owns what another owns."""
+        """Check that no partition has two owners."""
         group = self.harness.coordinator.groups.get("orders")
         members = group.members if group is not None else {}
         owners = Counter(
@@ -128,7 +128,7 @@ class House:
         assert all(count == 1 for count in owners.values()), owners
 
     def stable_group(self) -> None:
-        """The group is stable and everything has one owner."""
+        """Check that the group is stable and every partition has one owner."""
         assert self.harness.state is GroupState.STABLE
         living = [client for client in self.clients if client.alive]
         assert all(client.machine.state is MemberState.STABLE for client in living)

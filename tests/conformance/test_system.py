@@ -1,4 +1,4 @@
-"""Section 13 of the catalogue, with stock clients on a broker in its own process; and CO-06, by restarts of it.
+"""Section 13 of the catalogue with stock clients and a broker process, and CO-06 with broker restarts.
 
 SY-05 has a second half, about members of the new consumer protocol; groups of that protocol are section 11.
 """
@@ -46,7 +46,7 @@ TOPIC, GROUP = "t", "g"
 
 
 class House:
-    """A broker that can be restarted at its address, and clients' programs, all gone at the end."""
+    """A broker that can be restarted at its address, and client processes."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -65,7 +65,7 @@ class House:
         self.broker = BrokerProcess(self._data, SETTINGS, port=self.broker.port)
 
     def describe(self, group: str = GROUP) -> DescribedGroup:
-        """What the broker says of a group."""
+        """Return the broker's description of a group."""
         found: list[DescribedGroup] = []
 
         @closing
@@ -77,7 +77,7 @@ class House:
         return found[0]
 
     def committed(self, count: int) -> list[int]:
-        """The group's offsets, as the broker knows them."""
+        """Return the committed offsets of the group."""
         found: list[int] = []
 
         @closing
@@ -88,7 +88,7 @@ class House:
         return found
 
     def member_ids(self) -> dict[str | None, str]:
-        """Member ids by instance id."""
+        """Return member ids by instance id."""
         return {member.group_instance_id: member.member_id for member in self.describe().members}
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 @dataclass
 class Ledger:
-    """What was produced, so that what was wait_for_records can be held against it."""
+    """The produced records, to compare with the processed ones."""
 
     house: House
     driver: Driver
@@ -117,19 +117,19 @@ class Ledger:
     each: int = 0
 
     def produce(self, each: int) -> None:
-        """So many more records for every partition."""
+        """Produce more records to every partition."""
         records = [{"partition": number, "value": "x"} for number in range(self.count) for _ in range(each)]
         self.driver.produce(TOPIC, records)
         self.each += each
 
     def check_consumed_once(self, members: Sequence[Member], before: Sequence[Record] = ()) -> None:
-        """Wait until everything was wait_for_records; nothing was wait_for_records twice."""
+        """Wait until every record was processed, each once."""
         records = [*before, *wait_for_records(members, self.count * self.each - len(before))]
         found = sorted((record["partition"], record["offset"]) for record in records)
         assert found == [(partition, offset) for partition in range(self.count) for offset in range(self.each)]
 
     def check_committed(self) -> None:
-        """The group's commits are its positions: the end of everything."""
+        """Check that the committed offsets are the end offsets."""
         assert self.house.committed(self.count) == [self.each] * self.count
 
 
@@ -139,7 +139,7 @@ def _ledger(house: House, driver: Driver, count: int) -> Ledger:
 
 
 def _unmoved(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) -> None:
-    """No rebalance has taken place: same generation, same partitions, no callback."""
+    """Check that there was no rebalance: same generation, same partitions, no callback."""
     assert [snapshot.generation for snapshot in after] == [snapshot.generation for snapshot in before]
     assert [snapshot.assignment for snapshot in after] == [snapshot.assignment for snapshot in before]
     assert [snapshot.events for snapshot in after] == [snapshot.events for snapshot in before]
@@ -180,7 +180,7 @@ def test_broker_restart_causes_no_rebalance(house: House, client: Client, how: s
 
 @pytest.mark.proves("CO-06")
 def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
-    """Members have their whole session before them, however long the broker was away."""
+    """Members have a complete session after a restart, however long the broker was down."""
     clock = ManualClock()
 
     @closing

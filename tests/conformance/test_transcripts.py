@@ -35,7 +35,7 @@ from .transcripts import (
 
 
 class BrokerPeer:
-    """Our broker, in virtual time."""
+    """The broker, in virtual time."""
 
     def __init__(self, broker: QuietBroker) -> None:
         self._broker = broker
@@ -44,7 +44,7 @@ class BrokerPeer:
         self._waiting: dict[int, tuple[QuietClient, str, int]] = {}
 
     def send(self, number: int, on: str, client_id: str, api: str, version: int, fields: Fields) -> None:
-        """Send a request; its answer is known by the step's number."""
+        """Send a request; the step number identifies its response."""
         client = self._clients.get(on)
         if client is None:
             client = self._clients[on] = self._broker.connect(client_id)
@@ -52,7 +52,7 @@ class BrokerPeer:
         client.send_bytes(encode_request(api, version, number, client_id, with_topic_ids(fields, self._ids)))
 
     def wait(self, ms: int, until_answered: int | None) -> dict[int, Fields]:
-        """Let virtual time pass, and hand over what was answered until then."""
+        """Advance virtual time and return the responses so far."""
         self._broker.pass_ms(ms)
         answers: dict[int, Fields] = {}
         for number, (client, api, version) in list(self._waiting.items()):
@@ -74,7 +74,7 @@ def _expected(scenario: Scenario, recorded: list[Answered | None]) -> list[Answe
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scenario], QuietBroker]]:
-    """A broker for each combination of settings, as when Kafka was recorded."""
+    """One broker for each combination of settings."""
     with ExitStack() as stack:
 
         @cache

@@ -1,4 +1,4 @@
-"""Whatever well-typed nonsense a coordinator is sent, in whatever order, it keeps its promises.
+"""The coordinator keeps its invariants for random requests in random order.
 
 Promises checked
 - Nothing raises.
@@ -97,7 +97,7 @@ partitions = st.lists(st.tuples(topics, st.integers(-1, 2)), max_size=3).map(tup
 
 
 class Symbolic(NamedTuple):
-    """A request in which member ids and generations still are symbols."""
+    """A request with symbols for member ids and generations."""
 
     request: Request
     generation: str = "current"
@@ -182,26 +182,26 @@ requests: SearchStrategy[Symbolic] = st.builds(
 
 
 class Pass(NamedTuple):
-    """Time passes."""
+    """Advance time."""
 
     duration_ms: int
 
 
 class Write(NamedTuple):
-    """The oldest writes under way come to their end."""
+    """Complete the oldest pending writes."""
 
     how_many: int
     error: Error
 
 
 class Hold(NamedTuple):
-    """Writes take their time from now on, or no longer."""
+    """Hold writes from now on, or stop holding them."""
 
     holding: bool
 
 
 class Unload(NamedTuple):
-    """A shard goes; its writes under way fail before or after that."""
+    """Unload a partition; its pending writes fail before or after."""
 
     shard: int
     epochs_on: int | None
@@ -209,7 +209,7 @@ class Unload(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A shard comes; its end is reached at once or later."""
+    """Load a partition; loading finishes at once or later."""
 
     shard: int
     epochs_on: int
@@ -217,19 +217,19 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The end of a loading shard's log is reached."""
+    """Finish loading a partition."""
 
     shard: int
 
 
 class TopicsDeleted(NamedTuple):
-    """Topics go."""
+    """Delete topics."""
 
     names: tuple[str, ...]
 
 
 class Behave(NamedTuple):
-    """So many times, everybody in a group does what a good client would do next, newcomers first."""
+    """Several times, every client of a group sends its next regular request, new members first."""
 
     group_id: str
     rounds: int
@@ -271,14 +271,14 @@ configs = st.builds(
 
 @dataclass(eq=False)
 class Asked:
-    """A request and its answers."""
+    """A request and its responses."""
 
     request: Request
     answers: list[Response] = field(default_factory=list)
 
 
 class World:
-    """A coordinator, its clock, its logs, and everybody who ever asked it something."""
+    """A coordinator with its clock, logs and callers."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
@@ -300,7 +300,7 @@ class World:
     # --- steps ---
 
     def take(self, step: Step) -> None:
-        """Let one thing happen, and look whether all is well."""
+        """Execute one step and check the invariants."""
         match step:
             case Symbolic():
                 self.ask(self.resolved(step))
@@ -325,7 +325,7 @@ class World:
         self.look()
 
     def behave(self, group_id: str, rounds: int, newcomers: int) -> None:
-        """Newcomers join; then, again and again, members join and sync as the group's state asks, and time passes."""
+        """New members join; then members join and sync as the group's state requires, and time advances."""
         join = JoinGroup(group_id, "", None, "consumer", GOOD_PROTOCOLS, 10_000, 60_000, "good")
         for _ in range(newcomers):
             self.ask(replace(join, uuid=f"u{len(self.asked)}", requires_known_member_id=False))
@@ -346,7 +346,7 @@ class World:
             self.advance(self.now_ms + 3_000)
 
     def resolved(self, step: Symbolic) -> Request:
-        """The request with symbols replaced by ids and generations that exist."""
+        """Return the request with symbols replaced by existing ids and generations."""
         request = step.request
         match request:
             case JoinGroup():
@@ -371,13 +371,13 @@ class World:
         return request
 
     def id_of(self, symbol: str) -> str:
-        """`#n` is one of the ids last given out."""
+        """Resolve `#n` to one of the last issued ids."""
         if not symbol.startswith("#") or not self.ids:
             return symbol
         return self.ids[-1 - int(symbol[1:]) % len(self.ids)]
 
     def generation_of(self, symbol: str, group_id: str | None) -> int:
-        """`current` is the generation the group is in."""
+        """Resolve `current` to the group's generation."""
         if symbol != "current":
             return int(symbol)
         group = self.coordinator.groups.get(group_id or "")
@@ -391,7 +391,7 @@ class World:
         return asked
 
     def unload(self, shard: int, epochs_on: int | None, writes_fail_first: bool) -> None:
-        """Take a shard away, if the epoch is new enough for that."""
+        """Unload a partition if the epoch is new enough."""
         goes = epochs_on is None or epochs_on > 0
         if goes and writes_fail_first:
             self.fail_writes_of(shard)
@@ -403,7 +403,7 @@ class World:
             self.fail_writes_of(shard)
 
     def load(self, shard: int, epochs_on: int, at_once: bool) -> None:
-        """Give a shard, by way of taking it away first."""
+        """Unload and load a partition."""
         if epochs_on < 0:
             if self.owned[shard]:  # whoever owns nothing has no epoch to compare with
                 self.do(self.coordinator.load(shard, self.epochs[shard] + epochs_on, self.now_ms))
@@ -418,7 +418,7 @@ class World:
             self.finish_loading(shard)
 
     def finish_loading(self, shard: int) -> None:
-        """Reach the end of a loading shard's log."""
+        """Finish loading a partition."""
         if self.loading[shard]:
             self.loading[shard] = False
             self.do(self.coordinator.finish_loading(shard, self.now_ms))
@@ -426,7 +426,7 @@ class World:
     # --- effects ---
 
     def do(self, effects: list[Effect]) -> None:
-        """Carry out effects in order."""
+        """Execute effects in order."""
         for effect in effects:
             match effect:
                 case AppendRecords():
@@ -443,29 +443,29 @@ class World:
         self.catch_up()
 
     def learn(self, response: Response) -> None:
-        """Remember ids that were given out."""
+        """Store issued ids."""
         if isinstance(response, JoinGroupResponse) and response.member_id not in ("", *self.ids):
             self.ids.append(response.member_id)
 
     def catch_up(self) -> None:
-        """Writes that take no time end now."""
+        """Complete the writes that are not held."""
         while self.writes and not self.holding:
             self.finish_write(Error.NONE)
 
     def finish_write(self, error: Error) -> None:
-        """The oldest write under way ends."""
+        """Complete the oldest pending write."""
         append = self.writes.popleft()
         if error is Error.NONE:
             self.logs[append.offsets_partition].extend(append.records)
         self.do(self.coordinator.on_append_result(append.write_id, error, self.now_ms))
 
     def fail_writes_of(self, shard: int) -> None:
-        """A shard that went takes its writes under way with it; those before them in the queue end well."""
+        """Fail the pending writes of an unloaded partition; earlier writes of others succeed."""
         while any(append.offsets_partition == shard for append in self.writes):
             self.finish_write(Error.NOT_LEADER_OR_FOLLOWER if self.writes[0].offsets_partition == shard else Error.NONE)
 
     def advance(self, until_ms: int) -> None:
-        """Time passes, timers firing at their deadlines."""
+        """Advance time and fire timers at their deadlines."""
         for _ in range(TOO_MANY_TICKS):
             due = self.coordinator.next_due_ms()
             if due is None or due > until_ms:
@@ -478,7 +478,7 @@ class World:
     # --- promises ---
 
     def look(self) -> None:
-        """Every group is what its state says it is, and its generation has not gone backwards."""
+        """Check that every group is consistent with its state and no generation decreased."""
         seen: dict[int, tuple[object, int]] = {}
         for group_id, group in self.coordinator.groups.items():
             members = group.members
@@ -501,7 +501,7 @@ class World:
         self.generations = seen
 
     def finish(self) -> None:
-        """Everything under way ends, and enough time passes for every timer."""
+        """Complete all writes and advance time beyond every timer."""
         self.holding = False
         self.catch_up()
         for shard in range(SHARDS):
@@ -510,11 +510,11 @@ class World:
         self.look()
 
     def unanswered(self) -> Iterator[Request]:
-        """Requests that were forgotten."""
+        """Return the requests without a response."""
         return (asked.request for asked in self.asked if not asked.answers)
 
     def offsets(self, coordinator: Coordinator) -> dict[str, tuple[FetchedOffset, ...]]:
-        """All offsets a coordinator knows, of groups in shards it owns."""
+        """Return all committed offsets of the owned partitions."""
         caller = Asked(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in ("g", "h", "other", ""))))
         effects = coordinator.handle(caller.request, caller, self.now_ms)
         (answer,) = (effect.response for effect in effects if isinstance(effect, SendResponse))

@@ -1,4 +1,4 @@
-"""The facade: shards that come and go, and what is under way meanwhile."""
+"""Loading and unloading partitions, pending writes, and batches of requests."""
 
 import random
 
@@ -157,7 +157,7 @@ def test_invalid_transition_is_an_assertion_error() -> None:
 
 
 def _member_of(coordinator: Coordinator, group_id: str) -> str:
-    """Bring a static member into a stable group of its own."""
+    """Create a stable group with one static member."""
     protocols = (JoinProtocol("range", b""),)
     join = JoinGroup(group_id, "", "i", "consumer", protocols, 10_000, 60_000, uuid=f"of-{group_id}")
     effects = _done(coordinator, coordinator.handle(join, "j", 0), Error.NONE)
@@ -169,7 +169,7 @@ def _member_of(coordinator: Coordinator, group_id: str) -> str:
 
 
 def _done(coordinator: Coordinator, effects: list[Effect], error: Error) -> list[Effect]:
-    """These effects, and all that come of their writes."""
+    """Return these effects and the effects of their writes."""
     done = list(effects)
     for effect in effects:
         if isinstance(effect, AppendRecords):

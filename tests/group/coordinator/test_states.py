@@ -1,4 +1,4 @@
-"""The coordinator's table is complete, legal, and what the machine really does."""
+"""The coordinator's transition table is complete, valid, and matches simulated runs."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_every_state_has_next_states() -> None:
 
 
 def _reachable(state: GroupState) -> set[GroupState]:
-    """What a state can become in one input: along one move, or two where a round ends in the step that starts it."""
+    """Return the states that one input can lead to; a rebalance may end in the step that starts it."""
     first = set(NEXT_STATES[state])
     return first.union(*(NEXT_STATES[GroupState.PREPARING_REBALANCE] for _ in first & {GroupState.PREPARING_REBALANCE}))
 
@@ -51,7 +51,7 @@ def test_nothing_leaves_dead() -> None:
 
 
 class _Moves(Checker):
-    """Collects the moves that events tell."""
+    """Collects the state changes of the events."""
 
     seen: set[tuple[GroupState, GroupState]]
 

@@ -1,4 +1,4 @@
-"""What the coordinator reads of subscriptions."""
+"""Reading the topics of subscriptions."""
 
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator.subscriptions import is_overlong, topics_of

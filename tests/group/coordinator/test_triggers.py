@@ -1,4 +1,4 @@
-"""What the coordinator can tell of why a rebalance starts."""
+"""Triggers of rebalances."""
 
 import pytest
 
