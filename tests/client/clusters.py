@@ -67,24 +67,24 @@ class Side:
         wait_until(lambda: self._leads(name, partitions), lambda: f"topic {name} is not ready", SECONDS)
 
     def _leads(self, topic: str, partitions: int) -> bool:
-        if topic not in {one.name for one in self.admin.list_topics()}:
+        if topic not in {client.name for client in self.admin.list_topics()}:
             return False
-        (found,) = self.admin.describe_topics([topic])
-        return len(found.partitions) == partitions and all(one.leader >= 0 for one in found.partitions)
+        (results,) = self.admin.describe_topics([topic])
+        return len(results.partitions) == partitions and all(client.leader >= 0 for client in results.partitions)
 
     def group_state(self, group: str) -> str:
         """The state of a group; Dead if it is not there."""
         try:
-            (found,) = self.admin.describe_groups([group])
+            (results,) = self.admin.describe_groups([group])
         except BrokerError as error:
             if error.error is Error.GROUP_ID_NOT_FOUND:
                 return "Dead"
             raise
-        return found.state
+        return results.state
 
-    def evict(self, group: str, one: Consumer) -> None:
-        """Take a member its place without a word to it: its next heartbeat is answered UNKNOWN_MEMBER_ID."""
-        (gone,) = self.admin.remove_members(group, members=[one.group_metadata().member_id])
+    def evict(self, group: str, client: Consumer) -> None:
+        """Remove a member; its next heartbeat fails with UNKNOWN_MEMBER_ID."""
+        (gone,) = self.admin.remove_members(group, members=[client.group_metadata().member_id])
         assert gone.error is Error.NONE
 
     def parts(self, topic: str, *numbers: int) -> list[TopicPartition]:
@@ -117,7 +117,7 @@ def _with_admin(side: Side) -> Iterator[Side]:
 
 @contextmanager
 def shared_kafka(version: str, shared: Path) -> Iterator[str]:
-    """The one Kafka of this version, which lasts as long as somebody uses it."""
+    """Start or share the Kafka of this version; it stops after its last user."""
     address = shared / f"kafka-{version}.address"
     with (shared / f"kafka-{version}.used").open("w") as used, (shared / f"kafka-{version}.starting").open("w") as door:
         fcntl.flock(used, fcntl.LOCK_SH)  # waits for a keeper that is taking an unused one down
@@ -147,7 +147,7 @@ def _start_keeper(version: str, shared: Path) -> None:
 
 
 def keep(version: str, shared: Path) -> None:
-    """Run Kafka until nobody uses it."""
+    """Run Kafka until its last user has ended."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     address = shared / f"kafka-{version}.address"
     with _started(version) as bootstrap_servers, (shared / f"kafka-{version}.used").open("w") as used:
@@ -160,7 +160,7 @@ def keep(version: str, shared: Path) -> None:
 
 @contextmanager
 def _started(version: str) -> Iterator[str]:
-    """Kafka; another try is made if somebody took its port between the choice and the start."""
+    """Start Kafka; retry if its port was taken meanwhile."""
     for left in reversed(range(TRIES)):
         with ExitStack() as stack:
             try:

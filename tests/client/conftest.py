@@ -35,5 +35,5 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     shared = tmp_path_factory.getbasetemp()
     if hasattr(request.config, "workerinput"):
         shared = shared.parent  # what the workers of one run have in common
-    with side_of(request.param, shared) as found:
-        yield found
+    with side_of(request.param, shared) as results:
+        yield results

@@ -1,4 +1,4 @@
-"""Members for groups that tests look at: consumers that a thread polls in turn, until they are told to stall."""
+"""Consumers of one group, polled in turn by one thread."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class ConsumerPool:
             consumer.close()
 
     def join(self, count: int = 1, settings: Mapping[str, object] | None = None) -> Consumer:
-        """More members; the last of them."""
+        """Add consumers; return the last one."""
         for _ in range(count):
             consumer = Consumer(self._config | dict(settings or {}))
             consumer.subscribe(self._topics)
@@ -57,17 +57,17 @@ class ConsumerPool:
         return consumer
 
     def leave(self) -> None:
-        """The last of them goes."""
+        """Close the last consumer."""
         with self._lock:
             consumer = self.consumers.pop()
         consumer.close()
 
     def settle(self, partitions: int) -> None:
-        """Wait until every partition has one owner, and everybody has been told."""
+        """Wait until every partition has one owner, and all consumers are in one generation."""
 
         def settled() -> bool:
             with self._lock:
-                owned = [one for consumer in self.consumers for one in consumer.assignment]
+                owned = [client for consumer in self.consumers for client in consumer.assignment]
                 generations = {self.generation(consumer) for consumer in self.consumers}
             return len(owned) == len(set(owned)) == partitions and len(generations) == 1
 
@@ -77,18 +77,18 @@ class ConsumerPool:
         """Commit, each partition by its owner."""
         with self._lock:
             for consumer in self.consumers:
-                own = {one: offset for one, offset in offsets.items() if one in consumer.assignment}
+                own = {client: offset for client, offset in offsets.items() if client in consumer.assignment}
                 if own:
                     consumer.commit(own)
 
     def stall(self) -> None:
-        """Poll nobody any more; heartbeats go on."""
+        """Stop polling; heartbeats continue."""
         with self._lock:
             self._stalled = True
 
     @staticmethod
     def generation(consumer: Consumer) -> int:
-        """The generation a consumer lives in."""
+        """Return the generation of a consumer."""
         return consumer.group_metadata().generation_id
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What the client's tests share: consumers with short times, records in topics, and waiting for a condition."""
+"""Helpers of the client tests: consumers with short timeouts, test records, and waiting for conditions."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -20,15 +20,15 @@ QUICK: dict[str, object] = {
 
 
 class Cluster(Protocol):
-    """Whatever clients can connect to."""
+    """A cluster that clients can connect to."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where they connect."""
+        """The bootstrap servers."""
 
 
 def consumer(cluster: Cluster, group: str | None = None, **settings: object) -> Consumer:
-    """A consumer that does not wait long; in settings' names an underscore stands for a dot."""
+    """Return a consumer with short timeouts; `group_id` means `group.id`."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     config: dict[str, object] = QUICK | {"bootstrap.servers": cluster.bootstrap_servers} | named
     if group is not None:
@@ -53,21 +53,21 @@ def wait_for(condition: Callable[[], object], what: str = "it") -> None:
     wait_until(condition, lambda: f"{what} did not happen", PATIENCE_S)
 
 
-def poll_until(one: Consumer, condition: Callable[[], object], what: str = "it") -> list[ConsumerRecord]:
-    """Poll until a condition holds; the answer is what came meanwhile."""
-    found: list[ConsumerRecord] = []
+def poll_until(client: Consumer, condition: Callable[[], object], what: str = "it") -> list[ConsumerRecord]:
+    """Poll until a condition holds; return the records received meanwhile."""
+    results: list[ConsumerRecord] = []
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S:g} s"
-        found += one.poll(0.02)
-    return found
+        results += client.poll(0.02)
+    return results
 
 
-def read(one: Consumer, count: int) -> list[ConsumerRecord]:
-    """Poll until so many records came."""
-    found: list[ConsumerRecord] = []
+def read(client: Consumer, count: int) -> list[ConsumerRecord]:
+    """Poll until `count` records have arrived."""
+    results: list[ConsumerRecord] = []
     deadline = time.monotonic() + PATIENCE_S
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records came within {PATIENCE_S:g} s"
-        found += one.poll(0.1)
-    return found
+    while len(results) < count:
+        assert time.monotonic() < deadline, f"{len(results)} of {count} records came within {PATIENCE_S:g} s"
+        results += client.poll(0.1)
+    return results

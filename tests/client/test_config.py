@@ -1,4 +1,4 @@
-"""What a user may set, and what he is told when it cannot be."""
+"""Client settings: parsing, defaults and errors."""
 
 import logging
 
@@ -52,17 +52,17 @@ def test_misspelt_setting_suggests_closest_name() -> None:
 
 
 def test_names_may_be_given_as_keywords() -> None:
-    with Consumer(bootstrap_servers="127.0.0.1:1", client_id="named") as one:
-        assert one.client_id == "named"
+    with Consumer(bootstrap_servers="127.0.0.1:1", client_id="named") as client:
+        assert client.client_id == "named"
 
 
 def test_environment_variables_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "pod-7")
     monkeypatch.setenv("STRATEGY", "roundrobin")
     settings = {"group.id": "g", "group.instance.id": "${POD_NAME}", "partition.assignment.strategy": "${STRATEGY}"}
-    with Consumer(SERVERS | settings) as one:
-        assert one.group_metadata().group_instance_id == "pod-7"
-        config = one.engine.require_group("test").member.config
+    with Consumer(SERVERS | settings) as client:
+        assert client.group_metadata().group_instance_id == "pod-7"
+        config = client.engine.require_group("test").member.config
         assert [assignor.name for assignor in config.assignors] == ["roundrobin"]
 
 
@@ -85,7 +85,7 @@ def test_risky_settings_are_warned_about(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("max.poll.records", "many", "is not a whole number"),
         ("max.poll.records", 0, "too small"),
@@ -95,13 +95,13 @@ def test_risky_settings_are_warned_about(caplog: pytest.LogCaptureFixture) -> No
         ("enable.auto.commit", "perhaps", "true or false"),
     ],
 )
-def test_invalid_value_is_rejected(name: str, value: object, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_invalid_value_is_rejected(name: str, value: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Consumer(SERVERS | {name: value})
 
 
 def test_rebalance_timeout_defaults_to_poll_interval() -> None:
-    with Consumer(SERVERS | {"group.id": "g", "max.poll.interval.ms": 60_000}) as one:
-        assert one.engine.require_group("test").member.config.join_rebalance_timeout_ms == 60_000
-    with Consumer(SERVERS | {"group.id": "g", "rebalance.timeout.ms": 7_000}) as one:
-        assert one.engine.require_group("test").member.config.join_rebalance_timeout_ms == 7_000
+    with Consumer(SERVERS | {"group.id": "g", "max.poll.interval.ms": 60_000}) as client:
+        assert client.engine.require_group("test").member.config.join_rebalance_timeout_ms == 60_000
+    with Consumer(SERVERS | {"group.id": "g", "rebalance.timeout.ms": 7_000}) as client:
+        assert client.engine.require_group("test").member.config.join_rebalance_timeout_ms == 7_000

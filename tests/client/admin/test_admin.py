@@ -1,4 +1,4 @@
-"""The administrator, on a broker of ours and on Apache Kafka."""
+"""The admin client, on the embedded broker and on Apache Kafka."""
 
 import uuid
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def topic(admin: Admin, bootstrap: str, name: Name) -> str:
     """A topic of three partitions with ten records each, of the times 1000, 2000, …, 10000."""
     made = name("topic")
     admin.create_topic(made, 3)
-    wait_until(lambda: made in {one.name for one in admin.list_topics()}, lambda: made)
+    wait_until(lambda: made in {client.name for client in admin.list_topics()}, lambda: made)
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         for number in range(10):
             for partition in range(3):
@@ -55,8 +55,8 @@ def parts(topic: str, *numbers: int) -> list[TopicPartition]:
 
 
 def described(admin: Admin, group: str) -> GroupDescription:
-    (found,) = admin.describe_groups([group])
-    return found
+    (results,) = admin.describe_groups([group])
+    return results
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -68,10 +68,10 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name
     admin.create_topic(topic, 2, configs={"retention.ms": "7200000"})
     with pytest.raises(BrokerError, match="already exists"):
         admin.create_topic(topic, 2)
-    wait_until(lambda: topic in {one.name for one in admin.list_topics()}, lambda: topic)
-    (found,) = admin.describe_topics([topic])
-    assert [one.index for one in found.partitions] == [0, 1]
-    assert all(one.leader in {broker.node_id for broker in admin.brokers()} for one in found.partitions)
+    wait_until(lambda: topic in {client.name for client in admin.list_topics()}, lambda: topic)
+    (results,) = admin.describe_topics([topic])
+    assert [client.index for client in results.partitions] == [0, 1]
+    assert all(client.leader in {broker.node_id for broker in admin.brokers()} for client in results.partitions)
 
     admin.add_partitions(topic, 4, validate_only=True)
     admin.add_partitions(topic, 3)
@@ -80,7 +80,7 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name
         admin.add_partitions(topic, 2)
 
     admin.delete_topic(topic)
-    wait_until(lambda: topic not in {one.name for one in admin.list_topics()}, lambda: topic)
+    wait_until(lambda: topic not in {client.name for client in admin.list_topics()}, lambda: topic)
     with pytest.raises(BrokerError, match="There is no topic"):
         admin.delete_topic(topic)
 
@@ -89,7 +89,7 @@ def test_metadata_request_creates_no_topic(admin: Admin, name: Name) -> None:
     admin.create_topic(name("asked"), 2, validate_only=True)
     with pytest.raises(BrokerError, match="was not created"):
         admin.create_topic(name("asked"), 2, configs={"no.such.setting": "1"}, validate_only=True)
-    assert name("asked") not in {one.name for one in admin.list_topics(internal=True)}
+    assert name("asked") not in {client.name for client in admin.list_topics(internal=True)}
 
 
 def test_misspelt_topic_suggests_closest_name(admin: Admin, topic: str) -> None:
@@ -102,8 +102,8 @@ def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
     admin.alter_configs("topic", topic, {"delete.retention.ms": "60000"}, validate_only=True)
     admin.alter_configs("topic", topic, {"delete.retention.ms": "60000", "cleanup.policy": "compact"})
     wait_until(lambda: not admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
-    found = admin.describe_configs("topic", topic)
-    assert (found["delete.retention.ms"].value, found["cleanup.policy"].value) == ("60000", "compact")
+    results = admin.describe_configs("topic", topic)
+    assert (results["delete.retention.ms"].value, results["cleanup.policy"].value) == ("60000", "compact")
     admin.alter_configs("topic", topic, {"delete.retention.ms": None})
     wait_until(lambda: admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
     with pytest.raises(BrokerError, match="were not changed"):
@@ -123,19 +123,21 @@ def test_active_group_is_listed_and_described(side: Side, admin: Admin, bootstra
     with ConsumerPool(bootstrap, group, [topic]) as crowd:
         crowd.join(5)
         crowd.settle(3)
-        listed = {one.group_id: one for one in admin.list_groups()}[group]
+        listed = {client.group_id: client for client in admin.list_groups()}[group]
         assert (listed.state, listed.type.lower(), listed.protocol_type) == ("Stable", "classic", "consumer")
-        assert group in {one.group_id for one in admin.list_groups(["stable"])}
-        assert group not in {one.group_id for one in admin.list_groups(["Empty"])}
+        assert group in {client.group_id for client in admin.list_groups(["stable"])}
+        assert group not in {client.group_id for client in admin.list_groups(["Empty"])}
 
-        found = described(admin, group)
-        assert (found.state, found.assignor, found.protocol_type) == ("Stable", "range", "consumer")
-        assert found.coordinator in admin.brokers()
-        assert sorted(one for member in found.members for one in member.partitions or ()) == parts(topic, 0, 1, 2)
-        assert {member.topics for member in found.members} == {(topic,)}
-        assert (len(found.members), len(found.idle)) == (5, 2)
-        assert found.generation == crowd.generation(crowd.consumers[0])
-        assert found.waiting_for is None
+        results = described(admin, group)
+        assert (results.state, results.assignor, results.protocol_type) == ("Stable", "range", "consumer")
+        assert results.coordinator in admin.brokers()
+        assert sorted(client for member in results.members for client in member.partitions or ()) == parts(
+            topic, 0, 1, 2
+        )
+        assert {member.topics for member in results.members} == {(topic,)}
+        assert (len(results.members), len(results.idle)) == (5, 2)
+        assert results.generation == crowd.generation(crowd.consumers[0])
+        assert results.waiting_for is None
         source = GenerationSource.GROUP_EVENTS if side.broker is not None else GenerationSource.OFFSETS_TOPIC
         wait_until(lambda: described(admin, group).generation_source is source, lambda: described(admin, group))
     assert described(admin, group).state == "Empty"
@@ -148,14 +150,14 @@ def test_offsets_and_lag_of_committed_and_owned(admin: Admin, bootstrap: str, to
         crowd.join(2)
         crowd.settle(3)
         crowd.commit({TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 10})
-        found = described(admin, group)
-        rows = admin.group_offsets([found])[group]
+        results = described(admin, group)
+        rows = admin.group_offsets([results])[group]
         assert [(*row.partition, row.committed, row.log_start, row.log_end, row.lag) for row in rows] == [
             (topic, 0, 4, 0, 10, 6),
             (topic, 1, None, 0, 10, None),
             (topic, 2, 10, 0, 10, 0),
         ]
-        owners = {one: member for member in found.members for one in member.partitions or ()}
+        owners = {client: member for member in results.members for client in member.partitions or ()}
         assert {row.partition: row.member for row in rows} == owners
     after = admin.group_offsets([described(admin, group)])[group]
     assert [(row.partition.partition, row.lag, row.member) for row in after] == [(0, 6, None), (2, 0, None)]
@@ -172,13 +174,13 @@ def test_rebalance_waiting_members_are_found(side: Side, admin: Admin, bootstrap
         other.join()
 
         def seen() -> tuple[frozenset[str], bool]:
-            found = described(admin, group)
-            return frozenset(found.waiting_for or ()), found.waiting_exact
+            results = described(admin, group)
+            return frozenset(results.waiting_for or ()), results.waiting_exact
 
         wait_until(lambda: seen() == (slow, side.broker is not None), seen)
-        found = described(admin, group)
-        assert found.state == "PreparingRebalance"
-        assert found.idle == ()
+        results = described(admin, group)
+        assert results.state == "PreparingRebalance"
+        assert results.idle == ()
 
 
 def test_generation_is_inferred_without_group_events(name: Name) -> None:
@@ -191,16 +193,16 @@ def test_generation_is_inferred_without_group_events(name: Name) -> None:
         ):
             crowd.join(2)
             crowd.settle(3)
-            found = described(admin, "stuck")
-            assert found.generation == crowd.generation(crowd.consumers[0])
-            assert found.generation_source is GenerationSource.OFFSETS_TOPIC
-            slow = {member.member_id for member in found.members}
+            results = described(admin, "stuck")
+            assert results.generation == crowd.generation(crowd.consumers[0])
+            assert results.generation_source is GenerationSource.OFFSETS_TOPIC
+            slow = {member.member_id for member in results.members}
             crowd.stall()
             other.join()
             wait_until(lambda: len(described(admin, "stuck").members) == 3, lambda: described(admin, "stuck"))
-            found = described(admin, "stuck")
-            assert set(found.waiting_for or ()) == slow
-            assert not found.waiting_exact
+            results = described(admin, "stuck")
+            assert set(results.waiting_for or ()) == slow
+            assert not results.waiting_exact
 
 
 @pytest.mark.old_kafka
@@ -222,7 +224,7 @@ def test_only_empty_group_can_be_deleted(admin: Admin, bootstrap: str, topic: st
             admin.delete_group(group)
         assert refused.value.error is Error.NON_EMPTY_GROUP
     admin.delete_group(group)
-    assert group not in {one.group_id for one in admin.list_groups()}
+    assert group not in {client.group_id for client in admin.list_groups()}
 
 
 @pytest.mark.old_kafka
@@ -234,8 +236,12 @@ def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: st
         crowd.settle(3)
 
         def ids() -> dict[str | None, str]:
-            found = described(admin, group)
-            return {one.group_instance_id: one.member_id for one in found.members} if found.state == "Stable" else {}
+            results = described(admin, group)
+            return (
+                {client.group_instance_id: client.member_id for client in results.members}
+                if results.state == "Stable"
+                else {}
+            )
 
         first = ids()
         (removed,) = admin.remove_members(group, members=[first[None]])
@@ -248,7 +254,7 @@ def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: st
         wait_until(lambda: ids().get("pod-1") not in (None, second["pod-1"]), ids)
 
         third = ids()
-        assert {one.error for one in admin.remove_members(group, everybody=True)} == {Error.NONE}
+        assert {client.error for client in admin.remove_members(group, everybody=True)} == {Error.NONE}
         wait_until(lambda: len(ids()) == 2 and not set(ids().values()) & set(third.values()), ids)
 
         (unknown,) = admin.remove_members(group, members=["nobody"])
@@ -276,16 +282,16 @@ def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: st
         (ResetTo.time(3500), (3, 3, 3)),
         (ResetTo.time(99_000), (10, 10, 10)),
     ],
-    ids=lambda one: f"{one.target.name}{one.amount}" if isinstance(one, ResetTo) else "",
+    ids=lambda client: f"{client.target.name}{client.amount}" if isinstance(client, ResetTo) else "",
 )
 def test_offsets_are_reset(admin: Admin, topic: str, name: Name, to: ResetTo, expected: tuple[int, ...]) -> None:
     group = name("reset")
     admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1, 2), 5))
     planned = admin.reset_offsets(group, to, dry_run=True)
-    assert [(change.old, change.new) for change in planned] == [(5, one) for one in expected]
+    assert [(change.old, change.new) for change in planned] == [(5, client) for client in expected]
     assert {at.offset for at in admin.committed(group).values()} == {5}
     admin.reset_offsets(group, to)
-    assert {one: at.offset for one, at in admin.committed(group).items()} == dict(
+    assert {client: at.offset for client, at in admin.committed(group).items()} == dict(
         zip(parts(topic, 0, 1, 2), expected, strict=True)
     )
 
@@ -294,9 +300,9 @@ def test_only_named_partitions_are_reset(admin: Admin, topic: str, name: Name) -
     group = name("scope")
     admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
     admin.reset_offsets(group, ResetTo.latest(), partitions=parts(topic, 1))
-    assert {one.partition: at.offset for one, at in admin.committed(group).items()} == {0: 5, 1: 10}
+    assert {client.partition: at.offset for client, at in admin.committed(group).items()} == {0: 5, 1: 10}
     admin.reset_offsets(group, ResetTo.earliest(), topics=[topic])
-    assert {one.partition: at.offset for one, at in admin.committed(group).items()} == {0: 0, 1: 0, 2: 0}
+    assert {client.partition: at.offset for client, at in admin.committed(group).items()} == {0: 0, 1: 0, 2: 0}
 
 
 @pytest.mark.old_kafka
@@ -334,7 +340,7 @@ def test_delete_offsets_except_subscribed_topics(admin: Admin, bootstrap: str, t
         assert admin.delete_offsets(group, parts(topic, 1)) == refused
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def test_unreachable_cluster_fails_at_once() -> None:
@@ -362,7 +368,7 @@ def test_retriable_errors_and_failing_broker(name: Name) -> None:
         kafka.fail("ListGroups", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
         kafka.fail("DescribeGroups", "NOT_COORDINATOR", times=2)
         kafka.fail("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
-        assert [one.group_id for one in admin.list_groups()] == ["billing"]
+        assert [client.group_id for client in admin.list_groups()] == ["billing"]
         (row,) = admin.group_offsets([described(admin, "billing")])["billing"]
         assert row.lag == 0
 

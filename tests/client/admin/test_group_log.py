@@ -1,4 +1,4 @@
-"""What a broker writes down about its groups, followed from look to look."""
+"""Following the internal topics of a broker."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,15 +17,15 @@ DEADLINE_S = 60.0
 
 @pytest.fixture
 def kafka() -> Iterator[Kafka]:
-    with Kafka() as one:
-        one.create_topic("t", 2)
-        yield one
+    with Kafka() as client:
+        client.create_topic("t", 2)
+        yield client
 
 
 @pytest.fixture
 def admin(kafka: Kafka) -> Iterator[Admin]:
-    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as one:
-        yield one
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as client:
+        yield client
 
 
 def until(
@@ -43,11 +43,11 @@ def until(
 
 
 def formed(looks: list[GroupLogEntries]) -> list[int | None]:
-    return [one.generation for look in looks for one in look.events if one.kind is EventKind.GENERATION_FORMED]
+    return [client.generation for look in looks for client in look.events if client.kind is EventKind.GENERATION_FORMED]
 
 
 def numbers(looks: list[GroupLogEntries]) -> list[int]:
-    return [one.generation for look in looks for one in look.generations if one.members]
+    return [client.generation for look in looks for client in look.generations if client.members]
 
 
 def test_generations_and_events_are_returned_once(kafka: Kafka, admin: Admin) -> None:
@@ -63,7 +63,7 @@ def test_generations_and_events_are_returned_once(kafka: Kafka, admin: Admin) ->
     looks = first + more
     assert numbers(looks) == sorted(set(numbers(looks)))
     assert formed(looks) == list(range(1, newest + 1))
-    last = [one for look in looks for one in look.generations if one.generation == newest]
+    last = [client for look in looks for client in look.generations if client.generation == newest]
     assert (len(last[0].members or ()), last[0].group) == (2, "g")
     assert looks[-1].topics == {"__group_events", "__consumer_offsets"}
     assert follower.known_since_ms == 0

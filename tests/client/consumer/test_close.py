@@ -1,4 +1,4 @@
-"""close: whether a member leaves its group at once, or stays until its session is over (KIP-1092)."""
+"""close(): a member leaves its group, or stays until its session expires (KIP-1092)."""
 
 import pytest
 
@@ -18,13 +18,13 @@ def closed(side: Side, group: str, leave_group: bool | None, **settings: object)
     """What a member read that was closed then."""
     topic = side.topic()
     fill(side, topic, numbers(3))
-    one = consumer(side, group, **settings)
+    client = consumer(side, group, **settings)
     try:
-        one.subscribe([topic])
-        found = read(one, 3)
+        client.subscribe([topic])
+        results = read(client, 3)
     finally:
-        one.close(leave_group=leave_group)
-    return found
+        client.close(leave_group=leave_group)
+    return results
 
 
 @pytest.mark.old_kafka
@@ -48,8 +48,8 @@ def test_leaving_member_is_removed_at_once(side: Side, leave_group: bool | None,
 def test_staying_member_remains_after_close(side: Side, leave_group: bool | None, settings: dict[str, object]) -> None:
     group = side.name("g")
     (record, *_) = closed(side, group, leave_group, **settings)
-    (found,) = side.admin.describe_groups([group])
-    assert (found.state, len(found.members)) == ("Stable", 1)
+    (results,) = side.admin.describe_groups([group])
+    assert (results.state, len(results.members)) == ("Stable", 1)
     committed = side.admin.committed(group)
     assert {where: at.offset for where, at in committed.items()} == {TopicPartition(record.topic, 0): 3}
 
@@ -57,10 +57,10 @@ def test_staying_member_remains_after_close(side: Side, leave_group: bool | None
 @pytest.mark.kafka(virtual_time=True)
 def test_staying_member_expires_with_its_session(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
-    one = consumer(kafka, "g")
-    one.subscribe(["t"])
-    poll_until(one, lambda: one.assignment)
-    one.close(leave_group=False)
+    client = consumer(kafka, "g")
+    client.subscribe(["t"])
+    poll_until(client, lambda: client.assignment)
+    client.close(leave_group=False)
     assert kafka.describe_group("g").state == "Stable"
     kafka.advance(46.0)
     wait_until(lambda: kafka.describe_group("g").state == "Empty", lambda: kafka.describe_group("g"), PATIENCE_S)

@@ -1,4 +1,4 @@
-"""What a partition may hold beside plain records: every codec, empty values, records of transactions."""
+"""Compressed batches, empty values and transactional records."""
 
 import confluent_kafka
 import pytest
@@ -19,11 +19,11 @@ def test_every_codec_is_written_and_read(side: Side, codec: str) -> None:
     with Producer(settings) as producer:
         for value in values:
             producer.send(topic, value, b"k", headers=[("codec", codec.encode())])
-    with consumer(side) as one:
-        one.assign(side.parts(topic, 0))
-        found = read(one, COUNT)
-    assert [record.value for record in found] == values
-    assert {record.headers for record in found} == {(("codec", codec.encode()),)}
+    with consumer(side) as client:
+        client.assign(side.parts(topic, 0))
+        results = read(client, COUNT)
+    assert [record.value for record in results] == values
+    assert {record.headers for record in results} == {(("codec", codec.encode()),)}
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -35,11 +35,11 @@ def test_records_of_librdkafka_are_read(side: Side, codec: str) -> None:
     for number in range(COUNT):
         other.produce(topic, b"%d" % number * 100, headers=[("n", b"%d" % number)] if number % 2 else None)
     assert other.flush(PATIENCE_S) == 0
-    with consumer(side) as one:
-        one.assign(side.parts(topic, 0))
-        found = read(one, COUNT)
-    assert [record.value for record in found] == [b"%d" % number * 100 for number in range(COUNT)]
-    assert found[1].headers == (("n", b"1"),)
+    with consumer(side) as client:
+        client.assign(side.parts(topic, 0))
+        results = read(client, COUNT)
+    assert [record.value for record in results] == [b"%d" % number * 100 for number in range(COUNT)]
+    assert results[1].headers == (("n", b"1"),)
 
 
 def test_tombstones_differ_from_empty_values(side: Side) -> None:
@@ -47,9 +47,9 @@ def test_tombstones_differ_from_empty_values(side: Side) -> None:
     with Producer({"bootstrap.servers": side.bootstrap_servers}) as producer:
         producer.send(topic, None, b"k")
         producer.send(topic, b"", b"")
-    with consumer(side) as one:
-        one.assign(side.parts(topic, 0))
-        assert [(record.key, record.value) for record in read(one, 2)] == [(b"k", None), (b"", b"")]
+    with consumer(side) as client:
+        client.assign(side.parts(topic, 0))
+        assert [(record.key, record.value) for record in read(client, 2)] == [(b"k", None), (b"", b"")]
 
 
 def transactions(side: Side, topic: str) -> confluent_kafka.Producer:
@@ -77,27 +77,27 @@ def test_read_committed_skips_aborted_and_open(side: Side, arrow: bool) -> None:
     (where,) = side.parts(topic, 0)
     fill(side, topic, [b"before"])
     producer = transactions(side, topic)
-    with consumer(side, isolation_level="read_committed") as one, consumer(side) as all_of_them:
-        one.assign([where])
+    with consumer(side, isolation_level="read_committed") as client, consumer(side) as all_of_them:
+        client.assign([where])
         all_of_them.assign([where])
         assert [record.value for record in read(all_of_them, 7)] == [
             b"before", *numbers(3), *numbers(2, 10), *numbers(1, 20),
         ]  # fmt: skip
-        assert all_of_them.end_offsets([where])[where] > one.end_offsets([where])[where]
-        assert values_of(one, 3, arrow) == [b"before", *numbers(2, 10)]
-        assert one.poll(0.1) == []
+        assert all_of_them.end_offsets([where])[where] > client.end_offsets([where])[where]
+        assert values_of(client, 3, arrow) == [b"before", *numbers(2, 10)]
+        assert client.poll(0.1) == []
         producer.commit_transaction(PATIENCE_S)
-        assert values_of(one, 1, arrow) == numbers(1, 20)
-        poll_until(one, lambda: one.position(where) == 10)  # seven records, and the ends of three transactions
+        assert values_of(client, 1, arrow) == numbers(1, 20)
+        poll_until(client, lambda: client.position(where) == 10)  # seven records, and the ends of three transactions
 
 
-def values_of(one: Consumer, count: int, arrow: bool) -> list[bytes | None]:
+def values_of(client: Consumer, count: int, arrow: bool) -> list[bytes | None]:
     """What comes next, in either form."""
     if not arrow:
-        return [record.value for record in read(one, count)]
-    found: list[bytes | None] = []
-    while len(found) < count:
-        table = one.poll_arrow(PATIENCE_S)
-        assert table is not None, found
-        found += table.column("value").to_pylist()
-    return found
+        return [record.value for record in read(client, count)]
+    results: list[bytes | None] = []
+    while len(results) < count:
+        table = client.poll_arrow(PATIENCE_S)
+        assert table is not None, results
+        results += table.column("value").to_pylist()
+    return results

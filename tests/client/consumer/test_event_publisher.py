@@ -1,4 +1,4 @@
-"""A member's own events in a topic, for whoever watches the group."""
+"""Publishing a member's events to a topic."""
 
 import logging
 import uuid
@@ -24,14 +24,14 @@ def events(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.old_kafka
 def test_member_events_are_published(side: Side, events: str) -> None:
     topic, group = side.topic(), side.name("g")
-    with consumer(side, group, group_events_publish=True) as one:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
+    with consumer(side, group, group_events_publish=True) as client:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
     with consumer(side) as reader:
         reader.assign([TopicPartition(events, 0)])
-        found = read(reader, 5)
-    assert {record.key for record in found} == {group.encode()}
-    found_events = [GroupEvent.from_json((record.value or b"").decode()) for record in found]
+        results = read(reader, 5)
+    assert {record.key for record in results} == {group.encode()}
+    found_events = [GroupEvent.from_json((record.value or b"").decode()) for record in results]
     assert {event.source for event in found_events} == {EventSource.MEMBER}
     kinds = [event.kind for event in found_events]
     assert kinds[0] is EventKind.COORDINATOR_FOUND
@@ -41,10 +41,10 @@ def test_member_events_are_published(side: Side, events: str) -> None:
 
 def test_events_are_published_only_if_enabled(side: Side, events: str) -> None:
     topic, group = side.topic(), side.name("g")
-    with consumer(side, group) as one:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
-        assert one.partitions_for(events) == []
+    with consumer(side, group) as client:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
+        assert client.partitions_for(events) == []
 
 
 def test_denied_events_topic_does_not_affect_consumer(
@@ -56,27 +56,27 @@ def test_denied_events_topic_does_not_affect_consumer(
     kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED", times=None)
     with (
         caplog.at_level(logging.WARNING, "slackwater.client.events"),
-        consumer(kafka, "g", group_events_publish=True) as one,
+        consumer(kafka, "g", group_events_publish=True) as client,
     ):
-        one.subscribe(["t"])
-        assert len(read(one, 3)) == 3
-        poll_until(one, lambda: f"No more events of this member are written to {events}" in caplog.text)
+        client.subscribe(["t"])
+        assert len(read(client, 3)) == 3
+        poll_until(client, lambda: f"No more events of this member are written to {events}" in caplog.text)
     assert caplog.text.count(f"No more events of this member are written to {events}") == 1
 
 
 def test_transient_failure_is_survived(kafka: Kafka, events: str) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
-    with consumer(kafka, "g", group_events_publish=True) as one:
-        one.subscribe(["t"])
-        poll_until(one, lambda: one.assignment)
+    with consumer(kafka, "g", group_events_publish=True) as client:
+        client.subscribe(["t"])
+        poll_until(client, lambda: client.assignment)
     with consumer(kafka) as reader:
         reader.assign([TopicPartition(events, 0)])
         assert len(read(reader, 5)) >= 5
 
 
 def test_pending_events_are_bounded(side: Side, events: str) -> None:
-    with consumer(side, side.name("g"), group_events_publish=True) as one:
-        publisher = one.engine.publisher
+    with consumer(side, side.name("g"), group_events_publish=True) as client:
+        publisher = client.engine.publisher
         assert publisher is not None
         assert publisher.max_pending == publishing.MAX_PENDING

@@ -1,4 +1,4 @@
-"""What a rebalance listener may do, and what it is told."""
+"""Rebalance listeners: when they are called, and what they may do."""
 
 from collections.abc import Callable
 
@@ -17,32 +17,32 @@ Partitions = list[TopicPartition]
 
 
 class Listener:
-    """Notes what it is told, and does something about it."""
+    """Records its calls and runs an action for each."""
 
     def __init__(self, **actions: Callable[[Partitions], object]) -> None:
-        self.told: list[tuple[str, Partitions]] = []
+        self.calls: list[tuple[str, Partitions]] = []
         self._actions = actions
 
-    def _heard(self, what: str, partitions: Partitions) -> None:
-        self.told.append((what, partitions))
+    def _record(self, what: str, partitions: Partitions) -> None:
+        self.calls.append((what, partitions))
         if what in self._actions:
             self._actions[what](partitions)
 
     def on_partitions_assigned(self, partitions: Partitions) -> None:
-        self._heard("assigned", partitions)
+        self._record("assigned", partitions)
 
     def on_partitions_revoked(self, partitions: Partitions) -> None:
-        self._heard("revoked", partitions)
+        self._record("revoked", partitions)
 
     def on_partitions_lost(self, partitions: Partitions) -> None:
-        self._heard("lost", partitions)
+        self._record("lost", partitions)
 
-    def heard(self, what: str) -> list[Partitions]:
-        return [partitions for kind, partitions in self.told if kind == what and partitions]
+    def received(self, what: str) -> list[Partitions]:
+        return [partitions for kind, partitions in self.calls if kind == what and partitions]
 
 
-def offsets(one: Consumer, partitions: Partitions) -> set[int | None]:
-    return {at.offset if at is not None else None for at in one.committed(partitions).values()}
+def offsets(client: Consumer, partitions: Partitions) -> set[int | None]:
+    return {at.offset if at is not None else None for at in client.committed(partitions).values()}
 
 
 @pytest.mark.old_kafka
@@ -52,25 +52,25 @@ def test_commit_in_on_partitions_revoked_succeeds(side: Side, strategy: str) -> 
     for number in range(2):
         fill(side, topic, numbers(3), partition=number)
     options = {"enable_auto_commit": False, "partition_assignment_strategy": strategy}
-    with consumer(side, group, **options) as one, consumer(side, group, **options) as other:
+    with consumer(side, group, **options) as client, consumer(side, group, **options) as other:
         landed: list[set[int | None]] = []
 
         def revoked(partitions: Partitions) -> None:
-            one.commit()
-            landed.append(offsets(one, partitions))
+            client.commit()
+            landed.append(offsets(client, partitions))
 
         listener = Listener(revoked=revoked)
-        one.subscribe([topic], listener=listener)
-        read(one, 6)
+        client.subscribe([topic], listener=listener)
+        read(client, 6)
         other.subscribe([topic])
 
         def shared() -> bool:
             other.poll(0)
-            return len(one.assignment) == len(other.assignment) == 1
+            return len(client.assignment) == len(other.assignment) == 1
 
-        poll_until(one, shared)
+        poll_until(client, shared)
         assert landed[0] == {3}
-        assert len(listener.heard("revoked")[0]) == (2 if strategy == EAGER else 1)
+        assert len(listener.received("revoked")[0]) == (2 if strategy == EAGER else 1)
 
 
 @pytest.mark.old_kafka
@@ -78,78 +78,78 @@ def test_commit_in_on_partitions_lost_fails(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(3))
     refused: list[SlackwaterError] = []
-    with consumer(side, group, enable_auto_commit=False) as one:
+    with consumer(side, group, enable_auto_commit=False) as client:
 
         def lost(partitions: Partitions) -> None:
             with pytest.raises(SlackwaterError) as caught:
-                one.commit(timeout=5.0)
+                client.commit(timeout=5.0)
             refused.append(caught.value)
 
         listener = Listener(lost=lost)
-        one.subscribe([topic], listener=listener)
-        read(one, 3)
-        side.evict(group, one)
-        poll_until(one, lambda: refused)
-        poll_until(one, lambda: len(listener.heard("assigned")) == 2)
+        client.subscribe([topic], listener=listener)
+        read(client, 3)
+        side.evict(group, client)
+        poll_until(client, lambda: refused)
+        poll_until(client, lambda: len(listener.received("assigned")) == 2)
         assert "not committed" in str(refused[0])
-        assert offsets(one, [TopicPartition(topic, 0)]) == {None}
+        assert offsets(client, [TopicPartition(topic, 0)]) == {None}
 
 
 def test_lost_calls_revoked_without_lost_method(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
-    told: list[Partitions] = []
+    calls: list[Partitions] = []
 
     class OnlyRevoked:
         def on_partitions_revoked(self, partitions: Partitions) -> None:
-            told.append(partitions)
+            calls.append(partitions)
 
-    with consumer(side, group) as one:
-        one.subscribe([topic], listener=OnlyRevoked())  # type: ignore[arg-type]
-        poll_until(one, lambda: one.assignment)
-        side.evict(group, one)
-        poll_until(one, lambda: told)
-    assert told[0] == [TopicPartition(topic, 0)]
+    with consumer(side, group) as client:
+        client.subscribe([topic], listener=OnlyRevoked())  # type: ignore[arg-type]
+        poll_until(client, lambda: client.assignment)
+        side.evict(group, client)
+        poll_until(client, lambda: calls)
+    assert calls[0] == [TopicPartition(topic, 0)]
 
 
 def test_lost_calls_inherited_on_partitions_revoked(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
-    told: list[Partitions] = []
+    calls: list[Partitions] = []
 
     class Inheriting(RebalanceListener):
         def on_partitions_revoked(self, partitions: Partitions) -> None:
-            told.append(partitions)
+            calls.append(partitions)
 
-    with consumer(side, group) as one:
-        one.subscribe([topic], listener=Inheriting())
-        poll_until(one, lambda: one.assignment)
-        side.evict(group, one)
-        poll_until(one, lambda: told)
-    assert told[0] == [TopicPartition(topic, 0)]
+    with consumer(side, group) as client:
+        client.subscribe([topic], listener=Inheriting())
+        poll_until(client, lambda: client.assignment)
+        side.evict(group, client)
+        poll_until(client, lambda: calls)
+    assert calls[0] == [TopicPartition(topic, 0)]
 
 
 @pytest.mark.old_kafka
 def test_seek_in_on_partitions_assigned_takes_effect(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(10))
-    with consumer(side, side.name("g")) as one:
+    with consumer(side, side.name("g")) as client:
 
         def assigned(partitions: Partitions) -> None:
             for each in partitions:
-                one.seek(each, 7)
+                client.seek(each, 7)
 
-        one.subscribe([topic], listener=Listener(assigned=assigned))
-        assert [record.offset for record in read(one, 3)] == [7, 8, 9]
+        client.subscribe([topic], listener=Listener(assigned=assigned))
+        assert [record.offset for record in read(client, 3)] == [7, 8, 9]
 
 
 def test_pause_in_on_partitions_assigned_takes_effect(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
-    with consumer(side, side.name("g")) as one:
-        one.subscribe([topic], listener=Listener(assigned=one.pause))
-        poll_until(one, lambda: one.assignment)
-        assert not one.poll(0.1)
-        one.resume(one.assignment)
-        assert len(read(one, 1)) == 1
+    with consumer(side, side.name("g")) as client:
+        client.subscribe([topic], listener=Listener(assigned=client.pause))
+        poll_until(client, lambda: client.assignment)
+        assert not client.poll(0.1)
+        client.resume(client.assignment)
+        assert len(read(client, 1)) == 1
 
 
 def test_listener_error_is_raised_by_poll(side: Side) -> None:
@@ -160,11 +160,11 @@ def test_listener_error_is_raised_by_poll(side: Side) -> None:
         if failures:
             raise failures.pop()
 
-    with consumer(side, side.name("g")) as one:
-        one.subscribe([topic], listener=Listener(assigned=assigned))
+    with consumer(side, side.name("g")) as client:
+        client.subscribe([topic], listener=Listener(assigned=assigned))
         with pytest.raises(ListenerFailed, match="not now"):
-            poll_until(one, lambda: False)
-        poll_until(one, lambda: one.assignment)
+            poll_until(client, lambda: False)
+        poll_until(client, lambda: client.assignment)
 
 
 def test_ctrl_c_in_listener_calls_it_again(side: Side) -> None:
@@ -176,36 +176,36 @@ def test_ctrl_c_in_listener_calls_it_again(side: Side) -> None:
             raise interrupts.pop()
 
     listener = Listener(assigned=assigned)
-    with consumer(side, side.name("g")) as one:
-        one.subscribe([topic], listener=listener)
+    with consumer(side, side.name("g")) as client:
+        client.subscribe([topic], listener=listener)
         with pytest.raises(KeyboardInterrupt):
-            poll_until(one, lambda: False)
-        poll_until(one, lambda: len([what for what, _ in listener.told if what == "assigned"]) == 2)
+            poll_until(client, lambda: False)
+        poll_until(client, lambda: len([what for what, _ in listener.calls if what == "assigned"]) == 2)
 
 
 def test_wakeup_in_listener_commit_ends_poll(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
     wakes = [1]
-    with consumer(side, side.name("g")) as one:
+    with consumer(side, side.name("g")) as client:
 
         def assigned(partitions: Partitions) -> None:
             if wakes:
                 wakes.pop()
-                one.wakeup()
-                one.commit(dict.fromkeys(partitions, 0))
+                client.wakeup()
+                client.commit(dict.fromkeys(partitions, 0))
 
-        one.subscribe([topic], listener=Listener(assigned=assigned))
+        client.subscribe([topic], listener=Listener(assigned=assigned))
         with pytest.raises(Wakeup):
-            poll_until(one, lambda: False)
-        assert len(read(one, 1)) == 1
+            poll_until(client, lambda: False)
+        assert len(read(client, 1)) == 1
 
 
 @pytest.mark.parametrize("call", ["poll", "close"])
 def test_poll_and_close_in_listener_are_rejected(side: Side, call: str) -> None:
     topic = side.topic()
-    with consumer(side, side.name("g")) as one:
-        one.subscribe([topic], listener=Listener(assigned=lambda _partitions: getattr(one, call)()))
+    with consumer(side, side.name("g")) as client:
+        client.subscribe([topic], listener=Listener(assigned=lambda _partitions: getattr(client, call)()))
         with pytest.raises(UsageError, match=rf"{call}\(\) cannot be called inside a rebalance listener"):
-            poll_until(one, lambda: False)
-        one.engine.listener = None
+            poll_until(client, lambda: False)
+        client.engine.listener = None

@@ -1,4 +1,4 @@
-"""The consumer's log is the Java client's, and a line more."""
+"""The consumer logs the Java client's lines and one line per event."""
 
 import logging
 import re
@@ -16,21 +16,21 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "slackwater.client.consumer.consumer"]
 
 
-def in_order(found: list[str], patterns: list[str]) -> None:
+def in_order(results: list[str], patterns: list[str]) -> None:
     """Each pattern matches a line behind the one before."""
     at = 0
     for pattern in patterns:
-        while at < len(found) and not re.fullmatch(pattern, found[at]):
+        while at < len(results) and not re.fullmatch(pattern, results[at]):
             at += 1
-        assert at < len(found), f"no line, in its place, is {pattern!r}; there are:\n" + "\n".join(found)
+        assert at < len(results), f"no line, in its place, is {pattern!r}; there are:\n" + "\n".join(results)
 
 
 @pytest.mark.old_kafka
 def test_join_and_leave_log_java_lines(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(2), side.name("g")
-    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(side, group, client_id="c") as one:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(side, group, client_id="c") as client:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
     p = rf"\[Consumer clientId=c, groupId={group}\] "
     both = f"{topic}-0, {topic}-1"
     generation = r"Generation\{generationId=1, memberId='c-[-0-9a-f]+', protocol='range'\}"
@@ -58,18 +58,18 @@ def test_poll_overrun_is_logged_with_its_duration(side: Side, caplog: pytest.Log
     topic, group = side.topic(), side.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
-        consumer(side, group, client_id="c", max_poll_interval_ms=1_000) as one,
+        consumer(side, group, client_id="c", max_poll_interval_ms=1_000) as client,
     ):
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
         wait_for(lambda: side.group_state(group) == "Empty")
-        poll_until(one, lambda: "Lost previously" in caplog.text)
-    found = lines(caplog)
-    warning = next(line for line in found if "consumer poll timeout has expired. This means" in line)
+        poll_until(client, lambda: "Lost previously" in caplog.text)
+    results = lines(caplog)
+    warning = next(line for line in results if "consumer poll timeout has expired. This means" in line)
     level = next(record.levelname for record in caplog.records if record.getMessage() == warning)
     assert level == "WARNING"
     in_order(
-        found,
+        results,
         [
             r".*\] consumer poll timeout has expired\. This means .*",
             r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, max.poll.interval.ms is 1000; .+",
@@ -84,13 +84,13 @@ def test_expired_member_rejoins(side: Side, caplog: pytest.LogCaptureFixture) ->
     topic, group = side.topic(), side.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
-        consumer(side, group, client_id="c", group_instance_id="i") as one,
+        consumer(side, group, client_id="c", group_instance_id="i") as client,
     ):
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
-        side.evict(group, one)
-        poll_until(one, lambda: "Lost previously" in caplog.text)
-        poll_until(one, lambda: one.assignment)
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
+        side.evict(group, client)
+        poll_until(client, lambda: "Lost previously" in caplog.text)
+        poll_until(client, lambda: client.assignment)
     refused = "} and group instance id Optional[i] failed due to UNKNOWN_MEMBER_ID, resetting generation"
     assert any(line.endswith(refused) for line in lines(caplog))
     in_order(
@@ -105,9 +105,9 @@ def test_expired_member_rejoins(side: Side, caplog: pytest.LogCaptureFixture) ->
 
 def test_fatal_join_error_is_raised(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(), side.name("g")
-    with consumer(side, group, client_id="a", partition_assignment_strategy="range") as one:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
+    with consumer(side, group, client_id="a", partition_assignment_strategy="range") as client:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
         with (
             caplog.at_level(logging.INFO, "slackwater.client"),
             consumer(side, group, client_id="b", partition_assignment_strategy="roundrobin") as other,
@@ -115,18 +115,20 @@ def test_fatal_join_error_is_raised(side: Side, caplog: pytest.LogCaptureFixture
             other.subscribe([topic])
             with pytest.raises(BrokerError, match="incompatible"):
                 poll_until(other, lambda: other.assignment)
-    said = rf"[Consumer clientId=b, groupId={group}] JoinGroup failed due to fatal error: The group member's supported"
-    told = [record.levelname for record in caplog.records if record.getMessage().startswith(said)]
-    assert told == ["ERROR"]
+    message = (
+        rf"[Consumer clientId=b, groupId={group}] JoinGroup failed due to fatal error: The group member's supported"
+    )
+    calls = [record.levelname for record in caplog.records if record.getMessage().startswith(message)]
+    assert calls == ["ERROR"]
 
 
 def test_coordinator_loss_emits_event(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     kafka.create_topic("t", 1)
-    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(kafka, "g", client_id="c") as one:
-        one.subscribe(["t"])
-        poll_until(one, lambda: one.assignment)
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(kafka, "g", client_id="c") as client:
+        client.subscribe(["t"])
+        poll_until(client, lambda: client.assignment)
         kafka.drop("Heartbeat")
-        poll_until(one, lambda: caplog.text.count("Discovered group coordinator") >= 2)
+        poll_until(client, lambda: caplog.text.count("Discovered group coordinator") >= 2)
     in_order(
         lines(caplog),
         [
@@ -138,7 +140,7 @@ def test_coordinator_loss_emits_event(kafka: Kafka, caplog: pytest.LogCaptureFix
 
 def test_no_lines_are_rendered_below_info(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     topic, group = side.topic(), side.name("g")
-    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(side, group) as one:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment == {TopicPartition(topic, 0)})
+    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(side, group) as client:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment == {TopicPartition(topic, 0)})
     assert not lines(caplog)

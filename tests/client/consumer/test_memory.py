@@ -1,4 +1,4 @@
-"""Rebalances leave nothing behind, in the broker and in the consumers; `benchmarks/rebalances.py` does more of them."""
+"""Rebalances leak no memory in the broker and in consumers; `benchmarks/rebalances.py` runs more of them."""
 
 import gc
 import tracemalloc
@@ -13,7 +13,7 @@ from slackwater.group.coordinator import subscriptions
 
 WARM_UP = 100
 MEASURED = 200
-MOST_BYTES = 500  # for each rebalance: timers that wait for their time, indexes of the logs
+MAX_BYTES = 500  # per rebalance: pending timers and log indexes
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_memory_stays_flat_over_rebalances(assignor: str) -> None:
     settings = {"partition.assignment.strategy": assignor, "rebalance.timeout.ms": 1_000}
     with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker, settings) as pair:
         pair.rebalance(WARM_UP)
-        assert growth(pair) < MEASURED * MOST_BYTES
+        assert growth(pair) < MEASURED * MAX_BYTES
 
 
 @pytest.mark.usefixtures("tracing")
@@ -54,4 +54,4 @@ def test_leak_check_detects_leaks() -> None:
         kept: list[bytes] = []
         pair.members[0].on_event(lambda event: kept.append(bytes(1_000)))
         pair.rebalance(WARM_UP)
-        assert growth(pair) > MEASURED * MOST_BYTES
+        assert growth(pair) > MEASURED * MAX_BYTES

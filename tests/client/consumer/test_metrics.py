@@ -19,47 +19,47 @@ RECORDED = Path(__file__).parents[2] / "data" / "jmx_exporter_names.json"  # scr
 
 
 def test_every_catalogued_metric_exists(side: Side) -> None:
-    with consumer(side, side.name("g"), client_id="c") as one:
-        found = one.metrics()
+    with consumer(side, side.name("g"), client_id="c") as client:
+        results = client.metrics()
     for group, names in (("consumer-coordinator-metrics", COORDINATOR), ("consumer-metrics", CONSUMER)):
         for name in names:
-            assert MetricName(name, group, "c") in found
-    assert {name.group for name in found} == {*METRIC_GROUPS.values(), FETCH_GROUP}
-    assert {tuple(name.tags.items()) for name in found} == {(("client-id", "c"),)}
+            assert MetricName(name, group, "c") in results
+    assert {name.group for name in results} == {*METRIC_GROUPS.values(), FETCH_GROUP}
+    assert {tuple(name.tags.items()) for name in results} == {(("client-id", "c"),)}
 
 
 def test_metrics_count_operations(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(5))
-    with consumer(side, group, max_poll_records=3, enable_auto_commit=False) as one:
-        one.subscribe([topic])
-        assert len(read(one, 1)) == 3
-        assert {name.name: value for name, value in one.metrics().items()}["records-lag-max"] == 2
-        read(one, 2)
-        one.commit()
-        found = {name.name: value for name, value in one.metrics().items()}
-    assert found["records-consumed-total"] == 5
-    assert found["records-lag-max"] == 0
-    assert found["bytes-consumed-total"] > 5
-    assert found["fetch-total"] >= 1
-    assert found["assigned-partitions"] == found["rebalance-total"] == found["commit-total"] == 1
-    assert found["last-rebalance-seconds-ago"] >= 0
+    with consumer(side, group, max_poll_records=3, enable_auto_commit=False) as client:
+        client.subscribe([topic])
+        assert len(read(client, 1)) == 3
+        assert {name.name: value for name, value in client.metrics().items()}["records-lag-max"] == 2
+        read(client, 2)
+        client.commit()
+        results = {name.name: value for name, value in client.metrics().items()}
+    assert results["records-consumed-total"] == 5
+    assert results["records-lag-max"] == 0
+    assert results["bytes-consumed-total"] > 5
+    assert results["fetch-total"] >= 1
+    assert results["assigned-partitions"] == results["rebalance-total"] == results["commit-total"] == 1
+    assert results["last-rebalance-seconds-ago"] >= 0
 
 
 def test_consumer_without_group_has_only_fetch_metrics(side: Side) -> None:
-    with consumer(side) as one:
-        assert {name.group for name in one.metrics()} == {FETCH_GROUP}
-        assert isnan(next(value for name, value in one.metrics().items() if name.name == "records-lag-max"))
+    with consumer(side) as client:
+        assert {name.group for name in client.metrics()} == {FETCH_GROUP}
+        assert isnan(next(value for name, value in client.metrics().items() if name.name == "records-lag-max"))
 
 
 def test_prometheus_names_match_jmx_exporter(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     registry = CollectorRegistry()
-    with consumer(side, group, client_id="one") as one, consumer(side, group, client_id="two") as two:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
+    with consumer(side, group, client_id="one") as client, consumer(side, group, client_id="two") as two:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
         two.assign([TopicPartition(topic, 0)])
-        export(one.metrics, two.metrics, registry=registry)
+        export(client.metrics, two.metrics, registry=registry)
         text = generate_latest(registry).decode()
     lines = text.splitlines()
     assert 'kafka_consumer_consumer_coordinator_metrics_assigned_partitions{client_id="one"} 1.0' in lines
@@ -75,8 +75,8 @@ def test_prometheus_names_match_jmx_exporter(side: Side) -> None:
 def test_names_match_recorded_jmx_exporter(kafka: Kafka, release: str, cut_total: bool) -> None:
     theirs = set(json.loads(RECORDED.read_text())[release])
     registry = CollectorRegistry()
-    with consumer(kafka, "g") as one:
-        export(one.metrics, registry=registry, cut_total=cut_total)
+    with consumer(kafka, "g") as client:
+        export(client.metrics, registry=registry, cut_total=cut_total)
         lines = generate_latest(registry).decode().splitlines()
     names = {line.partition("{")[0] for line in lines if not line.startswith("#")}
     assert not names - theirs

@@ -1,4 +1,4 @@
-"""Every cause of a rebalance that the seeds' tables name, made to happen through the consumer, and what is told of it.
+"""Every rebalance trigger, caused through the consumer, and its events.
 
 The coordinator tells what it knows from the requests, the member what it knows of itself; both stand in one stream.
 """
@@ -53,7 +53,7 @@ virtual = pytest.mark.kafka(virtual_time=True)
 
 
 class Crew:
-    """Consumers of one group that one thread polls in turn, and what was told of them."""
+    """Consumers of one group, polled in turn by one thread, and their events."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -63,35 +63,35 @@ class Crew:
     def join(self, topics: list[str] | None = None, *, pattern: str | None = None, **settings: object) -> Consumer:
         """One more member."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        one = Consumer(SETTINGS | {"bootstrap.servers": self.broker.bootstrap_servers} | named)
-        self.members.append(one)
-        one.on_event(self.told.append)
-        one.subscribe(topics, pattern=pattern)
-        return one
+        client = Consumer(SETTINGS | {"bootstrap.servers": self.broker.bootstrap_servers} | named)
+        self.members.append(client)
+        client.on_event(self.told.append)
+        client.subscribe(topics, pattern=pattern)
+        return client
 
-    def leave(self, one: Consumer) -> None:
-        """A member goes as it should."""
-        self.members.remove(one)
-        one.close()
+    def leave(self, client: Consumer) -> None:
+        """Close a member."""
+        self.members.remove(client)
+        client.close()
 
     def until(self, condition: Callable[[], T], *, idle: Consumer | None = None) -> T:
-        """Poll everybody, but the idle one, until a condition holds."""
+        """Poll all consumers except `idle` until a condition holds."""
 
         def polled() -> T:
-            for one in self.members:
-                if one is not idle:
-                    one.poll(0)
+            for client in self.members:
+                if client is not idle:
+                    client.poll(0)
             return condition()
 
         return wait_until(polled, lambda: (self.members, self.told[-20:]), DEADLINE_S)
 
     def settle(self, **counts: int) -> None:
         """Poll until so many partitions of each topic are shared out, and nothing is under way."""
-        wanted = sorted((topic, number) for topic, count in counts.items() for number in range(count))
+        expected = sorted((topic, number) for topic, count in counts.items() for number in range(count))
 
         def settled() -> bool:
-            owned = sorted(tuple(part) for one in self.members for part in one.assignment)
-            return owned == wanted and stable(self.broker, len(self.members))
+            owned = sorted(tuple(part) for client in self.members for part in client.assignment)
+            return owned == expected and stable(self.broker, len(self.members))
 
         self.until(settled)
 
@@ -100,7 +100,7 @@ class Crew:
         return [event for event in self.broker.events(GROUP) if event.kind is EventKind.REBALANCE_STARTED]
 
     def of(self, kind: EventKind) -> list[GroupEvent]:
-        """What either side has told of this kind."""
+        """Return the events of this kind, from the broker and the members."""
         return [event for event in (*self.broker.events(GROUP), *self.told) if event.kind is kind]
 
 
@@ -110,12 +110,12 @@ def crew(kafka: Kafka) -> Iterator[Crew]:
     crew = Crew(kafka)
     yield crew
     with ExitStack() as stack:
-        for one in crew.members:
-            stack.callback(one.close)
+        for client in crew.members:
+            stack.callback(client.close)
 
 
-def id_of(one: Consumer) -> str:
-    return one.group_metadata().member_id
+def id_of(client: Consumer) -> str:
+    return client.group_metadata().member_id
 
 
 def stable(broker: Broker, members: int) -> bool:
@@ -130,8 +130,8 @@ def culprit(event: GroupEvent) -> str | None:
 
 @contextmanager
 def admin(broker: Broker) -> Iterator[Admin]:
-    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as one:
-        yield one
+    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as client:
+        yield client
 
 
 # --- members come and go --------------------------------------------------------------------------------------------
@@ -162,14 +162,14 @@ def test_leave_triggers_rebalance(crew: Crew) -> None:
 
 @virtual
 def test_crash_triggers_rebalance(crew: Crew, kafka: Kafka) -> None:
-    """kill -9: nobody says goodbye, and the session ends it."""
+    """kill -9: no LeaveGroup, the session expires."""
     crew.join(["t"])
     crew.settle(t=2)
     command = [sys.executable, "-c", CRASHING, kafka.bootstrap_servers]
     with subprocess.Popen(command) as process:
         try:
             crew.until(lambda: stable(kafka, 2))
-            crashed = next(one for one in kafka.describe_group(GROUP).members if one.client_id == "crashing")
+            crashed = next(client for client in kafka.describe_group(GROUP).members if client.client_id == "crashing")
         finally:
             process.send_signal(signal.SIGKILL)
     kafka.advance(11)
@@ -226,9 +226,9 @@ def test_poll_overrun_triggers_rebalance(crew: Crew) -> None:
 
 
 def requested(crew: Crew, trigger: Trigger) -> GroupEvent:
-    """The one wish for a rebalance that a member has told with this cause."""
-    (one,) = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is trigger]
-    return one
+    """Return the single join request of a member with this trigger."""
+    (client,) = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is trigger]
+    return client
 
 
 def reason(event: GroupEvent) -> str:
@@ -243,13 +243,13 @@ def test_changed_subscription_triggers_rebalance(crew: Crew, kafka: Kafka, leads
     crew.settle(t=2)
     second = crew.join(["t"])
     crew.settle(t=2)
-    one = first if leads else second
-    one.subscribe(["t", "u"])
+    client = first if leads else second
+    client.subscribe(["t", "u"])
     crew.settle(t=2, u=1)
     event = requested(crew, Trigger.SUBSCRIPTION_CHANGE)
-    assert event.member == id_of(one)
+    assert event.member == id_of(client)
     started = next(event for event in crew.rebalances() if event.trigger is Trigger.SUBSCRIPTION_CHANGE)
-    assert culprit(started) == id_of(one)
+    assert culprit(started) == id_of(client)
 
 
 def test_new_topic_for_pattern_triggers_rebalance(crew: Crew, kafka: Kafka) -> None:
@@ -260,11 +260,11 @@ def test_new_topic_for_pattern_triggers_rebalance(crew: Crew, kafka: Kafka) -> N
     before = len(crew.rebalances())
     kafka.create_topic("t2", 2)
     crew.settle(t=2, t2=2)
-    found = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is Trigger.PATTERN_MATCHED]
-    assert found, "whoever saw the topic first says so"
-    assert "t2" in reason(found[0])
+    results = [event for event in crew.of(EventKind.JOIN_REQUESTED) if event.trigger is Trigger.PATTERN_MATCHED]
+    assert results, "whoever saw the topic first says so"
+    assert "t2" in reason(results[0])
     started = crew.rebalances()[before:]
-    assert culprit(started[0]) in {event.member for event in found}
+    assert culprit(started[0]) in {event.member for event in results}
     assert follower.subscription == {"t", "t2"}
 
 
@@ -274,8 +274,8 @@ def test_added_partitions_trigger_rebalance(crew: Crew, kafka: Kafka) -> None:
     crew.join(["t"])
     crew.settle(t=2)
     before = len(crew.rebalances())
-    with admin(kafka) as one:
-        one.add_partitions("t", 4)
+    with admin(kafka) as client:
+        client.add_partitions("t", 4)
     crew.settle(t=4)
     event = requested(crew, Trigger.PARTITIONS_ADDED)
     assert event.member == id_of(leader), "the leader watches the topics of all"
@@ -291,8 +291,8 @@ def test_topic_deletion_triggers_rebalance(crew: Crew, kafka: Kafka, pattern: st
     leader = crew.join(topics, pattern=pattern)
     crew.settle(t=2, u=1)
     before = len(crew.rebalances())
-    with admin(kafka) as one:
-        one.delete_topic("u")
+    with admin(kafka) as client:
+        client.delete_topic("u")
     crew.settle(t=2)
     event = requested(crew, Trigger.TOPIC_DELETED)
     assert event.member == id_of(leader)
@@ -302,16 +302,16 @@ def test_topic_deletion_triggers_rebalance(crew: Crew, kafka: Kafka, pattern: st
 
 @pytest.mark.parametrize("words", ["", "the operator wants it"])
 def test_enforce_rebalance_triggers_rebalance(crew: Crew, words: str) -> None:
-    one = crew.join(["t"])
+    client = crew.join(["t"])
     crew.settle(t=2)
     before = len(crew.rebalances())
-    one.enforce_rebalance(words)
+    client.enforce_rebalance(words)
     crew.until(lambda: len(crew.rebalances()) > before)
     crew.settle(t=2)
     assert reason(requested(crew, Trigger.USER_ENFORCED)) == (words or "rebalance enforced by user")
     (started,) = crew.rebalances()[before:]
-    assert culprit(started) == id_of(one)
-    if not words:  # a reason in the application's own words tells the coordinator nothing
+    assert culprit(started) == id_of(client)
+    if not words:  # the coordinator does not interpret an application's own reason
         assert started.trigger is Trigger.USER_ENFORCED
 
 
@@ -342,9 +342,9 @@ def test_coordinator_restart_keeps_group(crew: Crew, kafka: Kafka, clean: bool) 
 
 
 def everybody(crew: Crew, kind: EventKind) -> list[GroupEvent]:
-    """What the members have told of this kind, once all of them have."""
-    found = [event for event in crew.told if event.kind is kind]
-    return found if {event.client for event in found} == {one.client_id for one in crew.members} else []
+    """Return the members' events of this kind, once all members have one."""
+    results = [event for event in crew.told if event.kind is kind]
+    return results if {event.client for event in results} == {client.client_id for client in crew.members} else []
 
 
 def test_coordinator_killed_during_rebalance(crew: Crew, kafka: Kafka) -> None:
@@ -363,7 +363,7 @@ def test_coordinator_killed_during_rebalance(crew: Crew, kafka: Kafka) -> None:
 
 
 def test_member_events_join_broker_events(crew: Crew, kafka: Kafka) -> None:
-    one = crew.join(["t"], group_events_publish=True)
+    client = crew.join(["t"], group_events_publish=True)
     crew.settle(t=2)
     with admin(kafka) as operator:
         operator.add_partitions("t", 3)
@@ -373,4 +373,4 @@ def test_member_events_join_broker_events(crew: Crew, kafka: Kafka) -> None:
         return [event for event in kafka.events(GROUP) if event.trigger is Trigger.PARTITIONS_ADDED]
 
     crew.until(published)
-    assert [event.member for event in published() if event.kind is EventKind.JOIN_REQUESTED] == [id_of(one)]
+    assert [event.member for event in published() if event.kind is EventKind.JOIN_REQUESTED] == [id_of(client)]

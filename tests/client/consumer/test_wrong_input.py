@@ -1,4 +1,4 @@
-"""Mistakes and misfortunes: one clear error each, in bounded time."""
+"""Wrong input and failures: one clear error each, in bounded time."""
 
 import logging
 import re
@@ -30,7 +30,7 @@ def three(side: Side) -> TopicPartition:
 
 @pytest.fixture
 def nowhere() -> str:
-    """An address at which nobody listens."""
+    """Return an address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -41,38 +41,38 @@ def nowhere() -> str:
 def test_poll_retries_and_logs_unreachable_broker(nowhere: str, caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.WARNING, "slackwater.client"),
-        Consumer(QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "client.id": "c"}) as one,
+        Consumer(QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "client.id": "c"}) as client,
     ):
-        one.subscribe(["t"])
-        wait_for(lambda: one.poll(0.05) == [] and "could not be established" in caplog.text)
+        client.subscribe(["t"])
+        wait_for(lambda: client.poll(0.05) == [] and "could not be established" in caplog.text)
         line = next(line for line in caplog.messages if "could not be established" in line)
         assert line.startswith(f"[Consumer clientId=c, groupId=g] Connection to node -1 ({nowhere}) could not be")
-        one.close(timeout=0.2)
+        client.close(timeout=0.2)
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda one: one.partitions_for("t"),
-        lambda one: one.end_offsets([P0]),
-        lambda one: one.position(P0),
-        lambda one: one.committed([P0]),
-        lambda one: one.commit({P0: 1}),
+        lambda client: client.partitions_for("t"),
+        lambda client: client.end_offsets([P0]),
+        lambda client: client.position(P0),
+        lambda client: client.committed([P0]),
+        lambda client: client.commit({P0: 1}),
     ],
     ids=["partitions_for", "end_offsets", "position", "committed", "commit"],
 )
 def test_calls_time_out_and_name_the_servers(nowhere: str, call: object) -> None:
     assert callable(call)
     settings = QUICK | {"bootstrap.servers": nowhere, "group.id": "g", "default.api.timeout.ms": 200}
-    one = Consumer(settings)
+    client = Consumer(settings)
     try:
-        one.assign([P0])
+        client.assign([P0])
         began = time.monotonic()
         with pytest.raises(ClientTimeoutError, match=nowhere):
-            call(one)
+            call(client)
         assert time.monotonic() - began < 30
     finally:
-        one.close(timeout=0.1)
+        client.close(timeout=0.1)
 
 
 def test_unreachable_server_is_named_by_producer(nowhere: str) -> None:
@@ -94,10 +94,10 @@ def test_non_kafka_port_fails_to_connect(caplog: pytest.LogCaptureFixture) -> No
 
         thread = threading.Thread(target=answer)
         thread.start()
-        one = Consumer(QUICK | {"bootstrap.servers": address, "default.api.timeout.ms": 300})
+        client = Consumer(QUICK | {"bootstrap.servers": address, "default.api.timeout.ms": 300})
         with pytest.raises(ClientTimeoutError):
-            one.partitions_for("t")
-        one.close()
+            client.partitions_for("t")
+        client.close()
         thread.join()
     assert "could not be established" in caplog.text
 
@@ -109,34 +109,34 @@ def test_non_kafka_port_fails_to_connect(caplog: pytest.LogCaptureFixture) -> No
 def test_missing_topic_warns_once_and_is_read_later(side: Side, caplog: object) -> None:
     assert isinstance(caplog, pytest.LogCaptureFixture)
     later = side.name("later")
-    with consumer(side, side.name("g"), allow_auto_create_topics=False, metadata_max_age_ms=50) as one:
-        one.subscribe([later])
-        poll_until(one, lambda: f"{later}=UNKNOWN_TOPIC_OR_PARTITION" in caplog.text)
+    with consumer(side, side.name("g"), allow_auto_create_topics=False, metadata_max_age_ms=50) as client:
+        client.subscribe([later])
+        poll_until(client, lambda: f"{later}=UNKNOWN_TOPIC_OR_PARTITION" in caplog.text)
         side.create_topic(later, 1)
         fill(side, later, numbers(1))
-        read(one, 1)
+        read(client, 1)
         assert caplog.text.count(f"{later}=UNKNOWN_TOPIC_OR_PARTITION") == 1
 
 
 def test_invalid_topic_name_is_an_error(side: Side) -> None:
-    with consumer(side, side.name("g")) as one:
-        one.subscribe(["no/such name"])
+    with consumer(side, side.name("g")) as client:
+        client.subscribe(["no/such name"])
         with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
-            poll_until(one, lambda: False)
-        one.unsubscribe()
+            poll_until(client, lambda: False)
+        client.unsubscribe()
 
 
 def test_partitions_for_unknown_topic_is_empty(side: Side) -> None:
-    with consumer(side, allow_auto_create_topics=False) as one:
-        assert one.partitions_for("nobody-made-this") == []
+    with consumer(side, allow_auto_create_topics=False) as client:
+        assert client.partitions_for("nobody-made-this") == []
 
 
 def test_offsets_of_unknown_partition_time_out(side: Side, three: TopicPartition) -> None:
     with (
-        consumer(side, default_api_timeout_ms=500) as one,
+        consumer(side, default_api_timeout_ms=500) as client,
         pytest.raises(ClientTimeoutError, match=r"t-\w+-99 .* no leader, or do not exist"),
     ):
-        one.end_offsets([TopicPartition(three.topic, 99)])
+        client.end_offsets([TopicPartition(three.topic, 99)])
 
 
 def test_record_above_max_request_size_is_rejected(side: Side, three: TopicPartition) -> None:
@@ -159,9 +159,9 @@ def test_record_too_large_for_topic_fails(side: Side) -> None:
 def test_record_above_fetch_limits_is_read(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, [b"x" * 50_000, b"y" * 50_000])
-    with consumer(side, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000) as one:
-        one.assign([TopicPartition(topic, 0)])
-        assert [len(record.value or b"") for record in read(one, 2)] == [50_000, 50_000]
+    with consumer(side, fetch_max_bytes=1_000, max_partition_fetch_bytes=1_000) as client:
+        client.assign([TopicPartition(topic, 0)])
+        assert [len(record.value or b"") for record in read(client, 2)] == [50_000, 50_000]
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------------
@@ -169,115 +169,115 @@ def test_record_above_fetch_limits_is_read(side: Side) -> None:
 
 @pytest.mark.old_kafka
 def test_no_offset_and_no_reset_raises_until_seek(side: Side, three: TopicPartition) -> None:
-    with consumer(side, side.name("g"), auto_offset_reset="none") as one:
-        one.assign([three])
+    with consumer(side, side.name("g"), auto_offset_reset="none") as client:
+        client.assign([three])
         for _ in range(2):
             with pytest.raises(NoOffsetForPartitionError, match=r"t-\w+-0 has no committed offset"):
-                poll_until(one, lambda: False)
-        one.seek(three, 1)
-        assert [record.offset for record in read(one, 2)] == [1, 2]
+                poll_until(client, lambda: False)
+        client.seek(three, 1)
+        assert [record.offset for record in read(client, 2)] == [1, 2]
 
 
 def test_no_group_and_no_reset_raises_at_once(side: Side, three: TopicPartition) -> None:
-    with consumer(side, auto_offset_reset="none") as one:
-        one.assign([three])
+    with consumer(side, auto_offset_reset="none") as client:
+        client.assign([three])
         began = time.monotonic()
         with pytest.raises(NoOffsetForPartitionError):
-            one.poll(60.0)
+            client.poll(60.0)
         assert time.monotonic() - began < 30
 
 
 def test_out_of_range_without_reset_raises_once(side: Side, three: TopicPartition) -> None:
-    with consumer(side, auto_offset_reset="none") as one:
-        one.assign([three])
-        one.seek(three, 1_000)
+    with consumer(side, auto_offset_reset="none") as client:
+        client.assign([three])
+        client.seek(three, 1_000)
         with pytest.raises(OffsetOutOfRangeError, match=r"log of t-\w+-0 does not contain the position 1000"):
-            poll_until(one, lambda: False)
-        wait_for(lambda: one.engine.fetcher.pending_errors)
-        assert one.engine.fetcher.pending_errors == 1
-        one.seek(three, 0)
+            poll_until(client, lambda: False)
+        wait_for(lambda: client.engine.fetcher.pending_errors)
+        assert client.engine.fetcher.pending_errors == 1
+        client.seek(three, 0)
 
 
 @pytest.mark.old_kafka
 def test_out_of_range_position_is_reset(side: Side, three: TopicPartition) -> None:
-    with consumer(side) as one:
-        one.assign([three])
-        one.seek(three, 1_000)
-        assert [record.offset for record in read(one, 3)] == [0, 1, 2]
+    with consumer(side) as client:
+        client.assign([three])
+        client.seek(three, 1_000)
+        assert [record.offset for record in read(client, 3)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("policy", ["by_duration:PT1H", "earliest"])
 def test_reset_by_duration_starts_at_that_time(side: Side, three: TopicPartition, policy: str) -> None:
-    with consumer(side, auto_offset_reset=policy) as one:
-        one.assign([three])
-        assert len(read(one, 3)) == 3
+    with consumer(side, auto_offset_reset=policy) as client:
+        client.assign([three])
+        assert len(read(client, 3)) == 3
 
 
 # --- how it is called -------------------------------------------------------------------------------------------------
 
 
 def test_invalid_pattern_is_rejected(side: Side) -> None:
-    with consumer(side, side.name("g")) as one, pytest.raises(UsageError, match=r"'\(' is no regular expression"):
-        one.subscribe(pattern="(")
+    with consumer(side, side.name("g")) as client, pytest.raises(UsageError, match=r"'\(' is no regular expression"):
+        client.subscribe(pattern="(")
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
-        (lambda one: one.subscribe(5), "The topics are 5; pass a list of topic names"),
-        (lambda one: one.subscribe([5]), r"The topics are \[5\]"),
-        (lambda one: one.subscribe([""]), r"The topics are \[''\]"),
-        (lambda one: one.subscribe(pattern=5), "The pattern is int"),
-        (lambda one: one.subscribe(re.compile(b"t")), "The pattern is of bytes"),
-        (lambda one: one.subscribe(["t"], pattern="t"), "takes topics or a pattern, one of them"),
-        (lambda one: one.subscribe(), "takes topics or a pattern, one of them"),
-        (lambda one: one.assign(["t"]), r"The partitions are \['t'\]; pass a list like"),
-        (lambda one: one.assign([("t", -1)]), "The partitions are"),
-        (lambda one: one.assign(5), "The partitions are 5"),
-        (lambda one: one.assign("t"), "The partitions are 't'"),
-        (lambda one: one.assign([("t", True)]), "The partitions are"),
+        (lambda client: client.subscribe(5), "The topics are 5; pass a list of topic names"),
+        (lambda client: client.subscribe([5]), r"The topics are \[5\]"),
+        (lambda client: client.subscribe([""]), r"The topics are \[''\]"),
+        (lambda client: client.subscribe(pattern=5), "The pattern is int"),
+        (lambda client: client.subscribe(re.compile(b"t")), "The pattern is of bytes"),
+        (lambda client: client.subscribe(["t"], pattern="t"), "takes topics or a pattern, one of them"),
+        (lambda client: client.subscribe(), "takes topics or a pattern, one of them"),
+        (lambda client: client.assign(["t"]), r"The partitions are \['t'\]; pass a list like"),
+        (lambda client: client.assign([("t", -1)]), "The partitions are"),
+        (lambda client: client.assign(5), "The partitions are 5"),
+        (lambda client: client.assign("t"), "The partitions are 't'"),
+        (lambda client: client.assign([("t", True)]), "The partitions are"),
         (
-            lambda one: one.subscribe(["t"], listener=print),
+            lambda client: client.subscribe(["t"], listener=print),
             "The listener is builtin_function_or_method; pass an object",
         ),
-        (lambda one: one.seek("t", 0), "The partition is 't'; pass one like"),
-        (lambda one: one.seek(("t", 0), "1"), "The offset is '1'; pass an int"),
-        (lambda one: one.seek_to_end("t"), "The partitions are 't'"),
-        (lambda one: one.seek_to_timestamp("now"), "seek: .now. is no timestamp"),
-        (lambda one: one.offsets_for_times({("t", 0): 1.5}), "1.5 is no timestamp"),
-        (lambda one: one.position("t"), "The partition is 't'"),
-        (lambda one: one.pause("t"), "The partitions are 't'"),
-        (lambda one: one.resume(5), "The partitions are 5"),
-        (lambda one: one.committed("t"), "The partitions are 't'"),
-        (lambda one: one.end_offsets("t"), "The partitions are 't'"),
-        (lambda one: one.commit([("t", 0)]), "The offsets are list; pass a dict like"),
-        (lambda one: one.commit({("t", 0): "x"}), "The offset is 'x'"),
-        (lambda one: one.commit_async({"t": 1}), "The partition is 't'"),
-        (lambda one: one.poll("1"), "The timeout is '1'; pass seconds"),
-        (lambda one: one.poll(float("nan")), "The timeout is nan"),
-        (lambda one: one.poll_arrow(None), "The timeout is None"),
-        (lambda one: one.run(None), "The handler is NoneType"),
-        (lambda one: Consumer("localhost:9092"), "The settings are str; give a dict"),  # type: ignore[arg-type]
+        (lambda client: client.seek("t", 0), "The partition is 't'; pass one like"),
+        (lambda client: client.seek(("t", 0), "1"), "The offset is '1'; pass an int"),
+        (lambda client: client.seek_to_end("t"), "The partitions are 't'"),
+        (lambda client: client.seek_to_timestamp("now"), "seek: .now. is no timestamp"),
+        (lambda client: client.offsets_for_times({("t", 0): 1.5}), "1.5 is no timestamp"),
+        (lambda client: client.position("t"), "The partition is 't'"),
+        (lambda client: client.pause("t"), "The partitions are 't'"),
+        (lambda client: client.resume(5), "The partitions are 5"),
+        (lambda client: client.committed("t"), "The partitions are 't'"),
+        (lambda client: client.end_offsets("t"), "The partitions are 't'"),
+        (lambda client: client.commit([("t", 0)]), "The offsets are list; pass a dict like"),
+        (lambda client: client.commit({("t", 0): "x"}), "The offset is 'x'"),
+        (lambda client: client.commit_async({"t": 1}), "The partition is 't'"),
+        (lambda client: client.poll("1"), "The timeout is '1'; pass seconds"),
+        (lambda client: client.poll(float("nan")), "The timeout is nan"),
+        (lambda client: client.poll_arrow(None), "The timeout is None"),
+        (lambda client: client.run(None), "The handler is NoneType"),
+        (lambda client: Consumer("localhost:9092"), "The settings are str; pass a dict"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_argument_types_are_named(side: Side, call: object, said: str) -> None:
+def test_wrong_argument_types_are_named(side: Side, call: object, message: str) -> None:
     assert callable(call)
-    with consumer(side, side.name("g")) as one, pytest.raises(UsageError, match=said):
-        call(one)
+    with consumer(side, side.name("g")) as client, pytest.raises(UsageError, match=message):
+        call(client)
 
 
 @pytest.mark.parametrize("call", ["poll", "poll_arrow", "commit", "unsubscribe", "run"])
 def test_use_after_close_is_rejected(side: Side, call: str) -> None:
-    one = consumer(side, side.name("g"))
-    one.close()
+    client = consumer(side, side.name("g"))
+    client.close()
     with pytest.raises(ClientClosedError, match="was closed; make a new one"):
-        getattr(one, call)(*([print] if call == "run" else []))
-    one.close()  # twice is fine
-    one.wakeup()
+        getattr(client, call)(*([print] if call == "run" else []))
+    client.close()  # twice is fine
+    client.wakeup()
 
 
 def test_use_from_two_threads_is_rejected(side: Side, three: TopicPartition) -> None:
-    with consumer(side, side.name("g")) as one:
+    with consumer(side, side.name("g")) as client:
         called, release = threading.Event(), threading.Event()
 
         class WaitInPoll(RebalanceListener):
@@ -285,39 +285,43 @@ def test_use_from_two_threads_is_rejected(side: Side, three: TopicPartition) -> 
                 called.set()
                 release.wait(PATIENCE_S)
 
-        one.subscribe([three.topic], listener=WaitInPoll())
-        polling = threading.Thread(target=lambda: poll_until(one, called.is_set))
+        client.subscribe([three.topic], listener=WaitInPoll())
+        polling = threading.Thread(target=lambda: poll_until(client, called.is_set))
         polling.start()
         assert called.wait(PATIENCE_S)
         with pytest.raises(UsageError, match="in use by another thread"):
-            one.poll(0)
+            client.poll(0)
         release.set()
         polling.join()
 
 
 def test_poll_without_subscription_is_rejected(side: Side) -> None:
-    for one in (consumer(side), consumer(side, side.name("g"))):
-        with one, pytest.raises(UsageError, match="nothing to poll"):
-            one.poll(0)
+    for client in (consumer(side), consumer(side, side.name("g"))):
+        with client, pytest.raises(UsageError, match="nothing to poll"):
+            client.poll(0)
 
 
 @pytest.mark.parametrize("call", ["commit", "commit_async", "enforce_rebalance", "subscribe"])
 def test_calls_without_group_are_rejected(side: Side, call: str) -> None:
-    with consumer(side) as one, pytest.raises(UsageError, match=r"needs a group: set group\.id"):
-        getattr(one, call)(*([["t"]] if call == "subscribe" else []))
+    with consumer(side) as client, pytest.raises(UsageError, match=r"needs a group: set group\.id"):
+        getattr(client, call)(*([["t"]] if call == "subscribe" else []))
 
 
 def test_unassigned_partition_is_named_in_error(side: Side, three: TopicPartition) -> None:
-    with consumer(side) as one:
-        for call in (one.position, lambda partition: one.seek(partition, 0), lambda partition: one.pause([partition])):
+    with consumer(side) as client:
+        for call in (
+            client.position,
+            lambda partition: client.seek(partition, 0),
+            lambda partition: client.pause([partition]),
+        ):
             with pytest.raises(UsageError, match=r"t-\w+-0 is not assigned"):
                 call(three)
 
 
 def test_negative_offset_is_rejected(side: Side, three: TopicPartition) -> None:
-    with consumer(side) as one:
-        one.assign([three])
+    with consumer(side) as client:
+        client.assign([three])
         with pytest.raises(UsageError, match="offsets begin at 0"):
-            one.seek(three, -1)
+            client.seek(three, -1)
         with pytest.raises(UsageError, match="milliseconds since 1970"):
-            one.seek_to_timestamp(-5)
+            client.seek_to_timestamp(-5)

@@ -1,4 +1,4 @@
-"""Who gets a connection, and in which order."""
+"""The order of callers that wait for a connection."""
 
 import asyncio
 from collections.abc import Iterator

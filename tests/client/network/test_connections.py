@@ -1,4 +1,4 @@
-"""Brokers that come and go, and clients that find them again and leave nothing behind."""
+"""Reconnecting to brokers, idle connections, and cleanup."""
 
 import contextlib
 import gc
@@ -20,27 +20,27 @@ from tests.client.clusters import Side
 from tests.client.helpers import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for
 
 
-def nobody() -> str:
+def unused_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def sockets() -> int:
-    found = 0
+    results = 0
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
-    return found
+            results += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    return results
 
 
 @pytest.mark.old_kafka
 def test_dead_bootstrap_server_does_not_block_others(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(3))
-    servers = f"{nobody()},{side.bootstrap_servers},{nobody()}"
-    with consumer(side, group, bootstrap_servers=servers) as one:
-        one.subscribe([topic])
-        assert len(read(one, 3)) == 3
+    servers = f"{unused_address()},{side.bootstrap_servers},{unused_address()}"
+    with consumer(side, group, bootstrap_servers=servers) as client:
+        client.subscribe([topic])
+        assert len(read(client, 3)) == 3
     with Producer({"bootstrap.servers": servers}) as producer:
         producer.send(topic, b"v").result(PATIENCE_S)
 
@@ -49,45 +49,45 @@ def test_dead_bootstrap_server_does_not_block_others(side: Side) -> None:
 def test_coordinator_has_its_own_connection(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
     fill(side, topic, numbers(1))
-    with consumer(side, group) as one:
-        one.subscribe([topic])
-        read(one, 1)
-        connections = {purpose: each for (_, _, purpose), each in one.engine.cluster.connections.items()}
+    with consumer(side, group) as client:
+        client.subscribe([topic])
+        read(client, 1)
+        connections = {purpose: each for (_, _, purpose), each in client.engine.cluster.connections.items()}
         assert connections.keys() == {DATA, COORDINATOR}
-        # What may wait behind a parked JoinGroup is asked elsewhere, even if that takes a new connection.
-        assert one.engine.network.run(one.engine.cluster.any_connection()) is connections[DATA]
-        one.engine.network.call_soon(connections[DATA].close)
+        # Other requests never share the coordinator connection, where a JoinGroup may block them.
+        assert client.engine.network.run(client.engine.cluster.any_connection()) is connections[DATA]
+        client.engine.network.call_soon(connections[DATA].close)
         wait_for(lambda: not connections[DATA].is_open)
-        assert one.engine.network.run(one.engine.cluster.any_connection()) is not connections[COORDINATOR]
+        assert client.engine.network.run(client.engine.cluster.any_connection()) is not connections[COORDINATOR]
 
 
 def test_restarted_broker_loses_and_duplicates_nothing(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(5))
-    with consumer(kafka, "g") as one:
-        one.subscribe(["t"])
-        found = read(one, 5)
-        generation = one.group_metadata().generation_id
+    with consumer(kafka, "g") as client:
+        client.subscribe(["t"])
+        results = read(client, 5)
+        generation = client.group_metadata().generation_id
         for turn in range(2):
             kafka.restart(clean=turn == 0)
             fill(kafka, "t", numbers(5, 5 + 5 * turn))
-            found += read(one, 5)
-        assert [record.value for record in found] == numbers(15)
-        one.commit()
-        assert one.group_metadata().generation_id == generation  # a restart is no rebalance
+            results += read(client, 5)
+        assert [record.value for record in results] == numbers(15)
+        client.commit()
+        assert client.group_metadata().generation_id == generation  # a restart is no rebalance
 
 
 def test_broker_that_starts_late_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with Consumer(QUICK | {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g"}) as one:
-        one.subscribe(["t"])
-        assert one.poll(0.1) == []
+    with Consumer(QUICK | {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g"}) as client:
+        client.subscribe(["t"])
+        assert client.poll(0.1) == []
         with Broker(port=port, settings={"group.initial.rebalance.delay.ms": 0}) as broker:
             broker.create_topic("t", 1)
             fill(broker, "t", numbers(1))
-            assert len(read(one, 1)) == 1
-            one.close()
+            assert len(read(client, 1)) == 1
+            client.close()
 
 
 @pytest.mark.parametrize("api", ["Fetch", "FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch", "Metadata"])
@@ -95,9 +95,9 @@ def test_request_is_retried_after_disconnect(kafka: Kafka, api: str) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(3))
     kafka.drop(api, times=2)
-    with consumer(kafka, "g") as one:
-        one.subscribe(["t"])
-        assert [record.value for record in read(one, 3)] == numbers(3)
+    with consumer(kafka, "g") as client:
+        client.subscribe(["t"])
+        assert [record.value for record in read(client, 3)] == numbers(3)
 
 
 @pytest.mark.parametrize(
@@ -118,23 +118,23 @@ def test_retriable_fetch_errors_are_survived(kafka: Kafka, api: str, error: str)
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(3))
     kafka.fail(api, error, times=2)
-    with consumer(kafka, "g") as one:
-        one.subscribe(["t"])
-        assert [record.value for record in read(one, 3)] == numbers(3)
+    with consumer(kafka, "g") as client:
+        client.subscribe(["t"])
+        assert [record.value for record in read(client, 3)] == numbers(3)
 
 
 def test_request_timeout_closes_connection(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     fill(kafka, "t", numbers(2))
-    with consumer(kafka, request_timeout_ms=300) as one:
-        one.assign([TopicPartition("t", 0)])
-        read(one, 2)
-        before = set(map(id, one.engine.cluster.connections.values()))
+    with consumer(kafka, request_timeout_ms=300) as client:
+        client.assign([TopicPartition("t", 0)])
+        read(client, 2)
+        before = set(map(id, client.engine.cluster.connections.values()))
         fault = kafka.delay("Fetch", 30.0)
-        poll_until(one, lambda: not before & set(map(id, one.engine.cluster.connections.values())))
+        poll_until(client, lambda: not before & set(map(id, client.engine.cluster.connections.values())))
         assert fault
         fill(kafka, "t", numbers(1, 2))
-        assert [record.value for record in read(one, 1)] == [b"2"]
+        assert [record.value for record in read(client, 1)] == [b"2"]
 
 
 @pytest.mark.old_kafka
@@ -142,70 +142,70 @@ def test_recreated_topic_is_read_from_its_start(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(5))
     with (
-        consumer(side, allow_auto_create_topics=False) as one,
+        consumer(side, allow_auto_create_topics=False) as client,
         Admin({"bootstrap.servers": side.bootstrap_servers}) as admin,
     ):
-        one.assign([TopicPartition(topic, 0)])
-        read(one, 5)
+        client.assign([TopicPartition(topic, 0)])
+        read(client, 5)
         admin.delete_topic(topic)
-        assert one.poll(0.1) == []
+        assert client.poll(0.1) == []
         wait_for(lambda: topic not in {each.name for each in admin.list_topics()})
         side.create_topic(topic, 1)
         fill(side, topic, numbers(2, 100))
-        assert [record.value for record in read(one, 2)] == numbers(2, 100)
+        assert [record.value for record in read(client, 2)] == numbers(2, 100)
 
 
 @pytest.mark.old_kafka
 def test_pattern_finds_topics_created_later(side: Side) -> None:
     orders = side.name("orders")
     side.create_topic(f"{orders}-1", 1)
-    with consumer(side, side.name("g"), metadata_max_age_ms=50) as one:
-        one.subscribe(pattern=f"{orders}-.*")
-        poll_until(one, lambda: one.assignment)
+    with consumer(side, side.name("g"), metadata_max_age_ms=50) as client:
+        client.subscribe(pattern=f"{orders}-.*")
+        poll_until(client, lambda: client.assignment)
         side.create_topic(f"{orders}-2", 2)
         side.topic(1, "bills")
-        poll_until(one, lambda: len(one.assignment) == 3)
-        assert one.subscription == {f"{orders}-1", f"{orders}-2"}
+        poll_until(client, lambda: len(client.assignment) == 3)
+        assert client.subscription == {f"{orders}-1", f"{orders}-2"}
 
 
 @pytest.mark.old_kafka
 def test_new_partitions_of_a_topic_are_found_and_read(side: Side) -> None:
     topic, group = side.topic(), side.name("g")
-    with consumer(side, group, metadata_max_age_ms=50) as one:
+    with consumer(side, group, metadata_max_age_ms=50) as client:
         events: list[EventKind] = []
-        one.on_event(lambda event: events.append(event.kind))
-        one.subscribe([topic])
-        poll_until(one, lambda: len(one.assignment) == 1)
+        client.on_event(lambda event: events.append(event.kind))
+        client.subscribe([topic])
+        poll_until(client, lambda: len(client.assignment) == 1)
         with Admin({"bootstrap.servers": side.bootstrap_servers}) as admin:
             admin.add_partitions(topic, 2)
-        poll_until(one, lambda: len(one.assignment) == 2)
+        poll_until(client, lambda: len(client.assignment) == 2)
 
 
 def test_idle_connections_are_closed_and_reopened(side: Side) -> None:
     topic = side.topic()
     fill(side, topic, numbers(1))
-    with consumer(side, connections_max_idle_ms=200) as one:
-        one.assign([TopicPartition(topic, 0)])
-        read(one, 1)
-        one.pause(one.assignment)
-        wait_for(lambda: not one.engine.cluster.connections)
-        one.resume(one.assignment)
+    with consumer(side, connections_max_idle_ms=200) as client:
+        client.assign([TopicPartition(topic, 0)])
+        read(client, 1)
+        client.pause(client.assignment)
+        wait_for(lambda: not client.engine.cluster.connections)
+        client.resume(client.assignment)
         fill(side, topic, numbers(1, 1))
-        assert [record.value for record in read(one, 1)] == [b"1"]
+        assert [record.value for record in read(client, 1)] == [b"1"]
 
 
 def test_wakeup_ends_poll(side: Side) -> None:
     from slackwater.group.member import Wakeup
 
     topic, group = side.topic(), side.name("g")
-    with consumer(side, group) as one:
-        one.subscribe([topic])
-        poll_until(one, lambda: one.assignment)
-        timer = threading.Timer(0.05, one.wakeup)
+    with consumer(side, group) as client:
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
+        timer = threading.Timer(0.05, client.wakeup)
         timer.start()
         began = time.monotonic()
         with pytest.raises(Wakeup):
-            one.poll(60.0)
+            client.poll(60.0)
         assert time.monotonic() - began < 50
         timer.join()
 
@@ -215,13 +215,13 @@ def test_closed_consumer_leaves_nothing_behind(side: Side) -> None:
     fill(side, topic, numbers(10))
 
     def live() -> "weakref.ref[Consumer]":
-        with consumer(side, group) as one:
-            one.subscribe([topic])
-            read(one, 10)
-            one.seek_to_beginning()
-            one.commit({TopicPartition(topic, 0): 0})
-            one.unsubscribe()
-        return weakref.ref(one)
+        with consumer(side, group) as client:
+            client.subscribe([topic])
+            read(client, 10)
+            client.seek_to_beginning()
+            client.commit({TopicPartition(topic, 0): 0})
+            client.unsubscribe()
+        return weakref.ref(client)
 
     live()
     threads, open_sockets = set(threading.enumerate()), sockets()
@@ -237,17 +237,17 @@ KEPT = 40 * 200  # bytes; an object kept for each of 40 rebalances would be more
 
 def test_rebalances_leak_no_memory(side: Side) -> None:
     topic, group = side.topic(2), side.name("g")
-    with consumer(side, group) as one:
-        one.subscribe([topic])
+    with consumer(side, group) as client:
+        client.subscribe([topic])
 
         def rebalance(times: int) -> None:
             for _ in range(times):
-                before = one.group_metadata().generation_id
-                one.enforce_rebalance()
-                poll_until(one, lambda: generation() > before and one.assignment)  # noqa: B023
+                before = client.group_metadata().generation_id
+                client.enforce_rebalance()
+                poll_until(client, lambda: generation() > before and client.assignment)  # noqa: B023
 
         def generation() -> int:
-            return one.group_metadata().generation_id
+            return client.group_metadata().generation_id
 
         def growth() -> int:
             before = snapshot()
@@ -259,7 +259,7 @@ def test_rebalances_leak_no_memory(side: Side) -> None:
             ours = [tracemalloc.Filter(True, "*/slackwater/client/*"), tracemalloc.Filter(True, "*/group/member/*")]
             return tracemalloc.take_snapshot().filter_traces(ours)
 
-        poll_until(one, lambda: one.assignment)
+        poll_until(client, lambda: client.assignment)
         tracemalloc.start()
         try:
             rebalance(20)

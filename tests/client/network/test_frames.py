@@ -1,4 +1,4 @@
-"""Frames as a connection receives them: however they are cut, the same ones come out."""
+"""FrameReceiver returns the same frames however the bytes are split."""
 
 import struct
 from random import Random
@@ -8,16 +8,16 @@ import pytest
 from slackwater.client.network.frames import FrameReceiver
 from slackwater.wire.errors import WireError
 
-MOST = 1 << 26
+MAX_BYTES = 1 << 26
 
 
 def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def given(receiver: FrameReceiver, data: bytes, random: Random | None = None) -> list[bytes]:
+def feed(receiver: FrameReceiver, data: bytes, random: Random | None = None) -> list[bytes]:
     """Write as a socket does: as much as there is room for, or less."""
-    found: list[bytes] = []
+    results: list[bytes] = []
     while data:
         room = receiver.next_buffer()
         assert len(room) > 0
@@ -27,8 +27,8 @@ def given(receiver: FrameReceiver, data: bytes, random: Random | None = None) ->
         room[:count] = data[:count]
         del room
         data = data[count:]
-        found += map(bytes, receiver.on_written(count))
-    return found
+        results += map(bytes, receiver.on_written(count))
+    return results
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -36,24 +36,24 @@ def test_frames_are_received_unchanged(seed: int) -> None:
     random = Random(seed)
     sizes = (0, 1, 5, 1_000, 65_531, 65_532, 65_533, 65_536, 200_000, 1_000_000)
     bodies = [random.randbytes(random.choice(sizes)) for _ in range(30)]
-    receiver = FrameReceiver(MOST)
-    assert given(receiver, b"".join(map(framed, bodies)), random) == bodies
+    receiver = FrameReceiver(MAX_BYTES)
+    assert feed(receiver, b"".join(map(framed, bodies)), random) == bodies
 
 
 def test_huge_frame_grows_with_received_bytes() -> None:
     body = Random(1).randbytes(40_000_001)
-    receiver = FrameReceiver(MOST)
-    assert given(receiver, framed(b"before") + framed(body) + framed(b"after")) == [b"before", body, b"after"]
+    receiver = FrameReceiver(MAX_BYTES)
+    assert feed(receiver, framed(b"before") + framed(body) + framed(b"after")) == [b"before", body, b"after"]
 
 
 def test_announced_bytes_allocate_no_memory() -> None:
     receiver = FrameReceiver(2**31 - 1)
-    assert given(receiver, b"HTTP/1.1 400 Bad Request\r\n\r\n") == []  # reads as a frame of 1.2 GB
+    assert feed(receiver, b"HTTP/1.1 400 Bad Request\r\n\r\n") == []  # reads as a frame of 1.2 GB
     assert len(receiver.next_buffer()) < 20_000_000
 
 
 def test_referenced_frame_is_not_reused() -> None:
-    receiver = FrameReceiver(MOST)
+    receiver = FrameReceiver(MAX_BYTES)
     held: list[memoryview] = []
     bodies = [bytes([number]) * (100_000 + number) for number in range(10)]
     for number, body in enumerate(bodies):
@@ -74,7 +74,7 @@ def test_referenced_frame_is_not_reused() -> None:
 
 
 def test_unreferenced_frame_is_reused() -> None:
-    receiver = FrameReceiver(MOST)
+    receiver = FrameReceiver(MAX_BYTES)
     places = set()
     for number in range(10):
         data = framed(bytes(500_000 + 100 * (number % 3)))
@@ -88,9 +88,9 @@ def test_unreferenced_frame_is_reused() -> None:
     assert len(places) == 1
 
 
-@pytest.mark.parametrize("size", [-1, MOST + 1])
+@pytest.mark.parametrize("size", [-1, MAX_BYTES + 1])
 def test_invalid_frame_size_raises_after_valid_frames(size: int) -> None:
-    receiver = FrameReceiver(MOST)
-    assert given(receiver, framed(b"a") + framed(b"b") + struct.pack(">i", size)) == [b"a", b"b"]
+    receiver = FrameReceiver(MAX_BYTES)
+    assert feed(receiver, framed(b"a") + framed(b"b") + struct.pack(">i", size)) == [b"a", b"b"]
     with pytest.raises(WireError, match=f"frame size is {size}"):
-        given(receiver, b"x")
+        feed(receiver, b"x")

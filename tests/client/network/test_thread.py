@@ -1,4 +1,4 @@
-"""The thread of a client's input and output: it ends with everything that runs on it."""
+"""The network thread ends with all its tasks."""
 
 import asyncio
 

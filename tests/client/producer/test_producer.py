@@ -1,4 +1,4 @@
-"""Producer: every record written once, in order, through faults; and its future tells where, or why not."""
+"""Producer: every record is written once and in order, and its future has the outcome."""
 
 import threading
 from collections import defaultdict
@@ -27,9 +27,9 @@ def producer(side: Side | Kafka, **settings: object) -> Producer:
 
 
 def written(side: Side | Kafka, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
-    with consumer(side) as one:
-        one.assign([TopicPartition(topic, number) for number in range(partitions)])
-        return read(one, count)
+    with consumer(side) as client:
+        client.assign([TopicPartition(topic, number) for number in range(partitions)])
+        return read(client, count)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -40,21 +40,21 @@ def written(side: Side | Kafka, topic: str, count: int, partitions: int = 1) -> 
 def test_records_are_returned_as_written(side: Side, codec: str) -> None:
     topic = side.topic()
     headers = [("h", b"1"), ("h", None), ("ü", b"")]
-    with producer(side, compression_type=codec) as one:
-        first = one.send(topic, "text", "key", headers=headers, timestamp_ms=1_700_000_000_123)
-        one.send(topic, None, bytearray(b"k"))  # type: ignore[arg-type]
-        one.send(topic, b"", b"")
-        one.send(topic, b"x" * 5_000)
+    with producer(side, compression_type=codec) as client:
+        first = client.send(topic, "text", "key", headers=headers, timestamp_ms=1_700_000_000_123)
+        client.send(topic, None, bytearray(b"k"))  # type: ignore[arg-type]
+        client.send(topic, b"", b"")
+        client.send(topic, b"x" * 5_000)
     assert first.result(0) == RecordMetadata(topic, 0, 0, 1_700_000_000_123)
-    found = written(side, topic, 4)
-    assert [(record.key, record.value) for record in found] == [
+    results = written(side, topic, 4)
+    assert [(record.key, record.value) for record in results] == [
         (b"key", b"text"),
         (b"k", None),
         (b"", b""),
         (None, b"x" * 5_000),
     ]
-    assert list(found[0].headers) == headers
-    assert found[0].timestamp == 1_700_000_000_123
+    assert list(results[0].headers) == headers
+    assert results[0].timestamp == 1_700_000_000_123
 
 
 @pytest.mark.old_kafka
@@ -63,42 +63,42 @@ def test_records_are_returned_as_written(side: Side, codec: str) -> None:
 )
 def test_partition_order_and_offsets_of_futures(side: Side, settings: dict[str, object]) -> None:
     topic = side.topic(3)
-    with producer(side, **settings) as one:
-        futures = [one.send(topic, value, b"key %d" % (int(value) % 11)) for value in numbers(3_000)]
+    with producer(side, **settings) as client:
+        futures = [client.send(topic, value, b"key %d" % (int(value) % 11)) for value in numbers(3_000)]
     places = [future.result(0) for future in futures]
     by_place = {(record.partition, record.offset): record.value for record in written(side, topic, 3_000, 3)}
     assert [by_place[place.partition, place.offset] for place in places] == numbers(3_000)
     offsets: dict[int, list[int]] = defaultdict(list)
     for place in places:
         offsets[place.partition].append(place.offset)
-    assert all(found == list(range(len(found))) for found in offsets.values())
+    assert all(results == list(range(len(results))) for results in offsets.values())
 
 
 @pytest.mark.old_kafka
 def test_acks_0_returns_no_offset(side: Side) -> None:
     topic = side.topic()
-    with producer(side, acks="0") as one:
-        assert one.send(topic, b"v").result(PATIENCE_S).offset == -1
-        one.flush()
+    with producer(side, acks="0") as client:
+        assert client.send(topic, b"v").result(PATIENCE_S).offset == -1
+        client.flush()
         assert written(side, topic, 1)[0].value == b"v"
 
 
 @pytest.mark.old_kafka
 def test_log_append_time_is_returned(side: Side) -> None:
     topic = side.topic(message_timestamp_type="LogAppendTime")
-    with producer(side) as one:
-        place = one.send(topic, b"v", timestamp_ms=5).result(PATIENCE_S)
+    with producer(side) as client:
+        place = client.send(topic, b"v", timestamp_ms=5).result(PATIENCE_S)
     assert place.timestamp == written(side, topic, 1)[0].timestamp > 5
 
 
 @pytest.mark.old_kafka
 def test_too_large_batch_is_split_down_to_records(side: Side) -> None:
     topic = side.topic(max_message_bytes=2_000)
-    with producer(side, linger_ms=1_000) as one:
-        small = [one.send(topic, value, b"k" * 80) for value in numbers(60)]
-        large = one.send(topic, b"x" * 3_000)
-        more = [one.send(topic, value, b"k" * 80) for value in numbers(60, 60)]
-        one.flush()
+    with producer(side, linger_ms=1_000) as client:
+        small = [client.send(topic, value, b"k" * 80) for value in numbers(60)]
+        large = client.send(topic, b"x" * 3_000)
+        more = [client.send(topic, value, b"k" * 80) for value in numbers(60, 60)]
+        client.flush()
     assert isinstance(error := large.exception(0), BrokerError)
     assert error.error is Error.MESSAGE_TOO_LARGE
     assert [future.result(0).offset for future in (*small, *more)] == list(range(120))
@@ -108,11 +108,11 @@ def test_too_large_batch_is_split_down_to_records(side: Side) -> None:
 @pytest.mark.old_kafka
 def test_any_thread_may_send(side: Side) -> None:
     topic = side.topic(2)
-    with producer(side, linger_ms=1) as one:
+    with producer(side, linger_ms=1) as client:
 
         def send(name: int) -> None:
             for number in range(300):
-                one.send(topic, b"%d %d" % (name, number), partition=name % 2)
+                client.send(topic, b"%d %d" % (name, number), partition=name % 2)
 
         threads = [threading.Thread(target=send, args=[name]) for name in range(4)]
         for thread in threads:
@@ -129,28 +129,28 @@ def test_any_thread_may_send(side: Side) -> None:
 @pytest.mark.old_kafka
 def test_callbacks_run_in_order_before_flush_returns(side: Side) -> None:
     topic = side.topic()
-    told: list[tuple[int, SlackwaterError | None]] = []
+    calls: list[tuple[int, SlackwaterError | None]] = []
 
     def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
-        told.append((where.offset if where is not None else -1, error))
+        calls.append((where.offset if where is not None else -1, error))
 
-    with producer(side, batch_size=500) as one:
+    with producer(side, batch_size=500) as client:
         for value in numbers(200):
-            one.send(topic, value, on_delivery=hear)
-        one.flush(PATIENCE_S)
-        assert told == [(number, None) for number in range(200)]
+            client.send(topic, value, on_delivery=hear)
+        client.flush(PATIENCE_S)
+        assert calls == [(number, None) for number in range(200)]
 
 
 @pytest.mark.old_kafka
 def test_a_callback_may_send(side: Side) -> None:
     topic = side.topic()
-    with producer(side) as one:
+    with producer(side) as client:
         again: list[object] = []
 
         def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
-            again.append(one.send(topic, b"second"))
+            again.append(client.send(topic, b"second"))
 
-        one.send(topic, b"first", on_delivery=hear).result(PATIENCE_S)
+        client.send(topic, b"first", on_delivery=hear).result(PATIENCE_S)
         assert [record.value for record in written(side, topic, 2)] == [b"first", b"second"]
         assert len(again) == 1
 
@@ -162,13 +162,13 @@ def test_a_callback_may_send(side: Side) -> None:
 def test_disconnects_keep_order_without_duplicates(kafka: Kafka, processed: bool, in_flight: int) -> None:
     kafka.create_topic("t", 2)
     settings = {"batch.size": 300, "linger.ms": 0, "max.in.flight.requests.per.connection": in_flight}
-    with producer(kafka, **settings) as one:
+    with producer(kafka, **settings) as client:
         futures = []
         for value in numbers(400):
             if int(value) % 100 == 50:
                 kafka.drop("Produce", times=2, processed=processed)
-            futures.append(one.send("t", value, partition=int(value) % 2))
-        one.flush(PATIENCE_S)
+            futures.append(client.send("t", value, partition=int(value) % 2))
+        client.flush(PATIENCE_S)
     assert not wait(futures, 0).not_done
     by_partition: dict[int, list[bytes | None]] = defaultdict(list)
     for record in written(kafka, "t", 400, 2):
@@ -182,9 +182,9 @@ def test_disconnects_keep_order_without_duplicates(kafka: Kafka, processed: bool
 def test_retriable_errors_are_retried(kafka: Kafka, error: str) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("Produce", error, times=3)
-    with producer(kafka, batch_size=100, linger_ms=0) as one:
-        futures = [one.send("t", value) for value in numbers(50)]
-        one.flush(PATIENCE_S)
+    with producer(kafka, batch_size=100, linger_ms=0) as client:
+        futures = [client.send("t", value) for value in numbers(50)]
+        client.flush(PATIENCE_S)
     assert [future.result(0).offset for future in futures] == list(range(50))
     assert [record.value for record in written(kafka, "t", 50)] == numbers(50)
 
@@ -192,79 +192,79 @@ def test_retriable_errors_are_retried(kafka: Kafka, error: str) -> None:
 @pytest.mark.parametrize("error", ["UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"])
 def test_unknown_producer_id_is_renewed(kafka: Kafka, error: str) -> None:
     kafka.create_topic("t", 1)
-    with producer(kafka, linger_ms=0) as one:
-        one.send("t", b"0").result(PATIENCE_S)
+    with producer(kafka, linger_ms=0) as client:
+        client.send("t", b"0").result(PATIENCE_S)
         kafka.fail("Produce", error)
-        assert one.send("t", b"1").result(PATIENCE_S).offset == 1
+        assert client.send("t", b"1").result(PATIENCE_S).offset == 1
 
 
 def test_permanent_error_fails_only_its_record(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED")
-    with producer(kafka, linger_ms=0) as one:
+    with producer(kafka, linger_ms=0) as client:
         with pytest.raises(BrokerError, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
-            one.send("t", b"0").result(PATIENCE_S)
-        assert one.send("t", b"1").result(PATIENCE_S).offset == 0
+            client.send("t", b"0").result(PATIENCE_S)
+        assert client.send("t", b"1").result(PATIENCE_S).offset == 0
 
 
 def test_init_producer_id_error_is_raised(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     kafka.fail("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=None)
-    with producer(kafka) as one:
+    with producer(kafka) as client:
         with pytest.raises(BrokerError, match="InitProducerId failed: CLUSTER_AUTHORIZATION_FAILED"):
-            one.send("t", b"0").result(PATIENCE_S)
+            client.send("t", b"0").result(PATIENCE_S)
         with pytest.raises(BrokerError, match="InitProducerId failed"):
-            one.send("t", b"1")
+            client.send("t", b"1")
 
 
 def test_delivery_timeout_fails_with_record_count(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
-    with producer(kafka, delivery_timeout_ms=200, request_timeout_ms=100, linger_ms=0) as one:
-        one.send("t", b"0").result(PATIENCE_S)
+    with producer(kafka, delivery_timeout_ms=200, request_timeout_ms=100, linger_ms=0) as client:
+        client.send("t", b"0").result(PATIENCE_S)
         kafka.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None)
-        futures = [one.send("t", value) for value in numbers(3)]
+        futures = [client.send("t", value) for value in numbers(3)]
         for future in futures:
             with pytest.raises(SlackwaterError, match=r"not delivered within 0\.2 s|NOT_ENOUGH_REPLICAS"):
                 future.result(PATIENCE_S)
         kafka.heal()
-        assert one.send("t", b"1").result(PATIENCE_S).offset == 1
+        assert client.send("t", b"1").result(PATIENCE_S).offset == 1
 
 
-def send_for_ever(one: Producer) -> None:
+def send_for_ever(client: Producer) -> None:
     while True:
-        one.send("t", b"x" * 200)
+        client.send("t", b"x" * 200)
 
 
 def test_send_times_out_when_buffer_is_full(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
-    with producer(kafka, buffer_memory=2_000, batch_size=500, max_block_ms=100, linger_ms=0) as one:
-        one.send("t", b"0").result(PATIENCE_S)
+    with producer(kafka, buffer_memory=2_000, batch_size=500, max_block_ms=100, linger_ms=0) as client:
+        client.send("t", b"0").result(PATIENCE_S)
         fault = kafka.delay("Produce", 120.0, times=None)
         with pytest.raises(ClientTimeoutError, match=r"buffer was full for 0\.1 s"):
-            send_for_ever(one)
+            send_for_ever(client)
         fault.end()
         kafka.heal()
         kafka.restart()
-        one.flush(PATIENCE_S)
-        assert one.send("t", b"1").result(PATIENCE_S).offset > 1
+        client.flush(PATIENCE_S)
+        assert client.send("t", b"1").result(PATIENCE_S).offset > 1
 
 
 def test_added_partition_can_be_written(side: Side) -> None:
     topic = side.topic(1)
-    with producer(side) as one:
-        one.send(topic, b"0", partition=0).result(PATIENCE_S)
+    with producer(side) as client:
+        client.send(topic, b"0", partition=0).result(PATIENCE_S)
         side.admin.add_partitions(topic, 2)
         wait_for(lambda: len(side.admin.describe_topics([topic])[0].partitions) == 2, "the new partition")
-        assert one.send(topic, b"1", partition=1).result(PATIENCE_S).partition == 1
+        assert client.send(topic, b"1", partition=1).result(PATIENCE_S).partition == 1
         with pytest.raises(UsageError, match="has no partition 2; it has 2, from 0 on"):
-            one.send(topic, b"2", partition=2)
+            client.send(topic, b"2", partition=2)
 
 
 # --- how it is called -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "said"),
+    ("arguments", "options", "message"),
     [
         ((5,), {}, "The value of a record is int; pass bytes, str or None"),
         ((b"v", 1.5), {}, "The key of a record is float"),
@@ -282,72 +282,72 @@ def test_added_partition_can_be_written(side: Side) -> None:
     ],
 )
 def test_invalid_record_is_rejected_by_send(
-    side: Side, arguments: tuple[object, ...], options: dict[str, object], said: str
+    side: Side, arguments: tuple[object, ...], options: dict[str, object], message: str
 ) -> None:
     topic = side.topic()
-    with producer(side) as one:
-        with pytest.raises(UsageError, match=said):
-            one.send(topic, *arguments, **options)  # type: ignore[arg-type]
-        assert one.send(topic, b"v").result(PATIENCE_S).offset == 0
+    with producer(side) as client:
+        with pytest.raises(UsageError, match=message):
+            client.send(topic, *arguments, **options)  # type: ignore[arg-type]
+        assert client.send(topic, b"v").result(PATIENCE_S).offset == 0
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
 def test_blocking_call_in_callback_is_rejected(side: Side, call: str, caplog: pytest.LogCaptureFixture) -> None:
     topic = side.topic()
-    with producer(side) as one:
+    with producer(side) as client:
         refused = threading.Event()
 
         def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
             with pytest.raises(UsageError, match=rf"{call}\(\) cannot be called inside a delivery callback"):
-                getattr(one, call)()
+                getattr(client, call)()
             refused.set()
 
-        one.send(topic, b"v", on_delivery=hear)
+        client.send(topic, b"v", on_delivery=hear)
         assert refused.wait(PATIENCE_S)
 
 
 def test_use_after_close_is_rejected(side: Side) -> None:
-    one = producer(side)
-    one.close()
-    for call in (lambda: one.send("t", b"v"), one.flush, lambda: one.partitions_for("t")):
+    client = producer(side)
+    client.close()
+    for call in (lambda: client.send("t", b"v"), client.flush, lambda: client.partitions_for("t")):
         with pytest.raises(ClientClosedError, match="was closed; make a new one"):
             call()
-    one.close()  # twice is fine
+    client.close()  # twice is fine
 
 
 def test_partitions_for_returns_partitions(side: Side) -> None:
     topic = side.topic(3)
-    with producer(side) as one:
-        assert one.partitions_for(topic) == side.parts(topic, 0, 1, 2)
+    with producer(side) as client:
+        assert client.partitions_for(topic) == side.parts(topic, 0, 1, 2)
 
 
 @pytest.mark.parametrize("topic", [None, "", b"t", 5])
 def test_topic_name_is_checked(side: Side, topic: object) -> None:
-    with producer(side) as one, pytest.raises(UsageError, match=r"The topic is .*; pass a topic name"):
-        one.send(topic, b"v")  # type: ignore[arg-type]
+    with producer(side) as client, pytest.raises(UsageError, match=r"The topic is .*; pass a topic name"):
+        client.send(topic, b"v")  # type: ignore[arg-type]
 
 
 @pytest.mark.kafka(settings={"auto.create.topics.enable": False})
 def test_missing_topic_is_named_in_error(kafka: Kafka) -> None:
-    with producer(kafka, max_block_ms=100) as one:
+    with producer(kafka, max_block_ms=100) as client:
         with pytest.raises(
             UnknownTopicError, match=r"There is no topic nowhere, and the cluster created none within 0\.1 s"
         ):
-            one.send("nowhere", b"v")
+            client.send("nowhere", b"v")
         kafka.create_topic("nowhere", 1)
-        assert one.send("nowhere", b"v").result(PATIENCE_S).offset == 0
+        assert client.send("nowhere", b"v").result(PATIENCE_S).offset == 0
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ("localhost:9092", "The settings are str; give a dict"),
+        ("localhost:9092", "The settings are str; pass a dict"),
         ({"delivery.timeout.ms": 100}, r"delivery.timeout.ms = 100 is below linger.ms \+ request.timeout.ms, 30005"),
         ({"acks": "2"}, "acks = 2 is unknown; use one of all, -1, 0, 1"),
         ({"acks": "1", "enable.idempotence": True}, "enable.idempotence needs acks=all"),
     ],
 )
-def test_invalid_settings_are_rejected(settings: object, said: str) -> None:
-    given = {"bootstrap.servers": "localhost:9092"} | settings if isinstance(settings, dict) else settings
-    with pytest.raises(UsageError, match=said):
-        Producer(given)  # type: ignore[arg-type]
+def test_invalid_settings_are_rejected(settings: object, message: str) -> None:
+    feed = {"bootstrap.servers": "localhost:9092"} | settings if isinstance(settings, dict) else settings
+    with pytest.raises(UsageError, match=message):
+        Producer(feed)  # type: ignore[arg-type]

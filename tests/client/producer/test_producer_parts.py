@@ -1,4 +1,4 @@
-"""The producer's parts, each alone: where keys go, how batches fill, what futures tell."""
+"""Partitioners, batches and deliveries of the producer."""
 
 import asyncio
 import threading
@@ -52,8 +52,8 @@ def test_keyless_records_stick_for_one_batch() -> None:
     partitioner = StickyPartitioner([0, 2, 5], batch_bytes=100)
     places = [partitioner.partition(50) for _ in range(3_000)]
     pairs = list(zip(places[::2], places[1::2], strict=True))
-    assert all(one == other for one, other in pairs)
-    assert all(one != other for one, other in zip(places[1::2], places[2::2], strict=False))
+    assert all(client == other for client, other in pairs)
+    assert all(client != other for client, other in zip(places[1::2], places[2::2], strict=False))
     assert Counter(places).keys() == {0, 2, 5}
 
 
@@ -105,20 +105,20 @@ def test_split_keeps_records_order_and_memory() -> None:
     batch = ProducerBatch(P0, 0.0)
     batch.records = [packed(number) for number in range(7)]
     batch.size = 1_001
-    one, other = batch.split()
-    assert one.records + other.records == batch.records
-    assert one.size + other.size == batch.size
+    client, other = batch.split()
+    assert client.records + other.records == batch.records
+    assert client.size + other.size == batch.size
     read = [
         record.key
-        for half in (one, other)
+        for half in (client, other)
         for record in decode_records(RecordBatch(half.close((1, 0), 0, Codec.NONE, None)))
     ]
     assert read == [b"k%d" % number for number in range(7)]
-    (first, second), third = other.split(), one
+    (first, second), third = other.split(), client
     assert [half.first for half in (third, first, second)] == [0, 3, 5]
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- deliveries -------------------------------------------------------------------------------------------------------
 
 
 def deliveries(outcome: BatchOutcome, count: int) -> list[Delivery]:
@@ -132,71 +132,71 @@ def finish(outcome: BatchOutcome, base_offset: int = 10) -> None:
 
 def test_future_returns_metadata_of_its_record() -> None:
     outcome = BatchOutcome(P0)
-    found = deliveries(outcome, 3)
-    assert not found[1].done()
-    assert found[1].running()
+    results = deliveries(outcome, 3)
+    assert not results[1].done()
+    assert results[1].running()
     with pytest.raises(TimeoutError):
-        found[1].result(0)
+        results[1].result(0)
     finish(outcome)
-    assert [one.result(0) for one in found] == [RecordMetadata("t", 0, 10 + n, 1_000 + n) for n in range(3)]
-    assert found[0].exception(0) is None
+    assert [client.result(0) for client in results] == [RecordMetadata("t", 0, 10 + n, 1_000 + n) for n in range(3)]
+    assert results[0].exception(0) is None
 
 
 def test_log_append_time_and_unknown_offset() -> None:
     outcome = BatchOutcome(P0)
-    found = deliveries(outcome, 2)
+    results = deliveries(outcome, 2)
     outcome.add_part(0, -1, 77)
     outcome.complete()
-    assert {one.result(0) for one in found} == {RecordMetadata("t", 0, -1, 77)}
+    assert {client.result(0) for client in results} == {RecordMetadata("t", 0, -1, 77)}
 
 
 def test_failed_batch_fails_every_record() -> None:
     outcome = BatchOutcome(P0)
-    found = deliveries(outcome, 2)
+    results = deliveries(outcome, 2)
     outcome.add_part(0, error=ClientTimeoutError("too late"))
     outcome.complete()
-    for one in found:
+    for client in results:
         with pytest.raises(ClientTimeoutError, match="too late"):
-            one.result(0)
-        assert isinstance(one.exception(0), ClientTimeoutError)
+            client.result(0)
+        assert isinstance(client.exception(0), ClientTimeoutError)
 
 
 def test_parts_of_split_batch_complete_together() -> None:
     outcome = BatchOutcome(P0)
-    found = deliveries(outcome, 6)
+    results = deliveries(outcome, 6)
     outcome.split()
     outcome.split()
     assert not outcome.add_part(2, 40)
     assert not outcome.add_part(0, 30)
-    assert not found[0].done()
+    assert not results[0].done()
     assert outcome.add_part(5, error=ClientTimeoutError("too late"))
     outcome.complete()
-    assert [one.result(0).offset for one in found[:5]] == [30, 31, 40, 41, 42]
-    assert isinstance(found[5].exception(0), ClientTimeoutError)
+    assert [client.result(0).offset for client in results[:5]] == [30, 31, 40, 41, 42]
+    assert isinstance(results[5].exception(0), ClientTimeoutError)
 
 
 def test_sent_record_cannot_be_cancelled() -> None:
     outcome = BatchOutcome(P0)
-    (one,) = deliveries(outcome, 1)
-    assert not one.cancel()
+    (client,) = deliveries(outcome, 1)
+    assert not client.cancel()
     finish(outcome)
-    assert not one.cancelled()
-    assert one.result(0).offset == 10
+    assert not client.cancelled()
+    assert client.result(0).offset == 10
 
 
 def test_all_threads_waiting_for_a_batch_continue() -> None:
     outcome = BatchOutcome(P0)
-    found: list[int] = []
+    results: list[int] = []
     threads = [
-        threading.Thread(target=lambda one=one: found.append(one.result(PATIENCE_S).offset))
-        for one in deliveries(outcome, 4)
+        threading.Thread(target=lambda client=client: results.append(client.result(PATIENCE_S).offset))
+        for client in deliveries(outcome, 4)
     ]
     for thread in threads:
         thread.start()
     finish(outcome)
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert sorted(found) == [10, 11, 12, 13]
+    assert sorted(results) == [10, 11, 12, 13]
 
 
 def test_wait_and_as_completed_accept_deliveries() -> None:
@@ -208,15 +208,15 @@ def test_wait_and_as_completed_accept_deliveries() -> None:
     assert done
     assert done <= set(early)
     threading.Timer(0.05, finish, [theirs, 20]).start()
-    assert {one.result().offset for one in as_completed(everything, PATIENCE_S)} == {10, 11, 20, 21}
+    assert {client.result().offset for client in as_completed(everything, PATIENCE_S)} == {10, 11, 20, 21}
     assert wait(everything, 0).not_done == set()
 
 
 def test_asyncio_can_await_a_delivery() -> None:
     async def main() -> int:
         outcome = BatchOutcome(P0)
-        (one,) = deliveries(outcome, 1)
-        waiting = asyncio.wrap_future(one)
+        (client,) = deliveries(outcome, 1)
+        waiting = asyncio.wrap_future(client)
         await asyncio.to_thread(finish, outcome)
         return (await asyncio.wait_for(waiting, PATIENCE_S)).offset
 
@@ -227,21 +227,21 @@ def test_callbacks_run_in_order_despite_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     outcome = BatchOutcome(P0)
-    told: list[str] = []
+    calls: list[str] = []
 
-    def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
+    def on_delivery(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
         assert where is not None
-        told.append(f"heard {where.offset}")
+        calls.append(f"heard {where.offset}")
         if where.offset == 11:
             raise ValueError("mine")
 
-    found = deliveries(outcome, 3)
-    for one in reversed(found):
-        one.add_done_callback(lambda done: told.append(f"future {done.result().offset}"))
-    for one in found:
-        outcome.add_callback(one.number, 0, hear)
+    results = deliveries(outcome, 3)
+    for client in reversed(results):
+        client.add_done_callback(lambda done: calls.append(f"future {done.result().offset}"))
+    for client in results:
+        outcome.add_callback(client.number, 0, on_delivery)
     finish(outcome)
-    assert told == ["future 10", "heard 10", "future 11", "heard 11", "future 12", "heard 12"]
+    assert calls == ["future 10", "heard 10", "future 11", "heard 11", "future 12", "heard 12"]
     assert "A delivery callback failed." in caplog.text
-    found[0].add_done_callback(lambda done: told.append("late"))
-    assert told[-1] == "late"
+    results[0].add_done_callback(lambda done: calls.append("late"))
+    assert calls[-1] == "late"

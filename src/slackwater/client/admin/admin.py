@@ -131,10 +131,10 @@ class Admin:
         """Change settings, all or none; None resets a setting to its default."""
         self._run(topics.alter_configs(self._cluster, kind, name, changes, validate_only=validate_only))
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the offset for each timestamp; -1 is the end, -2 the beginning. None where no record is as new."""
         self._run(ensure_connected(self._cluster))
-        return self._run(list_offsets(self._cluster, wanted))
+        return self._run(list_offsets(self._cluster, timestamps))
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

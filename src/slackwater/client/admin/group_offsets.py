@@ -107,11 +107,11 @@ def _rows(group: GroupDescription, offsets: Committed, ends: Ends) -> list[Group
 
 async def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
     """Start and end of every partition that has a leader."""
-    wanted = set(partitions)
-    if not wanted:
+    selected = set(partitions)
+    if not selected:
         return {}
-    await cluster.refresh({partition.topic for partition in wanted})
-    there = [partition for partition in wanted if cluster.leader(*partition) is not None]
+    await cluster.refresh({partition.topic for partition in selected})
+    there = [partition for partition in selected if cluster.leader(*partition) is not None]
     starts = await list_offsets(cluster, dict.fromkeys(there, EARLIEST))
     ends = await list_offsets(cluster, dict.fromkeys(there, LATEST))
     ends_by_partition = {}
@@ -136,36 +136,36 @@ async def plan_reset(
     await ensure_connected(cluster)
     await _require_empty(cluster, group_id)
     offsets = await committed(cluster, group_id)
-    wanted = set(partitions)
-    names = sorted({partition.topic for partition in wanted} | set(topics or ()))
+    selected = set(partitions)
+    names = sorted({partition.topic for partition in selected} | set(topics or ()))
     known = {topic.name: topic for topic in await describe_topics(cluster, names)} if names else {}
-    for partition in wanted:
+    for partition in selected:
         count = len(known[partition.topic].partitions)
         if not 0 <= partition.partition < count:
             raise UsageError(f"{partition.topic} has no partition {partition.partition}; it has {count}, from 0 on.")
     for name in topics or ():
-        wanted |= {TopicPartition(name, partition.index) for partition in known[name].partitions}
-    if topics is None and not wanted:
-        wanted = set(offsets)
-    if not wanted:
+        selected |= {TopicPartition(name, partition.index) for partition in known[name].partitions}
+    if topics is None and not selected:
+        selected = set(offsets)
+    if not selected:
         raise UsageError(f"Group {group_id} has no committed offsets; name the topics to set offsets for.")
-    return changes(to, wanted, await _bounds(cluster, to, wanted, offsets))
+    return changes(to, selected, await _bounds(cluster, to, selected, offsets))
 
 
 async def _bounds(
-    cluster: Cluster, to: ResetTo, wanted: set[TopicPartition], offsets: Committed
+    cluster: Cluster, to: ResetTo, selected: set[TopicPartition], offsets: Committed
 ) -> dict[TopicPartition, PartitionOffsets]:
-    ends = await _ends(cluster, wanted)
-    missing = sorted(wanted - set(ends))
+    ends = await _ends(cluster, selected)
+    missing = sorted(selected - set(ends))
     if missing:
         raise BrokerError(
             Error.LEADER_NOT_AVAILABLE, f"{missing[0]} does not exist or has no leader, so its offset cannot be moved."
         )
     times: Mapping[TopicPartition, OffsetAndTimestamp | None] = {}
     if to.target is ResetTarget.TIME:
-        times = await list_offsets(cluster, dict.fromkeys(wanted, to.amount))
+        times = await list_offsets(cluster, dict.fromkeys(selected, to.amount))
     bounds = {}
-    for partition in wanted:
+    for partition in selected:
         offset, time = offsets.get(partition), times.get(partition)
         bounds[partition] = PartitionOffsets(
             *ends[partition],

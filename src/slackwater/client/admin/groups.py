@@ -98,10 +98,10 @@ async def describe_groups(
 
     Without `find_generation` the description holds only the coordinator's response.
     """
-    wanted = list(dict.fromkeys(group_ids))
+    unique_ids = list(dict.fromkeys(group_ids))
     await ensure_connected(cluster)
     for attempt in range(MAX_LOOKUPS):
-        groups = await for_each(wanted, lambda group_id: _described(cluster, group_id))
+        groups = await for_each(unique_ids, lambda group_id: _described(cluster, group_id))
         if not find_generation:
             break
         lookup = await add_generations(cluster, groups)

@@ -96,9 +96,9 @@ class LogLines:
 
     def _event_lines(self, event: GroupEvent) -> Iterator[Line]:
         match event.kind, event.detail:
-            case EventKind.COORDINATOR_FOUND, CoordinatorChanged() as found:
-                self._coordinator = found.node or ""
-                yield logging.INFO, f"Discovered group coordinator {found.node}"
+            case EventKind.COORDINATOR_FOUND, CoordinatorChanged() as coordinator:
+                self._coordinator = coordinator.node or ""
+                yield logging.INFO, f"Discovered group coordinator {coordinator.node}"
             case EventKind.COORDINATOR_LOST, CoordinatorChanged() as lost:
                 disconnected = "true" if lost.why in ("null", UNAVAILABLE) else "false"
                 line = (
