@@ -55,6 +55,12 @@ def test_wrapper_timestamp_counts_where_the_line_has_none() -> None:
     assert [row["time_ms"] for row in found] == [NOON + 500, NOON + 1000]
 
 
+def test_wrapper_timestamp_may_be_an_object() -> None:
+    instant = f'{{"epochSecond":{NOON // 1000},"nanoOfSecond":5000000}}'
+    (row,) = rows(f'{{"instant":{instant},"level":"INFO","message":"{LEFT}"}}')
+    assert row["time_ms"] == NOON + 5
+
+
 def test_line_without_timestamp_has_the_time_of_its_neighbour() -> None:
     setting = "\tclient.id = app-1"
     early, late = f"[2026-05-06 12:00:00,000] {LEFT}", f"[2026-05-06 12:00:05,000] {LEFT}"

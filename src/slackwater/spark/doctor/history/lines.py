@@ -224,7 +224,10 @@ def _reject_constant(constant: str) -> NoReturn:
 
 
 def _keep_first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(pairs))
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        fields.setdefault(name, value)
+    return fields
 
 
 _JSON: Final = json.JSONDecoder(
