@@ -41,11 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ProvenToFile(Path(path)), "slackwater-proven")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Attach each test's behaviour numbers to its reports."""
+    """Attach each test's behaviour numbers to its reports, and run the tests of an xdist group first.
+
+    A group runs on one worker. If it came last, the other workers would wait for it.
+    """
     for item in items:
         numbers = {number for marker in item.iter_markers("proves") for number in marker.args}
         item.user_properties += [("proves", number) for number in sorted(numbers)]
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.hookimpl(wrapper=True)

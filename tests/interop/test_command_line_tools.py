@@ -268,4 +268,4 @@ def test_performance_tools(tools: Tools, java: Driver, bootstrap: str, name: Nam
         "kafka-consumer-perf-test", "--topic", topic, "--num-records", 5000, "--group", name("tool-perf-group")
     )
     header, figures = ([word.strip() for word in line.split(",")] for line in read.strip().splitlines()[-2:])
-    assert int(float(figures[header.index("data.wait_for_records.in.nMsg")])) >= 5000
+    assert int(float(figures[header.index("data.consumed.in.nMsg")])) >= 5000

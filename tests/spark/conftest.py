@@ -16,6 +16,7 @@ JARS = ROOT / ".jars" / "spark-kafka"
 HEAP = "1g"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run all tests that start Spark's JVM on one worker, one after the other."""
     for item in items:

@@ -207,7 +207,7 @@ def test_continues_checkpoint_of_sparks_source(
     [
         ({"subscribe": "orders", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"subscribe": "orders", "assign": '{"orders":[0]}'}, "subscribe and assign cannot be set together"),
-        ({"subscribe": "orders", "startingOffsets": "{"}, "startingOffsets = '{' cannot be read"),
+        ({"subscribe": "orders", "startingOffsets": "{"}, "startingOffsets = '{' is invalid"),
         ({"subscribe": "no-such-topic"}, "There is no topic no-such-topic"),
         ({"subscribe": "orders", "kafka.bootstrap.servers": "127.0.0.1:1"}, "No broker can be reached"),
         (
