@@ -235,11 +235,11 @@ class Oracle(Checker):
         )
         if what.kind is BatchEventKind.HANDOVER_TIMED_OUT:
             planned = run.planned.ranges.values() if run.planned is not None else ()
-            self._excuse(one for one in (*run.reading, *planned) if one.of == what.partition)
+            self._excuse(one for one in (*run.reading, *planned) if one.topic_partition == what.partition)
 
     # --- what the coordinator does ------------------------------------------------------------------------------------
 
-    def written(self, append: AppendRecords, error: Error) -> None:
+    def on_written(self, append: AppendRecords, error: Error) -> None:
         for record in append.records if error is Error.NONE else ():
             if isinstance(record, CommittedOffset) and record.value is not None:
                 partition = TopicPartition(record.topic, record.partition)
@@ -259,7 +259,7 @@ class Oracle(Checker):
                 self.fail(f"{partition} was committed at {offset}, and {each} is in no sink")
         self.committed[partition] = offset
 
-    def told(self, event: GroupEvent) -> None:
+    def on_event(self, event: GroupEvent) -> None:
         self.world.note(f"  {event.kind} gen={event.generation} {event.trigger or ''} {event.member or ''}")
 
     # --- in the end ---------------------------------------------------------------------------------------------------
