@@ -160,11 +160,14 @@ class Screen:
         width = min(self._console.width, MAX_WIDTH)
         rows = self._console.height - 4  # the panel's border, the line below it, and the line above the events
         head = [Text(self._chapter, style="bold"), *(Text(line, style="dim") for line in self._wrap(self._text, width))]
-        groups = [line for group_id in self._groups for line in self._group(self._monitor.group(group_id))]
+        shown = dict(self._groups)  # the main thread may change it meanwhile
+        groups = [
+            line for group_id, topic in shown.items() for line in self._group(self._monitor.group(group_id), topic)
+        ]
         rows -= len(head) + len(groups)
-        notes = [Text(line) for note in self._notes for line in self._wrap(note, width)][: max(rows, 0)]
+        notes = [Text(line) for note in list(self._notes) for line in self._wrap(note, width)][: max(rows, 0)]
         rows -= len(notes)
-        events = [event for event in self._monitor.shown_events() if event.group in self._groups]
+        events = [event for event in self._monitor.shown_events() if event.group in shown]
         lines = [Text(" ").join(self._event(event)) for event in events[-rows:]] if rows > 0 else []
         body = [*head, *notes, *groups, Text(), *lines]
         for line in body:
@@ -182,10 +185,10 @@ class Screen:
     def _wrap(self, text: str, width: int) -> list[str]:
         return [line for part in text.splitlines() for line in textwrap.wrap(part, width - 4, subsequent_indent="  ")]
 
-    def _group(self, group: ShownGroup) -> list[Text]:
+    def _group(self, group: ShownGroup, topic: str) -> list[Text]:
         """A group as lines: a title, and a line per member."""
         idle = sum(not member.partitions for member in group.members) if group.state == "Stable" else 0
-        lag = self._monitor.lag(group.group_id, self._counts.produced.get(self._groups[group.group_id], 0))
+        lag = self._monitor.lag(group.group_id, self._counts.produced.get(topic, 0))
         title = Text.assemble(
             ("group ", "dim"),
             (group.group_id, "bold"),
