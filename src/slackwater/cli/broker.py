@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.group.errors import UsageError
+from slackwater.cli.connecting import parse_pairs
 
 if TYPE_CHECKING:
     from slackwater.broker.process import BrokerOptions
@@ -60,7 +60,7 @@ def broker(
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
     values = read_properties(config) if config is not None else {}
-    values |= dict(_pair(text) for text in set_ or ())
+    values |= parse_pairs(set_ or (), "--set")
     options = BrokerOptions(
         directory=data,
         settings=Settings(values),
@@ -69,13 +69,6 @@ def broker(
         metrics=parse_address(metrics, "--metrics") if metrics is not None else None,
     )
     run(_serve(options, until_eof=until_eof))
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name.strip():
-        raise UsageError(f"--set {text} is not a setting. Use --set name=value.")
-    return name.strip(), value.strip()
 
 
 def run(main: Coroutine[None, None, None]) -> None:

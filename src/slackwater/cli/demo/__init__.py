@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -53,13 +54,13 @@ def demo(
     run_spark(path, fast=fast)
 
 
-def _require(modules: "list[str] | dict[str, str] | tuple[str, ...]", extra: str) -> None:
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing:
-        names = _STOCK_CLIENTS.get(missing[0], missing[0])
-        hint = "" if extra == "demo" else " To see the demo without Spark, run: slackwater demo --no-spark"
+def _require(modules: Iterable[str], extra: str) -> None:
+    missing = next((module for module in modules if importlib.util.find_spec(module) is None), None)
+    if missing is not None:
+        package = _STOCK_CLIENTS.get(missing, missing)
+        hint = " To see the demo without Spark, run: slackwater demo --no-spark" if extra == "spark" else ""
         raise UsageError(
-            f"the demo needs {names}, which is not installed. Run: pip install 'slackwater[{extra}]'.{hint}"
+            f"the demo needs {package}, which is not installed. Run: pip install 'slackwater[{extra}]'.{hint}"
         )
 
 
