@@ -13,6 +13,9 @@ TOPIC_OPERATIONS: Final = sum(
     1 << operation
     for operation in (_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
 )
+GROUP_OPERATIONS: Final = sum(
+    1 << operation for operation in (_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+)
 CLUSTER_OPERATIONS: Final = sum(
     1 << operation
     for operation in (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_REQUESTED
+from slackwater.broker.operations import GROUP_OPERATIONS, NOT_REQUESTED
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, settle
@@ -36,5 +36,5 @@ def test_operations_are_told_if_asked_for_and_of_groups_without_an_error(tmp_pat
         settle(client)
         asked = {"groups": [GROUP, "never"], "include_authorized_operations": True}
         groups = client.ask_fields("DescribeGroups", version, **asked)["groups"]
-    never = NOT_REQUESTED if version >= 6 else ALL_OPERATIONS
-    assert [group["authorized_operations"] for group in groups] == [ALL_OPERATIONS, never]
+    never = NOT_REQUESTED if version >= 6 else GROUP_OPERATIONS
+    assert [group["authorized_operations"] for group in groups] == [GROUP_OPERATIONS, never]

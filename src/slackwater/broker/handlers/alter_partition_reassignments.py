@@ -1,6 +1,6 @@
 """AlterPartitionReassignments, v0 to v1: partitions cannot move, because there is one broker.
 
-v1   whether the number of replicas may change; with one broker it cannot
+v1   allow_replication_factor_change, which has no effect: every partition has one replica
 """
 
 from slackwater.broker.broker import Broker
@@ -23,7 +23,9 @@ def handle(broker: Broker, context: RequestContext, request: AlterPartitionReass
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_message=None,
             responses=[
-                ReassignableTopicResponse(topic.name, [_partition(broker, topic.name, one) for one in topic.partitions])
+                ReassignableTopicResponse(
+                    topic.name, [_partition(broker, topic.name, partition) for partition in topic.partitions]
+                )
                 for topic in request.topics
             ],
         )
@@ -40,13 +42,13 @@ def error_response(
 def _partition(broker: Broker, topic: str, requested: ReassignablePartition) -> ReassignablePartitionResponse:
     index = requested.partition_index
     try:
-        _check(broker, topic, requested)
+        _check_reassignment(broker, topic, requested)
     except BrokerError as error:
         return ReassignablePartitionResponse(index, error.error, str(error))
     return ReassignablePartitionResponse(index, error_message=None)
 
 
-def _check(broker: Broker, topic: str, requested: ReassignablePartition) -> None:
+def _check_reassignment(broker: Broker, topic: str, requested: ReassignablePartition) -> None:
     if broker.topics.get(topic) is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
     if broker.topics.partition(topic, requested.partition_index) is None:

@@ -1,11 +1,11 @@
 """ApiVersions, v0 to v4: the supported APIs and versions.
 
 v1  throttle time
-v3  flexible; the client's name and version; features, of which there are none
+v3  flexible; the client's name and version; features (this broker has none)
 v4  a feature may begin at version 0
 
 An unknown version gets a v0 response with UNSUPPORTED_VERSION and the versions of this API (KIP-511). Produce is listed
-from v0, although v3 is the oldest supported version, because librdkafka looks for the old ones (KAFKA-18659).
+from v0, although v3 is the oldest supported version, because librdkafka looks for the older versions (KAFKA-18659).
 """
 
 import re
@@ -17,7 +17,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.apis import API_VERSIONS, PRODUCE, Api
 from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
@@ -25,19 +25,21 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     if not API_VERSIONS.supports(context.version):
         context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
-    named = _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
-    if context.version >= 3 and not named:
+    is_named = _SOFTWARE_NAME.fullmatch(request.client_software_name) and _SOFTWARE_NAME.fullmatch(
+        request.client_software_version
+    )
+    if context.version >= 3 and not is_named:
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
-    context.respond(ApiVersionsResponse(api_keys=[_row(api) for api in broker.apis]))
+    context.respond(ApiVersionsResponse(api_keys=[_api_version(api) for api in broker.apis]))
 
 
 def error_response(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:
     """Return the error; for an unsupported version, with the supported versions."""
-    rows = [_row(API_VERSIONS)] if error is Error.UNSUPPORTED_VERSION else []
-    return ApiVersionsResponse(error_code=error, api_keys=rows)
+    api_keys = [_api_version(API_VERSIONS)] if error is Error.UNSUPPORTED_VERSION else []
+    return ApiVersionsResponse(error_code=error, api_keys=api_keys)
 
 
-def _row(api: Api) -> ApiVersion:
-    first = 0 if api is PRODUCE else api.min_version
-    return ApiVersion(api_key=api.key, min_version=first, max_version=api.latest_stable)
+def _api_version(api: Api) -> ApiVersion:
+    min_version = 0 if api is PRODUCE else api.min_version
+    return ApiVersion(api_key=api.key, min_version=min_version, max_version=api.latest_stable)

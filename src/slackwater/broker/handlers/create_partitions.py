@@ -1,7 +1,6 @@
 """CreatePartitions, v0 to v3: add partitions to topics.
 
-All versions behave the same. `__consumer_offsets` cannot grow, because groups
-would be looked up in the wrong partition.
+All versions behave the same. `__consumer_offsets` cannot grow: the partition of a group depends on their number.
 """
 
 from collections import Counter
@@ -28,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
         try:
             if counts[change.name] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            topic = _check(broker, change)
+            topic = _check_change(broker, change)
             if not request.validate_only:
                 broker.topics.add_partitions(topic, change.count)
         except BrokerError as rejected:
@@ -46,27 +45,29 @@ def error_response(request: CreatePartitionsRequest, version: int, error: Error)
     )
 
 
-def _check(broker: Broker, change: CreatePartitionsTopic) -> Topic:
+def _check_change(broker: Broker, change: CreatePartitionsTopic) -> Topic:
     topic = broker.topics.get(change.name)
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {change.name!r}.")
-    more = change.count - len(topic.partitions)
-    if more == 0:
-        raise _cannot(f"Topic already has {change.count} partition(s).")
-    if more < 0:
-        raise _cannot(
+    added = change.count - len(topic.partitions)
+    if added == 0:
+        raise _invalid_partitions(f"Topic already has {change.count} partition(s).")
+    if added < 0:
+        raise _invalid_partitions(
             f"The topic {change.name} currently has {len(topic.partitions)} partition(s); {change.count} would not be "
             "an increase."
         )
     if change.count > MAX_PARTITIONS:
-        raise _cannot(f"{change.count} partitions is too many; use {MAX_PARTITIONS} or less.")
+        raise _invalid_partitions(f"{change.count} partitions is too many; use {MAX_PARTITIONS} or less.")
     if topic.name == OFFSETS_TOPIC:
-        raise _cannot(f"{OFFSETS_TOPIC} cannot grow, because groups would be looked up in the wrong partition.")
+        raise _invalid_partitions(
+            f"{OFFSETS_TOPIC} cannot grow, because groups would be looked up in the wrong partition."
+        )
     if change.assignments is not None:
-        if len(change.assignments) != more:
-            only = "only " if len(change.assignments) < more else ""
+        if len(change.assignments) != added:
+            only = "only " if len(change.assignments) < added else ""
             raise invalid_assignment(
-                f"Attempted to add {more} additional partition(s), but {only}{len(change.assignments)} assignment(s) "
+                f"Attempted to add {added} additional partition(s), but {only}{len(change.assignments)} assignment(s) "
                 "were specified."
             )
         for assignment in change.assignments:
@@ -74,5 +75,5 @@ def _check(broker: Broker, change: CreatePartitionsTopic) -> Topic:
     return topic
 
 
-def _cannot(message: str) -> BrokerError:
+def _invalid_partitions(message: str) -> BrokerError:
     return BrokerError(Error.INVALID_PARTITIONS, message)

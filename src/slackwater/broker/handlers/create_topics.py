@@ -70,8 +70,8 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
         num_partitions=partitions,
         replication_factor=1,
         configs=[
-            CreatableTopicConfigs(one.setting.name, one.value, one.read_only, one.source)
-            for one in describe_topic(broker.settings, parse_topic_settings(settings))
+            CreatableTopicConfigs(config.setting.name, config.value, config.read_only, config.source)
+            for config in describe_topic(broker.settings, parse_topic_settings(settings))
         ],
     )
 
@@ -80,7 +80,7 @@ def _partitions(broker: Broker, requested: CreatableTopic) -> int:
     """Return the number of partitions, if the replicas can be placed."""
     replicas = requested.replication_factor
     if requested.assignments:
-        return _assigned(broker, requested)
+        return _assigned_partitions(broker, requested)
     if replicas != DEFAULT and replicas < 1:
         raise BrokerError(
             Error.INVALID_REPLICATION_FACTOR,
@@ -110,7 +110,7 @@ def _offsets_partitions(broker: Broker, requested: int) -> int:
     return needed
 
 
-def _assigned(broker: Broker, requested: CreatableTopic) -> int:
+def _assigned_partitions(broker: Broker, requested: CreatableTopic) -> int:
     if requested.replication_factor != DEFAULT:
         raise BrokerError(
             Error.INVALID_REQUEST,

@@ -5,20 +5,19 @@ v2  flexible
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.group import messages
 from slackwater.group.errors import Error
-from slackwater.group.messages import DeleteGroups
-from slackwater.group.messages import DeleteGroupsResponse as Deleted
 from slackwater.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> None:
-    """Forget groups and their offsets (AD-04)."""
+    """Delete groups and their offsets (AD-04)."""
 
-    def on_response(answer: Deleted) -> None:
-        results = [DeletableGroupResult(group.group_id or "", group.error) for group in answer.groups]
+    def on_response(response: messages.DeleteGroupsResponse) -> None:
+        results = [DeletableGroupResult(group.group_id or "", group.error) for group in response.groups]
         context.respond(DeleteGroupsResponse(results=results))
 
-    broker.groups.submit(DeleteGroups(tuple(request.groups_names)), on_response)
+    broker.groups.submit(messages.DeleteGroups(tuple(request.groups_names)), on_response)
 
 
 def error_response(request: DeleteGroupsRequest, version: int, error: Error) -> DeleteGroupsResponse:

@@ -2,8 +2,8 @@
 
 v2  flexible
 
-Offset -1 is the high watermark. Kafka's refusals: OFFSET_OUT_OF_RANGE beyond it, POLICY_VIOLATION where a topic is only
-compacted, INVALID_TOPIC_EXCEPTION for the broker's own topics.
+Offset -1 means the high watermark. Errors are as in Kafka: OFFSET_OUT_OF_RANGE above the high watermark,
+POLICY_VIOLATION for a topic with cleanup.policy=compact only, INVALID_TOPIC_EXCEPTION for an internal topic.
 """
 
 from slackwater.broker.broker import Broker
@@ -20,13 +20,14 @@ from slackwater.wire.messages.delete_records import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
-    """Delete what stands before the offsets."""
+    """Delete the records before the requested offsets."""
     broker.appends.flush_pending()
     context.respond(
         DeleteRecordsResponse(
             topics=[
                 DeleteRecordsTopicResult(
-                    name=topic.name, partitions=[_delete(broker, topic.name, one) for one in topic.partitions]
+                    name=topic.name,
+                    partitions=[_delete(broker, topic.name, partition) for partition in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -38,7 +39,9 @@ def error_response(request: DeleteRecordsRequest, version: int, error: Error) ->
     """Return the error for every partition."""
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=topic.name, partitions=[_error(one, error) for one in topic.partitions])
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_error(partition, error) for partition in topic.partitions]
+            )
             for topic in request.topics
         ]
     )
@@ -50,10 +53,10 @@ def _delete(broker: Broker, topic: str, requested: DeleteRecordsPartition) -> De
         return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.topic.is_internal:
         return _error(requested, Error.INVALID_TOPIC_EXCEPTION)
-    deleted = partition.log.delete_records(requested.offset)
-    if isinstance(deleted, Rejection):
-        return _error(requested, deleted.error)
-    return DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=deleted)
+    low_watermark = partition.log.delete_records(requested.offset)
+    if isinstance(low_watermark, Rejection):
+        return _error(requested, low_watermark.error)
+    return DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=low_watermark)
 
 
 def _error(requested: DeleteRecordsPartition, error: Error) -> DeleteRecordsPartitionResult:

@@ -1,4 +1,4 @@
-"""DescribeAcls, v1 to v3: SECURITY_DISABLED, as Kafka answers without an authorizer."""
+"""DescribeAcls, v1 to v3: always SECURITY_DISABLED, as in Kafka without an authorizer."""
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext

@@ -19,9 +19,9 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeClientQuotasRequest) -> None:
-    """No quota matches."""
+    """Return no quotas, or an error for an invalid filter."""
     try:
-        _check(request.components)
+        _check_filter(request.components)
     except BrokerError as error:
         context.respond(DescribeClientQuotasResponse(error_code=error.error, error_message=str(error), entries=None))
         return
@@ -33,20 +33,21 @@ def error_response(request: DescribeClientQuotasRequest, version: int, error: Er
     return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 
 
-def _check(components: list[ComponentData]) -> None:
-    types = [one.entity_type for one in components]
-    for one in components:
-        if not one.entity_type:
+def _check_filter(components: list[ComponentData]) -> None:
+    types = [component.entity_type for component in components]
+    for component in components:
+        if not component.entity_type:
             raise BrokerError(Error.INVALID_REQUEST, "Invalid empty entity type.")
-        if types.count(one.entity_type) > 1:
+        if types.count(component.entity_type) > 1:
             raise BrokerError(
-                Error.INVALID_REQUEST, f"Entity type {one.entity_type} cannot appear more than once in the filter."
+                Error.INVALID_REQUEST,
+                f"Entity type {component.entity_type} cannot appear more than once in the filter.",
             )
-        if one.entity_type not in _TYPES:
-            raise BrokerError(Error.UNSUPPORTED_VERSION, f"Unsupported entity type {one.entity_type}")
-        if one.match_type not in (_EXACT, _DEFAULT, _ANY):
-            raise BrokerError(Error.INVALID_REQUEST, f"Unknown match type {one.match_type}")
-        if one.match_type == _EXACT and one.match is None:
+        if component.entity_type not in _TYPES:
+            raise BrokerError(Error.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}")
+        if component.match_type not in (_EXACT, _DEFAULT, _ANY):
+            raise BrokerError(Error.INVALID_REQUEST, f"Unknown match type {component.match_type}")
+        if component.match_type == _EXACT and component.match is None:
             raise BrokerError(
                 Error.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
             )

@@ -1,7 +1,7 @@
 """DescribeCluster, v0 to v2.
 
 v1   endpoint type: brokers (1) or controllers (2) (KIP-919); this is a broker's endpoint
-v2   fenced brokers, of which there are none
+v2   fenced brokers (there are none)
 """
 
 from typing import Final

@@ -31,12 +31,14 @@ _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe settings and their sources."""
-    context.respond(DescribeConfigsResponse(results=[_result(broker, request, one) for one in request.resources]))
+    context.respond(
+        DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+    )
 
 
 def error_response(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:
     """Return the error for every resource."""
-    return DescribeConfigsResponse(results=[_failed(one, error, None) for one in request.resources])
+    return DescribeConfigsResponse(results=[_failed(resource, error, None) for resource in request.resources])
 
 
 def _result(
@@ -68,12 +70,12 @@ def _configs(
             if topic is None:
                 error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION
                 raise BrokerError(error, f"There is no topic {name!r}.")
-            return (_shown(request, one) for one in describe_topic(broker.settings, topic.overrides))
+            return (_config_result(request, config) for config in describe_topic(broker.settings, topic.overrides))
         case ResourceType.BROKER if not name:
-            return (_shown(request, one) for one in describe_default(broker.settings))
+            return (_config_result(request, config) for config in describe_default(broker.settings))
         case ResourceType.BROKER:
             check_broker_name(broker, name)
-            return (_shown(request, one) for one in describe_broker(broker.settings))
+            return (_config_result(request, config) for config in describe_broker(broker.settings))
         case ResourceType.BROKER_LOGGER:
             check_broker_name(broker, name)
             return (
@@ -88,13 +90,13 @@ def _configs(
             )
 
 
-def _shown(request: DescribeConfigsRequest, one: ConfigDescription) -> DescribeConfigsResourceResult:
+def _config_result(request: DescribeConfigsRequest, config: ConfigDescription) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
-        name=one.setting.name,
-        value=one.value,
-        read_only=one.read_only,
-        config_source=one.source,
-        synonyms=[DescribeConfigsSynonym(*synonym) for synonym in one.synonyms] if request.include_synonyms else [],
-        config_type=one.setting.kind,
-        documentation=one.setting.doc if request.include_documentation else None,
+        name=config.setting.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.source,
+        synonyms=[DescribeConfigsSynonym(*synonym) for synonym in config.synonyms] if request.include_synonyms else [],
+        config_type=config.setting.kind,
+        documentation=config.setting.doc if request.include_documentation else None,
     )

@@ -2,7 +2,7 @@
 
 v3   an error for the whole response
 v4   total and free bytes of the volume (KIP-827)
-v5   whether the directory is cordoned, which it never is
+v5   whether the directory is cordoned (always false)
 """
 
 import os
@@ -23,16 +23,18 @@ from slackwater.wire.messages.describe_log_dirs import (
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
     """Describe the sizes of the requested partitions; unknown ones are omitted."""
     path = broker.directory.path.absolute()
-    total, usable = _volume(str(path))
+    total, usable = _volume_bytes(str(path))
     if request.topics is None:
-        topics = [_sizes(topic, range(len(topic.partitions))) for topic in broker.topics]
+        described = [_sizes(topic, range(len(topic.partitions))) for topic in broker.topics]
     else:
-        topics = [
-            _sizes(topic, [index for index in one.partitions if 0 <= index < len(topic.partitions)])
-            for one in request.topics
-            if (topic := broker.topics.get(one.topic)) is not None
+        described = [
+            _sizes(topic, [index for index in requested.partitions if 0 <= index < len(topic.partitions)])
+            for requested in request.topics
+            if (topic := broker.topics.get(requested.topic)) is not None
         ]
-    result = DescribeLogDirsResult(Error.NONE, str(path), [one for one in topics if one.partitions], total, usable)
+    result = DescribeLogDirsResult(
+        Error.NONE, str(path), [topic for topic in described if topic.partitions], total, usable
+    )
     context.respond(DescribeLogDirsResponse(results=[result]))
 
 
@@ -41,12 +43,12 @@ def error_response(request: DescribeLogDirsRequest, version: int, error: Error) 
     return DescribeLogDirsResponse(error_code=error)
 
 
-def _volume(path: str) -> tuple[int, int]:
+def _volume_bytes(path: str) -> tuple[int, int]:
     try:
-        found = os.statvfs(path)
+        volume = os.statvfs(path)
     except OSError:
         return -1, -1
-    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
 
 def _sizes(topic: Topic, indexes: range | list[int]) -> DescribeLogDirsTopic:

@@ -57,11 +57,11 @@ def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
         active_producers=[
             ProducerState(
                 producer_id=producer_id,
-                producer_epoch=known.epoch,
-                last_sequence=known.last.last_sequence,
-                last_timestamp=known.last.timestamp,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last.last_sequence,
+                last_timestamp=producer.last.timestamp,
                 coordinator_epoch=-1,
             )
-            for producer_id, known in partition.log.producers.producers.items()
+            for producer_id, producer in partition.log.producers.producers.items()
         ],
     )

@@ -26,24 +26,26 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
     if cursor is not None and (first_index < 0 or (request.topics and first_name not in names)):
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
-    room = max(min(request.response_partition_limit, broker.settings.number("max.request.partition.size.limit")), 1)
-    answer = DescribeTopicPartitionsResponse()
+    partitions_left = max(
+        min(request.response_partition_limit, broker.settings.number("max.request.partition.size.limit")), 1
+    )
+    response = DescribeTopicPartitionsResponse()
     for name in sorted(name for name in names if name >= first_name):
         topic = broker.topics.get(name)
         if topic is None:
-            answer.topics.append(_unknown(name))
+            response.topics.append(_unknown(name))
             continue
         start = first_index if name == first_name else 0
-        if room == 0:
-            answer.next_cursor = ResponseCursor(name, start)
+        if partitions_left == 0:
+            response.next_cursor = ResponseCursor(name, start)
             break
-        end = min(start + room, len(topic.partitions))
-        answer.topics.append(_page(broker, topic, range(start, end)))
-        room -= max(end - start, 0)
+        end = min(start + partitions_left, len(topic.partitions))
+        response.topics.append(_page(broker, topic, range(start, end)))
+        partitions_left -= max(end - start, 0)
         if end < len(topic.partitions):
-            answer.next_cursor = ResponseCursor(name, end)
+            response.next_cursor = ResponseCursor(name, end)
             break
-    context.respond(answer)
+    context.respond(response)
 
 
 def error_response(
@@ -65,13 +67,13 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _page(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    me = [broker.node_id]
+    replicas = [broker.node_id]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            DescribeTopicPartitionsResponsePartition(0, index, broker.node_id, 0, me, me, [], [], [])
+            DescribeTopicPartitionsResponsePartition(0, index, broker.node_id, 0, replicas, replicas, [], [], [])
             for index in indexes
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,

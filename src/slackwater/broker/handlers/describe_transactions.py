@@ -1,4 +1,4 @@
-"""DescribeTransactions, v0: no transactional id is known."""
+"""DescribeTransactions, v0: there are no transactions, so every transactional id is unknown."""
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
@@ -11,12 +11,14 @@ from slackwater.wire.messages.describe_transactions import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> None:
-    """No transactional id is known; an empty one is invalid."""
+    """Return TRANSACTIONAL_ID_NOT_FOUND for every id, and INVALID_REQUEST for an empty id."""
     context.respond(
         DescribeTransactionsResponse(
             transaction_states=[
-                TransactionState(Error.TRANSACTIONAL_ID_NOT_FOUND if one else Error.INVALID_REQUEST, one)
-                for one in request.transactional_ids
+                TransactionState(
+                    Error.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Error.INVALID_REQUEST, transactional_id
+                )
+                for transactional_id in request.transactional_ids
             ]
         )
     )
@@ -25,5 +27,5 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTransaction
 def error_response(request: DescribeTransactionsRequest, version: int, error: Error) -> DescribeTransactionsResponse:
     """Return the error for every id."""
     return DescribeTransactionsResponse(
-        transaction_states=[TransactionState(error, one) for one in request.transactional_ids]
+        transaction_states=[TransactionState(error, transactional_id) for transactional_id in request.transactional_ids]
     )

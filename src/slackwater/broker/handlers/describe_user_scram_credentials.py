@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentials, v0: there are none. `kafka-configs --entity-type users` sends this request."""
+"""DescribeUserScramCredentials, v0: there are no credentials.
+
+`kafka-configs --entity-type users` sends this request.
+"""
 
 from collections import Counter
 
@@ -13,7 +16,7 @@ from slackwater.wire.messages.describe_user_scram_credentials import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> None:
-    """No user is known."""
+    """Return RESOURCE_NOT_FOUND for every user."""
     requested = Counter(user.name for user in request.users or ())
     context.respond(
         DescribeUserScramCredentialsResponse(

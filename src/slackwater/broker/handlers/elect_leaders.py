@@ -20,24 +20,28 @@ _TYPES: Final = (0, 1)
 
 
 def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> None:
-    """No election is needed."""
+    """Return ELECTION_NOT_NEEDED for every partition."""
     if request.topic_partitions is None:
-        # For a request without topics, Kafka lists the topics without the partitions that need no election.
+        # As in Kafka, a request for all topics omits the partitions that need no election, but not their topics.
         results = [ReplicaElectionResult(topic.name) for topic in broker.topics]
         context.respond(ElectLeadersResponse(replica_election_results=results))
     elif request.election_type not in _TYPES:
-        context.respond(_every(request, Error.INVALID_REQUEST, f"Unknown election type {request.election_type}"))
+        context.respond(
+            _error_for_all(request, Error.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        )
     else:
         results = [
-            ReplicaElectionResult(one.topic, [_partition(broker, one.topic, index) for index in one.partitions])
-            for one in request.topic_partitions
+            ReplicaElectionResult(
+                requested.topic, [_partition(broker, requested.topic, index) for index in requested.partitions]
+            )
+            for requested in request.topic_partitions
         ]
         context.respond(ElectLeadersResponse(replica_election_results=results))
 
 
 def error_response(request: ElectLeadersRequest, version: int, error: Error) -> ElectLeadersResponse:
     """Return the error for every partition, and from v1 for the whole response."""
-    return _every(request, error, None, on_response=version >= 1)
+    return _error_for_all(request, error, None, on_response=version >= 1)
 
 
 def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
@@ -48,13 +52,15 @@ def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
     return PartitionResult(index, Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 
 
-def _every(
+def _error_for_all(
     request: ElectLeadersRequest, error: Error, message: str | None, *, on_response: bool = True
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=error if on_response else Error.NONE,
         replica_election_results=[
-            ReplicaElectionResult(one.topic, [PartitionResult(index, error, message) for index in one.partitions])
-            for one in request.topic_partitions or ()
+            ReplicaElectionResult(
+                requested.topic, [PartitionResult(index, error, message) for index in requested.partitions]
+            )
+            for requested in request.topic_partitions or ()
         ],
     )

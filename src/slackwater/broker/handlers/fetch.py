@@ -4,12 +4,12 @@ v5   log start offset
 v7   sessions (`fetching.sessions`)
 v9   leader epoch (KIP-320)
 v12  flexible; last fetched epoch and diverging epoch (KIP-595)
-v13  topic ids: UNKNOWN_TOPIC_ID, and INCONSISTENT_TOPIC_ID if a session's topic was deleted and created again
+v13  topic ids: an unknown id is UNKNOWN_TOPIC_ID, or INCONSISTENT_TOPIC_ID if the session's topic was recreated
 
 Partitions are read in order until `max_bytes` are used up. The first partition with records returns at least one batch,
-however large. With fewer than `min_bytes` the fetch waits (`fetching.waits`) and then reads again. An error is returned
-at once. As in Kafka, an unknown topic is not such an error: it is reported with the other partitions, or at once if
-there are no others.
+however large. With fewer than `min_bytes` the fetch waits (`fetching.waits`) and then reads again. An error ends
+the wait. As in Kafka, an unknown topic does not: it is reported together with the other partitions, or at once if there
+are no others.
 
 This broker has no followers: a request with a replica id is processed like a consumer's. It has no transactions: the
 last stable offset equals the high watermark, and read_committed reads the same records.
@@ -232,7 +232,7 @@ def find_partition(topics: Topics, requested: CachedPartition) -> Partition | Er
         if topic is None:
             if requested.topic is None:
                 return Error.UNKNOWN_TOPIC_ID
-            # The session knows the topic's name. If a topic of that name exists, the id is from a deleted topic.
+            # The session has the topic's name. If a topic with that name exists, the id belongs to a deleted topic.
             return Error.INCONSISTENT_TOPIC_ID if topics.get(requested.topic) else Error.UNKNOWN_TOPIC_OR_PARTITION
         requested.topic = topic.name
     if topic is None or not 0 <= requested.index < len(topic.partitions):

@@ -1,12 +1,12 @@
 """FindCoordinator, v0 to v6.
 
-v1  the kind of key: group or transaction; throttle time and message in the response
+v1  key type: group or transaction; throttle time and error message in the response
 v3  flexible
 v4  many keys, one result for each
-v6  keys of share groups; before, and without share groups, they are INVALID_REQUEST
+v6  keys of share groups, which this broker does not support: INVALID_REQUEST
 
-One broker coordinates everything, as soon as there is an offsets topic: whoever asks first has it made, and asks again
-(CO-05). There are no transactions, and a producer that wants one is responses so.
+This broker coordinates every group. The first request creates the offsets topic and gets COORDINATOR_NOT_AVAILABLE, so
+the client retries (CO-05). Transactions are not supported: the error message for a transactional producer says so.
 """
 
 from typing import Final
@@ -33,8 +33,8 @@ def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequ
         return
     error, message = _find_error(broker, request.key_type)
     host, port = broker.address(context)
-    at = _NO_COORDINATOR if error is not Error.NONE else (broker.node_id, host, port)
-    context.respond(_response(request, context.version, error, message, at))
+    coordinator = _NO_COORDINATOR if error is not Error.NONE else (broker.node_id, host, port)
+    context.respond(_response(request, context.version, error, message, coordinator))
 
 
 def error_response(request: FindCoordinatorRequest, version: int, error: Error) -> FindCoordinatorResponse:
@@ -61,9 +61,9 @@ def _create_offsets_topic(broker: Broker) -> str:
 
 
 def _response(
-    request: FindCoordinatorRequest, version: int, error: Error, message: str, at: tuple[int, str, int]
+    request: FindCoordinatorRequest, version: int, error: Error, message: str, coordinator: tuple[int, str, int]
 ) -> FindCoordinatorResponse:
-    node_id, host, port = at
+    node_id, host, port = coordinator
     if version < 4:
         return FindCoordinatorResponse(
             error_code=error,

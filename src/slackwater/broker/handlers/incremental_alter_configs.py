@@ -17,12 +17,14 @@ from slackwater.wire.messages.incremental_alter_configs import (
 
 def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Change settings, or only validate them."""
-    outcomes = alter_all(broker, [_target(one) for one in request.resources], validate_only=request.validate_only)
+    outcomes = alter_all(
+        broker, [_changes(resource) for resource in request.resources], validate_only=request.validate_only
+    )
     context.respond(
         IncrementalAlterConfigsResponse(
             responses=[
-                AlterConfigsResourceResponse(error, message, target.resource_type, target.resource_name)
-                for target, error, message in outcomes
+                AlterConfigsResourceResponse(error, message, changes.resource_type, changes.resource_name)
+                for changes, error, message in outcomes
             ]
         )
     )
@@ -34,11 +36,12 @@ def error_response(
     """Return the error for every resource."""
     return IncrementalAlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name) for one in request.resources
+            AlterConfigsResourceResponse(error, None, resource.resource_type, resource.resource_name)
+            for resource in request.resources
         ]
     )
 
 
-def _target(resource: AlterConfigsResource) -> ResourceChanges:
-    changes = [ConfigChange(one.name, one.config_operation, one.value) for one in resource.configs]
+def _changes(resource: AlterConfigsResource) -> ResourceChanges:
+    changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
     return ResourceChanges(resource.resource_type, resource.resource_name, changes, replaces=False)

@@ -1,7 +1,7 @@
 """InitProducerId, v0 to v5.
 
 v2  flexible
-v3  producer id and epoch of a producer that was fenced, which means something only within a transaction (KIP-360)
+v3  producer id and epoch of a fenced producer, which matter only for transactions (KIP-360)
 
 A producer without a transactional id always gets a new id and epoch 0. Transactions are rejected with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because every client treats it as final; librdkafka would retry any other error

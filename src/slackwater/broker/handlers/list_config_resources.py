@@ -1,7 +1,7 @@
 """ListConfigResources, v0 to v1: the resources that have settings.
 
-v0   client metrics only, of which there are none
-v1   resource types; none means all (KIP-1142)
+v0   client metrics only (there are none)
+v1   filter by resource type; an empty filter means all types (KIP-1142)
 """
 
 from slackwater.broker.broker import Broker
@@ -23,11 +23,11 @@ def handle(broker: Broker, context: RequestContext, request: ListConfigResources
     elif not requested <= set(ResourceType):
         context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
-    me = str(broker.node_id)
+    node_id = str(broker.node_id)
     names = {
         ResourceType.TOPIC: [topic.name for topic in broker.topics],
-        ResourceType.BROKER: [me],
-        ResourceType.BROKER_LOGGER: [me],
+        ResourceType.BROKER: [node_id],
+        ResourceType.BROKER_LOGGER: [node_id],
     }
     context.respond(
         ListConfigResourcesResponse(

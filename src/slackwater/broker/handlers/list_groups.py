@@ -8,21 +8,20 @@ v5  a filter by type, and the type in the response
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.group import messages
 from slackwater.group.errors import Error
-from slackwater.group.messages import ListGroups
-from slackwater.group.messages import ListGroupsResponse as Listed
 from slackwater.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> None:
     """List the groups."""
 
-    def on_response(answer: Listed) -> None:
+    def on_response(response: messages.ListGroupsResponse) -> None:
         context.respond(
-            ListGroupsResponse(error_code=answer.error, groups=[ListedGroup(*group) for group in answer.groups])
+            ListGroupsResponse(error_code=response.error, groups=[ListedGroup(*group) for group in response.groups])
         )
 
-    broker.groups.submit(ListGroups(tuple(request.states_filter), tuple(request.types_filter)), on_response)
+    broker.groups.submit(messages.ListGroups(tuple(request.states_filter), tuple(request.types_filter)), on_response)
 
 
 def error_response(request: ListGroupsRequest, version: int, error: Error) -> ListGroupsResponse:

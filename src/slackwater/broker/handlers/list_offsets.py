@@ -4,10 +4,10 @@ v2   isolation level: without transactions the last stable offset is the high wa
 v4   leader epochs (KIP-320)
 v6   flexible
 v7   -3, the record with the newest timestamp
-v8   -4, the start of what is on local disk: here, of the log
-v9   -5, the last offset in remote storage, of which there is none: -1
-v10  a timeout for remote storage, which is not needed
-v11  -6, the first offset not in remote storage yet: -1 as well
+v8   -4, the first offset on local disk, which is the log start offset
+v9   -5, the last offset in remote storage: -1, because there is no remote storage
+v10  a timeout for remote storage, which is ignored
+v11  -6, the first offset that is not in remote storage yet: also -1
 
 A special timestamp that the version does not have is UNSUPPORTED_VERSION. A partition that appears twice in a request
 is INVALID_REQUEST.
@@ -43,17 +43,19 @@ _NEVER: Final = 1 << 15
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Look up the offset of every partition."""
     broker.appends.flush_pending()
-    requested = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
+    counts = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
     context.respond(
         ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=[
-                        _error(one, Error.INVALID_REQUEST)
-                        if requested[topic.name, one.partition_index] > 1
-                        else _look_up(broker, topic.name, one, context.version)
-                        for one in topic.partitions
+                        _error(partition, Error.INVALID_REQUEST)
+                        if counts[topic.name, partition.partition_index] > 1
+                        else _look_up(broker, topic.name, partition, context.version)
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -66,7 +68,9 @@ def error_response(request: ListOffsetsRequest, version: int, error: Error) -> L
     """Return the error for every partition."""
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=[_error(one, error) for one in topic.partitions])
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_error(partition, error) for partition in topic.partitions]
+            )
             for topic in request.topics
         ]
     )
@@ -81,15 +85,15 @@ def _look_up(broker: Broker, topic: str, requested: ListOffsetsPartition, versio
     if error := partition.leader_epoch_error(requested.current_leader_epoch):
         return _error(requested, error)
     try:
-        found = partition.log.offset_for_timestamp(requested.timestamp)
+        match = partition.log.offset_for_timestamp(requested.timestamp)
     except OSError:
         return _error(requested, Error.KAFKA_STORAGE_ERROR)
-    if found is None or found.offset < 0:
+    if match is None or match.offset < 0:
         return _error(requested, Error.NONE)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index,
-        timestamp=found.timestamp,
-        offset=found.offset,
+        timestamp=match.timestamp,
+        offset=match.offset,
         leader_epoch=partition.log.leader_epoch if version >= 4 else -1,
     )
 

@@ -1,8 +1,8 @@
 """Metadata, v0 to v13: brokers, topics, partitions and their leaders.
 
-v0   no topics means all of them
-v1   null means all of them, none means none
-v4   whether an unknown topic may be created; before, it may
+v0   an empty list means all topics
+v1   null means all topics, an empty list means no topics
+v4   allow_auto_topic_creation; older versions always allow it
 v8   authorized operations of topics, and up to v10 of the cluster, if requested
 v10  topic ids in the response
 v12  topics may be requested by id
@@ -29,7 +29,7 @@ from slackwater.wire.schema import NO_UUID
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
     """Describe the requested topics."""
-    if context.version < 12 and any(one.name is None or one.topic_id != NO_UUID for one in request.topics or ()):
+    if context.version < 12 and any(topic.name is None or topic.topic_id != NO_UUID for topic in request.topics or ()):
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
     host, port = broker.address(context)
@@ -61,47 +61,54 @@ def error_response(request: MetadataRequest, version: int, error: Error) -> Meta
 def _topics(broker: Broker, version: int, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
     requested = request.topics
     if requested is None or (version == 0 and not requested):
-        return [_known(broker, topic, operations) for topic in broker.topics]
+        return [_topic_metadata(broker, topic, operations) for topic in broker.topics]
     may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
-    return [_requested(broker, one, may_create, operations) for one in _distinct(requested)]
+    return [_requested_topic(broker, topic, may_create, operations) for topic in _distinct(requested)]
 
 
 def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    return list({(one.name, one.topic_id): one for one in requested}.values()) if len(requested) > 1 else requested
+    return (
+        list({(topic.name, topic.topic_id): topic for topic in requested}.values()) if len(requested) > 1 else requested
+    )
 
 
-def _requested(broker: Broker, one: MetadataRequestTopic, may_create: bool, operations: int) -> MetadataResponseTopic:
-    if one.name is None or one.topic_id != NO_UUID:
-        found = broker.topics.by_id(one.topic_id)
-        if found is None:
-            return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, one.topic_id)
-        return _known(broker, found, operations)
-    found = broker.topics.get(one.name)
-    if found is None and may_create:
+def _requested_topic(
+    broker: Broker, requested: MetadataRequestTopic, may_create: bool, operations: int
+) -> MetadataResponseTopic:
+    if requested.name is None or requested.topic_id != NO_UUID:
+        topic = broker.topics.by_id(requested.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, requested.topic_id)
+        return _topic_metadata(broker, topic, operations)
+    topic = broker.topics.get(requested.name)
+    if topic is None and may_create:
         try:
-            found = broker.auto_create(one.name)
+            topic = broker.auto_create(requested.name)
         except BrokerError as error:
-            return _failed(error.error, one.name, operations)
+            return _topic_error(error.error, requested.name, operations)
         except OSError:
-            return _failed(Error.KAFKA_STORAGE_ERROR, one.name, operations)
-    if found is not None:
-        return _known(broker, found, operations)
-    legal = is_legal_name(one.name)
-    return _failed(Error.UNKNOWN_TOPIC_OR_PARTITION if legal else Error.INVALID_TOPIC_EXCEPTION, one.name, operations)
+            return _topic_error(Error.KAFKA_STORAGE_ERROR, requested.name, operations)
+    if topic is not None:
+        return _topic_metadata(broker, topic, operations)
+    is_legal = is_legal_name(requested.name)
+    return _topic_error(
+        Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal else Error.INVALID_TOPIC_EXCEPTION, requested.name, operations
+    )
 
 
-def _failed(error: Error, name: str, operations: int) -> MetadataResponseTopic:
+def _topic_error(error: Error, name: str, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(error, name, is_internal=name in INTERNAL, topic_authorized_operations=operations)
 
 
-def _known(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
-    me = [broker.node_id]
+def _topic_metadata(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
+    replicas = [broker.node_id]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            MetadataResponsePartition(0, index, broker.node_id, 0, me, me, []) for index in range(len(topic.partitions))
+            MetadataResponsePartition(0, index, broker.node_id, 0, replicas, replicas, [])
+            for index in range(len(topic.partitions))
         ],
         topic_authorized_operations=operations,
     )

@@ -8,9 +8,8 @@ from itertools import islice
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.group import messages
 from slackwater.group.errors import Error
-from slackwater.group.messages import OffsetDelete
-from slackwater.group.messages import OffsetDeleteResponse as Deleted
 from slackwater.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -22,37 +21,38 @@ from slackwater.wire.messages.offset_delete import (
 def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> None:
     """Delete offsets of topics that no member is subscribed to."""
     partitions: list[tuple[str, int]] = []
-    requested: list[tuple[str, int]] = []  # the topics of these partitions, and how many are each one's
-    refused: dict[str, OffsetDeleteResponseTopic] = {}
-    for topic in request.topics:
-        found = broker.topics.get(topic.name)
-        end, before = len(found.partitions) if found is not None else 0, len(partitions)
+    accepted: list[tuple[str, int]] = []  # topics with the number of their existing partitions
+    rejected: dict[str, OffsetDeleteResponseTopic] = {}
+    for requested in request.topics:
+        topic = broker.topics.get(requested.name)
+        partition_count, before = len(topic.partitions) if topic is not None else 0, len(partitions)
         unknown: list[int] = []
-        for one in topic.partitions:
-            if 0 <= one.partition_index < end:
-                partitions.append((topic.name, one.partition_index))
+        for partition in requested.partitions:
+            if 0 <= partition.partition_index < partition_count:
+                partitions.append((requested.name, partition.partition_index))
             else:
-                unknown.append(one.partition_index)
-        if unknown or found is None:
+                unknown.append(partition.partition_index)
+        if unknown or topic is None:
             results = [OffsetDeleteResponsePartition(index, Error.UNKNOWN_TOPIC_OR_PARTITION) for index in unknown]
-            refused.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name)).partitions.extend(results)
+            rejected.setdefault(requested.name, OffsetDeleteResponseTopic(requested.name)).partitions.extend(results)
         if len(partitions) > before:
-            requested.append((topic.name, len(partitions) - before))
+            accepted.append((requested.name, len(partitions) - before))
 
-    def on_response(answer: Deleted) -> None:
-        if answer.error is not Error.NONE:
-            context.respond(OffsetDeleteResponse(error_code=answer.error))
+    def on_response(response: messages.OffsetDeleteResponse) -> None:
+        if response.error is not Error.NONE:
+            context.respond(OffsetDeleteResponse(error_code=response.error))
             return
-        results = iter(answer.partitions)
+        results = iter(response.partitions)
         topics = [
             OffsetDeleteResponseTopic(
-                name, [OffsetDeleteResponsePartition(one.partition, one.error) for one in islice(results, count)]
+                name,
+                [OffsetDeleteResponsePartition(result.partition, result.error) for result in islice(results, count)],
             )
-            for name, count in requested
+            for name, count in accepted
         ]
-        context.respond(OffsetDeleteResponse(topics=_merged(refused, topics) if refused else topics))
+        context.respond(OffsetDeleteResponse(topics=_merge(rejected, topics) if rejected else topics))
 
-    broker.groups.submit(OffsetDelete(request.group_id, tuple(partitions)), on_response)
+    broker.groups.submit(messages.OffsetDelete(request.group_id, tuple(partitions)), on_response)
 
 
 def error_response(request: OffsetDeleteRequest, version: int, error: Error) -> OffsetDeleteResponse:
@@ -60,11 +60,11 @@ def error_response(request: OffsetDeleteRequest, version: int, error: Error) -> 
     return OffsetDeleteResponse(error_code=error)
 
 
-def _merged(
-    refused: dict[str, OffsetDeleteResponseTopic], topics: list[OffsetDeleteResponseTopic]
+def _merge(
+    rejected: dict[str, OffsetDeleteResponseTopic], topics: list[OffsetDeleteResponseTopic]
 ) -> list[OffsetDeleteResponseTopic]:
     for topic in topics:
-        known = refused.setdefault(topic.name, topic)
-        if known is not topic:
-            known.partitions.extend(topic.partitions)
-    return list(refused.values())
+        merged = rejected.setdefault(topic.name, topic)
+        if merged is not topic:
+            merged.partitions.extend(topic.partitions)
+    return list(rejected.values())

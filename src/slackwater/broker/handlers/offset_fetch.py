@@ -1,18 +1,19 @@
 """OffsetFetch, v1 to v10.
 
-v0, which read ZooKeeper, is gone in 4.0.
+Kafka 4 has no v0, which read from ZooKeeper.
 
 v1   one group; an error of the group is set on every partition
-v2   null topics: everything the group has (OF-01); the group's error in a field of its own
+v2   null topics: all offsets of the group (OF-01); a top-level error
 v3   throttle time in the response
 v5   leader epoch in the response
 v6   flexible
 v7   require_stable (OF-03)
 v8   many groups, each with its error (OF-04)
-v9   a member id and epoch for each group, which only a KIP-848 group looks at (OF-05)
-v10  topics by their ids, in the response too; an unknown one is UNKNOWN_TOPIC_ID, after the others
+v9   member id and epoch of each group, used only by KIP-848 groups (OF-05)
+v10  topic ids in request and response; topics with an unknown id come last, with UNKNOWN_TOPIC_ID
 
-Topics are returned as requested: a topic that appears twice is returned twice, and one without partitions stays empty.
+The response has the topics of the request: a topic that appears twice is returned twice, and a topic without partitions
+is returned without partitions.
 For all offsets of a group, v10 returns only topics that still exist.
 """
 
@@ -23,9 +24,8 @@ from operator import attrgetter
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import Topics
+from slackwater.group import messages
 from slackwater.group.errors import Error
-from slackwater.group.messages import NO_OFFSET, FetchedGroup, FetchedOffset, GroupToFetch, OffsetFetch
-from slackwater.group.messages import OffsetFetchResponse as Fetched
 from slackwater.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -45,15 +45,15 @@ def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest)
     if context.version >= 10:
         _name_topics(groups, broker.topics)
 
-    def on_response(answer: Fetched) -> None:
+    def on_response(response: messages.OffsetFetchResponse) -> None:
         responses = [
-            _group_response(requested, found, context.version, broker.topics)
-            for requested, found in zip(groups, answer.groups, strict=True)
+            _group_response(requested, fetched, context.version, broker.topics)
+            for requested, fetched in zip(groups, response.groups, strict=True)
         ]
         context.respond(_response(responses, context.version))
 
-    requested = tuple([GroupToFetch(group.group_id, _partitions(group, context.version)) for group in groups])
-    broker.groups.submit(OffsetFetch(requested, request.require_stable), on_response)
+    requested = tuple([messages.GroupToFetch(group.group_id, _partitions(group, context.version)) for group in groups])
+    broker.groups.submit(messages.OffsetFetch(requested, request.require_stable), on_response)
 
 
 def error_response(request: OffsetFetchRequest, version: int, error: Error) -> OffsetFetchResponse:
@@ -70,7 +70,9 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
         return request.groups
     topics = None
     if request.topics is not None:
-        topics = [OffsetFetchRequestTopics(one.name, partition_indexes=one.partition_indexes) for one in request.topics]
+        topics = [
+            OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
+        ]
     return [OffsetFetchRequestGroup(request.group_id, topics=topics)]
 
 
@@ -78,8 +80,8 @@ def _name_topics(groups: Iterable[OffsetFetchRequestGroup], topics: Topics) -> N
     """Set the names of topics requested by id; unknown topics have no name."""
     for group in groups:
         for topic in group.topics or ():
-            if (found := topics.by_id(topic.topic_id)) is not None:
-                topic.name = found.name
+            if (known := topics.by_id(topic.topic_id)) is not None:
+                topic.name = known.name
 
 
 def _is_known(topic: OffsetFetchRequestTopics, version: int) -> bool:
@@ -97,40 +99,46 @@ def _partitions(group: OffsetFetchRequestGroup, version: int) -> tuple[tuple[str
 
 
 def _group_response(
-    requested: OffsetFetchRequestGroup, found: FetchedGroup, version: int, topics: Topics
+    requested: OffsetFetchRequestGroup, fetched: messages.FetchedGroup, version: int, topics: Topics
 ) -> OffsetFetchResponseGroup:
-    if found.error is not Error.NONE:
-        return _failed(requested, found.error, version)
+    if fetched.error is not Error.NONE:
+        return _failed(requested, fetched.error, version)
     if requested.topics is None:
-        return OffsetFetchResponseGroup(requested.group_id, _all_offsets(found.offsets, version, topics))
-    offsets = iter(found.offsets)
+        return OffsetFetchResponseGroup(requested.group_id, _all_offsets(fetched.offsets, version, topics))
+    offsets = iter(fetched.offsets)
     responses: list[OffsetFetchResponseTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
     for topic in requested.topics:
         if _is_known(topic, version):
             offsets_of_topic = islice(offsets, len(topic.partition_indexes))
             responses.append(
-                OffsetFetchResponseTopics(topic.name, topic.topic_id, [_partition(one) for one in offsets_of_topic])
+                OffsetFetchResponseTopics(
+                    topic.name, topic.topic_id, [_partition(offset) for offset in offsets_of_topic]
+                )
             )
         else:
             unknown.append(_failed_topic(topic, Error.UNKNOWN_TOPIC_ID))
     return OffsetFetchResponseGroup(requested.group_id, responses + unknown)
 
 
-def _all_offsets(offsets: Iterable[FetchedOffset], version: int, topics: Topics) -> list[OffsetFetchResponseTopics]:
+def _all_offsets(
+    offsets: Iterable[messages.FetchedOffset], version: int, topics: Topics
+) -> list[OffsetFetchResponseTopics]:
     responses = []
     for name, offsets_of_topic in groupby(offsets, attrgetter("topic")):
-        topic = OffsetFetchResponseTopics(name, partitions=[_partition(one) for one in offsets_of_topic])
+        topic = OffsetFetchResponseTopics(name, partitions=[_partition(offset) for offset in offsets_of_topic])
         if version >= 10:
-            if (found := topics.get(name)) is None:
+            if (existing := topics.get(name)) is None:
                 continue
-            topic.topic_id = found.topic_id
+            topic.topic_id = existing.topic_id
         responses.append(topic)
     return responses
 
 
-def _partition(one: FetchedOffset) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(one.partition, one.offset, one.leader_epoch, one.metadata, one.error)
+def _partition(offset: messages.FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        offset.partition, offset.offset, offset.leader_epoch, offset.metadata, offset.error
+    )
 
 
 def _failed(group: OffsetFetchRequestGroup, error: Error, version: int) -> OffsetFetchResponseGroup:
@@ -140,7 +148,9 @@ def _failed(group: OffsetFetchRequestGroup, error: Error, version: int) -> Offse
 
 
 def _failed_topic(topic: OffsetFetchRequestTopics, error: Error) -> OffsetFetchResponseTopics:
-    partitions = [OffsetFetchResponsePartitions(one, NO_OFFSET, error_code=error) for one in topic.partition_indexes]
+    partitions = [
+        OffsetFetchResponsePartitions(index, messages.NO_OFFSET, error_code=error) for index in topic.partition_indexes
+    ]
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
@@ -150,13 +160,18 @@ def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFet
     (group,) = groups
     return OffsetFetchResponse(
         topics=[
-            OffsetFetchResponseTopic(topic.name, [_old(one) for one in topic.partitions]) for topic in group.topics
+            OffsetFetchResponseTopic(topic.name, [_old_partition(partition) for partition in topic.partitions])
+            for topic in group.topics
         ],
         error_code=group.error_code,
     )
 
 
-def _old(one: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+def _old_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
-        one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.metadata,
+        partition.error_code,
     )

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch, v2 to v4: where the records of a leader's epoch end.
+"""OffsetForLeaderEpoch, v2 to v4: the end offset of a leader epoch.
 
-v3  replica id, which says whether a consumer asks; here it makes no difference
+v3  replica id, which is ignored
 v4  flexible
 
-There is one leader and one epoch, which ends where the log ends. Of any other epoch nothing is known: -1 and -1.
+There is one leader epoch, and its end is the log end offset. For any other epoch, epoch and offset are -1.
 """
 
 from slackwater.broker.broker import Broker
@@ -19,13 +19,14 @@ from slackwater.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
-    """Tell the end of every epoch asked for."""
+    """Return the end offset of every requested epoch."""
     broker.appends.flush_pending()
     context.respond(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
-                    topic=topic.topic, partitions=[_end(broker, topic.topic, one) for one in topic.partitions]
+                    topic=topic.topic,
+                    partitions=[_end_offset(broker, topic.topic, partition) for partition in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -37,13 +38,15 @@ def error_response(request: OffsetForLeaderEpochRequest, version: int, error: Er
     """Return the error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic=topic.topic, partitions=[_error(one, error) for one in topic.partitions])
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_error(partition, error) for partition in topic.partitions]
+            )
             for topic in request.topics
         ]
     )
 
 
-def _end(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.topics.partition(topic, requested.partition)
     if partition is None:
         return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)

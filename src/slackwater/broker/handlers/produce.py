@@ -1,11 +1,11 @@
 """Produce, v3 to v13.
 
-v3   the oldest version of Kafka 4
+v3   the oldest version that Kafka 4 supports
 v5   log start offset
 v7   zstd; in older versions it is UNSUPPORTED_COMPRESSION_TYPE
 v8   the rejected records and an error message (KIP-467)
 v9   flexible
-v13  topic ids; an unknown one is UNKNOWN_TOPIC_ID
+v13  topic ids; an unknown id is UNKNOWN_TOPIC_ID
 
 There is one replica, so acks=1 and acks=all are equal. With acks=0 there is no response, and an error closes the
 connection so that the client notices it. A partition's records must be exactly one batch of magic 2, otherwise
@@ -33,7 +33,7 @@ from slackwater.wire.messages.produce import (
 from slackwater.wire.records.batch import ATTRIBUTES_AT, CODEC_MASK, LENGTH_ENDS_AT, MAGIC, MAGIC_ENDS_AT
 from slackwater.wire.records.compression import Buffer, Codec
 
-_IDS_SINCE: Final = 13
+_TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _ACKS: Final = (-1, 0, 1)
 _MIN_LENGTH: Final = 14  # Kafka treats a shorter batch as corrupt, not as incomplete
@@ -107,7 +107,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     response = ProduceResponse()
     produce = _PendingProduce(context, request.acks, response)
     for data in request.topic_data:
-        topic = _topic(broker, data, context.version)
+        topic = _find_topic(broker, data, context.version)
         rows = []
         for requested in data.partition_data:
             row = PartitionProduceResponse(index=requested.index)
@@ -115,7 +115,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
             if request.acks not in _ACKS:
                 produce.reject(row, Rejection(Error.INVALID_REQUIRED_ACKS, ""))
                 continue
-            accepted = topic if isinstance(topic, Rejection) else _batch(topic, requested, context.version)
+            accepted = topic if isinstance(topic, Rejection) else _find_batch(topic, requested, context.version)
             if isinstance(accepted, Rejection):
                 produce.reject(row, accepted)
             else:
@@ -142,8 +142,8 @@ def error_response(request: ProduceRequest, version: int, error: Error) -> Produ
     )
 
 
-def _topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Rejection:
-    if version >= _IDS_SINCE:
+def _find_topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Rejection:
+    if version >= _TOPIC_IDS_SINCE:
         topic = broker.topics.by_id(data.topic_id)
         if topic is None:
             return Rejection(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
@@ -156,12 +156,12 @@ def _topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Reje
     return topic
 
 
-def _batch(topic: Topic, requested: PartitionProduceData, version: int) -> tuple[Partition, Buffer] | Rejection:
+def _find_batch(topic: Topic, requested: PartitionProduceData, version: int) -> tuple[Partition, Buffer] | Rejection:
     """Return the partition and its single batch; the log validates the batch."""
     if not 0 <= requested.index < len(topic.partitions):
         return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     records = requested.records
-    size = _first_size(records) if records is not None else 0
+    size = _first_batch_size(records) if records is not None else 0
     if isinstance(size, Rejection):
         return size
     if not records or not size:
@@ -173,7 +173,7 @@ def _batch(topic: Topic, requested: PartitionProduceData, version: int) -> tuple
         return rejection._replace(error=Error.UNSUPPORTED_COMPRESSION_TYPE)
     if size < len(records):
         # As in Kafka, the truncated beginning of another batch is ignored; a second complete batch is an error.
-        next_size = _first_size(records[size:])
+        next_size = _first_batch_size(records[size:])
         if isinstance(next_size, Rejection):
             return next_size
         if next_size:
@@ -186,7 +186,7 @@ def _invalid_record(version: int, message: str) -> Rejection:
     return Rejection(Error.INVALID_RECORD, f"Produce requests with version {version} {message}")
 
 
-def _first_size(records: Buffer) -> int | Rejection:
+def _first_batch_size(records: Buffer) -> int | Rejection:
     """Return the size of the first batch; 0 if it is incomplete."""
     if len(records) < LENGTH_ENDS_AT:
         return 0

@@ -237,16 +237,16 @@ def _clean_batch(
         return batch.data
     horizon_ms = batch.delete_horizon_ms
     drop_tombstones = horizon_ms is not None and horizon_ms <= plan.now_ms
-    kept = [record for record in records if _is_kept(record, batch.base_offset, newest, drop_tombstones)]
-    if not kept:
+    remaining = [record for record in records if _is_kept(record, batch.base_offset, newest, drop_tombstones)]
+    if not remaining:
         is_last = (batch.producer_id, batch.last_offset) in plan.producers or batch.last_offset + 1 == clean_up_to
         return without_records(batch) if is_last else None
     new_horizon_ms = None
-    if horizon_ms is None and not all(record.has_value for record in kept):
+    if horizon_ms is None and not all(record.has_value for record in remaining):
         new_horizon_ms = plan.now_ms + plan.config.delete_retention_ms
-    if len(kept) == len(records) and new_horizon_ms is None:
+    if len(remaining) == len(records) and new_horizon_ms is None:
         return batch.data
-    return with_records(batch, payload, kept, new_horizon_ms)
+    return with_records(batch, payload, remaining, new_horizon_ms)
 
 
 def _is_kept(record: RecordView, base_offset: int, newest: dict[bytes, int], drop_tombstones: bool) -> bool:

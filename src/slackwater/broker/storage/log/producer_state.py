@@ -4,14 +4,14 @@ Invariants, as in Kafka 4.x:
 - A batch with the same first and last sequence as one of the producer's last five batches is a duplicate. The response
   has the offset of the first write, and nothing is written.
 - An unknown producer may start at any sequence: its records may have been deleted, or its state may have expired
-  (`producer.id.expiration.ms`). Brokers before 2.5 answered UNKNOWN_PRODUCER_ID.
+  (`producer.id.expiration.ms`). Brokers before 2.5 return UNKNOWN_PRODUCER_ID.
 - The next batch continues after the last sequence, and a new epoch starts at 0; anything else is
   OUT_OF_ORDER_SEQUENCE_NUMBER. An old epoch is INVALID_PRODUCER_EPOCH.
 - State changes after the batch is written: a check returns the next state, and `update` applies it.
 
 The snapshot file is Kafka's, version 1: the state of all producers at the offset in its name, with a CRC-32C. Kafka
 writes one row per producer, for its last batch. Here a producer has one row for each of its last batches, oldest first.
-Kafka reads such a file and keeps the last row.
+Kafka can read this file and uses the last row.
 """
 
 import struct

@@ -74,7 +74,7 @@ def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView
 
 
 def check_lengths(batch: RecordBatch) -> None:
-    """Raise `WireError` unless an uncompressed payload has as many records as the header says.
+    """Raise `WireError` unless an uncompressed payload has the number of records in its header.
 
     This runs for every produced record, so it reads only lengths. Neighbouring records often have the same length; then
     the lengths of many are compared at once.
@@ -143,32 +143,32 @@ def find_first_record(batch: RecordBatch, timestamp: int, offset: int) -> tuple[
 def without_records(batch: RecordBatch) -> bytes:
     """Return the batch without records; offsets, timestamps and producer fields stay.
 
-    As in Kafka, such a batch has no base timestamp and no codec.
+    As in Kafka, an empty batch has no base timestamp and no codec.
     """
     attributes = batch.attributes & ~DELETE_HORIZON_BIT & ~0b111
     return _build(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 
 
 def with_records(
-    batch: RecordBatch, payload: bytes, kept: Sequence[RecordView], delete_horizon_ms: int | None
+    batch: RecordBatch, payload: bytes, records: Sequence[RecordView], delete_horizon_ms: int | None
 ) -> bytes:
-    """Return the batch with only the records in `kept`, of which there is at least one.
+    """Return the batch with only these records; there must be at least one.
 
     A new `delete_horizon_ms` replaces the base timestamp (KIP-534), so the timestamp deltas are recomputed. Without one
     the records are copied unchanged.
     """
     attributes, base_timestamp = batch.attributes, batch.base_timestamp
     if delete_horizon_ms is None:
-        data = b"".join(payload[record.start : record.end] for record in kept)
+        data = b"".join(payload[record.start : record.end] for record in records)
     else:
         shift = base_timestamp - delete_horizon_ms
         attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
-        data = b"".join(_shifted(payload, record, shift) for record in kept)
+        data = b"".join(_shifted(payload, record, shift) for record in records)
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         max_timestamp = batch.max_timestamp
     else:
-        max_timestamp = max(timestamp_of(batch, record) for record in kept)
-    return _build(batch, attributes, base_timestamp, max_timestamp, len(kept), compress(batch.codec, data))
+        max_timestamp = max(timestamp_of(batch, record) for record in records)
+    return _build(batch, attributes, base_timestamp, max_timestamp, len(records), compress(batch.codec, data))
 
 
 def _build(

@@ -82,7 +82,7 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
         segments.append(Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True))
     recovered.checkpoint = checkpoint.within(segments[0].base_offset, segments[-1].next_offset)
     if recovered.checkpoint != checkpoint:
-        # Example: the file says flushed up to 70, the log is truncated at 25, grows to 90, and the power fails.
+        # Example: the recovery point is 70, the log is truncated at 25, grows to 90, and the power fails.
         # Recovery that reads 70 would trust batches that were never flushed.
         recovered.checkpoint.write(directory, sync=bool(recovered.truncated_tails))
     recovered.producers = _producers(directory, recovered, valid_up_to)

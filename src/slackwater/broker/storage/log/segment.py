@@ -6,7 +6,7 @@ Invariants:
 - A read returns complete batches with one copy, from the page cache into the bytes of the response.
 - As in Kafka, an index entry is added before a batch if more than `index.interval.bytes` precede it since the last one.
 
-To find an offset, the offset index gives a batch at limit one interval before it, and the search continues over batch
+To find an offset, the offset index gives a batch at most one interval before it, and the search continues over batch
 headers. A reader that continues where its last read ended needs neither, because those positions are cached.
 """
 

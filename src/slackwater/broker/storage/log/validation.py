@@ -3,7 +3,7 @@
 Invariants:
 - Checks run in Kafka's order: size, checksum, content.
 - Records are read only where it is necessary: lengths of uncompressed batches always, keys if the topic is compacted,
-  timestamps if a limit is set that the header cannot answer. Kafka decompresses every compressed batch to count its
+  timestamps if a limit is set that needs more than the header. Kafka decompresses every compressed batch to count its
   records; here a batch with a valid header, checksum and sequence is stored.
 """
 
