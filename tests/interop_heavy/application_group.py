@@ -1,8 +1,8 @@
-"""Spark applications of one group, and somebody who writes all the time.
+"""Spark applications of one group, and a writer that produces records continuously.
 
-Rules kept here
-- An application is started twice: the process with its JVM beforehand (`prepare`), its query when its turn comes.
-- While anything is waited for, the oracle looks; an application that has ended on its own is a failure.
+Invariants:
+- `prepare` starts an application's process and its JVM; `start` starts its query.
+- Every wait also runs the sink checker. An application that ends unexpectedly fails the test.
 """
 
 import threading
@@ -23,7 +23,7 @@ from tests.spark.applications import Application
 TOPIC: Final = "orders"
 GROUP: Final = "pipeline"
 TIMEOUT_S: Final = 240.0
-LOOK_S: Final = 0.5
+POLL_INTERVAL_S: Final = 0.5
 TRIGGER: Final = {"processingTime": "1 second"}
 DYNAMIC_SESSION_MS: Final = "10000"
 STATIC_SESSION_MS: Final = "600000"  # on a busy machine a query takes minutes to start
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Writer:
-    """Writes to every partition in turn, until it is stopped; what counts is what the log has."""
+    """Writes to every partition in turn until it is stopped; the end offsets of the log are the reference."""
 
     def __init__(self, bootstrap: str, partitions: int, pause_s: float, pace_ms: int | None) -> None:
         self.partitions = partitions
@@ -41,13 +41,13 @@ class Writer:
         self.pace_ms = pace_ms
         self._time_ms = int(time.time() * 1000)
         self._error: BaseException | None = None
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            while not self._over.is_set():
+            while not self._stopped.is_set():
                 config = {"bootstrap.servers": self._bootstrap, "acks": "all", "enable.idempotence": True}
                 with Producer(config) as producer:
                     self._write(producer, self.partitions)
@@ -55,51 +55,55 @@ class Writer:
             self._error = error
 
     def _write(self, producer: Producer, partitions: int) -> None:
-        """Write until it is over, or the topic has grown: a producer knows it as it was when it first wrote."""
-        while partitions == self.partitions and not self._over.wait(self._pause_s):
-            value, at_ms = b"%d" % self.acknowledged, None
+        """Write until stopped or until the topic grows: a producer keeps the partition count of its first write."""
+        while partitions == self.partitions and not self._stopped.wait(self._pause_s):
+            value, timestamp_ms = b"%d" % self.acknowledged, None
             if self.pace_ms is not None:
                 self._time_ms += self.pace_ms
-                at_ms = self._time_ms
-            for one in [producer.send(TOPIC, value, partition=at, timestamp_ms=at_ms) for at in range(partitions)]:
-                one.result(TIMEOUT_S)
+                timestamp_ms = self._time_ms
+            futures = [
+                producer.send(TOPIC, value, partition=partition, timestamp_ms=timestamp_ms)
+                for partition in range(partitions)
+            ]
+            for future in futures:
+                future.result(TIMEOUT_S)
             self.acknowledged += partitions
 
     def stop(self) -> None:
-        """Write no more."""
-        if self._over.is_set():
+        """Stop writing and raise the writer's error, if any."""
+        if self._stopped.is_set():
             return
-        self._over.set()
+        self._stopped.set()
         self._thread.join(TIMEOUT_S)
         assert self._error is None, self._error
 
 
 class ApplicationGroup:
-    """The applications, by name, and the group as its coordinator sees it."""
+    """The applications by name, and their group as its coordinator describes it."""
 
     def __init__(
         self,
-        place: BrokerUnderTest,
+        broker: BrokerUnderTest,
         directory: Path,
         partitions: int,
         static: Mapping[str, str],
-        elsewhere: Callable[[], list[Record]] = list,
+        records_of_others: Callable[[], list[Record]] = list,
         *,
         watermark: str | None = None,
     ) -> None:
-        self.place = place
+        self.broker = broker
         self.directory = directory
         self.partitions = partitions
         self.running: dict[str, Application] = {}
-        self.oracle = SinkChecker(directory)
+        self.checker = SinkChecker(directory)
         self.counts = CountsChecker(directory)
         self._watermark = watermark
         self._static = static
-        self._elsewhere = elsewhere
+        self._records_of_others = records_of_others
         self._runs: dict[str, int] = {}
         self._ready: list[Application] = []
         self._stack = ExitStack()
-        self.admin = Admin({"bootstrap.servers": place.bootstrap})
+        self.admin = Admin({"bootstrap.servers": broker.bootstrap})
         self._stack.callback(self.admin.close)
         self.admin.create_topic(TOPIC, partitions)
 
@@ -112,39 +116,41 @@ class ApplicationGroup:
     # --- applications -------------------------------------------------------------------------------------------------
 
     def write(self, pause_s: float = 0.1, pace_ms: int | None = None) -> Writer:
-        """Somebody who writes; with a pace, the event time of records goes on by so much, whatever the clock says."""
-        writer = Writer(self.place.bootstrap, self.partitions, pause_s, pace_ms)
+        """Start a writer; with a pace, event time advances by that much per record, independent of the clock."""
+        writer = Writer(self.broker.bootstrap, self.partitions, pause_s, pace_ms)
         self._stack.callback(writer.stop)
         return writer
 
     def prepare(self, name: str) -> Application:
-        """The next run of an application: a process that waits to be told."""
+        """Start the process of an application's next run; its query waits for `start`."""
         run = self._runs[name] = self._runs.get(name, 0) + 1
-        more = {} if self._watermark is None else {"watermark": self._watermark}
+        settings = {} if self._watermark is None else {"watermark": self._watermark}
         options = self._options(name)
-        found = Application(name, self.directory, options, run=run, master="local[1]", trigger=TRIGGER, **more)
-        self._stack.callback(found.kill)
-        return found
+        application = Application(
+            name, self.directory, options, run=run, master="local[1]", trigger=TRIGGER, **settings
+        )
+        self._stack.callback(application.kill)
+        return application
 
-    def make_ready(self, application: Application) -> None:
-        """Wait until it waits."""
+    def wait_until_ready(self, application: Application) -> None:
+        """Wait until the application can start its query."""
         if application not in self._ready:
             application.wait_for_status("ready")
             self._ready.append(application)
 
-    def begin(self, application: Application) -> None:
-        """Let it take part."""
-        self.make_ready(application)
+    def start(self, application: Application) -> None:
+        """Start the application's query."""
+        self.wait_until_ready(application)
         application.start()
         self.running[application.name] = application
 
-    def end(self, name: str) -> None:
-        """A clean stop."""
+    def stop(self, name: str) -> None:
+        """Stop an application cleanly."""
         self.running.pop(name).stop()
 
     def _options(self, name: str) -> dict[str, str]:
         options = {
-            "kafka.bootstrap.servers": self.place.bootstrap,
+            "kafka.bootstrap.servers": self.broker.bootstrap,
             "subscribe": TOPIC,
             "startingOffsets": "earliest",
             "kafka.group.id": GROUP,
@@ -159,79 +165,87 @@ class ApplicationGroup:
             options |= {"kafka.group.instance.id": self._static[name], "kafka.session.timeout.ms": STATIC_SESSION_MS}
         return options
 
-    def hold(self, name: str) -> Path:
-        """Make the next batch of an application last, and wait until it does; the file to remove then."""
+    def hold_batch(self, name: str) -> Path:
+        """Block the application's next batch, wait until it is blocked, and return the file that blocks it."""
         hold = self.directory / f"{name}.hold"
         held = hold.with_suffix(".held")
         held.unlink(missing_ok=True)
         hold.touch()
-        self.until(f"a long batch of {name}", held.exists)
+        self.wait_for(f"a blocked batch of {name}", held.exists)
         return hold
 
     # --- the group ----------------------------------------------------------------------------------------------------
 
-    def described(self) -> GroupDescription:
-        """The group."""
-        (found,) = self.admin.describe_groups([GROUP])
-        return found
+    def describe(self) -> GroupDescription:
+        """Describe the group."""
+        (description,) = self.admin.describe_groups([GROUP])
+        return description
 
-    def shares(self, *wanted: int) -> None:
-        """Wait until the group rests and its members have so many partitions each, every one of them once."""
-        self.until(f"shares {wanted}", lambda: self._shares() == sorted(wanted))
+    def wait_for_shares(self, *sizes: int) -> None:
+        """Wait until the group is stable and its members own this many partitions each, every partition once."""
+        self.wait_for(f"shares {sizes}", lambda: self._shares() == sorted(sizes))
 
     def _shares(self) -> list[int]:
-        found = self.described()
-        owned = [partition for one in found.members for partition in one.partitions or ()]
-        if found.state != STABLE or sorted(owned) != [TopicPartition(TOPIC, one) for one in range(self.partitions)]:
+        group = self.describe()
+        owned = [partition for member in group.members for partition in member.partitions or ()]
+        expected = [TopicPartition(TOPIC, number) for number in range(self.partitions)]
+        if group.state != STABLE or sorted(owned) != expected:
             return []
-        return sorted(len(one.partitions or ()) for one in found.members)
+        return sorted(len(member.partitions or ()) for member in group.members)
 
     def generation(self) -> int:
-        """The group's generation, when it rests."""
+        """Wait until the group is stable and return its generation."""
 
-        def resting() -> int | None:
-            found = self.described()
-            return found.generation if found.state == STABLE else None
+        def stable_generation() -> int | None:
+            group = self.describe()
+            return group.generation if group.state == STABLE else None
 
-        return self.until("a generation", resting) or 0
+        return self.wait_for("a generation", stable_generation) or 0
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the log ends."""
-        asked = {TopicPartition(TOPIC, one): -1 for one in range(self.partitions)}
-        return {at: found.offset for at, found in self.admin.list_offsets(asked).items() if found is not None}
+        """The end offset of each partition."""
+        latest = {TopicPartition(TOPIC, number): -1 for number in range(self.partitions)}
+        offsets = self.admin.list_offsets(latest)
+        return {partition: position.offset for partition, position in offsets.items() if position is not None}
 
     def committed(self) -> dict[TopicPartition, int]:
-        """The group's offsets."""
-        return {at: one.offset for at, one in self.admin.committed(GROUP).items()}
+        """The group's committed offsets."""
+        return {partition: commit.offset for partition, commit in self.admin.committed(GROUP).items()}
 
-    def goes_on(self, *, except_for: Collection[TopicPartition] = ()) -> None:
-        """Wait until the group has done all_partitions that is in the log at this moment."""
-        ends = {at: end for at, end in self.until("the log's ends", self.ends).items() if at not in except_for}
-        self.until("the group goes on", lambda: _reached(self.committed(), ends))
+    def wait_for_progress(self, *, except_for: Collection[TopicPartition] = ()) -> None:
+        """Wait until the group has committed every record that is in the log now."""
+        ends = {
+            partition: end
+            for partition, end in self.wait_for("the end offsets", self.ends).items()
+            if partition not in except_for
+        }
+        self.wait_for("progress of the group", lambda: _reached(self.committed(), ends))
 
-    def until(self, what: str, condition: Callable[[], T]) -> T:
-        """The condition's first true value, while the oracle looks; an error of the cluster is not the end."""
+    def wait_for(self, what: str, condition: Callable[[], T]) -> T:
+        """Wait for the condition's first true value and run the checker meanwhile; retry errors of the cluster."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
-            self._check(what)
+            self._check_applications(what)
             with suppress(SlackwaterError):
                 committed = self.committed()
                 if self._watermark is None:
-                    self.oracle.look(committed, self._elsewhere())
+                    self.checker.check(committed, self._records_of_others())
                 if value := condition():
                     return value
-            assert time.monotonic() < deadline, f"waited {TIMEOUT_S:g} s for {what}: {self._story()}"
-            time.sleep(LOOK_S)
+            assert time.monotonic() < deadline, f"waited {TIMEOUT_S:g} s for {what}: {self._report()}"
+            time.sleep(POLL_INTERVAL_S)
 
-    def _check(self, what: str) -> None:
-        for one in self.running.values():
-            assert one.process.poll() is None, f"{one.name} has ended, waiting for {what}: {one.tail()}"
+    def _check_applications(self, what: str) -> None:
+        for application in self.running.values():
+            ended = application.process.poll() is not None
+            assert not ended, f"{application.name} ended while waiting for {what}: {application.tail()}"
 
-    def _story(self) -> str:
-        found = [f"{one.client_id}: {one.partitions}" for one in self.described().members]
-        words = [f"--- {one.name}\n{one.tail()}" for one in self.running.values()]
-        return "\n".join([self.described().state, *found, f"committed {self.committed()}", *words])
+    def _report(self) -> str:
+        group = self.describe()
+        members = [f"{member.client_id}: {member.partitions}" for member in group.members]
+        logs = [f"--- {application.name}\n{application.tail()}" for application in self.running.values()]
+        return "\n".join([group.state, *members, f"committed {self.committed()}", *logs])
 
 
 def _reached(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
-    return all(committed.get(at, 0) >= end for at, end in ends.items())
+    return all(committed.get(partition, 0) >= end for partition, end in ends.items())

@@ -17,7 +17,7 @@ class BrokerProcess(ClientProcess):
     """A running broker; its log is its standard error."""
 
     def __init__(self, data: Path, listen: str) -> None:
-        settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+        settings = [argument for name, value in SETTINGS.items() for argument in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "slackwater", "broker", "--listen", listen, "--data", str(data), *settings]
         super().__init__(command)
         self.name = "the broker"
@@ -27,7 +27,7 @@ class BrokerProcess(ClientProcess):
         return wait_for("the broker", self._address, START_SECONDS, [self])
 
     def _address(self) -> str:
-        ready = [line for line in self.errors if line.startswith(READY)]  # not JSON, so it is among the other lines
+        ready = [line for line in self.errors if line.startswith(READY)]  # `errors` has all lines that are not JSON
         return ready[0].removeprefix(READY) if ready else ""
 
     def stop(self) -> None:

@@ -48,8 +48,8 @@ def wait_for(
         if ended:
             pytest.fail(f"waiting for {what}: {ended[0].stderr_tail()}")
         if time.monotonic() > deadline:
-            words = "\n".join(process.stderr_tail() for process in watch)
-            pytest.fail(f"{what}: not within {seconds:g} s\n{words}")
+            stderr = "\n".join(process.stderr_tail() for process in watch)
+            pytest.fail(f"{what}: not within {seconds:g} s\n{stderr}")
         time.sleep(_POLL_SECONDS)
 
 

@@ -25,7 +25,7 @@ Start = Callable[..., ClientProcess]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect only if the command line names this directory, or something in it."""
+    """Collect only if the command line names this directory or a path in it."""
     named = ((config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args)
     return None if any(path.is_relative_to(HERE) for path in named) else True
 

@@ -48,8 +48,8 @@ class ReferenceClient:
 
     def topics(self) -> dict[str, int]:
         """Every topic with its number of partitions."""
-        found = self._admin.list_topics(timeout=SECONDS).topics
-        return {name: len(topic.partitions) for name, topic in found.items()}
+        topics = self._admin.list_topics(timeout=SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def config(self, topic: str) -> dict[str, str]:
         """A topic's settings."""
@@ -72,26 +72,26 @@ class ReferenceClient:
                 headers=[("n", str(number).encode())],
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
-        assert producer.flush(SECONDS) == 0, "not all_partitions was acknowledged"
+        assert producer.flush(SECONDS) == 0, "not all records were acknowledged"
         assert not failed, failed
 
     def records(self, topic: str) -> list[ReadRecord]:
         """All records of a topic, by partition."""
         consumer = self._consumer()
         try:
-            left = set(range(self.topics()[topic]))
-            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
-            found: list[ReadRecord] = []
-            while left:
+            pending = set(range(self.topics()[topic]))
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in pending])
+            records: list[ReadRecord] = []
+            while pending:
                 message = consumer.poll(SECONDS)
                 assert message is not None, f"no record from {topic} within {SECONDS:g} s"
                 error = message.error()
                 if error is None:
-                    found.append(_to_record(message))
+                    records.append(_to_record(message))
                     continue
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                left.discard(message.partition() or 0)
-            return sorted(found)
+                pending.discard(message.partition() or 0)
+            return sorted(records)
         finally:
             consumer.close()
 
@@ -113,11 +113,11 @@ class ReferenceClient:
         """The first and the end offset of each partition."""
         consumer = self._consumer()
         try:
-            found = {
+            watermarks = {
                 partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS)
                 for partition in range(self.topics()[topic])
             }
-            return {partition: bounds for partition, bounds in found.items() if bounds is not None}
+            return {partition: bounds for partition, bounds in watermarks.items() if bounds is not None}
         finally:
             consumer.close()
 

@@ -1,4 +1,4 @@
-"""Where a group of Spark applications lives: our broker in a process of its own, or Apache Kafka; both get killed."""
+"""The broker of a group of Spark applications: our broker in its own process, or Apache Kafka; tests kill both."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,77 +10,77 @@ from scripts.apache_kafka import Cluster, apache_kafka, missing
 
 from tests.interop_heavy.broker_process import BrokerProcess
 
-EMBEDDED: Final = "embedded"
+SLACKWATER: Final = "slackwater"
 APACHE: Final = "Apache Kafka"
 KAFKA_SETTINGS: Final = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 
 
 class BrokerUnderTest(Protocol):
-    """A broker."""
+    """A broker that a test can restart."""
 
     @property
     def bootstrap(self) -> str:
-        """Where it listens, before and after a restart."""
+        """The address, the same after a restart."""
 
     def restart(self) -> None:
-        """Kill it with SIGKILL and start it anew, with what it had on disk."""
+        """Kill it with SIGKILL and start it again on the same data."""
 
     def check(self) -> None:
-        """See whether it had a fault of its own."""
+        """Fail if the broker logged an error."""
 
 
-class Ours:
+class SlackwaterBroker:
     """`slackwater broker`."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self._host = BrokerProcess(data, "127.0.0.1:0")
-        self.bootstrap = self._host.wait_until_ready()
+        self._process = BrokerProcess(data, "127.0.0.1:0")
+        self.bootstrap = self._process.wait_until_ready()
 
     def restart(self) -> None:
-        """Kill it and start it anew."""
+        """Kill it and start it again."""
         self.check()
-        self._host.close()
-        self._host = BrokerProcess(self._data, self.bootstrap)
-        self._host.wait_until_ready()
+        self._process.close()
+        self._process = BrokerProcess(self._data, self.bootstrap)
+        self._process.wait_until_ready()
 
     def check(self) -> None:
-        """Look into its log."""
-        self._host.check_log()
+        """Check its log."""
+        self._process.check_log()
 
     def close(self) -> None:
-        """End it."""
-        self._host.close()
+        """Stop the process."""
+        self._process.close()
 
 
-class Theirs:
-    """Apache Kafka, one node."""
+class ApacheKafkaBroker:
+    """Apache Kafka with one node."""
 
     def __init__(self, cluster: Cluster) -> None:
         (self._node,) = cluster.brokers.values()
         self.bootstrap = cluster.bootstrap_servers
 
     def restart(self) -> None:
-        """Kill it and start it anew."""
+        """Kill it and start it again."""
         self._node.kill()
         self._node.start()
         self._node.wait_until_up()
 
     def check(self) -> None:
-        """Its faults are not ours to find."""
+        """Nothing to check: errors in Kafka's own log are not tested here."""
 
 
 @contextmanager
-def place(kind: str, directory: Path) -> Iterator[BrokerUnderTest]:
-    """A broker of a kind, until the end of the block."""
-    if kind == EMBEDDED:
-        ours = Ours(directory / "broker")
+def started_broker(kind: str, directory: Path) -> Iterator[BrokerUnderTest]:
+    """A broker of this kind, stopped at the end of the block."""
+    if kind == SLACKWATER:
+        broker = SlackwaterBroker(directory / "broker")
         try:
-            yield ours
+            yield broker
         finally:
-            ours.close()
+            broker.close()
         return
     if reason := missing():
         pytest.skip(reason)
     with apache_kafka(settings=KAFKA_SETTINGS) as cluster:
-        yield Theirs(cluster)
+        yield ApacheKafkaBroker(cluster)

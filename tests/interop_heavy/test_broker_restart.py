@@ -18,12 +18,12 @@ from tests.interop_heavy.test_kcat import KCAT
 COUNT = 200
 SESSION_MS = "10000"
 
-Member = Callable[[str, str, str], ClientProcess]  # of a group, at an address, for a topic
+Member = Callable[[str, str, str], ClientProcess]  # takes group, address and topic
 
 
 @pytest.fixture(autouse=True)
 def ours() -> None:
-    """Only our own broker can be killed here."""
+    """Skip for a foreign broker: these tests kill the broker."""
     if os.environ.get("INTEROP_BOOTSTRAP"):
         pytest.skip("INTEROP_BOOTSTRAP names a broker that this test may not kill")
 
@@ -40,30 +40,30 @@ def kinds(start: Start) -> dict[str, Member]:
         return start(KCAT, "-b", address, "-E", "-G", group, "-J", "-u", *options, topic)
 
     def member(client: Client, group: str, address: str, topic: str) -> ClientProcess:
-        words = ("member", group, topic, client.assignor, SESSION_MS)
-        return start(*client.command, address, *client.before_command, *words, **client.environment)
+        arguments = ("member", group, topic, client.assignor, SESSION_MS)
+        return start(*client.command, address, *client.before_command, *arguments, **client.environment)
 
     return {"kcat": kcat, **{client.name: partial(member, client) for client in CLIENTS}}
 
 
 def is_kcat(process: ClientProcess) -> bool:
-    """kcat tells in its own words."""
+    """Whether the process is kcat, whose output has its own format."""
     return process.name == KCAT.name
 
 
 def assigned(process: ClientProcess) -> set[int]:
-    """What a process was last assigned."""
+    """The last assignment of a process."""
     return test_kcat.assigned(process) if is_kcat(process) else test_clients.assigned(process)
 
 
 def read(members: Sequence[ClientProcess]) -> set[ReadRecord]:
-    """What the members of a group have read so far."""
-    return {seen for one in members for seen in (test_kcat if is_kcat(one) else test_clients).records(one)}
+    """The records that the members of a group have read so far."""
+    return {record for member in members for record in (test_kcat if is_kcat(member) else test_clients).records(member)}
 
 
 def rebalances(members: Sequence[ClientProcess]) -> list[int]:
-    """How often each member has seen the assignment change."""
-    return [sum("rebalanced" in line for line in one.errors) for one in members]
+    """The number of rebalances that each member has printed."""
+    return [sum("rebalanced" in line for line in member.errors) for member in members]
 
 
 def test_clients_survive_a_broker_restart(kinds: dict[str, Member], unique: str, tmp_path: Path) -> None:
@@ -72,11 +72,19 @@ def test_clients_survive_a_broker_restart(kinds: dict[str, Member], unique: str,
         address = first.wait_until_ready()
         ReferenceClient(address).create(topic, PARTITIONS)
         groups = {name: [member(name, address, topic) for _ in range(2)] for name, member in kinds.items()}
-        everybody = [one for members in groups.values() for one in members]
-        wait_for("two partitions for each", lambda: all(len(assigned(one)) == 2 for one in everybody), watch=everybody)
+        processes = [member for members in groups.values() for member in members]
+        wait_for(
+            "two partitions for each member",
+            lambda: all(len(assigned(member)) == 2 for member in processes),
+            watch=processes,
+        )
         ReferenceClient(address).produce(topic, [f"before-{number}" for number in range(COUNT)], PARTITIONS)
         written = set(ReferenceClient(address).records(topic))
-        wait_for("all_partitions read", lambda: all(read(one) == written for one in groups.values()), watch=everybody)
+        wait_for(
+            "all records read",
+            lambda: all(read(members) == written for members in groups.values()),
+            watch=processes,
+        )
         before = rebalances(groups["kcat"])
         first.kill()
         first.check_log()
@@ -84,16 +92,20 @@ def test_clients_survive_a_broker_restart(kinds: dict[str, Member], unique: str,
     with running_broker(data, address) as second:
         assert second.wait_until_ready() == address
         reference = ReferenceClient(address)
-        assert set(reference.records(topic)) == written, "the broker lost what it had acknowledged"
+        assert set(reference.records(topic)) == written, "the broker lost acknowledged records"
         reference.produce(topic, [f"after-{number}" for number in range(COUNT)], PARTITIONS)
         written = set(reference.records(topic))
-        wait_for("all_partitions read", lambda: all(read(one) == written for one in groups.values()), watch=everybody)
-        # librdkafka keeps its membership while it reconnects: it shows that the groups came back as they were.
+        wait_for(
+            "all records read",
+            lambda: all(read(members) == written for members in groups.values()),
+            watch=processes,
+        )
+        # librdkafka keeps its membership while it reconnects, so the broker must have restored the groups.
         assert rebalances(groups["kcat"]) == before
         ends = reference.ends(topic)
         wait_for(
-            "all_partitions committed",
+            "all offsets committed",
             lambda: all(reference.committed(name, topic) == ends for name in groups),
-            watch=everybody,
+            watch=processes,
         )
         second.stop()

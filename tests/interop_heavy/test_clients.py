@@ -83,10 +83,12 @@ def test_produced_records_are_stored_once_in_order(
     for codec in client.codecs:
         topic = reference.create(f"produce-{codec}-{unique}", PARTITIONS)
         assert run("produce", topic, "v", str(COUNT), codec).result() == [{"acked": COUNT}]
-        found = reference.records(topic)
+        records_read = reference.records(topic)
         values = [f"v-{number}" for number in range(COUNT)]
-        assert by_partition(found) == spread_over_partitions(values, PARTITIONS)
-        assert all(seen.key == f"key-{seen.header}" and seen.value == f"v-{seen.header}" for seen in found)
+        assert by_partition(records_read) == spread_over_partitions(values, PARTITIONS)
+        assert all(
+            record.key == f"key-{record.header}" and record.value == f"v-{record.header}" for record in records_read
+        )
 
 
 def test_reads_records_of_another_client(client: Client, run: Run, reference: ReferenceClient, unique: str) -> None:
@@ -105,23 +107,24 @@ def test_group_survives_a_killed_member(client: Client, run: Run, reference: Ref
     wait_for(
         "two members with two partitions each",
         lambda: (
-            [len(assigned(one)) for one in members] == [2, 2] and set.union(*map(assigned, members)) == all_partitions
+            [len(assigned(member)) for member in members] == [2, 2]
+            and set.union(*map(assigned, members)) == all_partitions
         ),
         watch=members,
     )
     reference.produce(topic, [f"both-{number}" for number in range(COUNT)], PARTITIONS)
-    wait_for("all_partitions read", lambda: sum(len(records(one)) for one in members) >= COUNT, watch=members)
+    wait_for("all records read", lambda: sum(len(records(member)) for member in members) >= COUNT, watch=members)
     assert sorted([*records(members[0]), *records(members[1])]) == reference.records(topic)
     ends = reference.ends(topic)
-    wait_for("all_partitions committed", lambda: reference.committed(group, topic) == ends, watch=members)
+    wait_for("all offsets committed", lambda: reference.committed(group, topic) == ends, watch=members)
 
     killed, survivor = members
     killed.kill()
     reference.produce(topic, [f"one-{number}" for number in range(COUNT)], PARTITIONS)
-    wait_for("all_partitions in one hand", lambda: assigned(survivor) == all_partitions, watch=[survivor])
+    wait_for("all partitions owned by the survivor", lambda: assigned(survivor) == all_partitions, watch=[survivor])
     wait_for(
         "the rest read",
-        lambda: sum(seen.value.startswith("one-") for seen in records(survivor)) >= COUNT,
+        lambda: sum(record.value.startswith("one-") for record in records(survivor)) >= COUNT,
         watch=[survivor],
     )
     assert sorted([*records(killed), *records(survivor)]) == reference.records(topic)
@@ -138,9 +141,9 @@ def test_leaving_member_hands_over_at_once(client: Client, run: Run, reference: 
     never = "300000"  # longer than the test: only the leave can hand over
     leaver, stayer = (run("member", group, topic, client.assignor, never) for _ in range(2))
     both = [leaver, stayer]
-    wait_for("two with two each", lambda: [len(assigned(one)) for one in both] == [2, 2], watch=both)
+    wait_for("two partitions for each member", lambda: [len(assigned(member)) for member in both] == [2, 2], watch=both)
     assert {"left": True} in leaver.finish()
-    wait_for("all four with the one that stayed", lambda: len(assigned(stayer)) == PARTITIONS, watch=[stayer])
+    wait_for("all partitions for the remaining member", lambda: len(assigned(stayer)) == PARTITIONS, watch=[stayer])
 
 
 def test_commit_and_seek(run: Run, reference: ReferenceClient, unique: str) -> None:
@@ -150,8 +153,8 @@ def test_commit_and_seek(run: Run, reference: ReferenceClient, unique: str) -> N
     assert reference.committed(group, topic) == {0: 40}
     seeking = run("seek", group, topic, "0", "10", "5")
     assert {"left": True} in seeking.result()
-    assert [seen.offset for seen in records(seeking)] == [10, 11, 12, 13, 14]
-    assert [seen.value for seen in records(seeking)] == [f"v-{number}" for number in range(10, 15)]
+    assert [record.offset for record in records(seeking)] == [10, 11, 12, 13, 14]
+    assert [record.value for record in records(seeking)] == [f"v-{number}" for number in range(10, 15)]
     assert reference.committed(group, topic) == {0: 15}
 
 
@@ -167,4 +170,4 @@ def test_administration(run: Run, reference: ReferenceClient, unique: str) -> No
         {"step": "records", "low": 4, "high": 10},
         {"step": "delete", "group": False},
     ]
-    wait_for("the topic gone", lambda: topic not in reference.topics())
+    wait_for("the deleted topic", lambda: topic not in reference.topics())

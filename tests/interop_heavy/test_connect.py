@@ -16,7 +16,7 @@ from tests.interop_heavy.reference_client import ReferenceClient
 
 LINES = 200
 START_SECONDS = 120.0
-ANSWER_SECONDS = 60.0
+RESPONSE_SECONDS = 60.0
 
 
 class Worker(NamedTuple):
@@ -25,8 +25,8 @@ class Worker(NamedTuple):
     process: ClientProcess
     name: str
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One REST call; None while it cannot be answered, as during a rebalance."""
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """Send a REST request; return None if the worker cannot respond now, for example during a rebalance."""
         request = urllib.request.Request(
             f"http://{self.name}{path}",
             method=method,
@@ -34,8 +34,8 @@ class Worker(NamedTuple):
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-                return json.loads(answer.read() or b"{}")
+            with urllib.request.urlopen(request, timeout=RESPONSE_SECONDS) as response:
+                return json.loads(response.read() or b"{}")
         except urllib.error.HTTPError as error:
             with error:
                 if error.code in (404, 409, 500, 503):
@@ -44,11 +44,11 @@ class Worker(NamedTuple):
         except OSError:
             return None  # not up yet
 
-    def must(self, method: str, path: str, body: object = None) -> Any:
-        """The same, until it is answered."""
+    def call_until_done(self, method: str, path: str, body: object = None) -> Any:
+        """Repeat the request until the worker responds."""
         return wait_for(
             f"{method} {path}",
-            lambda: [found] if (found := self.ask(method, path, body)) is not None else [],
+            lambda: [response] if (response := self.call(method, path, body)) is not None else [],
             watch=[self.process],
         )[0]
 
@@ -61,7 +61,7 @@ class Cluster:
         self._start, self._bootstrap, self._home = start, bootstrap, home
 
     def worker(self) -> Worker:
-        """Start one more, and wait until it answers."""
+        """Start one more worker and wait until it responds."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         settings = self._home / f"worker-{port}.properties"
@@ -69,7 +69,9 @@ class Cluster:
         java = ("java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*")
         process = self._start(*java, "org.apache.kafka.connect.cli.ConnectDistributed", settings)
         worker = Worker(process, f"127.0.0.1:{port}")
-        wait_for("the worker's REST", lambda: worker.ask("GET", "/connectors") is not None, START_SECONDS, [process])
+        wait_for(
+            "the worker's REST API", lambda: worker.call("GET", "/connectors") is not None, START_SECONDS, [process]
+        )
         return worker
 
     def _settings(self, port: int) -> dict[str, object]:
@@ -104,31 +106,31 @@ def cluster(start: Start, bootstrap: str, unique: str, tmp_path: Path) -> Cluste
     return Cluster(start, bootstrap, unique, tmp_path)
 
 
-def placed(worker: Worker, connectors: Iterable[str]) -> dict[str, set[str]]:
-    """Which worker runs what, if every connector and every task runs."""
-    found: dict[str, set[str]] = {}
+def running_parts(worker: Worker, connectors: Iterable[str]) -> dict[str, set[str]]:
+    """The connectors and tasks of each worker, if all of them run; otherwise empty."""
+    parts: dict[str, set[str]] = {}
     for name in connectors:
-        status = worker.ask("GET", f"/connectors/{name}/status")
+        status = worker.call("GET", f"/connectors/{name}/status")
         if status is None or not status["tasks"]:
             return {}
         for part in (status["connector"], *status["tasks"]):
             if part["state"] != "RUNNING":
                 return {}
-            what = f"{name}-{part['id']}" if "id" in part else name
-            found.setdefault(part["worker_id"], set()).add(what)
-    return found
+            part_name = f"{name}-{part['id']}" if "id" in part else name
+            parts.setdefault(part["worker_id"], set()).add(part_name)
+    return parts
 
 
 def append(path: Path, prefix: str) -> list[str]:
-    """More lines at the end of a file; all of them."""
-    more = [f"{prefix}-{number}" for number in range(LINES)]
+    """Append lines to a file and return them."""
+    added = [f"{prefix}-{number}" for number in range(LINES)]
     with path.open("a") as file:
-        file.writelines(f"{line}\n" for line in more)
-    return more
+        file.writelines(f"{line}\n" for line in added)
+    return added
 
 
 def arrived(path: Path) -> list[str]:
-    """The whole lines of a file that may not be there yet."""
+    """The complete lines of a file that may not exist yet."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
@@ -147,56 +149,58 @@ def test_connect_survives_a_killed_worker(
     connector = "org.apache.kafka.connect.file.FileStream{}Connector"
     reads = {"connector.class": connector.format("Source"), "file": str(source), "topic": topic, "tasks.max": "1"}
     writes = {"connector.class": connector.format("Sink"), "file": str(sink), "topics": topic, "tasks.max": "1"}
-    first.must("PUT", f"/connectors/source-{unique}/config", reads)
-    second.must("PUT", f"/connectors/sink-{unique}/config", writes)
+    first.call_until_done("PUT", f"/connectors/source-{unique}/config", reads)
+    second.call_until_done("PUT", f"/connectors/sink-{unique}/config", writes)
     names = (f"source-{unique}", f"sink-{unique}")
-    wait_for("both workers at work", lambda: len(placed(first, names)) == 2, watch=both)
+    wait_for("tasks on both workers", lambda: len(running_parts(first, names)) == 2, watch=both)
     wait_for("all lines in the file", lambda: arrived(sink) == expected, watch=both)
-    assert [seen.value for seen in reference.records(topic)] == expected
+    assert [record.value for record in reference.records(topic)] == expected
 
     task = f"source-{unique}-0"
-    where = wait_for("the task's place", lambda: placed(first, names), watch=both)
-    killed, survivor = (first, second) if task in where.get(first.name, ()) else (second, first)
+    parts = wait_for("the workers' tasks", lambda: running_parts(first, names), watch=both)
+    killed, survivor = (first, second) if task in parts.get(first.name, ()) else (second, first)
     killed.process.kill()
     expected += append(source, "second")
     wait_for(
         "all tasks on the survivor",
-        lambda: set(placed(survivor, names)) == {survivor.name},
+        lambda: set(running_parts(survivor, names)) == {survivor.name},
         120,
         [survivor.process],
     )
-    wait_for("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=[survivor.process])
-    values = [seen.value for seen in reference.records(topic)]
-    assert list(dict.fromkeys(values)) == expected, "a line may come twice, but not out of order"
+    wait_for("all lines in the file", lambda: set(arrived(sink)) == set(expected), watch=[survivor.process])
+    values = [record.value for record in reference.records(topic)]
+    assert list(dict.fromkeys(values)) == expected, "lines are out of order"  # duplicates are allowed
 
     third = cluster.worker()
     both = [survivor.process, third.process]
-    wait_for("the new worker at work", lambda: set(placed(third, names)) == {survivor.name, third.name}, watch=both)
+    wait_for(
+        "tasks on the new worker", lambda: set(running_parts(third, names)) == {survivor.name, third.name}, watch=both
+    )
     expected += append(source, "third")
-    wait_for("every line in the file", lambda: set(arrived(sink)) == set(expected), watch=both)
+    wait_for("all lines in the file", lambda: set(arrived(sink)) == set(expected), watch=both)
 
     end = reference.ends(topic)[0]
     wait_for("the sink's commit", lambda: reference.committed(f"connect-sink-{unique}", topic) == {0: end}, watch=both)
-    place = {"kafka_topic": topic, "kafka_partition": 0}
-    offsets = third.must("GET", f"/connectors/sink-{unique}/offsets")
-    assert offsets == {"offsets": [{"partition": place, "offset": {"kafka_offset": end}}]}
+    partition = {"kafka_topic": topic, "kafka_partition": 0}
+    offsets = third.call_until_done("GET", f"/connectors/sink-{unique}/offsets")
+    assert offsets == {"offsets": [{"partition": partition, "offset": {"kafka_offset": end}}]}
 
-    third.must("PUT", f"/connectors/sink-{unique}/stop")
+    third.call_until_done("PUT", f"/connectors/sink-{unique}/stop")
     wait_for(
         "a stopped sink",
-        lambda: (third.ask("GET", f"/connectors/sink-{unique}/status") or {"tasks": [0]})["tasks"] == [],
+        lambda: (third.call("GET", f"/connectors/sink-{unique}/status") or {"tasks": [0]})["tasks"] == [],
         watch=both,
     )
-    third.must(
+    third.call_until_done(
         "PATCH",
         f"/connectors/sink-{unique}/offsets",
-        {"offsets": [{"partition": place, "offset": {"kafka_offset": 3}}]},
+        {"offsets": [{"partition": partition, "offset": {"kafka_offset": 3}}]},
     )
     assert reference.committed(f"connect-sink-{unique}", topic) == {0: 3}
-    third.must("DELETE", f"/connectors/sink-{unique}/offsets")
+    third.call_until_done("DELETE", f"/connectors/sink-{unique}/offsets")
     assert reference.committed(f"connect-sink-{unique}", topic) == {}
     for name in names:
-        third.must("DELETE", f"/connectors/{name}")
-    wait_for("no connector", lambda: survivor.ask("GET", "/connectors") == [], watch=both)
+        third.call_until_done("DELETE", f"/connectors/{name}")
+    wait_for("no connector", lambda: survivor.call("GET", "/connectors") == [], watch=both)
     for worker in (survivor, third):
         worker.process.terminate()

@@ -16,20 +16,25 @@ import pytest
 from scripts.apache_kafka import KAFKA, OLD_KAFKA, missing
 
 from tests.interop_heavy.lab.environment import broker
-from tests.interop_heavy.lab.runner import Incident, faults, make_tools, play_all
+from tests.interop_heavy.lab.runner import Incident, make_tools, run_waves, wrong_verdicts
 
 SEED: Final = int(os.environ.get("LAB_SEED", "1"))
 DELAYS: Final = {KAFKA: (300, 3000), OLD_KAFKA: (0, 300)}
 
 
-def _drawn() -> list[list[Incident]]:
-    """The incidents, with numbers of their own."""
+def _incidents() -> list[list[Incident]]:
+    """The incidents in two waves, with random parameters."""
     rng = random.Random(SEED)
     session = rng.choice((6000, 10_000))
     return [
         [
             Incident(
-                "poll-delay", KAFKA, "poll_delay", "confluent-kafka", {"members": rng.randint(2, 4)}, company=True
+                "poll-delay",
+                KAFKA,
+                "poll_delay",
+                "confluent-kafka",
+                {"members": rng.randint(2, 4)},
+                with_healthy_group=True,
             ),
             Incident(
                 "pause", OLD_KAFKA, "session_expiry", "aiokafka", {"session": session, "times": rng.randint(1, 2)}
@@ -50,12 +55,12 @@ def _drawn() -> list[list[Incident]]:
     ]
 
 
-WAVES: Final = _drawn()
+WAVES: Final = _incidents()
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, BaseException]]]:
-    """The folders of all incidents, and what could not be played."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, BaseException]]]:
+    """The folder of all incidents, and the errors of incidents that failed."""
     for version in (KAFKA, OLD_KAFKA):
         if reason := missing(version):
             pytest.skip(reason)
@@ -67,12 +72,14 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
             (home / version).mkdir()
             brokers[version] = stack.enter_context(broker(version, home / version, rng.choice(delays)))
         tools = make_tools(home / "tools", java=False)
-        yield home, play_all(WAVES, brokers, home, tools, SEED)
+        yield home, run_waves(WAVES, brokers, home, tools, SEED)
 
 
-@pytest.mark.parametrize("incident", [one for wave in WAVES for one in wave], ids=lambda one: one.id)
-def test_doctor_finds_the_cause(played: tuple[Path, dict[str, BaseException]], incident: Incident) -> None:
-    home, failed = played
+@pytest.mark.parametrize(
+    "incident", [incident for wave in WAVES for incident in wave], ids=lambda incident: incident.id
+)
+def test_doctor_finds_the_cause(results: tuple[Path, dict[str, BaseException]], incident: Incident) -> None:
+    home, failed = results
     if error := failed.get(incident.id):
         raise error
-    assert faults(home / incident.id) == []
+    assert wrong_verdicts(home / incident.id) == []

@@ -1,9 +1,9 @@
-"""Our clients on an Apache Kafka of two brokers, of which one or the other dies: coordinator and leaders move.
+"""Our clients on an Apache Kafka cluster of two brokers that are killed in turn, so that coordinator and leaders move.
 
-A producer writes all the time, and two consumers of a group read and commit. The broker that coordinates the group, and
-leads partitions of the topic, is killed with SIGKILL. It comes back and leads its partitions again: that is a change of
-leader in which nobody died. Then whoever coordinates is killed once more. All the time no record may be lost or come
-twice, no committed offset may go back, and nobody may lose its place in the group.
+A producer writes continuously, and two consumers of a group read and commit. The broker that coordinates the group is
+killed with SIGKILL. When it returns, it becomes the preferred leader of its partitions again, which changes leaders
+without a failure. Then the current coordinator is killed. No record may be lost or duplicated, no committed offset may
+decrease, and no consumer may lose its membership.
 """
 
 import threading
@@ -25,8 +25,8 @@ from tests.waiting import wait_until
 
 SECONDS: Final = 120.0
 PARTITIONS: Final = 4
-DEATHS: Final = 2
-MORE: Final = 200  # records that must come through after each change
+KILLS: Final = 2
+NEW_RECORDS: Final = 200  # records that must be read after each change
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
@@ -44,12 +44,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Two brokers and a controller."""
     if reason := missing(request.param):
         pytest.skip(reason)
-    with apache_kafka(request.param, brokers=2, settings=SETTINGS) as found:
-        yield found
+    with apache_kafka(request.param, brokers=2, settings=SETTINGS) as running:
+        yield running
 
 
 class Writer:
-    """Writes numbers, each of them once, until it is stopped."""
+    """Writes increasing numbers, each of them once, until it is stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.acknowledged = 0
@@ -72,7 +72,7 @@ class Writer:
             self.acknowledged = number
 
     def stop(self) -> None:
-        """Write no more; every record that was acknowledged counts."""
+        """Stop writing and fail if a write failed."""
         self._done.set()
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
@@ -81,7 +81,7 @@ class Writer:
 
 
 class Reader:
-    """A member that commits what it has read, after every poll."""
+    """A member that commits after every poll."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
         self.records: list[ConsumerRecord] = []
@@ -104,64 +104,68 @@ class Reader:
     def _run(self) -> None:
         try:
             while not self._done.is_set():
-                found = self.consumer.poll(0.1)
-                self.records += found
-                if found:
+                records = self.consumer.poll(0.1)
+                self.records += records
+                if records:
                     self.consumer.commit(timeout=SECONDS)
         except BaseException as error:
             self.errors.append(error)
 
     def stop(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self._done.set()
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
         self.consumer.close()
 
     @property
-    def place(self) -> tuple[int, str]:
+    def membership(self) -> tuple[int, str]:
         """Generation and member id."""
         metadata = self.consumer.group_metadata()
         return metadata.generation_id, metadata.member_id
 
 
-class Watch:
-    """Looks at the group's committed offsets; they may not go back."""
+class CommitWatch:
+    """Reads the group's committed offsets; they may not decrease."""
 
     def __init__(self, admin: Admin, group: str) -> None:
         self._admin = admin
         self._group = group
         self.committed: dict[TopicPartition, int] = {}
 
-    def look(self) -> None:
-        """Look once."""
-        for partition, at in self._admin.committed(self._group).items():
-            assert at.offset >= self.committed.get(partition, 0), f"the offset of {partition} went back"
-            self.committed[partition] = at.offset
+    def check(self) -> None:
+        """Read the offsets once."""
+        for partition, commit in self._admin.committed(self._group).items():
+            assert commit.offset >= self.committed.get(partition, 0), f"the offset of {partition} went back"
+            self.committed[partition] = commit.offset
 
 
-class Story:
-    """Everybody who takes part."""
+class FailoverScenario:
+    """The cluster, its topic and group, and their clients."""
 
     def __init__(self, cluster: Cluster, stack: ExitStack, topic: str, group: str) -> None:
         servers = cluster.bootstrap_servers
         self.cluster, self.topic, self.group = cluster, topic, group
         self.admin = stack.enter_context(Admin({"bootstrap.servers": servers}))
         self.admin.create_topic(topic, PARTITIONS, replication_factor=2)
-        self.until("both brokers lead", lambda: len(self.leaders()) == PARTITIONS and set(self.leaders()) == {1, 2})
+        self.wait_for("both brokers lead", lambda: len(self.leaders()) == PARTITIONS and set(self.leaders()) == {1, 2})
         self.readers = [Reader(servers, group, topic) for _ in range(2)]
         for reader in self.readers:
             stack.callback(reader.stop)
-        self.until("everybody has two", lambda: [len(one.consumer.assignment) for one in self.readers] == [2, 2])
+        self.wait_for(
+            "two partitions for each reader",
+            lambda: [len(reader.consumer.assignment) for reader in self.readers] == [2, 2],
+        )
         self.writer = Writer(servers, topic)
         stack.callback(self.writer.stop)
-        self.watch = Watch(self.admin, group)
+        self.watch = CommitWatch(self.admin, group)
 
-    def until(self, what: str, condition: Callable[[], object]) -> None:
-        """Wait; a reader or writer that has failed ends it."""
+    def wait_for(self, what: str, condition: Callable[[], object]) -> None:
+        """Wait for the condition; fail if a reader or the writer has failed."""
 
         def holds() -> object:
-            errors = [error for one in (*self.__dict__.get("readers", ()), *self._writers()) for error in one.errors]
+            clients = (*self.__dict__.get("readers", ()), *self._writers())
+            errors = [error for client in clients for error in client.errors]
             assert not errors, errors
             try:
                 return condition()
@@ -173,75 +177,75 @@ class Story:
     def _writers(self) -> list[Writer]:
         return [self.writer] if "writer" in self.__dict__ else []
 
-    def described(self) -> TopicMetadata:
-        """The topic."""
-        (found,) = self.admin.describe_topics([self.topic])
-        return found
+    def describe_topic(self) -> TopicMetadata:
+        """Describe the topic."""
+        (description,) = self.admin.describe_topics([self.topic])
+        return description
 
     def leaders(self) -> list[int]:
         """The leader of each partition."""
-        return [one.leader for one in self.described().partitions]
+        return [partition.leader for partition in self.describe_topic().partitions]
 
     def coordinator(self) -> int:
         """The broker that coordinates the group."""
-        (found,) = self.admin.describe_groups([self.group])
-        assert found.coordinator is not None
-        return found.coordinator.node_id
+        (description,) = self.admin.describe_groups([self.group])
+        assert description.coordinator is not None
+        return description.coordinator.node_id
 
-    def goes_on(self) -> None:
-        """Records come through, and commits land, that were made from now on."""
+    def wait_for_progress(self) -> None:
+        """Wait until records that are written from now on are read and committed."""
         start = self.writer.acknowledged
 
-        def through() -> bool:
-            self.watch.look()
-            read = {int(record.value or b"-1") for one in self.readers for record in one.records}
-            return self.writer.acknowledged >= start + MORE and read >= set(range(start + MORE))
+        def all_read() -> bool:
+            self.watch.check()
+            read = {int(record.value or b"-1") for reader in self.readers for record in reader.records}
+            return self.writer.acknowledged >= start + NEW_RECORDS and read >= set(range(start + NEW_RECORDS))
 
-        self.until("records after the change", through)
+        self.wait_for("records after the change", all_read)
         committed = sum(self.watch.committed.values())
 
         def committed_more() -> bool:
-            self.watch.look()
+            self.watch.check()
             return sum(self.watch.committed.values()) > committed
 
-        self.until("commits after the change", committed_more)
+        self.wait_for("commits after the change", committed_more)
 
     def in_sync(self) -> bool:
         """Whether every partition has both replicas."""
-        return all(len(one.isr) == 2 for one in self.described().partitions) and all(
-            len(one.isr) == 2 for one in self.admin.describe_topics(["__consumer_offsets"])[0].partitions
-        )
+        (offsets_topic,) = self.admin.describe_topics(["__consumer_offsets"])
+        partitions = (*self.describe_topic().partitions, *offsets_topic.partitions)
+        return all(len(partition.isr) == 2 for partition in partitions)
 
 
 def test_group_survives_coordinator_and_leader_failover(cluster: Cluster) -> None:
     with ExitStack() as stack:
-        story = Story(cluster, stack, "failover", "failover-group")
-        story.goes_on()
-        places = [reader.place for reader in story.readers]
-        for _ in range(DEATHS):
-            story.until("replicas in sync", story.in_sync)
-            dying = story.coordinator()
-            cluster.brokers[dying].kill()
-            story.until("the other leads", lambda: dying not in story.leaders())  # noqa: B023
-            story.until("the other coordinates", lambda: story.coordinator() != dying)  # noqa: B023
-            story.goes_on()
-            cluster.brokers[dying].start()
-            cluster.brokers[dying].wait_until_up()
-            # The preferred leader is elected again as soon as it has caught up, and the old one lives.
-            story.until("both lead again", lambda: set(story.leaders()) == {1, 2})
-            story.goes_on()
-        assert [reader.place for reader in story.readers] == places
-        story.writer.stop()
-        wanted = story.writer.acknowledged
-        story.until("all_partitions is read", lambda: sum(len(one.records) for one in story.readers) >= wanted)
-        story.until("all_partitions is committed", lambda: _ends(story) == wanted)
-    values = Counter(int(record.value or b"-1") for one in story.readers for record in one.records)
-    assert values == Counter(range(wanted))
-    for reader in story.readers:
+        scenario = FailoverScenario(cluster, stack, "failover", "failover-group")
+        scenario.wait_for_progress()
+        memberships = [reader.membership for reader in scenario.readers]
+        for _ in range(KILLS):
+            scenario.wait_for("replicas in sync", scenario.in_sync)
+            killed = scenario.coordinator()
+            cluster.brokers[killed].kill()
+            scenario.wait_for("the other leads", lambda: killed not in scenario.leaders())  # noqa: B023
+            scenario.wait_for("the other coordinates", lambda: scenario.coordinator() != killed)  # noqa: B023
+            scenario.wait_for_progress()
+            cluster.brokers[killed].start()
+            cluster.brokers[killed].wait_until_up()
+            # The preferred leader is elected again once it has caught up, while the current leader is running.
+            scenario.wait_for("both lead again", lambda: set(scenario.leaders()) == {1, 2})
+            scenario.wait_for_progress()
+        assert [reader.membership for reader in scenario.readers] == memberships
+        scenario.writer.stop()
+        count = scenario.writer.acknowledged
+        scenario.wait_for("all records read", lambda: sum(len(reader.records) for reader in scenario.readers) >= count)
+        scenario.wait_for("all records committed", lambda: _committed_count(scenario) == count)
+    values = Counter(int(record.value or b"-1") for reader in scenario.readers for record in reader.records)
+    assert values == Counter(range(count))
+    for reader in scenario.readers:
         assert EventKind.PARTITIONS_LOST not in reader.events
         assert EventKind.COORDINATOR_LOST in reader.events
 
 
-def _ends(story: Story) -> int:
-    story.watch.look()
-    return sum(story.watch.committed.values())
+def _committed_count(scenario: FailoverScenario) -> int:
+    scenario.watch.check()
+    return sum(scenario.watch.committed.values())

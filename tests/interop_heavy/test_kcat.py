@@ -46,19 +46,19 @@ def records(process: ClientProcess) -> list[ReadRecord]:
 
 def assigned(process: ClientProcess) -> set[int]:
     """A member's assignment, from its rebalance lines."""
-    holds: set[int] = set()
+    owned: set[int] = set()
     for line in process.errors:
-        found = re.match(r"% Group \S+ rebalanced(?P<how>.*?): (?:(?P<eager>assigned|revoked): )?(?P<what>.*)", line)
-        if found is None:
+        match = re.match(r"% Group \S+ rebalanced(?P<how>.*?): (?:(?P<eager>assigned|revoked): )?(?P<what>.*)", line)
+        if match is None:
             continue
-        partitions = {int(number) for number in re.findall(r"\[(\d+)\]", found["what"])}
+        partitions = {int(number) for number in re.findall(r"\[(\d+)\]", match["what"])}
         if "incremental assignment" in line:
-            holds |= partitions
+            owned |= partitions
         elif "incremental revoke" in line:
-            holds -= partitions
+            owned -= partitions
         else:
-            holds = partitions if "assigned: " in line else set()
-    return holds
+            owned = partitions if "assigned: " in line else set()
+    return owned
 
 
 def produce(kcat: Run, topic: str, prefix: str, *options: str) -> None:
@@ -74,38 +74,38 @@ def test_produced_records_are_stored_once_in_order(
 ) -> None:
     topic = reference.create(f"kcat-{codec}-{unique}", PARTITIONS)
     produce(kcat, topic, "v", "-X", f"compression.codec={codec}", "-X", "enable.idempotence=true")
-    found = reference.records(topic)
-    assert sorted(seen.value for seen in found) == sorted(f"v-{number}" for number in range(COUNT))
-    assert all(seen.key == seen.value.replace("v-", "key-") and seen.header == "1" for seen in found)
+    stored = reference.records(topic)
+    assert sorted(record.value for record in stored) == sorted(f"v-{number}" for number in range(COUNT))
+    assert all(record.key == record.value.replace("v-", "key-") and record.header == "1" for record in stored)
     numbers: dict[int, list[int]] = {}
-    for seen in found:
-        numbers.setdefault(seen.partition, []).append(int(seen.value.removeprefix("v-")))
+    for record in stored:
+        numbers.setdefault(record.partition, []).append(int(record.value.removeprefix("v-")))
     assert len(numbers) == PARTITIONS
-    assert all(one == sorted(one) for one in numbers.values())
+    assert all(values == sorted(values) for values in numbers.values())
 
 
 def test_reads_from_any_offset(kcat: Run, reference: ReferenceClient, unique: str) -> None:
     topic = reference.create(f"kcat-read-{unique}", 1)
     produce(kcat, topic, "v", "-z", "snappy")
-    all_partitions = reference.records(topic)
+    stored = reference.records(topic)
     read = kcat("-C", "-J", "-t", topic, "-o", "beginning", "-e")
     read.result()
-    assert records(read) == all_partitions
-    for where, expected in (("390", all_partitions[390:]), ("-3", all_partitions[-3:]), ("end", [])):
+    assert records(read) == stored
+    for where, expected in (("390", stored[390:]), ("-3", stored[-3:]), ("end", [])):
         part = kcat("-C", "-J", "-t", topic, "-p", "0", "-o", where, "-e")
         part.result()
         assert records(part) == expected
 
     times = [int(line["ts"]) for line in read.lines]
-    asked = times[COUNT // 2]
-    from_time = kcat("-C", "-J", "-t", topic, "-o", f"s@{asked}", "-e")
+    start_ms = times[COUNT // 2]
+    from_time = kcat("-C", "-J", "-t", topic, "-o", f"s@{start_ms}", "-e")
     from_time.result()
-    assert records(from_time) == all_partitions[first_at(times, asked) :]
+    assert records(from_time) == stored[first_at(times, start_ms) :]
 
 
-def first_at(times: list[int], asked: int) -> int:
-    """The first offset whose timestamp is not before this."""
-    return next(offset for offset, time in enumerate(times) if time >= asked)
+def first_at(times: list[int], start_ms: int) -> int:
+    """The first offset whose timestamp is not before `start_ms`."""
+    return next(offset for offset, time in enumerate(times) if time >= start_ms)
 
 
 def test_lists_cluster_and_offsets(kcat: Run, reference: ReferenceClient, unique: str, bootstrap: str) -> None:
@@ -115,16 +115,19 @@ def test_lists_cluster_and_offsets(kcat: Run, reference: ReferenceClient, unique
     (broker,) = metadata["brokers"]
     assert broker["name"] == bootstrap
     assert metadata["controllerid"] == broker["id"]
-    (found,) = metadata["topics"]
-    assert found == {"topic": topic, "partitions": [partition(number, broker["id"]) for number in range(PARTITIONS)]}
-    for asked, offset in (("-2", 0), ("-1", COUNT)):
-        query = kcat("-Q", "-t", f"{topic}:2:{asked}")
+    (described,) = metadata["topics"]
+    assert described == {
+        "topic": topic,
+        "partitions": [partition(number, broker["id"]) for number in range(PARTITIONS)],
+    }
+    for time, offset in (("-2", 0), ("-1", COUNT)):
+        query = kcat("-Q", "-t", f"{topic}:2:{time}")
         query.result()
-        assert f"{topic} [2] offset {offset}" in query.errors  # it is no JSON, so it is kept there
+        assert f"{topic} [2] offset {offset}" in query.errors  # `errors` has all lines that are not JSON
 
 
 def partition(number: int, leader: int) -> dict[str, Any]:
-    """A partition in kcat's words."""
+    """A partition in kcat's JSON."""
     return {"partition": number, "leader": leader, "replicas": [{"id": leader}], "isrs": [{"id": leader}]}
 
 
@@ -150,21 +153,22 @@ def test_group_survives_a_killed_member(kcat: Run, reference: ReferenceClient, u
     wait_for(
         "two members with two partitions each",
         lambda: (
-            [len(assigned(one)) for one in members] == [2, 2] and set.union(*map(assigned, members)) == all_partitions
+            [len(assigned(member)) for member in members] == [2, 2]
+            and set.union(*map(assigned, members)) == all_partitions
         ),
         watch=members,
     )
     produce(kcat, topic, "both")
-    wait_for("all_partitions read", lambda: sum(len(one.lines) for one in members) >= COUNT, watch=members)
+    wait_for("all records read", lambda: sum(len(member.lines) for member in members) >= COUNT, watch=members)
     assert sorted([*records(members[0]), *records(members[1])]) == reference.records(topic)
     ends = reference.ends(topic)
-    wait_for("all_partitions committed", lambda: reference.committed(group, topic) == ends, watch=members)
+    wait_for("all offsets committed", lambda: reference.committed(group, topic) == ends, watch=members)
 
     killed, survivor = members
     killed.kill()
     produce(kcat, topic, "one")
-    wait_for("all_partitions in one hand", lambda: assigned(survivor) == all_partitions, watch=[survivor])
-    wait_for("the rest read", lambda: sum(len(one.lines) for one in members) >= 2 * COUNT, watch=[survivor])
+    wait_for("all partitions owned by the survivor", lambda: assigned(survivor) == all_partitions, watch=[survivor])
+    wait_for("the rest read", lambda: sum(len(member.lines) for member in members) >= 2 * COUNT, watch=[survivor])
     assert sorted([*records(killed), *records(survivor)]) == reference.records(topic)
     ends = reference.ends(topic)
     wait_for("the rest committed", lambda: reference.committed(group, topic) == ends, watch=[survivor])

@@ -47,12 +47,12 @@ def test_spark_connect_query_is_a_member(tmp_path: Path) -> None:
                 assert next(messages) == {"stream": COUNT, "distinct": COUNT}
                 ends = {TopicPartition("t", 0): COUNT // 2, TopicPartition("t", 1): COUNT // 2}
                 wait_until(
-                    lambda: {at: one.offset for at, one in admin.committed("g").items()} == ends,
+                    lambda: {partition: commit.offset for partition, commit in admin.committed("g").items()} == ends,
                     lambda: admin.committed("g"),
                     TIMEOUT_S,
                 )
                 (group,) = admin.describe_groups(["g"])
-                assert [len(one.partitions or ()) for one in group.members] == [2]
+                assert [len(member.partitions or ()) for member in group.members] == [2]
                 application.stdin.close()
                 assert next(messages) == {"stopped": True}
                 assert application.wait(TIMEOUT_S) == 0

@@ -1,9 +1,9 @@
-"""Spark applications in one group, for minutes: on our broker in a process of its own, and on Apache Kafka.
+"""Spark applications in one group for several minutes, on our broker in its own process and on Apache Kafka.
 
-Three applications live through all_partitions that a deployment has in store, in an order that a seed chooses, while
-records come in all the time. Three static ones are deployed one after another. Two share a group with a Java consumer,
-and with librdkafka's. All the time the oracle (`spark_oracle.py`) looks: nothing below the group's offset may be
-missing, and twice is only what docs/spark.md says may be.
+Three applications run through stops, kills, a long batch, a broker restart and new partitions, in an order that a seed
+chooses, while records arrive continuously. Three static applications are deployed one after another. Two applications
+share a group with a Java consumer and with librdkafka's. All the time the sink checker (`sink_checker.py`) runs: no
+record below the committed offset may be missing, and only the duplicates that docs/spark.md allows may occur.
 """
 
 import random
@@ -16,255 +16,261 @@ import pytest
 
 from tests.interop.clients import CONFLUENT, JAVA, Client, Driver, Member, require
 from tests.interop_heavy.application_group import GROUP, TOPIC, ApplicationGroup, Writer
-from tests.interop_heavy.sink_checker import Account, Record
-from tests.interop_heavy.spark_brokers import APACHE, EMBEDDED, BrokerUnderTest, place
+from tests.interop_heavy.sink_checker import Record, SinkSummary
+from tests.interop_heavy.spark_brokers import APACHE, SLACKWATER, BrokerUnderTest, started_broker
 from tests.spark.applications import Application
 
 PARTITIONS: Final = 6
-MORE: Final = 3
-EACH: Final = 50
+NEW_PARTITIONS: Final = 3
+RECORDS_PER_PARTITION: Final = 50
 LONG_BATCH_S: Final = 60.0
-SEEDS: Final = {EMBEDDED: 6, APACHE: 431}
+SEEDS: Final = {SLACKWATER: 6, APACHE: 431}
 DYNAMIC: Final = ("ada", "bea")
 STATIC: Final = {"cyd": "cyd-id"}
-Tell = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 @pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
-    """Print, whatever pytest captures."""
+def print_line(capsys: pytest.CaptureFixture[str]) -> Print:
+    """Prints a line although pytest captures the output."""
 
-    def say(text: str) -> None:
+    def print_uncaptured(text: str) -> None:
         with capsys.disabled():
             print(text, flush=True)
 
-    return say
+    return print_uncaptured
 
 
-@pytest.fixture(params=[EMBEDDED, APACHE])
+@pytest.fixture(params=[SLACKWATER, APACHE])
 def kind(request: pytest.FixtureRequest) -> str:
-    """What the group lives on."""
+    """The kind of broker."""
     return str(request.param)
 
 
 @pytest.fixture
 def broker(kind: str, tmp_path: Path) -> Iterator[BrokerUnderTest]:
     """A broker for one test."""
-    with place(kind, tmp_path) as found:
-        yield found
+    with started_broker(kind, tmp_path) as broker:
+        yield broker
 
 
 # --- three applications with random faults
 
 
-class Sequence:
-    """What happens to three applications; after each event all three are there again, and get on."""
+class FaultSequence:
+    """The faults that three applications run through; after each one all three are in the group and make progress."""
 
-    def __init__(self, crew: ApplicationGroup, writer: Writer, seed: int, tell: Tell) -> None:
-        self.crew, self.writer = crew, writer
-        self._choice = random.Random(seed)
-        self._tell = tell
+    def __init__(self, app_group: ApplicationGroup, writer: Writer, seed: int, print_line: Print) -> None:
+        self.app_group, self.writer = app_group, writer
+        self._random = random.Random(seed)
+        self._print_line = print_line
         self.events: list[Callable[[], str]] = [
             self.clean_stop,
-            self.death_of_the_driver,
-            self.death_of_the_jvm,
-            self.death_of_a_static_one,
+            self.kill_a_driver,
+            self.kill_a_jvm,
+            self.kill_a_static_application,
             self.long_batch,
             self.broker_restart,
             self.more_partitions,
         ]
-        self._choice.shuffle(self.events)
+        self._random.shuffle(self.events)
 
-    def begin(self) -> None:
-        """One after another joins."""
-        for number, application in enumerate([self.crew.prepare(name) for name in (*DYNAMIC, *STATIC)], 1):
-            self.crew.begin(application)
-            self.crew.shares(*[self.crew.partitions // number] * number)
-            self.crew.goes_on()
+    def start(self) -> None:
+        """Start the applications one after another."""
+        for number, application in enumerate([self.app_group.prepare(name) for name in (*DYNAMIC, *STATIC)], 1):
+            self.app_group.start(application)
+            self.app_group.wait_for_shares(*[self.app_group.partitions // number] * number)
+            self.app_group.wait_for_progress()
 
     def run(self) -> None:
-        """Everything, in the seed's order."""
+        """Run all events in the order of the seed."""
         for event in self.events:
-            begun = time.monotonic()
-            what = event()
-            self.crew.shares(*self._even())
-            self.crew.goes_on()
-            self._tell(f"  {event.__name__} ({what}): {time.monotonic() - begun:.0f} s")
+            started = time.monotonic()
+            detail = event()
+            self.app_group.wait_for_shares(*self._even_shares())
+            self.app_group.wait_for_progress()
+            self._print_line(f"  {event.__name__} ({detail}): {time.monotonic() - started:.0f} s")
 
-    def end(self) -> Account:
-        """No more records: all that there are get done, all leave, and the account is closed."""
+    def finish(self) -> SinkSummary:
+        """Stop writing, wait until all records are processed, stop all applications and check the sinks."""
         self.writer.stop()
-        ends = self.crew.ends()
+        ends = self.app_group.ends()
         assert sum(ends.values()) >= self.writer.acknowledged
-        self.crew.until("all is done", lambda: self.crew.committed() == ends)
-        for name in list(self.crew.running):
-            self.crew.end(name)
-        return self.crew.oracle.close(ends)
+        self.app_group.wait_for("all records committed", lambda: self.app_group.committed() == ends)
+        for name in list(self.app_group.running):
+            self.app_group.stop(name)
+        return self.app_group.checker.finish(ends)
 
-    def _even(self) -> list[int]:
-        return [self.crew.partitions // 3] * 3
+    def _even_shares(self) -> list[int]:
+        return [self.app_group.partitions // 3] * 3
 
-    def _some(self) -> str:
-        return self._choice.choice(DYNAMIC)
+    def _random_application(self) -> str:
+        return self._random.choice(DYNAMIC)
 
-    def _again(self, name: str, end: Callable[[Application], object]) -> None:
-        """End an application in some way, and start it again from its checkpoint."""
-        successor = self.crew.prepare(name)
-        self.crew.make_ready(successor)
-        application = self.crew.running.pop(name)
-        end(application)
-        self.crew.until(f"nothing of {name} is left", lambda: not application.processes())
-        self.crew.begin(successor)
+    def _restart(self, name: str, terminate: Callable[[Application], object]) -> None:
+        """Terminate an application and start it again from its checkpoint."""
+        successor = self.app_group.prepare(name)
+        self.app_group.wait_until_ready(successor)
+        application = self.app_group.running.pop(name)
+        terminate(application)
+        self.app_group.wait_for(f"the end of {name}'s processes", lambda: not application.processes())
+        self.app_group.start(successor)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def clean_stop(self) -> str:
-        """It leaves, and the others have all_partitions; then it is back."""
-        name = self._some()
-        successor = self.crew.prepare(name)
-        self.crew.end(name)
-        half = self.crew.partitions // 2
-        self.crew.shares(half, self.crew.partitions - half)
-        self.crew.goes_on()
-        self.crew.begin(successor)
+        """An application leaves, the others own all partitions, and it comes back."""
+        name = self._random_application()
+        successor = self.app_group.prepare(name)
+        self.app_group.stop(name)
+        half = self.app_group.partitions // 2
+        self.app_group.wait_for_shares(half, self.app_group.partitions - half)
+        self.app_group.wait_for_progress()
+        self.app_group.start(successor)
         return name
 
-    def death_of_the_driver(self) -> str:
-        """SIGKILL to the user's process: the JVM and the member must not outlive it for long."""
-        name = self._some()
-        self._again(name, Application.kill_driver)
+    def kill_a_driver(self) -> str:
+        """Send SIGKILL to the user's process; the JVM and the member must end soon after it."""
+        name = self._random_application()
+        self._restart(name, Application.kill_driver)
         return name
 
-    def death_of_the_jvm(self) -> str:
-        """SIGKILL to the JVM: the member and the user's process must not outlive it for long."""
-        name = self._some()
-        self._again(name, Application.kill_jvm)
+    def kill_a_jvm(self) -> str:
+        """Send SIGKILL to the JVM; the member and the user's process must end soon after it."""
+        name = self._random_application()
+        self._restart(name, Application.kill_jvm)
         return name
 
-    def death_of_a_static_one(self) -> str:
-        """SIGKILL to all_partitions, and back within the session: nobody else notices."""
+    def kill_a_static_application(self) -> str:
+        """Send SIGKILL to all processes of a static application and restart it within its session: no rebalance."""
         (name,) = STATIC
-        before = self.crew.generation()
-        self._again(name, Application.kill)
-        self.crew.goes_on()
-        assert self.crew.generation() == before, "a static member came back in time, and there was a rebalance"
+        before = self.app_group.generation()
+        self._restart(name, Application.kill)
+        self.app_group.wait_for_progress()
+        assert self.app_group.generation() == before, "the static member's return caused a rebalance"
         return name
 
     def long_batch(self) -> str:
-        """While the batch of one runs, another leaves and comes back, and the third goes on."""
-        long = self._some()
-        (other,) = (name for name in DYNAMIC if name != long)
-        begun = time.monotonic()
-        hold = self.crew.hold(long)
-        successor = self.crew.prepare(other)
-        self.crew.end(other)
-        self.crew.until("the others have its partitions", lambda: len(self.crew.described().members) == 2)
-        self.crew.begin(successor)
-        self.crew.until("it is back", lambda: len(self.crew.described().members) == 3)
-        before = self.crew.committed()
-        self.crew.until("the rest goes on", lambda: sum(self.crew.committed().values()) > sum(before.values()))
-        self.crew.until("the batch is long", lambda: time.monotonic() - begun > LONG_BATCH_S)
+        """While one application runs a long batch, another leaves and comes back, and the third makes progress."""
+        slow = self._random_application()
+        (other,) = (name for name in DYNAMIC if name != slow)
+        started = time.monotonic()
+        hold = self.app_group.hold_batch(slow)
+        successor = self.app_group.prepare(other)
+        self.app_group.stop(other)
+        self.app_group.wait_for("a group of two", lambda: len(self.app_group.describe().members) == 2)
+        self.app_group.start(successor)
+        self.app_group.wait_for("a group of three", lambda: len(self.app_group.describe().members) == 3)
+        before = self.app_group.committed()
+        self.app_group.wait_for(
+            "progress of the others", lambda: sum(self.app_group.committed().values()) > sum(before.values())
+        )
+        self.app_group.wait_for("the end of the long batch", lambda: time.monotonic() - started > LONG_BATCH_S)
         hold.unlink()
-        return long
+        return slow
 
     def broker_restart(self) -> str:
-        """SIGKILL to the broker."""
-        self.crew.place.restart()
-        return self.crew.place.bootstrap
+        """Send SIGKILL to the broker and start it again."""
+        self.app_group.broker.restart()
+        return self.app_group.broker.bootstrap
 
     def more_partitions(self) -> str:
-        """The topic grows."""
-        total = self.crew.partitions + MORE
-        self.crew.admin.add_partitions(TOPIC, total)
-        self.crew.until(
-            "the topic has grown", lambda: len(self.crew.admin.describe_topics([TOPIC])[0].partitions) == total
+        """Add partitions to the topic."""
+        total = self.app_group.partitions + NEW_PARTITIONS
+        self.app_group.admin.add_partitions(TOPIC, total)
+        self.app_group.wait_for(
+            "the topic has grown", lambda: len(self.app_group.admin.describe_topics([TOPIC])[0].partitions) == total
         )
-        self.crew.partitions = self.writer.partitions = total
+        self.app_group.partitions = self.writer.partitions = total
         return f"{total}"
 
 
-def test_three_applications_with_random_faults(broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell) -> None:
+def test_three_applications_with_random_faults(
+    broker: BrokerUnderTest, kind: str, tmp_path: Path, print_line: Print
+) -> None:
     seed = SEEDS[kind]
-    with ApplicationGroup(broker, tmp_path, PARTITIONS, STATIC) as crew:
-        sequence = Sequence(crew, crew.write(), seed, tell)
-        tell(f"\n{kind}, seed {seed}: {', '.join(event.__name__ for event in sequence.events)}")
-        sequence.begin()
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, STATIC) as app_group:
+        sequence = FaultSequence(app_group, app_group.write(), seed, print_line)
+        print_line(f"\n{kind}, seed {seed}: {', '.join(event.__name__ for event in sequence.events)}")
+        sequence.start()
         sequence.run()
-        account = sequence.end()
-        tell(f"  {account}; looked {crew.oracle.looks} times")
+        summary = sequence.finish()
+        print_line(f"  {summary}; {app_group.checker.checks} checks")
     broker.check()
 
 
 # --- a rolling deploy -----------------------------------------------------------------------------------------------
 
 
-def test_static_rolling_deploy_has_no_rebalance(broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell) -> None:
+def test_static_rolling_deploy_has_no_rebalance(
+    broker: BrokerUnderTest, kind: str, tmp_path: Path, print_line: Print
+) -> None:
     names = ("ada", "bea", "cyd")
-    with ApplicationGroup(broker, tmp_path, PARTITIONS, {name: f"{name}-id" for name in names}) as crew:
-        writer = crew.write(0.01)
-        for application in [crew.prepare(name) for name in names]:
-            crew.begin(application)
-        crew.shares(2, 2, 2)
-        crew.goes_on()
-        before = crew.generation()
-        members = {one.group_instance_id: one.partitions for one in crew.described().members}
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, {name: f"{name}-id" for name in names}) as app_group:
+        writer = app_group.write(0.01)
+        for application in [app_group.prepare(name) for name in names]:
+            app_group.start(application)
+        app_group.wait_for_shares(2, 2, 2)
+        app_group.wait_for_progress()
+        before = app_group.generation()
+        members = {member.group_instance_id: member.partitions for member in app_group.describe().members}
         for name in names:
-            begun = time.monotonic()
-            successor = crew.prepare(name)
-            crew.make_ready(successor)  # how long a JVM takes on a busy machine is not what is proven here
-            crew.end(name)
-            crew.begin(successor)
-            crew.goes_on()
-            tell(f"  {kind}: {name} was deployed in {time.monotonic() - begun:.0f} s")
-        assert crew.generation() == before, "there was a rebalance"
-        assert {one.group_instance_id: one.partitions for one in crew.described().members} == members
+            started = time.monotonic()
+            successor = app_group.prepare(name)
+            app_group.wait_until_ready(successor)  # the JVM's start time is not part of this test
+            app_group.stop(name)
+            app_group.start(successor)
+            app_group.wait_for_progress()
+            print_line(f"  {kind}: {name} was deployed in {time.monotonic() - started:.0f} s")
+        assert app_group.generation() == before, "there was a rebalance"
+        assert {member.group_instance_id: member.partitions for member in app_group.describe().members} == members
         writer.stop()
-        ends = crew.ends()
-        crew.until("all is done", lambda: crew.committed() == ends)
+        ends = app_group.ends()
+        app_group.wait_for("all records committed", lambda: app_group.committed() == ends)
         for name in names:
-            crew.end(name)
-        account = crew.oracle.close(ends)
-        tell(f"  {kind}, a rolling deploy: {account}; generation {before} from first to last")
-        assert not account.twice, "each record is in one batch of one application"
+            app_group.stop(name)
+        summary = app_group.checker.finish(ends)
+        print_line(f"  {kind}, a rolling deploy: {summary}; generation {before} from first to last")
+        assert not summary.duplicates, "a record is in more than one batch"
     broker.check()
 
 
-# --- queries that keep state ----------------------------------------------------------------------------------------
+# --- stateful queries -----------------------------------------------------------------------------------------------
 
 
 def test_stateful_query_drops_only_late_takeovers(
-    broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell
+    broker: BrokerUnderTest, kind: str, tmp_path: Path, print_line: Print
 ) -> None:
     slow, other = DYNAMIC
-    with ApplicationGroup(broker, tmp_path, PARTITIONS, {}, watermark="10 seconds") as crew:
-        writer = crew.write(pace_ms=100)
-        for application in [crew.prepare(name) for name in DYNAMIC]:
-            crew.begin(application)
-        crew.shares(3, 3)
-        crew.goes_on()
-        theirs = next(one.partitions or () for one in crew.described().members if one.client_id == slow)
-        hold = crew.hold(slow)
-        writer.pace_ms = 1000  # event time runs ten times faster than the clock, and one of the two stands still
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, {}, watermark="10 seconds") as app_group:
+        writer = app_group.write(pace_ms=100)
+        for application in [app_group.prepare(name) for name in DYNAMIC]:
+            app_group.start(application)
+        app_group.wait_for_shares(3, 3)
+        app_group.wait_for_progress()
+        owned = next(member.partitions or () for member in app_group.describe().members if member.client_id == slow)
+        hold = app_group.hold_batch(slow)
+        writer.pace_ms = 1000  # event time is ten times faster than the clock while one application is blocked
 
         def backlog() -> dict[int, int]:
-            ends, committed = crew.ends(), crew.committed()
-            return {at.partition: ends[at] - committed[at] for at in theirs}
+            ends, committed = app_group.ends(), app_group.committed()
+            return {partition.partition: ends[partition] - committed[partition] for partition in owned}
 
-        crew.until("a backlog of two minutes", lambda: min(backlog().values()) >= 120)
-        crew.goes_on(except_for=theirs)
+        app_group.wait_for("a backlog of two minutes", lambda: min(backlog().values()) >= 120)
+        app_group.wait_for_progress(except_for=owned)
         writer.stop()
-        ends, moved = crew.ends(), backlog()
-        crew.running.pop(slow).kill()
+        ends, moved = app_group.ends(), backlog()
+        app_group.running.pop(slow).kill()
         hold.unlink()
-        crew.shares(PARTITIONS)
-        crew.until("all is done", lambda: crew.committed() == ends)
-        crew.end(other)
-        dropped = crew.counts.dropped(ends)
-        tell(
-            f"  {kind}: {sum(moved.values())} of {sum(ends.values())} records went to a query two minutes ahead; "
+        app_group.wait_for_shares(PARTITIONS)
+        app_group.wait_for("all records committed", lambda: app_group.committed() == ends)
+        app_group.stop(other)
+        dropped = app_group.counts.dropped(ends)
+        print_line(
+            f"  {kind}: {sum(moved.values())} of {sum(ends.values())} records moved to a query two minutes ahead; "
             f"{sum(dropped.values())} were too late for its watermark"
         )
-        assert dropped.keys() <= moved.keys(), f"only what has moved can be too late: {dropped}, {moved}"
+        assert dropped.keys() <= moved.keys(), f"records of partitions that did not move were late: {dropped}, {moved}"
         assert 0 < sum(dropped.values()) <= sum(moved.values())
     broker.check()
 
@@ -272,8 +278,8 @@ def test_stateful_query_drops_only_late_takeovers(
 # --- with other clients ---------------------------------------------------------------------------------------------
 
 
-class Guests:
-    """A client's members, one at a time, and all that they have read."""
+class OtherMembers:
+    """The members of another client, one at a time, and all records that they have read."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -283,22 +289,22 @@ class Guests:
 
     @property
     def member(self) -> Member:
-        """The one that is there."""
+        """The current member."""
         assert self._member is not None
         return self._member
 
     def join(self) -> None:
-        """A new member."""
+        """Start a new member."""
         self._count += 1
         self._member = self._driver.join(f"process-{self._count}", GROUP, [TOPIC], assignor="cooperative-sticky")
 
     def records(self) -> list[Record]:
-        """Everything so far."""
-        now = self._member.snapshot().records if self._member is not None else ()
-        return [*self._read, *((one["topic"], one["partition"], one["offset"]) for one in now)]
+        """All records read so far."""
+        current = self._member.snapshot().records if self._member is not None else ()
+        return [*self._read, *((record["topic"], record["partition"], record["offset"]) for record in current)]
 
     def leave(self) -> None:
-        """Commit, and go."""
+        """Commit and leave the group."""
         self.member.commit()
         self._read = self.records()
         self.member.close()
@@ -306,78 +312,80 @@ class Guests:
 
 
 @pytest.fixture
-def clients(client: Client, broker: BrokerUnderTest) -> Iterator[Guests]:
-    """Of a client."""
+def others(client: Client, broker: BrokerUnderTest) -> Iterator[OtherMembers]:
+    """The members of the other client."""
     require(client)
     driver = Driver(client, broker.bootstrap)
-    yield Guests(driver)
+    yield OtherMembers(driver)
     driver.stop()
 
 
-def all_is_read(crew: ApplicationGroup, clients: Guests) -> None:
-    """Wait until all_partitions is read: by the process what it owns, by the applications the rest."""
-    ends = crew.ends()
+def wait_until_all_read(app_group: ApplicationGroup, others: OtherMembers) -> None:
+    """Wait until all records are read: by the other client in its partitions, by the applications in the rest."""
+    ends = app_group.ends()
 
     def read() -> bool:
-        theirs = clients.member.snapshot().assignment
-        came, committed = set(clients.records()), crew.committed()
+        owned = others.member.snapshot().assignment
+        received, committed = set(others.records()), app_group.committed()
         return all(
-            (not end or (*at, end - 1) in came) if str(at) in theirs else committed.get(at, 0) == end
-            for at, end in ends.items()
+            (not end or (*partition, end - 1) in received)
+            if str(partition) in owned
+            else committed.get(partition, 0) == end
+            for partition, end in ends.items()
         )
 
-    crew.until("all is read", read)
+    app_group.wait_for("all records read", read)
 
 
-def filled(crew: ApplicationGroup, clients: Guests) -> None:
-    """Some records for everybody, and time to read them."""
-    writer = crew.write()
-    crew.until("some records", lambda: writer.acknowledged >= EACH * crew.partitions)
+def write_and_wait(app_group: ApplicationGroup, others: OtherMembers) -> None:
+    """Write records to all partitions and wait until they are read."""
+    writer = app_group.write()
+    app_group.wait_for("new records", lambda: writer.acknowledged >= RECORDS_PER_PARTITION * app_group.partitions)
     writer.stop()
-    all_is_read(crew, clients)
+    wait_until_all_read(app_group, others)
 
 
-def one_owner_each(crew: ApplicationGroup, clients: Guests) -> None:
-    """What the coordinator says that the process has is what the process says."""
+def wait_for_agreement(app_group: ApplicationGroup, others: OtherMembers) -> None:
+    """Wait until the coordinator and the other client agree on the other client's partitions."""
 
     def agree() -> bool:
-        said = {one.client_id: one.partitions for one in crew.described().members}
-        (theirs,) = (partitions for name, partitions in said.items() if name.startswith("process"))
-        return set(map(str, theirs or ())) == clients.member.snapshot().assignment
+        described = {member.client_id: member.partitions for member in app_group.describe().members}
+        (owned,) = (partitions for name, partitions in described.items() if name.startswith("process"))
+        return set(map(str, owned or ())) == others.member.snapshot().assignment
 
-    crew.shares(2, 2, 2)
-    crew.until("they agree", agree)
+    app_group.wait_for_shares(2, 2, 2)
+    app_group.wait_for("equal assignments", agree)
 
 
 @pytest.mark.parametrize("client", [JAVA, CONFLUENT], ids=str)
 def test_spark_and_other_client_share_a_group(
-    client: Client, clients: Guests, broker: BrokerUnderTest, kind: str, tmp_path: Path, tell: Tell
+    client: Client, others: OtherMembers, broker: BrokerUnderTest, kind: str, tmp_path: Path, print_line: Print
 ) -> None:
-    with ApplicationGroup(broker, tmp_path, PARTITIONS, {}, clients.records) as crew:
-        applications = [crew.prepare(name) for name in DYNAMIC]
-        clients.join()
-        crew.shares(PARTITIONS)
-        filled(crew, clients)
-        clients.member.commit()
+    with ApplicationGroup(broker, tmp_path, PARTITIONS, {}, others.records) as app_group:
+        applications = [app_group.prepare(name) for name in DYNAMIC]
+        others.join()
+        app_group.wait_for_shares(PARTITIONS)
+        write_and_wait(app_group, others)
+        others.member.commit()
         for application in applications:
-            crew.begin(application)
-        one_owner_each(crew, clients)
-        filled(crew, clients)
-        clients.leave()
-        crew.shares(3, 3)
-        writer = crew.write()
-        crew.goes_on()
-        clients.join()  # while the applications are at work
-        one_owner_each(crew, clients)
-        crew.until("the process reads", lambda: clients.member.snapshot().records)
+            app_group.start(application)
+        wait_for_agreement(app_group, others)
+        write_and_wait(app_group, others)
+        others.leave()
+        app_group.wait_for_shares(3, 3)
+        writer = app_group.write()
+        app_group.wait_for_progress()
+        others.join()  # while the applications process records
+        wait_for_agreement(app_group, others)
+        app_group.wait_for("records of the other client", lambda: others.member.snapshot().records)
         writer.stop()
-        all_is_read(crew, clients)
-        ends = crew.ends()
-        clients.leave()
+        wait_until_all_read(app_group, others)
+        ends = app_group.ends()
+        others.leave()
         for name in DYNAMIC:
-            crew.end(name)
-        theirs = clients.records()
-        account = crew.oracle.close(ends, theirs)
-        tell(f"  {kind} with {client}: {account}; {len(theirs)} of them read by {client}")
-        assert not account.twice
+            app_group.stop(name)
+        read_by_others = others.records()
+        summary = app_group.checker.finish(ends, read_by_others)
+        print_line(f"  {kind} with {client}: {summary}; {len(read_by_others)} of them read by {client}")
+        assert not summary.duplicates
     broker.check()

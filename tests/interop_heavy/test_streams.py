@@ -1,4 +1,4 @@
-"""Kafka Streams, unchanged: a word count, at least once, in two instances, with a repartition and a changelog topic."""
+"""Kafka Streams: a word count with at-least-once processing, two instances, a repartition and a changelog topic."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,9 +12,7 @@ from tests.interop_heavy.reference_client import ReadRecord, ReferenceClient
 
 CLASSES = PEERS / "classes"
 PARTITIONS = 4
-TASKS = {
-    f"{part}_{partition}" for part in range(2) for partition in range(PARTITIONS)
-}  # before and after the words part
+TASKS = {f"{part}_{partition}" for part in range(2) for partition in range(PARTITIONS)}  # two sub-topologies
 SESSION_MS = "3000"
 LINES = 400
 WORDS = ("ebb", "flow", "slack", "water", "moon", "sun", "neap", "spring")
@@ -24,7 +22,7 @@ Instance = Callable[[str], ClientProcess]
 
 @pytest.fixture
 def instance(start: Start, bootstrap: str, reference: ReferenceClient, unique: str, tmp_path: Path) -> Instance:
-    """Starts an instance of the word count, by name; input and output topics are there."""
+    """Starts an instance of the word count by name; the input and output topics exist."""
     require_installed("Kafka Streams", JARS / ".ready", CLASSES / "WordCount.class")
     reference.create(f"lines-{unique}", PARTITIONS)
     reference.create(f"counts-{unique}", PARTITIONS)
@@ -43,37 +41,37 @@ def lines(first: int, count: int) -> list[str]:
 
 
 def tasks(process: ClientProcess) -> set[str]:
-    """The tasks an instance runs, if it runs."""
+    """The tasks of an instance, if it is running."""
     last = process.lines[-1] if process.lines else {}
     return set(last["tasks"]) if last.get("state") == "RUNNING" else set()
 
 
-def share(instances: list[ClientProcess]) -> bool:
-    """Whether all tasks run, each in one place, and nobody idles."""
-    parts = [tasks(one) for one in instances]
+def tasks_are_shared(instances: list[ClientProcess]) -> bool:
+    """Whether every task runs on exactly one instance and every instance has a task."""
+    parts = [tasks(instance) for instance in instances]
     return all(parts) and set.union(*parts) == TASKS and sum(map(len, parts)) == len(TASKS)
 
 
 def sequences(records: list[ReadRecord]) -> dict[str, list[int]]:
-    """Every count told of each word, in order."""
-    found: dict[str, list[int]] = {}
-    for seen in records:
-        found.setdefault(seen.key, []).append(int.from_bytes(seen.value.encode("latin-1"), "big"))
-    return found
+    """Every count written for each word, in order."""
+    counts: dict[str, list[int]] = {}
+    for record in records:
+        counts.setdefault(record.key, []).append(int.from_bytes(record.value.encode("latin-1"), "big"))
+    return counts
 
 
-def last(records: list[ReadRecord]) -> dict[str, int]:
-    """The count of each word."""
+def last_counts(records: list[ReadRecord]) -> dict[str, int]:
+    """The last count of each word."""
     return {word: counts[-1] for word, counts in sequences(records).items()}
 
 
-def words(some_lines: list[str]) -> dict[str, int]:
-    """What the counts have to be."""
+def count_words(some_lines: list[str]) -> dict[str, int]:
+    """The expected counts."""
     return dict(Counter(word for line in some_lines for word in line.split()))
 
 
 def caught_up(reference: ReferenceClient, unique: str) -> bool:
-    """Whether the application has committed all_partitions there is to read."""
+    """Whether the application has committed every record of its input topics."""
     application = f"words-{unique}"
     for topic in (f"lines-{unique}", f"{application}-counts-repartition"):
         ends = {partition: end for partition, end in reference.ends(topic).items() if end}
@@ -85,16 +83,16 @@ def caught_up(reference: ReferenceClient, unique: str) -> bool:
 def test_counts_are_exact(instance: Instance, reference: ReferenceClient, unique: str) -> None:
     source, sink, application = f"lines-{unique}", f"counts-{unique}", f"words-{unique}"
     instances = [instance("a"), instance("b")]
-    wait_for("both instances at work", lambda: share(instances), watch=instances)
+    wait_for("tasks on both instances", lambda: tasks_are_shared(instances), watch=instances)
     reference.produce(source, lines(0, LINES), PARTITIONS)
-    expected = words(lines(0, LINES))
-    wait_for("all counts", lambda: last(reference.records(sink)) == expected, watch=instances)
+    expected = count_words(lines(0, LINES))
+    wait_for("all counts", lambda: last_counts(reference.records(sink)) == expected, watch=instances)
     assert sequences(reference.records(sink)) == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
     changelog, repartition = f"{application}-counts-changelog", f"{application}-counts-repartition"
     assert (reference.topics()[changelog], reference.topics()[repartition]) == (PARTITIONS, PARTITIONS)
     assert reference.config(changelog)["cleanup.policy"] == "compact"
-    assert last(reference.records(changelog)) == expected
+    assert last_counts(reference.records(changelog)) == expected
     wait_for(
         "the used part of the repartition topic deleted",
         lambda: all(low == high for low, high in reference.bounds(repartition).values()),
@@ -103,10 +101,10 @@ def test_counts_are_exact(instance: Instance, reference: ReferenceClient, unique
 
     stopped, stayed = instances
     assert stopped.finish()[-1]["state"] == "STOPPED"
-    wait_for("all_partitions in one place", lambda: tasks(stayed) == TASKS, watch=[stayed])
+    wait_for("all tasks on one instance", lambda: tasks(stayed) == TASKS, watch=[stayed])
     reference.produce(source, lines(LINES, LINES), PARTITIONS)
-    expected = words(lines(0, 2 * LINES))
-    wait_for("all counts again", lambda: last(reference.records(sink)) == expected, watch=[stayed])
+    expected = count_words(lines(0, 2 * LINES))
+    wait_for("all counts again", lambda: last_counts(reference.records(sink)) == expected, watch=[stayed])
     assert sequences(reference.records(sink)) == {word: list(range(1, n + 1)) for word, n in expected.items()}
     stayed.finish()
     assert caught_up(reference, unique)
@@ -115,28 +113,32 @@ def test_counts_are_exact(instance: Instance, reference: ReferenceClient, unique
 def test_killed_instance_loses_nothing(instance: Instance, reference: ReferenceClient, unique: str) -> None:
     source, sink = f"lines-{unique}", f"counts-{unique}"
     instances = [instance("a"), instance("b")]
-    wait_for("both instances at work", lambda: share(instances), watch=instances)
+    wait_for("tasks on both instances", lambda: tasks_are_shared(instances), watch=instances)
     reference.produce(source, lines(0, LINES), PARTITIONS)
     wait_for("the first counts", lambda: reference.records(sink), watch=instances)
     killed, survivor = instances
     killed.kill()
     reference.produce(source, lines(LINES, LINES), PARTITIONS)
-    wait_for("all_partitions in one place", lambda: tasks(survivor) == TASKS, watch=[survivor])
-    expected = words(lines(0, 2 * LINES))
+    wait_for("all tasks on one instance", lambda: tasks(survivor) == TASKS, watch=[survivor])
+    expected = count_words(lines(0, 2 * LINES))
 
     def all_there() -> bool:
-        counts = last(reference.records(sink))
+        counts = last_counts(reference.records(sink))
         return all(counts.get(word, 0) >= count for word, count in expected.items())
 
     wait_for("all counts", all_there, watch=[survivor])
-    wait_for("nothing left to do", lambda: caught_up(reference, unique), watch=[survivor])
+    wait_for("all records committed", lambda: caught_up(reference, unique), watch=[survivor])
 
-    returned = instance("a")  # with the state it left behind
-    wait_for("both instances at work again", lambda: share([survivor, returned]), watch=[survivor, returned])
-    before = last(reference.records(sink))
+    returned = instance("a")  # with its state from before the kill
+    wait_for("both instances at work again", lambda: tasks_are_shared([survivor, returned]), watch=[survivor, returned])
+    before = last_counts(reference.records(sink))
     reference.produce(source, lines(0, LINES), PARTITIONS)
-    more = words(lines(0, LINES))
+    more = count_words(lines(0, LINES))
     expected = {word: before[word] + more[word] for word in before}
-    wait_for("exact counts from here on", lambda: last(reference.records(sink)) == expected, watch=[survivor, returned])
+    wait_for(
+        "exact counts",
+        lambda: last_counts(reference.records(sink)) == expected,
+        watch=[survivor, returned],
+    )
     for process in (survivor, returned):
         process.finish()

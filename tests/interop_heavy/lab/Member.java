@@ -10,8 +10,8 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.slf4j.LoggerFactory;
 
 /**
- * One consumer process of an incident, with the Java client: {@code Member TOPICS|~PATTERN NAME=VALUE...}. It obeys the
- * same lines on standard input as member.py.
+ * One consumer process of an incident, with the Java client: {@code Member TOPICS|~PATTERN NAME=VALUE...}. It takes the
+ * same commands on standard input as member.py.
  */
 public final class Member {
     private static volatile double delay;
@@ -38,7 +38,7 @@ public final class Member {
             stopped = true;
             try {
                 main.join(30_000);
-            } catch (InterruptedException ended) {
+            } catch (InterruptedException interrupted) {
                 Thread.currentThread().interrupt();
             }
         }));
@@ -60,7 +60,7 @@ public final class Member {
                 }
             }
         } catch (WakeupException woken) {
-            // closed below
+            // the finally block closes the consumer
         } catch (RuntimeException error) {
             LoggerFactory.getLogger("app").error("consumer loop died", error);
             throw error;
@@ -91,8 +91,8 @@ public final class Member {
                     default -> { }
                 }
             }
-        } catch (java.io.IOException ended) {
-            // as at the end of the stream
+        } catch (java.io.IOException error) {
+            // handled like the end of the stream
         }
         Runtime.getRuntime().halt(1);
     }

@@ -1,7 +1,7 @@
-"""Play incidents drawn at random, and say what the doctor makes of them: `python -m tests.interop_heavy.lab OUT`.
+"""Run random incidents and compare the doctor's verdicts with their labels: `python -m tests.interop_heavy.lab OUT`.
 
-`--seed` repeats a draw, `--count` says how many, `--kinds` which. The folders stay in OUT, laid out like the corpus, so
-that `slackwater doctor --clusters OUT` reads them too.
+`--seed` repeats a run, `--count` sets the number of incidents, `--kinds` their kinds. OUT keeps the incidents' folders
+in the layout of the corpus, so `slackwater doctor --clusters OUT` reads them too.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Any, Final
 from scripts.apache_kafka import KAFKA, OLD_KAFKA
 
 from tests.interop_heavy.lab.environment import broker
-from tests.interop_heavy.lab.runner import Incident, faults, make_tools, play_all
+from tests.interop_heavy.lab.runner import Incident, make_tools, run_waves, wrong_verdicts
 
 PYTHON: Final = ("confluent-kafka", "kafka-python", "aiokafka", "slackwater")
 ALL: Final = (*PYTHON, "java", "kafkajs", "sarama")
@@ -38,62 +38,64 @@ LIBRARIES: Final[dict[str, tuple[str, ...]]] = {
     "herd": PYTHON,
     "shared": PYTHON,
 }
-"""Which clients an incident can be played with."""
-AT_ONCE: Final = 4
+"""The clients that can run each kind of incident."""
+MAX_CONCURRENT: Final = 4
 
 
-def draw(rng: random.Random, number: int, kinds: list[str]) -> Incident:
-    """An incident with numbers of its own."""
+def random_incident(rng: random.Random, number: int, kinds: list[str]) -> Incident:
+    """An incident with random parameters."""
     kind = rng.choice(kinds)
     library = rng.choice(LIBRARIES[kind])
-    more: dict[str, Any] = {"session": rng.choice((3000, 6000, 10_000))}
+    parameters: dict[str, Any] = {"session": rng.choice((3000, 6000, 10_000))}
     if kind == "herd":
-        more["members"] = rng.randint(8, 10)
+        parameters["members"] = rng.randint(8, 10)
     elif kind != "shared":
-        more["members"] = rng.randint(2, 3 if library == "java" else 5)
+        parameters["members"] = rng.randint(2, 3 if library == "java" else 5)
     if kind in ("poll_delay", "cascade", "shared"):
-        del more["session"]
+        del parameters["session"]
     match kind:
         case "metadata":
-            more["change"] = rng.choice(("grew", "created", "deleted"))
+            parameters["change"] = rng.choice(("grew", "created", "deleted"))
         case "scaling":
-            more |= rng.choice(({"out": rng.randint(1, 3)}, {"down": 1}))
+            parameters |= rng.choice(({"out": rng.randint(1, 3)}, {"down": 1}))
         case "crash_loop":
-            more["how"] = rng.choice(("exit", "throw")) if library != "kafkajs" else "exit"
+            parameters["how"] = rng.choice(("exit", "throw")) if library != "kafkajs" else "exit"
         case "rolling":
-            more |= rng.choice(({}, {"static": True}, {"static": True, "down": more["session"] / 1000 + 2}))
+            parameters |= rng.choice(({}, {"static": True}, {"static": True, "down": parameters["session"] / 1000 + 2}))
     version = rng.choice((KAFKA, OLD_KAFKA))
-    return Incident(f"x{number:02d}-{kind}-{library}", version, kind, library, more, company=rng.random() < 0.3)
+    name = f"x{number:02d}-{kind}-{library}"
+    return Incident(name, version, kind, library, parameters, with_healthy_group=rng.random() < 0.3)
 
 
 def main() -> int:
-    """Play, and tell."""
+    """Run the incidents and print the result of each."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--kinds", nargs="+", choices=sorted(LIBRARIES), default=sorted(LIBRARIES))
-    wanted = parser.parse_args()
-    rng = random.Random(wanted.seed)
-    drawn = [draw(rng, number, wanted.kinds) for number in range(wanted.count)]
-    waves = [drawn[at : at + AT_ONCE] for at in range(0, len(drawn), AT_ONCE)]
-    home = wanted.out.resolve()
-    tools = make_tools(home / ".tools", go=any(one.library == "sarama" for one in drawn))
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    incidents = [random_incident(rng, number, arguments.kinds) for number in range(arguments.count)]
+    waves = [incidents[at : at + MAX_CONCURRENT] for at in range(0, len(incidents), MAX_CONCURRENT)]
+    home = arguments.out.resolve()
+    tools = make_tools(home / ".tools", go=any(incident.library == "sarama" for incident in incidents))
     with ExitStack() as stack:
         brokers = {}
         for version in (KAFKA, OLD_KAFKA):
             (home / ".tools" / version).mkdir(exist_ok=True)
             delay = rng.choice((0, 300, 3000))
             brokers[version] = stack.enter_context(broker(version, home / ".tools" / version, delay))
-        failed = play_all(waves, brokers, home, tools, wanted.seed)
+        failed = run_waves(waves, brokers, home, tools, arguments.seed)
     wrong = 0
-    for one in drawn:
-        said = [f"could not be played: {failed[one.id]}"] if one.id in failed else faults(home / one.id)
-        wrong += len(said)
-        print(f"{one.id} on {one.version} {dict(one.parameters)}: {'as it was' if not said else ''}")
-        for text in said:
-            print(f"    {text}")
-    print(f"seed {wanted.seed}: {wrong} faults in {len(drawn)} incidents")
+    for incident in incidents:
+        error = failed.get(incident.id)
+        problems = [f"the incident failed: {error}"] if error else wrong_verdicts(home / incident.id)
+        wrong += len(problems)
+        print(f"{incident.id} on {incident.version} {dict(incident.parameters)}: {'wrong' if problems else 'correct'}")
+        for problem in problems:
+            print(f"    {problem}")
+    print(f"seed {arguments.seed}: {wrong} problems in {len(incidents)} incidents")
     return 1 if wrong else 0
 
 

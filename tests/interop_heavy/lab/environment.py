@@ -1,13 +1,11 @@
-"""Where an incident is played: a real Apache Kafka whose log is kept, client processes, and the folder they leave.
+"""The environment of an incident: an Apache Kafka broker and its log, client processes, and the incident's folder.
 
-Rules kept here
-- An incident's folder is laid out like the labelled corpus: broker.log (what the broker wrote meanwhile),
-  clients/NAME.log (a process's own words; a restarted one goes on in the same file), consumer_offsets.jsonl, and
-  truth.json.
-- The label comes from what was injected; the number of rebalances from the broker's log.
-- Several incidents may be played on one broker at once: each has topics, groups and names of its own, and every log
-  tells of all of them.
-- Names are random. No process outlives its stage.
+Invariants:
+- An incident's folder has the layout of the labelled corpus: broker.log (the broker's log during the incident),
+  clients/NAME.log (a client's output; a restarted client appends to the same file), consumer_offsets.jsonl, truth.json.
+- The label comes from the injected fault; the number of rebalances comes from the broker's log.
+- Several incidents may run on one broker: each has its own topics, groups and names, and the broker's log contains all.
+- Names are random. No process outlives its incident.
 """
 
 import base64
@@ -34,7 +32,7 @@ from scripts.apache_kafka import KAFKA, LIGHT, Node, apache_kafka, jars
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[2]
 SECONDS: Final = 90.0
-_LOOK_AGAIN_S: Final = 0.2
+_POLL_S: Final = 0.2
 _FEED_S: Final = 0.5
 _PATTERN: Final = "[%d] %p %m (%c)%n"
 _LOG4J2: Final = f"""<Configuration status="ERROR"><Appenders><Console name="out"><PatternLayout pattern="{_PATTERN}"/>
@@ -70,12 +68,12 @@ _SYLLABLES: Final = (
 )
 
 
-class NotPlayed(Exception):
-    """An incident did not come about as it was meant to."""
+class IncidentFailed(Exception):
+    """The injected fault did not have the intended effect."""
 
 
 def logging_flags(version: str, home: Path) -> tuple[str, ...]:
-    """JVM options that make a process of this version log as a broker of Kafka does, to standard output."""
+    """JVM options that make a process of this version log to standard output in the format of Kafka's brokers."""
     if version.startswith("3."):
         (home / "log4j.properties").write_text(_LOG4J)
         return (f"-Dlog4j.configuration=file:{home / 'log4j.properties'}",)
@@ -84,7 +82,7 @@ def logging_flags(version: str, home: Path) -> tuple[str, ...]:
 
 
 class Broker:
-    """A single node, and its log."""
+    """A single broker and its log."""
 
     def __init__(self, version: str, node: Node, bootstrap: str) -> None:
         self.version = version
@@ -93,32 +91,32 @@ class Broker:
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._log = node.home / "output.txt"
 
-    def size(self) -> int:
-        """How much it has written."""
+    def log_size(self) -> int:
+        """The size of the log in bytes."""
         return self._log.stat().st_size
 
-    def words(self, begin: int = 0) -> str:
-        """What it has written since."""
+    def log_text(self, start: int = 0) -> str:
+        """The log from this position on."""
         with self._log.open("rb") as log:
-            log.seek(begin)
+            log.seek(start)
             return log.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop it cleanly."""
         assert self.node.process is not None
         self.node.process.send_signal(signal.SIGTERM)
         self.node.process.wait(SECONDS)
         self.node.process = None
 
     def start(self) -> None:
-        """Start it again, and wait until it answers."""
+        """Start it again and wait until it responds."""
         self.node.start()
         self.node.wait_until_up()
 
 
 @contextmanager
 def broker(version: str, home: Path, initial_delay_ms: int = 300) -> Iterator[Broker]:
-    """A broker that is up."""
+    """A running broker."""
     settings = {
         "offsets.topic.num.partitions": 6,
         "group.min.session.timeout.ms": 500,
@@ -134,14 +132,14 @@ def broker(version: str, home: Path, initial_delay_ms: int = 300) -> Iterator[Br
         settings["group.coordinator.new.enable"] = "false"
     with apache_kafka(version, settings=settings, jvm=(*LIGHT, *logging_flags(version, home))) as cluster:
         (node,) = cluster.brokers.values()
-        found = Broker(version, node, cluster.bootstrap_servers)
-        _make_offsets_topic(found)
-        yield found
+        running = Broker(version, node, cluster.bootstrap_servers)
+        _create_offsets_topic(running)
+        yield running
 
 
 @dataclass
 class Service:
-    """How the members of a group are run."""
+    """The settings of a group's members."""
 
     library: str
     group: str
@@ -153,15 +151,15 @@ class Service:
     protocol: str = "classic"
     debug: bool = False
     metadata: int = 3000
-    named: bool = True
-    """Its members have client ids of their own; else they have the library's default."""
+    has_client_ids: bool = True
+    """Whether each member has its own client id; otherwise they use the library's default."""
 
 
 class Member:
-    """One process."""
+    """One client process."""
 
-    def __init__(self, stage: "Stage", service: Service, name: str, instance: str | None = None) -> None:
-        self.stage = stage
+    def __init__(self, run: "IncidentRun", service: Service, name: str, instance: str | None = None) -> None:
+        self.run = run
         self.service = service
         self.name = name
         self.instance = instance
@@ -169,39 +167,39 @@ class Member:
         self._log: IO[str] | None = None
 
     def start(self) -> "Member":
-        """Start it; it has not joined yet."""
-        path = self.stage.folder / "clients" / f"{self.name}.log"
+        """Start the process; it joins later."""
+        path = self.run.folder / "clients" / f"{self.name}.log"
         self._log = path.open("a")
         self.process = subprocess.Popen(
             self._command(), stdin=subprocess.PIPE, stdout=self._log, stderr=subprocess.STDOUT, text=True, env=_env()
         )
         return self
 
-    def tell(self, order: str) -> None:
-        """Give it a command."""
+    def send(self, command: str) -> None:
+        """Send a command (see member.py)."""
         assert self.process is not None
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.write(order + "\n")
+            self.process.stdin.write(command + "\n")
             self.process.stdin.flush()
 
     def stop(self) -> None:
-        """A clean close."""
+        """Close it cleanly."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill it with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def freeze(self, seconds: float) -> None:
-        """Hold it still."""
+        """Stop the process with SIGSTOP for this long."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         self.process.send_signal(signal.SIGCONT)
 
-    def ended(self) -> bool:
-        """Whether the process is over."""
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
         return self.process is None or self.process.poll() is not None
 
     def _end(self, number: signal.Signals) -> None:
@@ -216,7 +214,7 @@ class Member:
         self.reap()
 
     def reap(self) -> None:
-        """Free what an ended process held."""
+        """Release the resources of an ended process."""
         if self.process is not None:
             with suppress(BrokenPipeError):
                 assert self.process.stdin is not None
@@ -229,15 +227,15 @@ class Member:
     def _command(self) -> list[str]:
         service = self.service
         if service.library.startswith("java"):
-            return _java_command(self.stage, service, self.name if service.named else "", self.instance)
-        wanted = json.dumps(
+            return _java_command(self.run, service, self.name if service.has_client_ids else "", self.instance)
+        settings = json.dumps(
             {
-                "bootstrap": self.stage.broker.bootstrap,
+                "bootstrap": self.run.broker.bootstrap,
                 "library": service.library,
                 "group": service.group,
                 "topics": service.topics,
                 "pattern": service.pattern,
-                "client": self.name if service.named else "",
+                "client": self.name if service.has_client_ids else "",
                 "instance": self.instance,
                 "session": service.session,
                 "interval": service.interval,
@@ -248,20 +246,20 @@ class Member:
             }
         )
         if service.library == "kafkajs":
-            return ["node", str(HERE / "member.js"), wanted]
+            return ["node", str(HERE / "member.js"), settings]
         if service.library == "sarama":
-            return [str(self.stage.tools / "sarama-member"), wanted]
-        return [sys.executable, str(HERE / "member.py"), wanted]
+            return [str(self.run.tools / "sarama-member"), settings]
+        return [sys.executable, str(HERE / "member.py"), settings]
 
 
 def _env() -> dict[str, str]:
     return {**os.environ, "NODE_PATH": str(ROOT / ".cache" / "peers" / "kafkajs" / "node_modules"), "TZ": "UTC"}
 
 
-def _java_command(stage: "Stage", service: Service, name: str, instance: str | None) -> list[str]:
+def _java_command(run: "IncidentRun", service: Service, name: str, instance: str | None) -> list[str]:
     version = service.library.partition("-")[2] or KAFKA
     settings = {
-        "bootstrap.servers": stage.broker.bootstrap,
+        "bootstrap.servers": run.broker.bootstrap,
         "group.id": service.group,
         "max.poll.interval.ms": service.interval,
         "metadata.max.age.ms": service.metadata,
@@ -275,17 +273,17 @@ def _java_command(stage: "Stage", service: Service, name: str, instance: str | N
     else:
         settings |= {"session.timeout.ms": service.session, "heartbeat.interval.ms": max(300, service.session // 4)}
     if service.assignor:
-        classes = (f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[a]}" for a in service.assignor.split(","))
+        classes = (f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[name]}" for name in service.assignor.split(","))
         settings["partition.assignment.strategy"] = ",".join(classes)
     topics = f"~{service.pattern}" if service.pattern else ",".join(service.topics)
-    flags = ("-Xmx96m", *LIGHT[1:], *logging_flags(version, stage.tools))
+    flags = ("-Xmx96m", *LIGHT[1:], *logging_flags(version, run.tools))
     pairs = (f"{key}={value}" for key, value in settings.items())
-    return ["java", *flags, "-cp", f"{stage.tools}:{jars(version)}/*", "Member", topics, *pairs]
+    return ["java", *flags, "-cp", f"{run.tools}:{jars(version)}/*", "Member", topics, *pairs]
 
 
 @dataclass
-class Stage:
-    """One incident being played."""
+class IncidentRun:
+    """One running incident."""
 
     id: str
     broker: Broker
@@ -297,90 +295,92 @@ class Stage:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     timeline: list[dict[str, str]] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
-    fed: dict[str, int] = field(default_factory=dict)
-    begin: int = 0
-    over: bool = False
+    fed_topics: dict[str, int] = field(default_factory=dict)
+    log_start: int = 0
+    is_over: bool = False
 
-    def word(self) -> str:
-        """A name that means nothing."""
+    def random_name(self) -> str:
+        """A random name without meaning."""
         return "".join(self.rng.choice(_SYLLABLES) for _ in range(3)) + str(self.rng.randrange(10, 99))
 
     def topic(self, partitions: int, name: str | None = None) -> str:
-        """A new topic, with records coming in."""
-        name = name or self.word()
+        """Create a topic that receives records."""
+        name = name or self.random_name()
         self.broker.admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(SECONDS)
-        self.fed[name] = partitions
+        self.fed_topics[name] = partitions
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
-        """More partitions."""
+        """Add partitions to a topic."""
         self.broker.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(SECONDS)
-        self.fed[topic] = partitions
+        self.fed_topics[topic] = partitions
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
-        del self.fed[topic]
+        del self.fed_topics[topic]
         self.broker.admin.delete_topics([topic])[topic].result(SECONDS)
 
     def member(self, service: Service, instance: str | None = None, name: str | None = None) -> Member:
-        """A member that is not started yet."""
+        """Create a member that is not started yet."""
         name = name or f"{service.group.replace('.', '-')}-{self.rng.randrange(16**4):04x}-{len(self.members)}"
         self.members.append(Member(self, service, name, instance))
         return self.members[-1]
 
-    def label(self, group: str, cause: str, culprits: Sequence[str] = (), storm: bool = False, **more: object) -> None:
-        """What is true of a group."""
-        self.groups[group] = {"cause": cause, "culprits": list(culprits), "storm": storm, **more}
+    def label(
+        self, group: str, cause: str, culprits: Sequence[str] = (), storm: bool = False, **details: object
+    ) -> None:
+        """Set the label of a group."""
+        self.groups[group] = {"cause": cause, "culprits": list(culprits), "storm": storm, **details}
 
     def note(self, what: str, *who: str) -> None:
-        """Something was done."""
+        """Add an action to the timeline."""
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
         self.timeline.append({"t": stamp, "what": what, "who": ",".join(who)})
 
-    def words(self) -> str:
-        """What the broker has said since this began."""
-        return self.broker.words(self.begin)
+    def log_text(self) -> str:
+        """The broker's log since the start of the incident."""
+        return self.broker.log_text(self.log_start)
 
     def count(self, pattern: str) -> int:
-        """How often the broker has said something since this began."""
-        return len(re.findall(pattern, self.words()))
+        """The number of matches in the broker's log since the start of the incident."""
+        return len(re.findall(pattern, self.log_text()))
 
     def wait(self, what: str, condition: Callable[[], object], seconds: float = SECONDS) -> None:
-        """Until it is so."""
+        """Wait until the condition is true."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise NotPlayed(f"{self.id}: waited {seconds:g} s in vain for {what}")
-            time.sleep(_LOOK_AGAIN_S)
+                raise IncidentFailed(f"{self.id}: {what} did not happen within {seconds:g} s")
+            time.sleep(_POLL_S)
 
     def wait_stable(self, group: str, members: int, seconds: float = SECONDS) -> None:
-        """Until all members are in a generation that stands."""
-        self.wait(f"{members} members in {group}", lambda: self._stable(group, members), seconds)
+        """Wait until the group is stable with this many members."""
+        self.wait(f"{members} members in {group}", lambda: self._is_stable(group, members), seconds)
 
-    def _stable(self, group: str, members: int) -> bool:
+    def _is_stable(self, group: str, members: int) -> bool:
         name = re.escape(group)
-        said = self.words()
-        moves = re.findall(
+        log = self.log_text()
+        changes = re.findall(
             rf"\[GroupId {name}\] (?:Static member|Member)(?: (\S+))??(?: with instance id (\S+))? "
             r"(joins|re-joins|left|temporarily left|fenced)",
-            said,
+            log,
         )
-        if moves:
-            last = {instance or member: how for member, instance, how in moves}
+        if changes:
+            last = {instance or member: how for member, instance, how in changes}
             return bool(sum(how.endswith("joins") for how in last.values()) == members)
-        moments = re.findall(
+        states = re.findall(
             rf"(Preparing to rebalance group {name} |Stabilized group {name} generation \d+ .*with (\d+) members"
             rf"|Assignment received from leader \S+ for group {name} )",
-            said,
+            log,
         )
-        if not moments:
+        if not states:
             return False
-        sizes = [int(size) for _, size in moments if size]
-        return bool(moments[-1][0].startswith("Assignment") and sizes[-1] == members)
+        sizes = [int(size) for _, size in states if size]
+        return bool(states[-1][0].startswith("Assignment") and sizes[-1] == members)
 
     def generations(self, group: str) -> int:
-        """How many the broker has formed."""
+        """The number of generations in the broker's log."""
         name = re.escape(group)
         bumped = rf"\[GroupId {name}\] Bumped group epoch to|Stabilized group {name} generation"
         return self.count(bumped)
@@ -388,10 +388,10 @@ class Stage:
     def feed(self) -> None:
         """Produce until the incident is over: two records a second for each partition."""
         producer = Producer({"bootstrap.servers": self.broker.bootstrap, "linger.ms": 5, "log_level": 0})
-        while not self.over:
-            for topic, partitions in list(self.fed.items()):
+        while not self.is_over:
+            for topic, partitions in list(self.fed_topics.items()):
                 for partition in range(partitions):
-                    with suppress(BufferError, KafkaException):  # a topic that changes right now
+                    with suppress(BufferError, KafkaException):  # the topic is changing
                         producer.produce(topic, value=b"x", partition=partition)
             producer.poll(0)
             time.sleep(_FEED_S)
@@ -399,8 +399,8 @@ class Stage:
         producer.flush(1)
 
     def finish(self, started: float, offsets: Mapping[int, int]) -> None:
-        """Write what this incident leaves; its members are still there."""
-        log = self.words()
+        """Write the incident's folder, while its members are still running."""
+        log = self.log_text()
         (self.folder / "broker.log").write_text(log)
         for group, truth in self.groups.items():
             truth["rebalances"] = self.generations(group)
@@ -418,8 +418,8 @@ class Stage:
         (self.folder / "truth.json").write_text(json.dumps(truth, indent=1))
 
     def tear_down(self) -> None:
-        """End everything that was started."""
-        self.over = True
+        """End all processes."""
+        self.is_over = True
         for member in self.members:
             if member.process is not None:
                 member.process.kill()
@@ -428,19 +428,19 @@ class Stage:
 
 
 @contextmanager
-def staged(name: str, on: Broker, folder: Path, tools: Path, seed: int) -> Iterator[Stage]:
-    """A stage that is fed; when the block ends without an error, the incident's folder is written."""
+def running_incident(name: str, on: Broker, folder: Path, tools: Path, seed: int) -> Iterator[IncidentRun]:
+    """A running incident with a feeder; if the block ends without an error, its folder is written."""
     (folder / "clients").mkdir(parents=True, exist_ok=True)
-    stage = Stage(name, on, folder, tools, random.Random(seed), begin=on.size())
-    feeder = threading.Thread(target=stage.feed, daemon=True)
-    offsets = _ends(on.bootstrap)
+    run = IncidentRun(name, on, folder, tools, random.Random(seed), log_start=on.log_size())
+    feeder = threading.Thread(target=run.feed, daemon=True)
+    offsets = _end_offsets(on.bootstrap)
     started = time.time()
     feeder.start()
     try:
-        yield stage
-        stage.finish(started, offsets)
+        yield run
+        run.finish(started, offsets)
     finally:
-        stage.tear_down()
+        run.tear_down()
         feeder.join(SECONDS)
 
 
@@ -448,7 +448,7 @@ def _reader(bootstrap: str) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "reader",  # librdkafka wants a name; no group is joined, nothing is committed
+            "group.id": "reader",  # required by librdkafka; no group is joined and nothing is committed
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "log_level": 0,
@@ -456,46 +456,46 @@ def _reader(bootstrap: str) -> Consumer:
     )
 
 
-def _make_offsets_topic(on: Broker) -> None:
-    """Whoever asks for a coordinator first has `__consumer_offsets` made; every partition of it must have a leader."""
+def _create_offsets_topic(on: Broker) -> None:
+    """Make the broker create `__consumer_offsets` by a coordinator lookup, and wait for a leader of each partition."""
     consumer = _reader(on.bootstrap)
     deadline = time.monotonic() + SECONDS
     try:
         while True:
             with suppress(KafkaException):
                 consumer.committed([TopicPartition("nothing", 0)], timeout=5)
-                _ends(on.bootstrap)
+                _end_offsets(on.bootstrap)
                 return
             if time.monotonic() > deadline:
-                raise NotPlayed("__consumer_offsets was not made")
-            time.sleep(_LOOK_AGAIN_S)
+                raise IncidentFailed("__consumer_offsets was not created")
+            time.sleep(_POLL_S)
     finally:
         consumer.close()
 
 
-def _ends(bootstrap: str) -> dict[int, int]:
-    """Where the partitions of `__consumer_offsets` end."""
+def _end_offsets(bootstrap: str) -> dict[int, int]:
+    """The end offsets of the partitions of `__consumer_offsets`."""
     consumer = _reader(bootstrap)
     try:
         topic = consumer.list_topics("__consumer_offsets", timeout=SECONDS).topics["__consumer_offsets"]
-        found = {}
+        ends = {}
         for partition in topic.partitions:
             bounds = consumer.get_watermark_offsets(TopicPartition("__consumer_offsets", partition), timeout=SECONDS)
-            found[partition] = bounds[1] if bounds is not None else 0
-        return found
+            ends[partition] = bounds[1] if bounds is not None else 0
+        return ends
     finally:
         consumer.close()
 
 
-def _dump_offsets(bootstrap: str, begin: Mapping[int, int], path: Path) -> None:
-    ends = _ends(bootstrap)
-    left = {partition: end for partition, end in ends.items() if end > begin.get(partition, 0)}
+def _dump_offsets(bootstrap: str, start: Mapping[int, int], path: Path) -> None:
+    ends = _end_offsets(bootstrap)
+    pending = {partition: end for partition, end in ends.items() if end > start.get(partition, 0)}
     lines = []
     consumer = _reader(bootstrap)
     try:
-        consumer.assign([TopicPartition("__consumer_offsets", p, begin.get(p, 0)) for p in left])
+        consumer.assign([TopicPartition("__consumer_offsets", p, start.get(p, 0)) for p in pending])
         deadline = time.monotonic() + SECONDS
-        while left and time.monotonic() < deadline:
+        while pending and time.monotonic() < deadline:
             message = consumer.poll(1.0)
             if message is None:
                 break
@@ -503,8 +503,8 @@ def _dump_offsets(bootstrap: str, begin: Mapping[int, int], path: Path) -> None:
                 continue
             lines.append(json.dumps(_record(message)))
             partition, offset = message.partition(), message.offset()
-            if partition is not None and offset is not None and offset + 1 >= left.get(partition, 0):
-                left.pop(partition, None)
+            if partition is not None and offset is not None and offset + 1 >= pending.get(partition, 0):
+                pending.pop(partition, None)
     finally:
         consumer.close()
     path.write_text("".join(line + "\n" for line in lines))

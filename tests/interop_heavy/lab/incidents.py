@@ -1,81 +1,72 @@
-"""The incidents: each plays one on a stage, and labels what it did.
+"""The incidents: each function injects service fault into a run and labels the group.
 
-Rules kept here
-- A group is stable before anything is done to it, and a storm lasts until the broker's log has told of it several
-  times.
-- What is injected is what happens to real services: slow handlers, frozen and killed processes, deploys, scaling,
-  changed topics, wrong settings, restarted brokers. Numbers are drawn from the stage's own random numbers.
-- Every incident may have a healthy group beside it.
+Invariants:
+- A group is stable before a fault is injected. A storm lasts until the broker's log contains it several times.
+- The faults are those of real services: slow handlers, frozen and killed processes, deploys, scaling, changed topics,
+  wrong settings, restarted brokers. Numbers come from the run's own random generator.
+- A healthy group may run next to every incident.
 """
 
 import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.interop_heavy.lab.environment import Member, Service, Stage
+from tests.interop_heavy.lab.environment import IncidentRun, Member, Service
 
-Play = Callable[..., None]
+Inject = Callable[..., None]
 TIMES = 3
-"""How often a storm's fault comes back before it is enough."""
+"""How often a fault is repeated to make a storm."""
 
 
-def service(stage: Stage, library: str, partitions: int = 6, **settings: Any) -> Service:
-    """A service with a topic of its own."""
-    stage.library = library
-    topics = settings.pop("topics", None) or [stage.topic(partitions)]
-    one = Service(library, f"{stage.word()}.{stage.word()}", topics, **settings)
-    stage.parameters = {"library": library, "partitions": partitions, **settings}
-    return one
+def make_service(run: IncidentRun, library: str, partitions: int = 6, **settings: Any) -> Service:
+    """A service with its own topic."""
+    run.library = library
+    topics = settings.pop("topics", None) or [run.topic(partitions)]
+    service = Service(library, f"{run.random_name()}.{run.random_name()}", topics, **settings)
+    run.parameters = {"library": library, "partitions": partitions, **settings}
+    return service
 
 
-def crew(
-    stage: Stage, one: Service, members: int, static: bool = False, stagger: float = 0.0, settle: bool = True
+def start_members(
+    run: IncidentRun, service: Service, members: int, static: bool = False, stagger: float = 0.0, settle: bool = True
 ) -> list[Member]:
-    """The members of a service, stable."""
-    found = [stage.member(one, f"{stage.word()}-{number}" if static else None) for number in range(members)]
-    stage.note("started", *(member.name for member in found))
-    for member in found:
+    """Start the members of a service and wait until the group is stable."""
+    started = [run.member(service, f"{run.random_name()}-{number}" if static else None) for number in range(members)]
+    run.note("started", *(member.name for member in started))
+    for member in started:
         member.start()
         time.sleep(stagger)
-    stage.wait_stable(one.group, members)
+    run.wait_stable(service.group, members)
     if settle:
-        time.sleep(stage.rng.uniform(4, 6))
-        stage.wait_stable(one.group, members)
-    stage.parameters["members"] = members
-    return found
+        time.sleep(run.rng.uniform(4, 6))
+        run.wait_stable(service.group, members)
+    run.parameters["members"] = members
+    return started
 
 
-def beside(stage: Stage, members: int = 2) -> None:
-    """A healthy group."""
-    one = Service("confluent-kafka", stage.word(), [stage.topic(4)])
+def add_healthy_group(run: IncidentRun, members: int = 2) -> None:
+    """Start a healthy group."""
+    service = Service("confluent-kafka", run.random_name(), [run.topic(4)])
     for _ in range(members):
-        stage.member(one).start()
-    stage.label(one.group, "healthy")
+        run.member(service).start()
+    run.label(service.group, "healthy")
 
 
-def name_of(member: Member) -> str:
-    """What a culprit is called."""
+def label_name(member: Member) -> str:
+    """The name of a member in a label."""
     return member.instance or member.name
 
 
-def removals(stage: Stage, one: Service) -> int:
-    """How many members the broker has seen leave or expire."""
-    return stage.count(
-        rf"[Mm]ember \S+ .*has left group|in group {one.group} has left|Member \S+ in group {one.group} has failed"
-        rf"|\[GroupId {one.group}\] Member \S+ (?:left the consumer group|fenced from the group)"
-    )
-
-
-def healthy(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """Nothing happens."""
-    one = service(stage, library, **settings)
-    crew(stage, one, members)
-    stage.label(one.group, "healthy")
-    time.sleep(stage.rng.uniform(8, 14))
+def healthy(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """No fault."""
+    service = make_service(run, library, **settings)
+    start_members(run, service, members)
+    run.label(service.group, "healthy")
+    time.sleep(run.rng.uniform(8, 14))
 
 
 def poll_delay(
-    stage: Stage,
+    run: IncidentRun,
     library: str,
     members: int = 3,
     slow: int = 1,
@@ -83,88 +74,88 @@ def poll_delay(
     static: bool = False,
     **settings: Any,
 ) -> None:
-    """Some members take longer than they may, from now on or once."""
-    interval = settings.setdefault("interval", stage.rng.choice((4000, 6000, 7000)))
+    """Some members exceed max.poll.interval.ms, from now on or once."""
+    interval = settings.setdefault("interval", run.rng.choice((4000, 6000, 7000)))
     assert isinstance(interval, int)
     settings.setdefault("session", min(interval, 6000))
     kip848 = settings.get("protocol") == "consumer"
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members, static)
-    culprits = stage.rng.sample(found, slow)
-    seconds = interval / 1000 * stage.rng.uniform(1.3, 1.8)
-    before = stage.generations(one.group)
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members, static)
+    culprits = run.rng.sample(started, slow)
+    seconds = interval / 1000 * run.rng.uniform(1.3, 1.8)
+    before = run.generations(service.group)
     for member in culprits:
-        member.tell(f"{'once' if times == 1 else 'delay'} {seconds:.2f}")
-    stage.note(f"a batch takes {seconds:.2f} s", *(member.name for member in culprits))
+        member.send(f"{'once' if times == 1 else 'delay'} {seconds:.2f}")
+    run.note(f"a batch takes {seconds:.2f} s", *(member.name for member in culprits))
     cause = "kip848_poll_delay" if kip848 else "poll_delay"
-    stage.label(one.group, cause, [name_of(member) for member in culprits], storm=times > 1)
-    wanted = before + (2 * times - 1 if slow == 1 else times)
+    run.label(service.group, cause, [label_name(member) for member in culprits], storm=times > 1)
+    expected = before + (2 * times - 1 if slow == 1 else times)
     if static:
-        time.sleep(2 * times * seconds)  # it may be back in its place before anybody notices
+        time.sleep(2 * times * seconds)  # a static member may return before the broker notices its absence
     else:
-        stage.wait("its kicks", lambda: stage.generations(one.group) >= wanted)
-        time.sleep(stage.rng.uniform(seconds, seconds + 3))
+        run.wait("removals of the slow member", lambda: run.generations(service.group) >= expected)
+        time.sleep(run.rng.uniform(seconds, seconds + 3))
     if times == 1:
-        stage.wait_stable(one.group, members)
+        run.wait_stable(service.group, members)
 
 
-def cascade(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """One member is slow; what it leaves makes the others slow a while later."""
+def cascade(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """One member is slow; its partitions make the other members slow later."""
     interval = settings.setdefault("interval", 5000)
     assert isinstance(interval, int)
     settings.setdefault("session", min(interval, 6000))
-    one = service(stage, library, **settings)
-    first, *others = crew(stage, one, members)
+    service = make_service(run, library, **settings)
+    first, *others = start_members(run, service, members)
     time.sleep(interval / 1000 + 2)
-    before = stage.generations(one.group)
-    first.tell(f"delay {interval / 1000 * 1.6:.2f}")
-    stage.note("slow", first.name)
-    stage.wait("the first kick", lambda: stage.generations(one.group) > before)
+    before = run.generations(service.group)
+    first.send(f"delay {interval / 1000 * 1.6:.2f}")
+    run.note("slow", first.name)
+    run.wait("the first removal", lambda: run.generations(service.group) > before)
     time.sleep(1)
     for member in others[:1]:
-        member.tell(f"delay {interval / 1000 * 1.4:.2f}")
-        stage.note("overloaded", member.name)
-    stage.label(one.group, "poll_delay", [first.name], storm=True, secondary=[m.name for m in others[:1]])
+        member.send(f"delay {interval / 1000 * 1.4:.2f}")
+        run.note("overloaded", member.name)
+    run.label(service.group, "poll_delay", [first.name], storm=True, secondary=[member.name for member in others[:1]])
     time.sleep(interval / 1000 * 6)
 
 
 def session_expiry(
-    stage: Stage, library: str, members: int = 3, frozen: int = 1, times: int = TIMES, **settings: Any
+    run: IncidentRun, library: str, members: int = 3, frozen: int = 1, times: int = TIMES, **settings: Any
 ) -> None:
-    """Processes are held still for longer than their session."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members)
-    culprits = stage.rng.sample(found, frozen)
+    """Processes are frozen for longer than their session timeout."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members)
+    culprits = run.rng.sample(started, frozen)
     for _ in range(times):
         for member in culprits:
-            stage.note("frozen", member.name)
-            member.freeze(one.session / 1000 * stage.rng.uniform(1.3, 1.7))
-        stage.wait_stable(one.group, members)
-        time.sleep(stage.rng.uniform(1, 4))
-    cause = "kip848_session_expiry" if one.protocol == "consumer" else "session_expiry"
-    stage.label(one.group, cause, [name_of(member) for member in culprits], storm=times > 1)
+            run.note("frozen", member.name)
+            member.freeze(service.session / 1000 * run.rng.uniform(1.3, 1.7))
+        run.wait_stable(service.group, members)
+        time.sleep(run.rng.uniform(1, 4))
+    cause = "kip848_session_expiry" if service.protocol == "consumer" else "session_expiry"
+    run.label(service.group, cause, [label_name(member) for member in culprits], storm=times > 1)
 
 
-def crash(stage: Stage, library: str, members: int = 3, back_after: float | None = None, **settings: Any) -> None:
-    """A process is killed, and stays away (or comes back once)."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members)
-    victim = stage.rng.choice(found)
-    stage.note("killed", victim.name)
+def crash(run: IncidentRun, library: str, members: int = 3, back_after: float | None = None, **settings: Any) -> None:
+    """A process is killed and does not return, or returns once."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members)
+    victim = run.rng.choice(started)
+    run.note("killed", victim.name)
     victim.kill()
     if back_after is not None:
         time.sleep(back_after)
         victim.start()
-        time.sleep(one.session / 1000 + 2)
-        stage.wait_stable(one.group, members)
+        time.sleep(service.session / 1000 + 2)
+        run.wait_stable(service.group, members)
     else:
-        stage.wait_stable(one.group, members - 1)
+        run.wait_stable(service.group, members - 1)
     time.sleep(3)
-    stage.label(one.group, "crash", [name_of(victim)])
+    run.label(service.group, "crash", [label_name(victim)])
 
 
 def crash_loop(
-    stage: Stage,
+    run: IncidentRun,
     library: str,
     members: int = 3,
     how: str = "exit",
@@ -172,30 +163,30 @@ def crash_loop(
     static: bool = False,
     **settings: Any,
 ) -> None:
-    """A process dies soon after each start, and is started again."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members, static)
-    victim = stage.rng.choice(found)
-    backoff = stage.rng.uniform(1.0, 4.0)
+    """A process dies soon after each start and is started again."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members, static)
+    victim = run.rng.choice(started)
+    backoff = run.rng.uniform(1.0, 4.0)
     for _ in range(times):
-        time.sleep(stage.rng.uniform(1, 3))
-        stage.note(how, victim.name)
-        victim.tell(how)
-        stage.wait("its death", victim.ended)
+        time.sleep(run.rng.uniform(1, 3))
+        run.note(how, victim.name)
+        victim.send(how)
+        run.wait("the process's end", victim.has_ended)
         victim.reap()
         time.sleep(backoff)
-        before = stage.generations(one.group)
+        before = run.generations(service.group)
         victim.start()
         if static:
-            time.sleep(stage.rng.uniform(5, 8))
+            time.sleep(run.rng.uniform(5, 8))
         else:
-            stage.wait("its return", lambda: stage.generations(one.group) > before)  # noqa: B023
+            run.wait("the restarted member", lambda: run.generations(service.group) > before)  # noqa: B023
     time.sleep(3)
-    stage.label(one.group, "crash_loop", [name_of(victim)], storm=True)
+    run.label(service.group, "crash_loop", [label_name(victim)], storm=True)
 
 
 def rolling(
-    stage: Stage,
+    run: IncidentRun,
     library: str,
     members: int = 3,
     static: bool = False,
@@ -203,185 +194,193 @@ def rolling(
     gap: float = 4.0,
     **settings: Any,
 ) -> None:
-    """Every member is closed and started again, one after another."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members, static)
-    for member in found:
+    """Every member is stopped and started again, one after another."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members, static)
+    for member in started:
         member.stop()
-        stage.note("stopped", member.name)
+        run.note("stopped", member.name)
         time.sleep(down)
         member.start()
-        stage.note("started again", member.name)
+        run.note("started again", member.name)
         time.sleep(gap)
-    late = static and down * 1000 > one.session
+    late = static and down * 1000 > service.session
     cause = "static_restart_too_late" if late else "static_restart_in_time" if static else "rolling_restart"
-    if one.protocol == "consumer" and not static:
+    if service.protocol == "consumer" and not static:
         cause = "kip848_rolling_restart"
-    stage.wait_stable(one.group, members)
+    run.wait_stable(service.group, members)
     time.sleep(2)
-    stage.label(one.group, cause, [name_of(member) for member in found])
+    run.label(service.group, cause, [label_name(member) for member in started])
 
 
-def turnover(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """Every member is closed, and another one takes its place under a name of its own."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members)
-    for member in found:
+def turnover(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """Every member is stopped, and a member with another name replaces it."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members)
+    for member in started:
         member.stop()
-        stage.note("stopped", member.name)
+        run.note("stopped", member.name)
         time.sleep(1)
-        stage.note("started", stage.member(one).start().name)
-        time.sleep(stage.rng.uniform(3, 5))
-    stage.wait_stable(one.group, members)
+        run.note("started", run.member(service).start().name)
+        time.sleep(run.rng.uniform(3, 5))
+    run.wait_stable(service.group, members)
     time.sleep(3)
-    stage.label(one.group, "rolling_restart", [member.name for member in found])
+    run.label(service.group, "rolling_restart", [member.name for member in started])
 
 
-def scaling(stage: Stage, library: str, members: int = 3, out: int = 0, down: int = 0, **settings: Any) -> None:
-    """Members are added, or taken away."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members)
+def scaling(run: IncidentRun, library: str, members: int = 3, out: int = 0, down: int = 0, **settings: Any) -> None:
+    """Members are added or removed."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members)
     if out:
-        new = [stage.member(one) for _ in range(out)]
+        new = [run.member(service) for _ in range(out)]
         for member in new:
             member.start()
-            stage.note("added", member.name)
-            time.sleep(stage.rng.uniform(0.5, 4))
-        stage.wait_stable(one.group, members + out)
-        stage.label(one.group, "scale_out", [member.name for member in new])
+            run.note("added", member.name)
+            time.sleep(run.rng.uniform(0.5, 4))
+        run.wait_stable(service.group, members + out)
+        run.label(service.group, "scale_out", [member.name for member in new])
     if down:
-        gone = stage.rng.sample(found, down)
-        for member in gone:
+        removed = run.rng.sample(started, down)
+        for member in removed:
             member.stop()
-            stage.note("taken away", member.name)
-            time.sleep(stage.rng.uniform(0.5, 3))
-        stage.wait_stable(one.group, members - down)
-        stage.label(one.group, "scale_in", [member.name for member in gone])
+            run.note("removed", member.name)
+            time.sleep(run.rng.uniform(0.5, 3))
+        run.wait_stable(service.group, members - down)
+        run.label(service.group, "scale_in", [member.name for member in removed])
     time.sleep(4)
 
 
-def flapping(stage: Stage, library: str, members: int = 3, delta: int = 2, times: int = 3, **settings: Any) -> None:
-    """Members are added and taken away again, and again; with `fresh` under other names each time."""
+def flapping(run: IncidentRun, library: str, members: int = 3, delta: int = 2, times: int = 3, **settings: Any) -> None:
+    """Members are added and removed repeatedly; with `fresh` under other names each time."""
     fresh = bool(settings.pop("fresh", False))
-    one = service(stage, library, **settings)
-    crew(stage, one, members)
+    service = make_service(run, library, **settings)
+    start_members(run, service, members)
     names: list[str] = []
-    new = [stage.member(one) for _ in range(delta)]
+    new = [run.member(service) for _ in range(delta)]
     for _ in range(times):
         if fresh:
-            new = [stage.member(one) for _ in range(delta)]
+            new = [run.member(service) for _ in range(delta)]
         for member in new:
             member.start()
         names += [member.name for member in new if member.name not in names]
-        stage.note("added", *(member.name for member in new))
-        stage.wait_stable(one.group, members + delta)
-        time.sleep(stage.rng.uniform(2, 5))
+        run.note("added", *(member.name for member in new))
+        run.wait_stable(service.group, members + delta)
+        time.sleep(run.rng.uniform(2, 5))
         for member in new:
             member.stop()
-        stage.note("taken away", *(member.name for member in new))
-        stage.wait_stable(one.group, members)
-        time.sleep(stage.rng.uniform(2, 5))
-    stage.label(one.group, "autoscaler_flapping", names, storm=True)
+        run.note("removed", *(member.name for member in new))
+        run.wait_stable(service.group, members)
+        time.sleep(run.rng.uniform(2, 5))
+    run.label(service.group, "autoscaler_flapping", names, storm=True)
 
 
-def subscription(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """A member subscribes to another topic beside its own."""
-    one = service(stage, library, **settings)
-    other = stage.topic(3)
-    found = crew(stage, one, members)
-    changed = stage.rng.choice(found)
-    before = stage.generations(one.group)
-    changed.tell(f"subscribe {one.topics[0]},{other}")
-    stage.note("subscribes to another topic", changed.name)
-    stage.wait("its rejoin", lambda: stage.generations(one.group) > before)
+def subscription(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """A member subscribes to an additional topic."""
+    service = make_service(run, library, **settings)
+    other = run.topic(3)
+    started = start_members(run, service, members)
+    changed = run.rng.choice(started)
+    before = run.generations(service.group)
+    changed.send(f"subscribe {service.topics[0]},{other}")
+    run.note("subscribes to another topic", changed.name)
+    run.wait("its rejoin", lambda: run.generations(service.group) > before)
     time.sleep(5)
-    stage.label(one.group, "subscription_change", [changed.name])
+    run.label(service.group, "subscription_change", [changed.name])
 
 
-def metadata(stage: Stage, library: str, change: str, members: int = 3, **settings: Any) -> None:
-    """What a group reads changes."""
-    prefix = stage.word()
+def metadata(run: IncidentRun, library: str, change: str, members: int = 3, **settings: Any) -> None:
+    """The group's topics change."""
+    prefix = run.random_name()
     regex = f"^{prefix}_.*"
-    topics = [stage.topic(4, f"{prefix}_{stage.word()}"), stage.topic(3, f"{prefix}_{stage.word()}")]
-    one = service(stage, library, topics=topics, pattern=None if change == "grew" else regex, **settings)
-    crew(stage, one, members)
-    before = stage.generations(one.group)
+    topics = [run.topic(4, f"{prefix}_{run.random_name()}"), run.topic(3, f"{prefix}_{run.random_name()}")]
+    pattern = None if change == "grew" else regex
+    service = make_service(run, library, topics=topics, pattern=pattern, **settings)
+    start_members(run, service, members)
+    before = run.generations(service.group)
     match change:
         case "grew":
-            stage.grow(topics[0], 9)
+            run.grow(topics[0], 9)
             cause, culprit = "partitions_added", topics[0]
         case "created":
-            culprit = stage.topic(2, f"{prefix}_{stage.word()}")
+            culprit = run.topic(2, f"{prefix}_{run.random_name()}")
             cause = "new_topic_matched"
         case _:
-            stage.delete(topics[1])
+            run.delete(topics[1])
             cause, culprit = "topic_deleted", topics[1]
-    stage.note(change, culprit)
+    run.note(change, culprit)
     if change == "deleted":
-        time.sleep(12)  # some clients try to commit what they read of it for as long as they may, before they rejoin
+        time.sleep(12)  # some clients retry commits for the deleted topic until their timeout before they rejoin
     else:
-        stage.wait("the leader's rejoin", lambda: stage.generations(one.group) > before)
+        run.wait("the leader's rejoin", lambda: run.generations(service.group) > before)
         time.sleep(6)
-    stage.label(one.group, cause, [culprit])
+    run.label(service.group, cause, [culprit])
 
 
-def conflict(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """Two processes with one instance id; each that dies of it is started again."""
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members, static=True)
-    first = stage.rng.choice(found)
-    second = stage.member(one, first.instance).start()
-    stage.note("a second process with the same instance id", second.name)
+def conflict(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """Two processes have the same instance id; each one that dies is started again."""
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members, static=True)
+    first = run.rng.choice(started)
+    second = run.member(service, first.instance).start()
+    run.note("a second process with the same instance id", second.name)
     until = time.monotonic() + 30
     while time.monotonic() < until:
         for member in (first, second):
-            if member.ended():
+            if member.has_ended():
                 member.reap()
                 time.sleep(2)
                 member.start()
-                stage.note("started again", member.name)
+                run.note("started again", member.name)
         time.sleep(0.5)
     assert first.instance is not None
-    stage.label(one.group, "instance_id_conflict", [first.instance, first.name, second.name], storm=True)
+    run.label(service.group, "instance_id_conflict", [first.instance, first.name, second.name], storm=True)
 
 
 def inconsistent(
-    stage: Stage, library: str, members: int = 3, theirs: str = "roundrobin", newcomer: str = "", **settings: Any
+    run: IncidentRun, library: str, members: int = 3, theirs: str = "roundrobin", newcomer: str = "", **settings: Any
 ) -> None:
-    """A newcomer that shares no assignor with the group; it is started again a few times."""
+    """A new member shares no assignor with the group; it is started again a few times."""
     settings.setdefault("assignor", "range")
-    one = service(stage, library, **settings)
-    crew(stage, one, members)
-    other = Service(newcomer or library, one.group, one.topics, session=one.session, assignor=theirs, debug=one.debug)
-    refused = stage.member(other).start()
-    stage.note("joins with another assignor", refused.name)
+    service = make_service(run, library, **settings)
+    start_members(run, service, members)
+    other = Service(
+        newcomer or library,
+        service.group,
+        service.topics,
+        session=service.session,
+        assignor=theirs,
+        debug=service.debug,
+    )
+    rejected = run.member(other).start()
+    run.note("joins with another assignor", rejected.name)
     for _ in range(3):
         time.sleep(4)
-        if refused.ended():
-            refused.reap()
-            refused.start()
-    stage.label(one.group, "inconsistent_protocol", [refused.name])
+        if rejected.has_ended():
+            rejected.reap()
+            rejected.start()
+    run.label(service.group, "inconsistent_protocol", [rejected.name])
 
 
-def migration(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """Two deploys from an eager assignor to the cooperative one."""
-    one = service(stage, library, assignor="range", **settings)
-    found = crew(stage, one, members)
+def migration(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """Two deploys migrate from an eager assignor to the cooperative one."""
+    service = make_service(run, library, assignor="range", **settings)
+    started = start_members(run, service, members)
     for assignor in ("cooperative-sticky,range", "cooperative-sticky"):
-        one.assignor = assignor
-        for member in found:
+        service.assignor = assignor
+        for member in started:
             member.stop()
             time.sleep(1)
             member.start()
-            stage.note(f"started again with {assignor}", member.name)
+            run.note(f"started again with {assignor}", member.name)
             time.sleep(4)
-        stage.wait_stable(one.group, members)
+        run.wait_stable(service.group, members)
         time.sleep(2)
-    stage.label(one.group, "assignor_migration", [member.name for member in found])
+    run.label(service.group, "assignor_migration", [member.name for member in started])
 
 
 def coordinator(
-    stage: Stage,
+    run: IncidentRun,
     library: str,
     members: int = 3,
     clean: bool = True,
@@ -389,57 +388,57 @@ def coordinator(
     times: int = 1,
     **settings: Any,
 ) -> None:
-    """The broker goes away and comes back."""
-    one = service(stage, library, **settings)
-    crew(stage, one, members)
+    """The broker stops and starts again."""
+    service = make_service(run, library, **settings)
+    start_members(run, service, members)
     for _ in range(times):
         if clean:
-            stage.broker.stop()
+            run.broker.stop()
         else:
-            stage.broker.node.kill()
-        stage.note("broker stopped")
+            run.broker.node.kill()
+        run.note("broker stopped")
         time.sleep(down)
-        stage.broker.start()
-        stage.note("broker is up")
-        time.sleep(2.5 * one.session / 1000 + 8)
-    for group in (one.group, *stage.groups):
-        stage.label(group, "coordinator_restart", ["broker 1"])
+        run.broker.start()
+        run.note("broker is up")
+        time.sleep(2.5 * service.session / 1000 + 8)
+    for group in (service.group, *run.groups):
+        run.label(group, "coordinator_restart", ["broker 1"])
 
 
-def herd(stage: Stage, library: str, members: int = 8, stagger: float = 0.6, **settings: Any) -> None:
-    """Many members that start one after another."""
+def herd(run: IncidentRun, library: str, members: int = 8, stagger: float = 0.6, **settings: Any) -> None:
+    """Many members start one after another."""
     settings.setdefault("partitions", 2 * members)
-    one = service(stage, library, **settings)
-    found = crew(stage, one, members, stagger=stagger)
-    stage.label(one.group, "startup_herd", [member.name for member in found])
+    service = make_service(run, library, **settings)
+    started = start_members(run, service, members, stagger=stagger)
+    run.label(service.group, "startup_herd", [member.name for member in started])
     time.sleep(5)
 
 
 def shared(
-    stage: Stage, library: str, members: int = 2, mode: str = "slow", theirs_in: str = "", **settings: Any
+    run: IncidentRun, library: str, members: int = 2, mode: str = "slow", theirs_in: str = "", **settings: Any
 ) -> None:
-    """Two services with one group id: one of them is slow, or is deployed."""
+    """Two services have the same group id; one of them is slow or is deployed."""
     settings.setdefault("interval", 6000)
     settings.setdefault("session", 6000)
-    one = service(stage, library, **settings)
+    service = make_service(run, library, **settings)
     other = Service(
         theirs_in or library,
-        one.group,
-        [stage.topic(4)],
-        session=one.session,
-        interval=one.interval,
-        assignor=one.assignor,
+        service.group,
+        [run.topic(4)],
+        session=service.session,
+        interval=service.interval,
+        assignor=service.assignor,
     )
-    mine = [stage.member(one) for _ in range(members)]
-    theirs = [stage.member(other) for _ in range(members)]
+    mine = [run.member(service) for _ in range(members)]
+    theirs = [run.member(other) for _ in range(members)]
     for member in (*mine, *theirs):
         member.start()
-    stage.wait_stable(one.group, 2 * members)
+    run.wait_stable(service.group, 2 * members)
     time.sleep(5)
     if mode == "slow":
-        theirs[0].tell(f"delay {one.interval / 1000 * 1.5}")
-        before = stage.generations(one.group)
-        stage.wait("its kicks", lambda: stage.generations(one.group) >= before + 5)
+        theirs[0].send(f"delay {service.interval / 1000 * 1.5}")
+        before = run.generations(service.group)
+        run.wait("removals of the slow member", lambda: run.generations(service.group) >= before + 5)
         culprits = [theirs[0].name]
     else:
         for member in (*theirs, *theirs):
@@ -448,24 +447,25 @@ def shared(
             member.start()
             time.sleep(3)
         culprits = [member.name for member in theirs]
-    stage.wait_stable(one.group, 2 * members) if mode != "slow" else None
-    stage.label(one.group, "shared_group_id", culprits, storm=mode == "slow")
+    if mode != "slow":
+        run.wait_stable(service.group, 2 * members)
+    run.label(service.group, "shared_group_id", culprits, storm=mode == "slow")
 
 
-def stuck(stage: Stage, library: str, members: int = 3, **settings: Any) -> None:
-    """A member is so slow that a round waits for it for as long as it may, while another one comes."""
-    one = service(stage, library, interval=150_000, session=6000, **settings)
-    found = crew(stage, one, members)
-    slow = stage.rng.choice(found)
-    slow.tell("once 140")
+def stuck(run: IncidentRun, library: str, members: int = 3, **settings: Any) -> None:
+    """A rebalance waits for a slow member until its timeout, after a new member has joined."""
+    service = make_service(run, library, interval=150_000, session=6000, **settings)
+    started = start_members(run, service, members)
+    slow = run.rng.choice(started)
+    slow.send("once 140")
     time.sleep(2)
-    stage.member(one).start()
-    stage.note("one comes while another one does not poll", slow.name)
+    run.member(service).start()
+    run.note("a member joins while another one does not poll", slow.name)
     time.sleep(75)
-    stage.label(one.group, "stuck_rebalance", [slow.name])
+    run.label(service.group, "stuck_rebalance", [slow.name])
 
 
-KINDS: dict[str, Play] = {
+KINDS: dict[str, Inject] = {
     "healthy": healthy,
     "poll_delay": poll_delay,
     "cascade": cascade,

@@ -1,5 +1,5 @@
-// One consumer process of an incident, with Sarama: it takes one argument, JSON, and obeys the same lines on standard
-// input as member.py. What Sarama logs goes to standard error as it is.
+// One consumer process of an incident, with Sarama. It takes one JSON argument and the same commands on standard input
+// as member.py. Sarama's log goes to standard error unchanged.
 package main
 
 import (
@@ -72,28 +72,28 @@ func listen() {
 }
 
 func main() {
-	var wanted struct {
+	var settings struct {
 		Bootstrap, Group, Client, Instance, Assignor string
 		Topics                                       []string
 		Session, Interval, Metadata                  int
 	}
-	if err := json.Unmarshal([]byte(os.Args[1]), &wanted); err != nil {
+	if err := json.Unmarshal([]byte(os.Args[1]), &settings); err != nil {
 		log.Fatal(err)
 	}
 	sarama.Logger = log.New(os.Stderr, "[sarama] ", log.LstdFlags|log.Lmicroseconds)
 	config := sarama.NewConfig()
 	config.Version = sarama.V3_6_0_0
-	config.ClientID = wanted.Client
+	config.ClientID = settings.Client
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
-	config.Consumer.Group.Session.Timeout = time.Duration(wanted.Session) * time.Millisecond
-	config.Consumer.Group.Heartbeat.Interval = time.Duration(wanted.Session/4) * time.Millisecond
-	config.Consumer.Group.Rebalance.Timeout = time.Duration(wanted.Interval) * time.Millisecond
-	config.Consumer.Group.InstanceId = wanted.Instance
-	config.Metadata.RefreshFrequency = time.Duration(wanted.Metadata) * time.Millisecond
-	if wanted.Assignor == "roundrobin" {
+	config.Consumer.Group.Session.Timeout = time.Duration(settings.Session) * time.Millisecond
+	config.Consumer.Group.Heartbeat.Interval = time.Duration(settings.Session/4) * time.Millisecond
+	config.Consumer.Group.Rebalance.Timeout = time.Duration(settings.Interval) * time.Millisecond
+	config.Consumer.Group.InstanceId = settings.Instance
+	config.Metadata.RefreshFrequency = time.Duration(settings.Metadata) * time.Millisecond
+	if settings.Assignor == "roundrobin" {
 		config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRoundRobin()}
 	}
-	group, err := sarama.NewConsumerGroup([]string{wanted.Bootstrap}, wanted.Group, config)
+	group, err := sarama.NewConsumerGroup([]string{settings.Bootstrap}, settings.Group, config)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	for ctx.Err() == nil {
-		if err := group.Consume(ctx, wanted.Topics, handler{}); err != nil {
+		if err := group.Consume(ctx, settings.Topics, handler{}); err != nil {
 			sarama.Logger.Println("consume:", err)
 			time.Sleep(200 * time.Millisecond)
 		}

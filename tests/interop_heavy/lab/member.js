@@ -1,12 +1,12 @@
-// One consumer process of an incident, with KafkaJS: `node member.js JSON`. It obeys the same lines on standard input as
-// member.py; what KafkaJS logs goes to standard output as it is.
+// One consumer process of an incident, with KafkaJS: `node member.js JSON`. It takes the same commands on standard input
+// as member.py. KafkaJS's log goes to standard output unchanged.
 'use strict'
 
 const readline = require('readline')
 const { Kafka, logLevel } = require('kafkajs')
 
 const config = JSON.parse(process.argv[2])
-const orders = { delay: 0, once: 0, fail: false }
+const commands = { delay: 0, once: 0, fail: false }
 const kafka = new Kafka({ clientId: config.client ?? undefined, brokers: [config.bootstrap], logLevel: logLevel.INFO })
 const consumer = kafka.consumer({
   groupId: config.group,
@@ -17,18 +17,18 @@ const consumer = kafka.consumer({
 })
 
 const handle = async () => {
-  if (orders.fail) throw new Error('cannot parse record')
-  const seconds = orders.once || orders.delay
-  orders.once = 0
+  if (commands.fail) throw new Error('cannot parse record')
+  const seconds = commands.once || commands.delay
+  commands.once = 0
   await new Promise(resolve => setTimeout(resolve, seconds * 1000))
 }
 
 const lines = readline.createInterface({ input: process.stdin })
 lines.on('line', line => {
   const [word, value] = line.trim().split(' ')
-  if (word === 'delay') orders.delay = Number(value)
-  if (word === 'once') orders.once = Number(value)
-  if (word === 'throw') orders.fail = true
+  if (word === 'delay') commands.delay = Number(value)
+  if (word === 'once') commands.once = Number(value)
+  if (word === 'throw') commands.fail = true
   if (word === 'exit') process.exit(1)
 })
 lines.on('close', () => process.exit(1))

@@ -1,12 +1,12 @@
-"""One consumer process of an incident: `python member.py JSON`, with one of the Python libraries.
+"""One consumer process of an incident, with one of the Python libraries: `python member.py JSON`.
 
-Rules kept here
-- What the library logs goes to standard output and error as it is; the program itself says nothing, but dies as a
-  program dies.
-- Commands come a line at a time on standard input: `delay S` (every batch from now on takes this long), `once S` (the
-  next one alone), `throw` (the next one raises, and the consumer is closed), `exit` (the process ends without a word),
-  `subscribe A,B`. SIGTERM is a clean close.
-- It does not outlive whoever started it: when standard input ends, it does.
+Invariants:
+- The library's log goes unchanged to standard output and error. The program itself prints nothing, apart from the
+  traceback of an unhandled exception.
+- Standard input takes one command per line: `delay S` (every later batch takes S seconds), `once S` (only the next
+  batch), `throw` (the next batch raises, and the consumer is closed), `exit` (the process exits without cleanup),
+  `subscribe A,B`. SIGTERM closes the consumer.
+- The process exits when standard input ends, so it does not outlive its parent.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from typing import Any
 POLL_S = 0.2
 
 
-class Orders:
-    """What the process was told to do."""
+class Commands:
+    """The commands received so far."""
 
     def __init__(self) -> None:
         self.delay = 0.0
@@ -54,20 +54,20 @@ class Orders:
                 os._exit(1)
         os._exit(1)
 
-    def handling(self) -> float:
-        """How long this batch takes; whoever asks has a batch."""
+    def batch_seconds(self) -> float:
+        """The processing time of the current batch; consumes `once`."""
         if self.throw:
             raise ValueError("cannot parse record")
         once, self.once = self.once, 0.0
         return once or self.delay
 
     def new_topics(self) -> list[str] | None:
-        """What to subscribe to, if that was changed."""
+        """The new subscription, if it has changed."""
         topics, self.topics = self.topics, None
         return topics
 
 
-def confluent(config: dict[str, Any], orders: Orders) -> None:
+def confluent(config: dict[str, Any], commands: Commands) -> None:
     """librdkafka."""
     from confluent_kafka import Consumer
 
@@ -91,19 +91,19 @@ def confluent(config: dict[str, Any], orders: Orders) -> None:
     consumer = Consumer(settings)
     consumer.subscribe([config["pattern"]] if config.get("pattern") else config["topics"])
     try:
-        while not orders.stopped:
-            topics = orders.new_topics()
+        while not commands.stopped:
+            topics = commands.new_topics()
             if topics:
                 consumer.subscribe(topics)
             message = consumer.poll(POLL_S)
             if message is not None and not message.error():
-                time.sleep(orders.handling())
+                time.sleep(commands.batch_seconds())
     finally:
         consumer.close()
 
 
-def _named(config: dict[str, Any], client: str) -> dict[str, Any]:
-    """The settings of kafka-python and of aiokafka, which have the same names; a client id is theirs unless given."""
+def _shared_settings(config: dict[str, Any], client: str) -> dict[str, Any]:
+    """The settings of kafka-python and aiokafka, whose names are equal; `client` is the default client id."""
     return {
         "bootstrap_servers": config["bootstrap"],
         "group_id": config["group"],
@@ -118,7 +118,7 @@ def _named(config: dict[str, Any], client: str) -> dict[str, Any]:
     }
 
 
-def kafka_python(config: dict[str, Any], orders: Orders) -> None:
+def kafka_python(config: dict[str, Any], commands: Commands) -> None:
     """kafka-python."""
     from kafka import KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -134,29 +134,29 @@ def kafka_python(config: dict[str, Any], orders: Orders) -> None:
     }
     extra = {}
     if config["assignor"]:
-        extra["partition_assignment_strategy"] = [assignors[one] for one in config["assignor"].split(",")]
+        extra["partition_assignment_strategy"] = [assignors[name] for name in config["assignor"].split(",")]
     consumer = KafkaConsumer(
-        **_named(config, "kafka-python-3.0.12"),
+        **_shared_settings(config, "kafka-python-3.0.12"),
         **extra,
     )
     consumer.subscribe(topics=None if config.get("pattern") else config["topics"], pattern=config.get("pattern"))
     try:
-        while not orders.stopped:
-            topics = orders.new_topics()
+        while not commands.stopped:
+            topics = commands.new_topics()
             if topics:
                 consumer.subscribe(topics)
             if consumer.poll(timeout_ms=int(POLL_S * 1000)):
-                time.sleep(orders.handling())
+                time.sleep(commands.batch_seconds())
     finally:
         consumer.close()
 
 
-def aiokafka(config: dict[str, Any], orders: Orders) -> None:
+def aiokafka(config: dict[str, Any], commands: Commands) -> None:
     """aiokafka."""
-    asyncio.run(_aiokafka(config, orders))
+    asyncio.run(_aiokafka(config, commands))
 
 
-async def _aiokafka(config: dict[str, Any], orders: Orders) -> None:
+async def _aiokafka(config: dict[str, Any], commands: Commands) -> None:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -168,24 +168,24 @@ async def _aiokafka(config: dict[str, Any], orders: Orders) -> None:
         "sticky": StickyPartitionAssignor,
     }
     consumer = AIOKafkaConsumer(
-        **_named(config, "aiokafka-0.14.0"),
-        partition_assignment_strategy=[assignors[one] for one in (config["assignor"] or "roundrobin").split(",")],
+        **_shared_settings(config, "aiokafka-0.14.0"),
+        partition_assignment_strategy=[assignors[name] for name in (config["assignor"] or "roundrobin").split(",")],
     )
     consumer.subscribe(topics=() if config.get("pattern") else config["topics"], pattern=config.get("pattern"))
     await consumer.start()
     try:
-        while not orders.stopped:
-            topics = orders.new_topics()
+        while not commands.stopped:
+            topics = commands.new_topics()
             if topics:
                 consumer.subscribe(topics)
             if await consumer.getmany(timeout_ms=int(POLL_S * 1000)):
-                await asyncio.sleep(orders.handling())
+                await asyncio.sleep(commands.batch_seconds())
     finally:
         await consumer.stop()
 
 
-def own(config: dict[str, Any], orders: Orders) -> None:
-    """Slackwater's own consumer."""
+def slackwater(config: dict[str, Any], commands: Commands) -> None:
+    """Slackwater's consumer."""
     import re
 
     from slackwater import Consumer
@@ -206,25 +206,25 @@ def own(config: dict[str, Any], orders: Orders) -> None:
     )
     consumer.subscribe(re.compile(config["pattern"]) if config.get("pattern") else config["topics"])
     try:
-        while not orders.stopped:
-            topics = orders.new_topics()
+        while not commands.stopped:
+            topics = commands.new_topics()
             if topics:
                 consumer.subscribe(topics)
             if consumer.poll(POLL_S):
-                time.sleep(orders.handling())
+                time.sleep(commands.batch_seconds())
     finally:
         consumer.close()
 
 
-LIBRARIES: dict[str, Callable[[dict[str, Any], Orders], None]] = {
+LIBRARIES: dict[str, Callable[[dict[str, Any], Commands], None]] = {
     "confluent-kafka": confluent,
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
-    "slackwater": own,
+    "slackwater": slackwater,
 }
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stdout)
-    wanted = json.loads(sys.argv[1])
-    LIBRARIES[wanted["library"]](wanted, Orders())
+    config = json.loads(sys.argv[1])
+    LIBRARIES[config["library"]](config, Commands())

@@ -1,9 +1,9 @@
-"""Several incidents at once on brokers that are up, and what the doctor makes of the folders they leave.
+"""Runs incidents concurrently on running brokers, and compares the doctor's verdicts with the labels.
 
-Rules kept here
-- An incident is its kind, its version of Kafka and its parameters; names and timings follow from a seed.
-- Incidents of one wave are played side by side: they mostly wait. Those that restart a broker have it to themselves.
-- What is compared is the whole label from all files; from one source alone, only what is said for sure.
+Invariants:
+- An incident is its kind, its version of Kafka and its parameters. Names and timings follow from a seed.
+- The incidents of a wave run concurrently, because they mostly wait. An incident that restarts a broker runs alone.
+- With all files the whole label is compared. With a single source only confident verdicts are compared.
 """
 
 import json
@@ -22,8 +22,8 @@ from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, judge
 from tests.doctor.corpus import read_incident
-from tests.interop_heavy.lab.environment import HERE, ROOT, Broker, staged
-from tests.interop_heavy.lab.incidents import KINDS, beside
+from tests.interop_heavy.lab.environment import HERE, ROOT, Broker, running_incident
+from tests.interop_heavy.lab.incidents import KINDS, add_healthy_group
 
 SOURCES: Final = {
     "all files": ("broker", "clients", "offsets"),
@@ -35,19 +35,19 @@ SOURCES: Final = {
 
 @dataclass(frozen=True)
 class Incident:
-    """What is played."""
+    """The parameters of an incident."""
 
     id: str
     version: str
     kind: str
     library: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    company: bool = False
-    """A healthy group is on the broker too."""
+    with_healthy_group: bool = False
+    """Whether a healthy group runs on the broker too."""
 
 
 def make_tools(folder: Path, java: bool = True, go: bool = False) -> Path:
-    """Make the members that have to be compiled."""
+    """Compile the members that are not Python or JavaScript."""
     folder.mkdir(parents=True, exist_ok=True)
     if java:
         subprocess.run(
@@ -59,25 +59,26 @@ def make_tools(folder: Path, java: bool = True, go: bool = False) -> Path:
     return folder
 
 
-def play(incident: Incident, on: Broker, out: Path, tools: Path, seed: int) -> Path:
-    """Play one incident; the folder that it leaves."""
+def run_incident(incident: Incident, on: Broker, out: Path, tools: Path, seed: int) -> Path:
+    """Run one incident and return its folder."""
     folder = out / incident.id
-    with staged(incident.id, on, folder, tools, zlib.crc32(f"{seed} {incident.id}".encode())) as stage:
-        if incident.company:
-            beside(stage)
-        KINDS[incident.kind](stage, incident.library, **incident.parameters)
+    incident_seed = zlib.crc32(f"{seed} {incident.id}".encode())
+    with running_incident(incident.id, on, folder, tools, incident_seed) as run:
+        if incident.with_healthy_group:
+            add_healthy_group(run)
+        KINDS[incident.kind](run, incident.library, **incident.parameters)
     return folder
 
 
-def play_all(
+def run_waves(
     waves: Sequence[Sequence[Incident]], brokers: Mapping[str, Broker], out: Path, tools: Path, seed: int
 ) -> dict[str, BaseException]:
-    """Play waves one after another; what went wrong, by incident."""
+    """Run waves one after another; return the errors by incident."""
     failed: dict[str, BaseException] = {}
 
     def run(incident: Incident) -> None:
         try:
-            play(incident, brokers[incident.version], out, tools, seed)
+            run_incident(incident, brokers[incident.version], out, tools, seed)
         except BaseException as error:
             failed[incident.id] = error
 
@@ -91,7 +92,7 @@ def play_all(
 
 
 def verdicts(folder: Path, sources: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], Verdict | None]]:
-    """Every labelled group with its label and what the doctor says of it; None where nothing tells of it."""
+    """Each labelled group with its label and the doctor's verdict; None if no row belongs to the group."""
     rows = read_incident(str(folder), sources)
     ended_ms = max((row.time_ms for row in rows), default=0)
     cluster = ClusterHistory.of((row for row in rows if not row.group), ended_ms)
@@ -100,30 +101,30 @@ def verdicts(folder: Path, sources: Sequence[str]) -> Iterator[tuple[str, dict[s
         yield group, label, judge(GroupHistory(group, own, cluster)) if own else None
 
 
-def faults(folder: Path) -> list[str]:
-    """What the doctor says that is not so, in sentences."""
-    found = []
+def wrong_verdicts(folder: Path) -> list[str]:
+    """The differences between the verdicts and the labels, as text."""
+    problems = []
     for name, sources in SOURCES.items():
         for group, label, verdict in verdicts(folder, sources):
             if name == "all files":
-                found += [f"{folder.name}: {group}, from {name}: {text}" for text in _differences(label, verdict)]
+                problems += [f"{folder.name}: {group}, from {name}: {text}" for text in _differences(label, verdict)]
             elif verdict is not None and verdict.confidence >= SURE and verdict.cause != label["cause"]:
-                said = f"{verdict.cause} for sure ({verdict.confidence}), but it was {label['cause']}"
-                found.append(f"{folder.name}: {group}, from {name}: {said}")
-    return found
+                text = f"confident verdict {verdict.cause} ({verdict.confidence}), but the cause was {label['cause']}"
+                problems.append(f"{folder.name}: {group}, from {name}: {text}")
+    return problems
 
 
 def _differences(label: Mapping[str, Any], verdict: Verdict | None) -> Iterator[str]:
     if verdict is None:
-        yield "nothing tells of it"
+        yield "the group is in none of the files"
         return
-    said = {
+    fields = {
         "cause": verdict.cause,
         "culprits": sorted(verdict.culprits),
         "rebalances": verdict.rebalances,
         "storm": verdict.storm,
     }
-    for name, value in said.items():
-        true = sorted(label[name]) if name == "culprits" else label[name]
-        if value != true:
-            yield f"{name} is {true}, and not {value} ({verdict.cause}, {verdict.confidence})"
+    for name, value in fields.items():
+        expected = sorted(label[name]) if name == "culprits" else label[name]
+        if value != expected:
+            yield f"{name} is {expected}, not {value} ({verdict.cause}, {verdict.confidence})"
