@@ -31,7 +31,8 @@ from tests.conformance.scenarios import SCENARIOS, TOPICS  # noqa: E402
 from tests.conformance.transcripts import (  # noqa: E402
     DIRECTORY,
     Scenario,
-    play,
+    run_scenario,
+    same_recording,
     to_json,
     with_topic_ids,
     without_topic_ids,
@@ -150,17 +151,17 @@ class KafkaPeer:
             self._selector.register(self._connections[on].socket, selectors.EVENT_READ, self._connections[on])
         self._connections[on].send(number, client_id, api, version, with_topic_ids(fields, self._ids))
 
-    def wait(self, ms: int, until_answered: int | None) -> dict[int, dict[str, Any]]:
-        """Wait `ms`, and longer until the response of step `until_answered` arrives."""
+    def wait(self, ms: int, until_step: int | None) -> dict[int, dict[str, Any]]:
+        """Wait `ms`, and longer until the response of step `until_step` arrives."""
         responses: dict[int, dict[str, Any]] = {}
         self._now += ms / 1000
         late = self._now + RESPONSE_SECONDS
         while True:
-            missing = until_answered is not None and until_answered not in responses
+            missing = until_step is not None and until_step not in responses
             left = (late if missing else self._now) - time.monotonic()
             if left <= 0:
                 if missing:
-                    raise KafkaFailed(f"step {until_answered} got no response within {RESPONSE_SECONDS} s")
+                    raise KafkaFailed(f"step {until_step} got no response within {RESPONSE_SECONDS} s")
                 self._now = max(self._now, time.monotonic())
                 return responses
             for key, _ in self._selector.select(left):
@@ -189,7 +190,7 @@ def record(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, str | Kafk
             for scenario in group:
                 peer = KafkaPeer(port)
                 try:
-                    yield scenario, to_json(scenario, play(scenario, peer))
+                    yield scenario, to_json(scenario, run_scenario(scenario, peer))
                 except KafkaFailed as error:
                     yield scenario, error
                 finally:
@@ -215,7 +216,7 @@ def main() -> int:
                 failed += 1
                 continue
             path = DIRECTORY / f"{scenario.name}.json"
-            same = path.exists() and path.read_text() == text
+            same = path.exists() and same_recording(path.read_text(), text)
             changed += not same
             print(f"{'=' if same else '*'} {scenario.name}", flush=True)
             if not options.check and not same:

@@ -1,12 +1,11 @@
 """The broker responds to every recorded scenario as Apache Kafka 4.3.1 did.
 
-Rules kept here
-- Each step is the bytes of a request on a connection of our broker, in virtual time; what comes back is bytes. They are
-  written and read by `scripts/kafka_wire.py`, as they were for Kafka, so that a mistake of our codec cannot hide.
-- Every field of every answer is compared, and the step during which it came.
-- Where we differ on purpose, the scenario says for that step why, and what we answer; a difference that is no longer
-  one fails as well.
-- A transcript that does not belong to its scenario any more fails: record it anew (`scripts/record_transcripts.py`).
+Invariants:
+- Each step sends the bytes of a request to our broker in virtual time and reads the bytes of the response.
+  `scripts/kafka_wire.py` encodes and decodes them, as for Kafka, so that an error in our codec is detected.
+- Every field of every response is compared, and the step during which it arrived.
+- For a deliberate difference the scenario gives the reason and our response. A difference that no longer exists fails.
+- A transcript whose steps differ from its scenario fails: record it again (`scripts/record_transcripts.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -21,13 +20,13 @@ from tests.broker.quiet_broker import QuietBroker, QuietClient
 from .scenarios import SCENARIOS, TOPICS
 from .transcripts import (
     DIRECTORY,
-    Answered,
     Fields,
     Request,
     Scenario,
+    StepResponse,
     as_stored,
-    play,
     read,
+    run_scenario,
     steps_of,
     with_topic_ids,
     without_topic_ids,
@@ -51,23 +50,23 @@ class BrokerPeer:
         self._waiting[number] = (client, api, version)
         client.send_bytes(encode_request(api, version, number, client_id, with_topic_ids(fields, self._ids)))
 
-    def wait(self, ms: int, until_answered: int | None) -> dict[int, Fields]:
+    def wait(self, ms: int, until_step: int | None) -> dict[int, Fields]:
         """Advance virtual time and return the responses so far."""
         self._broker.pass_ms(ms)
-        answers: dict[int, Fields] = {}
+        responses: dict[int, Fields] = {}
         for number, (client, api, version) in list(self._waiting.items()):
             for frame in client.frames():
-                found, fields = decode_response(api, version, frame)
-                assert found == number
-                answers[number] = without_topic_ids(fields, self._ids)
+                correlation_id, fields = decode_response(api, version, frame)
+                assert correlation_id == number
+                responses[number] = without_topic_ids(fields, self._ids)
                 del self._waiting[number]
-        return answers
+        return responses
 
 
-def _expected(scenario: Scenario, recorded: list[Answered | None]) -> list[Answered | None]:
+def _expected(scenario: Scenario, recorded: list[StepResponse | None]) -> list[StepResponse | None]:
     expected = list(recorded)
     for number, difference in scenario.differences.items():
-        assert expected[number] != difference.ours, f"step {number} does not differ any more: {difference.why}"
+        assert expected[number] != difference.ours, f"step {number} no longer differs: {difference.reason}"
         expected[number] = difference.ours
     return expected
 
@@ -89,19 +88,19 @@ def test_broker_responses_equal_kafka_transcript(
     scenario: Scenario, brokers: Callable[[Scenario], QuietBroker]
 ) -> None:
     stored, recorded = read(scenario.name)
-    assert steps_of(stored) == [as_stored(step) for step in scenario.steps], "record this scenario anew"
-    assert stored["settings"] == scenario.settings, "record this scenario anew"
-    ours = play(scenario, BrokerPeer(brokers(scenario)))
-    for number, (mine, theirs) in enumerate(zip(ours, _expected(scenario, recorded), strict=True)):
+    assert steps_of(stored) == [as_stored(step) for step in scenario.steps], "record this scenario again"
+    assert stored["settings"] == scenario.settings, "record this scenario again"
+    ours = run_scenario(scenario, BrokerPeer(brokers(scenario)))
+    for number, (actual, expected) in enumerate(zip(ours, _expected(scenario, recorded), strict=True)):
         step = scenario.steps[number]
         if isinstance(step, Request):
-            assert mine == theirs, f"step {number}, {step.api} v{step.version} on {step.on}"
+            assert actual == expected, f"step {number}, {step.api} v{step.version} on {step.on}"
 
 
-def test_there_is_a_transcript_for_every_scenario_and_no_other() -> None:
+def test_scenarios_and_transcript_files_match() -> None:
     assert {path.stem for path in DIRECTORY.glob("*.json")} == {scenario.name for scenario in SCENARIOS}
 
 
-def test_names_are_used_once() -> None:
+def test_scenario_names_are_unique() -> None:
     names = [scenario.name for scenario in SCENARIOS]
     assert len(names) == len(set(names))

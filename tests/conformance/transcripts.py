@@ -3,10 +3,10 @@
 Invariants:
 - A scenario is a list of steps: requests on named connections, and pauses. A connection has one pending request at a
   time, as Kafka requires; `a'` is a second connection of the client `a`.
-- Every request takes BEAT_MS, on a real and on a virtual clock, so that both reach a timer's deadline between the same
+- Every request takes STEP_MS, on a real and on a virtual clock, so that both reach a timer's deadline between the same
   steps. Scenarios keep deadlines at least a hundred milliseconds away from steps.
 - `$a` in a request is the last member id that client `a` received, `$a#1` the first one.
-- `@t` in a request or a response is the id of topic `t`; the id of no topic has a separate name.
+- `@t` in a request or a response is the id of topic `t`, and a fixed unknown id if topic `t` does not exist.
 - Generated parts of ids are renamed in order of appearance: `a-<1>` is client a's id with the first uuid.
 - Lists that Kafka keeps in a hash map are sorted. All other lists are compared in their order.
 - A response has the step during which it arrived, or None if it never arrived. Responses of one step have no order:
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 DIRECTORY: Final = Path(__file__).parent / "transcripts"
-BEAT_MS: Final = 50
+STEP_MS: Final = 50
 HOST: Final = "/127.0.0.1"
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REFERENCE: Final = re.compile(r"\$([a-z]+)(?:#(\d+))?")
-_BYTES: Final = {"assignment", "member_metadata", "member_assignment"}
-_LEARNED_FROM: Final = (0, 79)  # NONE, MEMBER_ID_REQUIRED
+_BYTES_FIELDS: Final = {"assignment", "member_metadata", "member_assignment"}
+_CODES_WITH_MEMBER_ID: Final = (0, 79)  # NONE, MEMBER_ID_REQUIRED
 
 Fields = dict[str, Any]
 TopicIds = Mapping[str, bytes]
@@ -67,8 +67,8 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What a request was answered, and during which step the answer came."""
+class StepResponse:
+    """The response to a request, and the step during which it arrived."""
 
     during: int
     fields: Fields
@@ -76,63 +76,63 @@ class Answered:
 
 @dataclass(frozen=True)
 class Difference:
-    """A step to which we answer otherwise than Kafka, on purpose: why, and what; None is no answer at all."""
+    """A step whose response differs from Kafka's on purpose: the reason and our response (None: no response)."""
 
-    why: str
-    ours: Answered | None
+    reason: str
+    ours: StepResponse | None
 
 
 class Peer(Protocol):
-    """Somebody who can be asked: a running Kafka, or our coordinator on a virtual clock."""
+    """A broker that a scenario runs against: a running Kafka, or our broker on a virtual clock."""
 
     def send(self, number: int, on: str, client_id: str, api: str, version: int, fields: Fields) -> None:
-        """Send a request; its answer is known by the step's number."""
+        """Send a request; the step number identifies its response."""
 
-    def wait(self, ms: int, until_answered: int | None) -> dict[int, Fields]:
-        """Let time pass, at least until this step is answered; the answers that came, by step."""
+    def wait(self, ms: int, until_step: int | None) -> dict[int, Fields]:
+        """Wait `ms`, and longer until this step has its response; return the responses that arrived, by step."""
 
 
-# --- playing --------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Play:
-    """One scenario under way: what the clients were told, and the names of the ids seen so far."""
+class ScenarioRun:
+    """A running scenario: the member ids of each client, and the names of the generated ids so far."""
 
     scenario: str
-    told: dict[str, list[str]] = field(default_factory=dict)
+    member_ids: dict[str, list[str]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
     def resolve(self, value: Any) -> Any:
-        """A request's fields with real ids for `$a`."""
+        """Return the fields of a request with member ids in place of `$a`."""
         if isinstance(value, str):
-            return _REFERENCE.sub(self._id, value)
+            return _REFERENCE.sub(self._member_id, value)
         if isinstance(value, dict):
-            return {key: self.resolve(one) for key, one in value.items()}
+            return {key: self.resolve(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.resolve(one) for one in value]
+            return [self.resolve(item) for item in value]
         return value
 
-    def _id(self, match: re.Match[str]) -> str:
-        ids = self.told.get(match[1], [])
-        place = int(match[2]) - 1 if match[2] else len(ids) - 1
-        if not 0 <= place < len(ids):
-            raise LookupError(f"{self.scenario}: {match[0]} is used before client {match[1]} was told so many ids")
-        return ids[place]
+    def _member_id(self, match: re.Match[str]) -> str:
+        ids = self.member_ids.get(match[1], [])
+        index = int(match[2]) - 1 if match[2] else len(ids) - 1
+        if not 0 <= index < len(ids):
+            raise LookupError(f"{self.scenario}: {match[0]} is used, but client {match[1]} has {len(ids)} member ids")
+        return ids[index]
 
-    def learn(self, request: Request, answer: Fields) -> None:
-        """Remember the id a client is told."""
-        if request.api == "JoinGroup" and answer["error_code"] in _LEARNED_FROM:
-            ids = self.told.setdefault(client_of(request.on), [])
-            if answer["member_id"] not in ids:
-                ids.append(answer["member_id"])
+    def store_member_id(self, request: Request, response: Fields) -> None:
+        """Store the member id that a client receives."""
+        if request.api == "JoinGroup" and response["error_code"] in _CODES_WITH_MEMBER_ID:
+            ids = self.member_ids.setdefault(client_of(request.on), [])
+            if response["member_id"] not in ids:
+                ids.append(response["member_id"])
 
-    def rename(self, answers: Mapping[int, Fields]) -> None:
-        """Name the ids of answers that arrived together: first everybody's own, in the order of asking."""
-        for number in sorted(answers):
-            self._name(answers[number].get("member_id"))
-        for number in sorted(answers):
-            for text in _texts(answers[number]):
+    def name_ids(self, responses: Mapping[int, Fields]) -> None:
+        """Name the ids of responses that arrived together: the members' own ids first, in the order of requests."""
+        for number in sorted(responses):
+            self._name(responses[number].get("member_id"))
+        for number in sorted(responses):
+            for text in _leaf_values(responses[number]):
                 self._name(text)
 
     def _name(self, text: object) -> None:
@@ -141,20 +141,20 @@ class Play:
                 self.names.setdefault(uuid, f"<{len(self.names) + 1}>")
 
     def renamed(self, value: Any) -> Any:
-        """The same with names for ids."""
+        """Return the value with names in place of generated ids."""
         if isinstance(value, str):
             return _UUID.sub(lambda match: self.names.get(match[0], match[0]), value)
         if isinstance(value, bytes):
             return self.renamed(value.decode("latin-1"))
         if isinstance(value, Mapping):
-            return {key: self.renamed(one) for key, one in value.items()}
+            return {key: self.renamed(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.renamed(one) for one in value]
+            return [self.renamed(item) for item in value]
         return value
 
-    def plain(self, request: Request, answer: Fields) -> Fields:
-        """An answer in the form in which it is kept and compared."""
-        fields: Fields = self.renamed({key: value for key, value in answer.items() if key != "throttle_time_ms"})
+    def normalized(self, request: Request, response: Fields) -> Fields:
+        """Return a response in the form in which it is stored and compared."""
+        fields: Fields = self.renamed({key: value for key, value in response.items() if key != "throttle_time_ms"})
         if request.api == "JoinGroup":
             fields["members"].sort(key=lambda member: str(member["member_id"]))
         if request.api == "DescribeGroups":
@@ -166,132 +166,143 @@ class Play:
         if request.api == "DeleteGroups":
             fields["results"].sort(key=lambda result: str(result["group_id"]))
         if request.api == "OffsetFetch":
-            for one in fields.get("groups", [fields]):
-                if _all_topics(request, one.get("group_id")):
-                    one["topics"].sort(key=lambda topic: str(topic.get("name", topic.get("topic_id"))))
-                    for topic in one["topics"]:
+            for group in fields.get("groups", [fields]):
+                if _fetches_all_topics(request, group.get("group_id")):
+                    group["topics"].sort(key=lambda topic: str(topic.get("name", topic.get("topic_id"))))
+                    for topic in group["topics"]:
                         topic["partitions"].sort(key=lambda partition: int(partition["partition_index"]))
         return fields
 
 
 def is_own(scenario: str, group_id: str) -> bool:
-    """Whether a group belongs to a scenario."""
+    """Return whether a group belongs to a scenario."""
     return group_id == scenario or group_id.startswith(scenario + "/")
 
 
 def client_of(connection: str) -> str:
-    """The client a connection belongs to, which is also its client id."""
+    """Return the client of a connection; it is also the client id."""
     return connection.rstrip("'")
 
 
-def play(scenario: Scenario, peer: Peer) -> list[Answered | None]:
-    """Play all steps; one entry for each, None for pauses and for requests never answered."""
-    going = Play(scenario.name)
-    answered: list[Answered | None] = [None] * len(scenario.steps)
+def run_scenario(scenario: Scenario, peer: Peer) -> list[StepResponse | None]:
+    """Run all steps; return one entry for each, None for pauses and for requests without a response."""
+    run = ScenarioRun(scenario.name)
+    responses: list[StepResponse | None] = [None] * len(scenario.steps)
     for number, step in enumerate(scenario.steps):
-        must = None
+        until_step = None
         if isinstance(step, Request):
-            fields = going.resolve(with_bytes(step.api, step.fields))
+            fields = run.resolve(with_bytes(step.api, step.fields))
             peer.send(number, step.on, client_of(step.on), step.api, step.version, fields)
-            must = None if step.parks else number
-        came = peer.wait(BEAT_MS if isinstance(step, Request) else step.ms, must)
-        going.rename(came)
-        for at in sorted(came):
-            request = scenario.steps[at]
+            until_step = None if step.parks else number
+        arrived = peer.wait(STEP_MS if isinstance(step, Request) else step.ms, until_step)
+        run.name_ids(arrived)
+        for request_number in sorted(arrived):
+            request = scenario.steps[request_number]
             assert isinstance(request, Request)
-            going.learn(request, came[at])
-            answered[at] = Answered(number, going.plain(request, came[at]))
-    return answered
+            run.store_member_id(request, arrived[request_number])
+            responses[request_number] = StepResponse(number, run.normalized(request, arrived[request_number]))
+    return responses
 
 
 def with_bytes(api: str, value: Any, name: str = "") -> Any:
-    """A request's fields with bytes where the wire has bytes."""
+    """Return the fields of a request with bytes where the wire format has bytes."""
     if isinstance(value, dict):
-        return {key: with_bytes(api, one, key) for key, one in value.items()}
+        return {key: with_bytes(api, item, key) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [with_bytes(api, one, name) for one in value]
-    if isinstance(value, str) and (name in _BYTES or (name == "metadata" and api == "JoinGroup")):
+        return [with_bytes(api, item, name) for item in value]
+    if isinstance(value, str) and (name in _BYTES_FIELDS or (name == "metadata" and api == "JoinGroup")):
         return value.encode("latin-1")
     return value
 
 
 def with_topic_ids(value: Any, ids: TopicIds) -> Any:
-    """A request's fields with the peer's ids for `@t`."""
+    """Return the fields of a request with the peer's topic ids in place of `@t`."""
     if isinstance(value, str) and value.startswith("@"):
         return ids.get(value[1:]) or value.encode().ljust(16)
     if isinstance(value, dict):
-        return {key: with_topic_ids(one, ids) for key, one in value.items()}
+        return {key: with_topic_ids(item, ids) for key, item in value.items()}
     if isinstance(value, list):
-        return [with_topic_ids(one, ids) for one in value]
+        return [with_topic_ids(item, ids) for item in value]
     return value
 
 
 def without_topic_ids(value: Any, ids: TopicIds, name: str = "") -> Any:
-    """An answer's fields with `@t` for the peer's ids."""
+    """Return the fields of a response with `@t` in place of the peer's topic ids."""
     if isinstance(value, dict):
-        return {key: without_topic_ids(one, ids, key) for key, one in value.items()}
+        return {key: without_topic_ids(item, ids, key) for key, item in value.items()}
     if isinstance(value, list):
-        return [without_topic_ids(one, ids, name) for one in value]
+        return [without_topic_ids(item, ids, name) for item in value]
     if name == "topic_id":
-        return next((f"@{topic}" for topic, one in ids.items() if one == value), value.decode("latin-1").rstrip())
+        return next(
+            (f"@{topic}" for topic, topic_id in ids.items() if topic_id == value), value.decode("latin-1").rstrip()
+        )
     return value
 
 
-def _texts(value: Any) -> Iterator[object]:
+def _leaf_values(value: Any) -> Iterator[object]:
     if isinstance(value, dict):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _leaf_values(item)
     elif isinstance(value, list):
-        # By the part of the id that is not generated, because the list itself may have no order.
-        for one in sorted(value, key=lambda one: _UUID.sub("", str(one))):
-            yield from _texts(one)
+        # Sorted without the generated parts of ids, because some of Kafka's lists have no order.
+        for item in sorted(value, key=lambda item: _UUID.sub("", str(item))):
+            yield from _leaf_values(item)
     else:
         yield value
 
 
-def _all_topics(request: Request, group_id: str | None) -> bool:
+def _fetches_all_topics(request: Request, group_id: str | None) -> bool:
     if "groups" not in request.fields:
         return request.fields.get("topics") is None
-    return any(one["topics"] is None for one in request.fields["groups"] if one["group_id"] == group_id)
+    return any(group["topics"] is None for group in request.fields["groups"] if group["group_id"] == group_id)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def to_json(scenario: Scenario, answered: Sequence[Answered | None]) -> str:
-    """The transcript as text: one line for each step and each answer, so that changes read well."""
+def to_json(scenario: Scenario, responses: Sequence[StepResponse | None]) -> str:
+    """Return the transcript as text, with one line for each step and each response to keep diffs readable."""
     lines = []
-    for step, answer in zip(scenario.steps, answered, strict=True):
+    for step, response in zip(scenario.steps, responses, strict=True):
         if isinstance(step, Pause):
             lines.append(f'  {{"pause": {step.ms}}}')
             continue
-        told = {"during": answer.during, "answer": answer.fields} if answer else {"during": None}
-        asked = f'"on": {_line(step.on)}, "api": {_line(step.api)}, "version": {step.version}'
-        lines.append(f'  {{{asked},\n   "fields": {_line(step.fields)},\n   {_line(told)[1:]}')
+        received = {"during": response.during, "answer": response.fields} if response else {"during": None}
+        sent = f'"on": {_line(step.on)}, "api": {_line(step.api)}, "version": {step.version}'
+        lines.append(f'  {{{sent},\n   "fields": {_line(step.fields)},\n   {_line(received)[1:]}')
     head = {"name": scenario.name, "about": scenario.about, "settings": dict(scenario.settings)}
     return _line(head)[:-1] + ', "steps": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
-def read(name: str) -> tuple[dict[str, Any], list[Answered | None]]:
-    """A stored transcript: everything in it, and the answers by step."""
+def read(name: str) -> tuple[dict[str, Any], list[StepResponse | None]]:
+    """Return a stored transcript: all its content, and the responses by step."""
     stored: dict[str, Any] = json.loads((DIRECTORY / f"{name}.json").read_text())
-    answers = [
-        None if step.get("during") is None else Answered(step["during"], step["answer"]) for step in stored["steps"]
+    responses = [
+        None if step.get("during") is None else StepResponse(step["during"], step["answer"]) for step in stored["steps"]
     ]
-    return stored, answers
+    return stored, responses
 
 
 def steps_of(stored: Mapping[str, Any]) -> list[Fields]:
-    """What was asked in a stored transcript, to compare with the scenario."""
+    """Return the steps of a stored transcript without responses, to compare them with the scenario."""
     return [{key: step[key] for key in step if key not in ("during", "answer")} for step in stored["steps"]]
 
 
 def as_stored(step: Step) -> Fields:
-    """What a step looks like in a stored transcript."""
+    """Return a step in the form of a stored transcript, without its response."""
     if isinstance(step, Pause):
         return {"pause": step.ms}
     fields: Fields = json.loads(_line(step.fields))
     return {"on": step.on, "api": step.api, "version": step.version, "fields": fields}
+
+
+def same_recording(stored: str, recorded: str) -> bool:
+    """Return whether two transcripts are equal; the description is not compared."""
+    return _without_description(stored) == _without_description(recorded)
+
+
+def _without_description(text: str) -> Fields:
+    return {key: value for key, value in json.loads(text).items() if key != "about"}
 
 
 def _line(value: object) -> str:
