@@ -7,7 +7,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// administer makes TOPIC, changes it, looks at it and at GROUP (which commits to it), and removes both.
+// administer creates TOPIC, changes it, describes it and GROUP (which commits to it), and deletes both.
 func administer(brokers []string, config *sarama.Config, arguments []string) {
 	topic, group := arguments[0], arguments[1]
 	admin, err := sarama.NewClusterAdmin(brokers, config)
@@ -16,26 +16,26 @@ func administer(brokers []string, config *sarama.Config, arguments []string) {
 	retention, longer := "60000", "120000"
 	detail := sarama.TopicDetail{NumPartitions: 2, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &retention}}
 	must(admin.CreateTopic(topic, &detail, false))
-	again := admin.CreateTopic(topic, &detail, false)
+	existing := admin.CreateTopic(topic, &detail, false)
 	topics, err := admin.ListTopics()
 	must(err)
-	say(line{"step": "create", "partitions": topics[topic].NumPartitions, "exists": errors.Is(again, sarama.ErrTopicAlreadyExists)})
+	printLine(line{"step": "create", "partitions": topics[topic].NumPartitions, "exists": errors.Is(existing, sarama.ErrTopicAlreadyExists)})
 
 	must(admin.CreatePartitions(topic, 3, nil, false))
-	described, err := admin.DescribeTopics([]string{topic})
+	descriptions, err := admin.DescribeTopics([]string{topic})
 	must(err)
-	say(line{"step": "partitions", "partitions": len(described[0].Partitions)})
+	printLine(line{"step": "partitions", "partitions": len(descriptions[0].Partitions)})
 
 	before := setting(admin, topic)
 	must(admin.AlterConfig(sarama.TopicResource, topic, map[string]*string{"retention.ms": &longer}, false))
-	say(line{"step": "configs", "before": before, "after": setting(admin, topic)})
+	printLine(line{"step": "configs", "before": before, "after": setting(admin, topic)})
 
-	found, _, err := admin.DescribeCluster()
+	nodes, _, err := admin.DescribeCluster()
 	must(err)
-	say(line{"step": "cluster", "brokers": len(found)})
+	printLine(line{"step": "cluster", "brokers": len(nodes)})
 
-	produce(brokers, fresh(config), []string{topic, "admin", "30", "none"})
-	commit(brokers, fresh(config), []string{group, topic, "0", "7"})
+	produce(brokers, copyConfig(config), []string{topic, "admin", "30", "none"})
+	commit(brokers, copyConfig(config), []string{group, topic, "0", "7"})
 	groups, err := admin.ListConsumerGroups()
 	must(err)
 	states, err := admin.DescribeConsumerGroups([]string{group})
@@ -43,23 +43,23 @@ func administer(brokers []string, config *sarama.Config, arguments []string) {
 	offsets, err := admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: {0}})
 	must(err)
 	_, listed := groups[group]
-	say(line{"step": "groups", "listed": listed, "state": states[0].State, "offset": offsets.Blocks[topic][0].Offset})
+	printLine(line{"step": "groups", "listed": listed, "state": states[0].State, "offset": offsets.Blocks[topic][0].Offset})
 
 	must(admin.DeleteRecords(topic, map[int32]int64{0: 4}))
-	say(line{"step": "records", "low": bound(brokers, config, topic, sarama.OffsetOldest), "high": bound(brokers, config, topic, sarama.OffsetNewest)})
+	printLine(line{"step": "records", "low": bound(brokers, config, topic, sarama.OffsetOldest), "high": bound(brokers, config, topic, sarama.OffsetNewest)})
 
 	must(admin.DeleteConsumerGroup(group))
 	groups, err = admin.ListConsumerGroups()
 	must(err)
 	_, listed = groups[group]
 	must(admin.DeleteTopic(topic))
-	say(line{"step": "delete", "group": listed})
+	printLine(line{"step": "delete", "group": listed})
 }
 
-func fresh(config *sarama.Config) *sarama.Config {
-	own := sarama.NewConfig()
-	own.ClientID, own.Version = config.ClientID, config.Version
-	return own
+func copyConfig(config *sarama.Config) *sarama.Config {
+	copied := sarama.NewConfig()
+	copied.ClientID, copied.Version = config.ClientID, config.Version
+	return copied
 }
 
 func setting(admin sarama.ClusterAdmin, topic string) string {

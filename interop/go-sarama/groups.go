@@ -17,21 +17,21 @@ var assignors = map[string]sarama.BalanceStrategy{
 	"sticky":     sarama.NewBalanceStrategySticky(),
 }
 
-// handler tells what it is assigned and what it reads, and marks every record to be committed.
+// handler prints its assignment and its records, and marks every record for the next commit.
 type handler struct {
 	topic string
-	from  map[int32]int64 // where to go first; taken once
+	from  map[int32]int64 // the offsets to start at; used once
 }
 
 func (h *handler) Setup(session sarama.ConsumerGroupSession) error {
 	partitions := slices.Clone(session.Claims()[h.topic])
 	slices.Sort(partitions)
 	for partition, offset := range h.from {
-		session.MarkOffset(h.topic, partition, offset, "")  // goes only forwards
-		session.ResetOffset(h.topic, partition, offset, "") // goes only back
+		session.MarkOffset(h.topic, partition, offset, "")  // only moves forward
+		session.ResetOffset(h.topic, partition, offset, "") // only moves back
 	}
 	h.from = nil
-	say(line{"assigned": append([]int32{}, partitions...), "generation": session.GenerationID()})
+	printLine(line{"assigned": append([]int32{}, partitions...), "generation": session.GenerationID()})
 	return nil
 }
 
@@ -44,7 +44,7 @@ func (h *handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama
 			if !open {
 				return nil
 			}
-			tell(message)
+			printRecord(message)
 			session.MarkMessage(message, "")
 		case <-session.Context().Done():
 			return nil
@@ -59,19 +59,19 @@ func join(brokers []string, config *sarama.Config, group string) sarama.Consumer
 	joined, err := sarama.NewConsumerGroup(brokers, group, config)
 	must(err)
 	go func() {
-		for failed := range joined.Errors() {
-			fmt.Fprintln(os.Stderr, "sarama:", failed)
+		for err := range joined.Errors() {
+			fmt.Fprintln(os.Stderr, "sarama:", err)
 		}
 	}()
 	return joined
 }
 
-// member takes part in a group until standard input ends, and then leaves it.
+// member is a member of a group until standard input ends; then it leaves.
 func member(brokers []string, config *sarama.Config, arguments []string) {
 	group, topic, assignor, session := arguments[0], arguments[1], arguments[2], number(arguments[3])
 	strategy, known := assignors[assignor]
 	if !known {
-		must(fmt.Errorf("no such assignor: %s", assignor))
+		must(fmt.Errorf("unknown assignor: %s", assignor))
 	}
 	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
 	config.Consumer.Group.Session.Timeout = time.Duration(session) * time.Millisecond
@@ -84,15 +84,15 @@ func member(brokers []string, config *sarama.Config, arguments []string) {
 	}()
 	for context.Err() == nil {
 		if err := joined.Consume(context, []string{topic}, &handler{topic: topic}); err != nil {
-			fmt.Fprintln(os.Stderr, "sarama:", err) // the broker may come back
+			fmt.Fprintln(os.Stderr, "sarama:", err) // the broker may be restarting
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
 	must(joined.Close())
-	say(line{"left": true})
+	printLine(line{"left": true})
 }
 
-// commit stores an offset from outside of any generation.
+// commit stores an offset without being a member of the group.
 func commit(brokers []string, config *sarama.Config, arguments []string) {
 	group, topic, partition, offset := arguments[0], arguments[1], partitionNumber(arguments[2]), number(arguments[3])
 	client, err := sarama.NewClient(brokers, config)
@@ -103,18 +103,18 @@ func commit(brokers []string, config *sarama.Config, arguments []string) {
 	managed, err := manager.ManagePartition(topic, partition)
 	must(err)
 	go func() {
-		for failed := range managed.Errors() {
-			must(failed)
+		for err := range managed.Errors() {
+			must(err)
 		}
 	}()
 	managed.MarkOffset(offset, "from outside")
 	manager.Commit()
 	must(managed.Close())
 	must(manager.Close())
-	say(line{"committed": offset})
+	printLine(line{"committed": offset})
 }
 
-// seek reads COUNT records from OFFSET on, as a member whose group has committed something else.
+// seek reads COUNT records from OFFSET on, as a member of a group that has committed another offset.
 func seek(brokers []string, config *sarama.Config, arguments []string) {
 	group, topic, partition, offset := arguments[0], arguments[1], partitionNumber(arguments[2]), number(arguments[3])
 	config.Consumer.Offsets.AutoCommit.Enable = false
@@ -123,14 +123,14 @@ func seek(brokers []string, config *sarama.Config, arguments []string) {
 	reading := &seeker{handler{topic, map[int32]int64{partition: offset}}, partition, number(arguments[4]), stop}
 	must(joined.Consume(context, []string{topic}, reading))
 	must(joined.Close())
-	say(line{"left": true})
+	printLine(line{"left": true})
 }
 
-// seeker reads so many records of one partition, and stops.
+// seeker reads a number of records of one partition and stops.
 type seeker struct {
 	handler
 	partition int32
-	left      int64
+	remaining int64
 	stop      context.CancelFunc
 }
 
@@ -140,9 +140,9 @@ func (s *seeker) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 		return nil
 	}
 	for message := range claim.Messages() {
-		tell(message)
+		printRecord(message)
 		session.MarkMessage(message, "sought")
-		if s.left--; s.left == 0 {
+		if s.remaining--; s.remaining == 0 {
 			session.Commit()
 			s.stop()
 			return nil

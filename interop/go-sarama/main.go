@@ -1,4 +1,4 @@
-// Sarama as a guest of the broker: one command a run, one JSON object a line.
+// A test client with Sarama: each run executes one command and prints JSON objects, one per line.
 //
 //	sarama BOOTSTRAP KAFKA_VERSION produce TOPIC PREFIX COUNT CODEC
 //	sarama BOOTSTRAP KAFKA_VERSION consume TOPIC COUNT
@@ -7,7 +7,7 @@
 //	sarama BOOTSTRAP KAFKA_VERSION seek GROUP TOPIC PARTITION OFFSET COUNT
 //	sarama BOOTSTRAP KAFKA_VERSION admin TOPIC GROUP
 //
-// interop/kafkajs/client.js answers to the same commands with the same lines.
+// interop/kafkajs/client.js takes the same commands and prints the same lines.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 
 type line map[string]any
 
-var printing sync.Mutex
+var printLock sync.Mutex
 
-func say(what line) {
-	printing.Lock()
-	defer printing.Unlock()
-	text, err := json.Marshal(what)
+func printLine(content line) {
+	printLock.Lock()
+	defer printLock.Unlock()
+	text, err := json.Marshal(content)
 	must(err)
 	fmt.Println(string(text))
 }
@@ -63,12 +63,12 @@ func main() {
 		"admin":   {2, administer},
 	}
 	if len(os.Args) < 4 {
-		must(fmt.Errorf("give BOOTSTRAP, KAFKA_VERSION and a command; got %q", os.Args[1:]))
+		must(fmt.Errorf("usage: sarama BOOTSTRAP KAFKA_VERSION COMMAND ARGUMENT...; got %q", os.Args[1:]))
 	}
 	command, known := commands[os.Args[3]]
 	arguments := os.Args[4:]
 	if !known || len(arguments) != command.arguments {
-		must(fmt.Errorf("no such command, or the wrong number of arguments: %q", os.Args[3:]))
+		must(fmt.Errorf("unknown command, or the wrong number of arguments: %q", os.Args[3:]))
 	}
 	version, err := sarama.ParseKafkaVersion(os.Args[2])
 	must(err)

@@ -7,13 +7,13 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// produce sends COUNT records round the partitions, in order within each, and waits for every one.
+// produce sends COUNT records to the partitions in turn and waits for all acknowledgements.
 func produce(brokers []string, config *sarama.Config, arguments []string) {
 	topic, prefix, count, codec := arguments[0], arguments[1], int(number(arguments[2])), arguments[3]
 	must(config.Producer.Compression.UnmarshalText([]byte(codec)))
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Idempotent = true
-	config.Net.MaxOpenRequests = 1 // sarama asks for it with idempotence
+	config.Net.MaxOpenRequests = 1 // required by sarama for idempotence
 	config.Producer.Return.Successes = true
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Flush.Messages = 50
@@ -35,12 +35,12 @@ func produce(brokers []string, config *sarama.Config, arguments []string) {
 		select {
 		case <-producer.Successes():
 			acked++
-		case failed := <-producer.Errors():
-			must(failed)
+		case err := <-producer.Errors():
+			must(err)
 		}
 	}
 	must(producer.Close())
-	say(line{"acked": acked})
+	printLine(line{"acked": acked})
 }
 
 func record(topic, prefix string, i int, partition int32) *sarama.ProducerMessage {
@@ -53,12 +53,12 @@ func record(topic, prefix string, i int, partition int32) *sarama.ProducerMessag
 	}
 }
 
-func tell(message *sarama.ConsumerMessage) {
+func printRecord(message *sarama.ConsumerMessage) {
 	header := ""
 	if len(message.Headers) > 0 {
 		header = string(message.Headers[0].Value)
 	}
-	say(line{"record": []any{message.Partition, message.Offset, string(message.Key), string(message.Value), header}})
+	printLine(line{"record": []any{message.Partition, message.Offset, string(message.Key), string(message.Value), header}})
 }
 
 // consume reads COUNT records from the beginning of all partitions, without a group.
@@ -80,6 +80,6 @@ func consume(brokers []string, config *sarama.Config, arguments []string) {
 		}()
 	}
 	for range count {
-		tell(<-messages)
+		printRecord(<-messages)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// administer answers the commands that need the admin client.
+// administer executes the commands that need the admin client.
 func (d *driver) administer(ctx context.Context, do string, c command) (any, error) {
 	topic, group := get[string](c, "topic"), get[string](c, "group")
 	switch do {
@@ -22,108 +22,108 @@ func (d *driver) administer(ctx context.Context, do string, c command) (any, err
 		_, err := d.admin.DeleteTopic(ctx, topic)
 		return nil, err
 	case "topics":
-		found, err := d.admin.ListTopics(ctx)
-		return found.Names(), err
+		topics, err := d.admin.ListTopics(ctx)
+		return topics.Names(), err
 	case "partitions":
-		found, err := d.admin.ListTopics(ctx, topic)
+		topics, err := d.admin.ListTopics(ctx, topic)
 		if err != nil {
 			return nil, err
 		}
-		return len(found[topic].Partitions), found[topic].Err
+		return len(topics[topic].Partitions), topics[topic].Err
 	case "add_partitions":
-		found, err := d.admin.UpdatePartitions(ctx, get[int](c, "total"), topic)
+		responses, err := d.admin.UpdatePartitions(ctx, get[int](c, "total"), topic)
 		if err != nil {
 			return nil, err
 		}
-		return nil, found[topic].Err
+		return nil, responses[topic].Err
 	case "config":
 		return d.config(ctx, topic, get[string](c, "name"))
 	case "set_config":
 		value := get[string](c, "value")
-		wanted := kadm.AlterConfig{Op: kadm.SetConfig, Name: get[string](c, "name"), Value: &value}
-		told, err := d.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{wanted}, topic)
+		change := kadm.AlterConfig{Op: kadm.SetConfig, Name: get[string](c, "name"), Value: &value}
+		responses, err := d.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{change}, topic)
 		if err != nil {
 			return nil, err
 		}
-		return nil, told[0].Err
+		return nil, responses[0].Err
 	case "delete_records":
 		return d.deleteRecords(ctx, topic, get[int32](c, "partition"), get[int64](c, "before"))
 	case "groups":
-		found, err := d.admin.ListGroups(ctx)
-		return found.Groups(), err
+		groups, err := d.admin.ListGroups(ctx)
+		return groups.Groups(), err
 	case "group":
 		return d.group(ctx, group)
 	case "group_offsets":
 		return d.groupOffsets(ctx, group)
 	case "set_group_offsets":
-		wanted := kadm.Offsets{}
-		for one, offset := range get[map[string]int64](c, "offsets") {
-			topic, partition := split(one)
-			wanted.AddOffset(topic, partition, offset, -1)
+		commits := kadm.Offsets{}
+		for name, offset := range get[map[string]int64](c, "offsets") {
+			topic, partition := split(name)
+			commits.AddOffset(topic, partition, offset, -1)
 		}
-		return nil, d.admin.CommitAllOffsets(ctx, group, wanted)
+		return nil, d.admin.CommitAllOffsets(ctx, group, commits)
 	case "delete_group_offsets":
-		wanted := kadm.TopicsSet{}
-		for _, one := range get[[]string](c, "partitions") {
-			topic, partition := split(one)
-			wanted.Add(topic, partition)
+		partitions := kadm.TopicsSet{}
+		for _, name := range get[[]string](c, "partitions") {
+			topic, partition := split(name)
+			partitions.Add(topic, partition)
 		}
-		told, err := d.admin.DeleteOffsets(ctx, group, wanted)
+		responses, err := d.admin.DeleteOffsets(ctx, group, partitions)
 		if err != nil {
 			return nil, err
 		}
-		return nil, told.Error()
+		return nil, responses.Error()
 	case "delete_group":
 		_, err := d.admin.DeleteGroup(ctx, group)
 		return nil, err
 	case "cluster":
 		return d.cluster(ctx)
 	default:
-		return nil, fmt.Errorf("no such command: %s", do)
+		return nil, fmt.Errorf("unknown command: %s", do)
 	}
 }
 
 func (d *driver) config(ctx context.Context, topic, name string) (any, error) {
-	found, err := d.admin.DescribeTopicConfigs(ctx, topic)
+	configs, err := d.admin.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	for _, config := range found[0].Configs {
+	for _, config := range configs[0].Configs {
 		if config.Key == name {
 			return config.MaybeValue(), nil
 		}
 	}
-	return nil, found[0].Err
+	return nil, configs[0].Err
 }
 
 func (d *driver) deleteRecords(ctx context.Context, topic string, partition int32, before int64) (any, error) {
-	wanted := kadm.Offsets{}
-	wanted.AddOffset(topic, partition, before, -1)
-	told, err := d.admin.DeleteRecords(ctx, wanted)
+	offsets := kadm.Offsets{}
+	offsets.AddOffset(topic, partition, before, -1)
+	responses, err := d.admin.DeleteRecords(ctx, offsets)
 	if err != nil {
 		return nil, err
 	}
-	found, _ := told.Lookup(topic, partition)
-	return found.LowWatermark, found.Err
+	response, _ := responses.Lookup(topic, partition)
+	return response.LowWatermark, response.Err
 }
 
 func (d *driver) group(ctx context.Context, group string) (any, error) {
-	described, err := d.admin.DescribeGroups(ctx, group)
+	groups, err := d.admin.DescribeGroups(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	found := described[group]
+	description := groups[group]
 	members := map[string][]string{}
-	for _, one := range found.Members {
+	for _, member := range description.Members {
 		assigned := map[string][]int32{}
-		if plan, ok := one.Assigned.AsConsumer(); ok {
-			for _, topic := range plan.Topics {
+		if assignment, ok := member.Assigned.AsConsumer(); ok {
+			for _, topic := range assignment.Topics {
 				assigned[topic.Topic] = topic.Partitions
 			}
 		}
-		members[one.ClientID] = names(assigned)
+		members[member.ClientID] = names(assigned)
 	}
-	return map[string]any{"state": found.State, "protocol": found.Protocol, "members": members}, found.Err
+	return map[string]any{"state": description.State, "protocol": description.Protocol, "members": members}, description.Err
 }
 
 func (d *driver) groupOffsets(ctx context.Context, group string) (any, error) {
@@ -131,35 +131,35 @@ func (d *driver) groupOffsets(ctx context.Context, group string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]int64{}
-	fetched.Each(func(one kadm.OffsetResponse) {
-		found[fmt.Sprintf("%s-%d", one.Topic, one.Partition)] = one.At
+	offsets := map[string]int64{}
+	fetched.Each(func(response kadm.OffsetResponse) {
+		offsets[fmt.Sprintf("%s-%d", response.Topic, response.Partition)] = response.At
 	})
-	return found, fetched.Error()
+	return offsets, fetched.Error()
 }
 
-// committed is a partition's committed offset and metadata, null if there is none.
-func (d *driver) committed(ctx context.Context, group, one string) (any, error) {
+// committed returns a partition's committed offset and metadata, or null.
+func (d *driver) committed(ctx context.Context, group, name string) (any, error) {
 	fetched, err := d.admin.FetchOffsets(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	topic, partition := split(one)
-	found, ok := fetched.Lookup(topic, partition)
+	topic, partition := split(name)
+	response, ok := fetched.Lookup(topic, partition)
 	if !ok {
 		return nil, nil
 	}
-	return pair{found.At, found.Metadata}, found.Err
+	return pair{response.At, response.Metadata}, response.Err
 }
 
 func (d *driver) cluster(ctx context.Context) (any, error) {
-	found, err := d.admin.BrokerMetadata(ctx)
+	metadata, err := d.admin.BrokerMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
 	nodes := []string{}
-	for _, broker := range found.Brokers {
+	for _, broker := range metadata.Brokers {
 		nodes = append(nodes, fmt.Sprintf("%s:%d", broker.Host, broker.Port))
 	}
-	return map[string]any{"id": found.Cluster, "controller": found.Controller, "nodes": nodes}, nil
+	return map[string]any{"id": metadata.Cluster, "controller": metadata.Controller, "nodes": nodes}, nil
 }

@@ -1,5 +1,5 @@
-// Command clientdriver is franz-go, driven by lines of JSON: one command in, one answer out, as
-// tests/interop/drivers/line.py describes them. The broker's address is the only argument.
+// Command clientdriver controls franz-go by JSON lines: one command in, one result out, as described in
+// tests/interop/drivers/line.py. The broker's address is the only argument.
 package main
 
 import (
@@ -24,10 +24,10 @@ const (
 	commandTime = 40 * time.Second
 )
 
-// A command is a line's fields, not yet decoded: what a field holds depends on the command.
+// A command holds the undecoded fields of a line; their types depend on the command.
 type command map[string]json.RawMessage
 
-// get decodes a field; null, and a field that is not there, is the type's zero value.
+// get decodes a field; a null or missing field is the type's zero value.
 func get[T any](c command, name string) T {
 	var value T
 	if raw, ok := c[name]; ok {
@@ -54,23 +54,23 @@ func main() {
 	d := &driver{os.Args[1], client, kadm.NewClient(client), map[string]*member{}}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<24)
-	answers := json.NewEncoder(os.Stdout)
+	results := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
 		var c command
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		answer, err := d.answer(c)
+		result, err := d.execute(c)
 		if err != nil {
-			_ = answers.Encode(map[string]any{"error": err.Error(), "code": code(err)})
+			_ = results.Encode(map[string]any{"error": err.Error(), "code": code(err)})
 		} else {
-			_ = answers.Encode(map[string]any{"answer": answer})
+			_ = results.Encode(map[string]any{"result": result})
 		}
 	}
 }
 
-// code is Kafka's error code, -1 if it has none.
+// code returns Kafka's error code, or -1.
 func code(err error) int16 {
 	var kafka *kerr.Error
 	if errors.As(err, &kafka) {
@@ -79,20 +79,20 @@ func code(err error) int16 {
 	return -1
 }
 
-func (d *driver) answer(c command) (any, error) {
+func (d *driver) execute(c command) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	defer cancel()
 	switch do := get[string](c, "do"); do {
 	case "join":
 		return nil, d.join(c)
 	case "snapshot":
-		return d.member(c).look()
+		return d.member(c).snapshot()
 	case "commit":
-		return nil, d.member(c).ask(func(m *member) error { return m.commit(ctx, get[map[string]pair](c, "offsets")) })
+		return nil, d.member(c).call(func(m *member) error { return m.commit(ctx, get[map[string]pair](c, "offsets")) })
 	case "committed":
 		return d.committed(ctx, d.member(c).group, get[string](c, "partition"))
 	case "seek":
-		return nil, d.member(c).ask(func(m *member) error {
+		return nil, d.member(c).call(func(m *member) error {
 			m.seek(get[string](c, "partition"), get[int64](c, "offset"))
 			return nil
 		})
@@ -117,7 +117,7 @@ func (d *driver) member(c command) *member {
 	return d.members[get[string](c, "member")]
 }
 
-// split takes topic-0 apart.
+// split separates topic-0 into topic and partition.
 func split(partition string) (string, int32) {
 	dash := strings.LastIndexByte(partition, '-')
 	number, err := strconv.ParseInt(partition[dash+1:], 10, 32)
@@ -127,14 +127,14 @@ func split(partition string) (string, int32) {
 	return partition[:dash], int32(number)
 }
 
-// names writes partitions as Kafka does, in order.
+// names formats partitions as topic-0, sorted.
 func names(partitions map[string][]int32) []string {
-	found := []string{}
+	formatted := []string{}
 	for topic, numbers := range partitions {
 		for _, number := range numbers {
-			found = append(found, fmt.Sprintf("%s-%d", topic, number))
+			formatted = append(formatted, fmt.Sprintf("%s-%d", topic, number))
 		}
 	}
-	sort.Strings(found)
-	return found
+	sort.Strings(formatted)
+	return formatted
 }

@@ -33,8 +33,8 @@ func (p pair) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{p.offset, p.metadata})
 }
 
-// A member is a client in a group, polled by a goroutine until it is closed. What a member owns is kept from its
-// callbacks, for the client has no call that tells it.
+// A member is a client in a group. A goroutine polls it until it is closed. `owned` is maintained by the callbacks,
+// because the client has no call that returns the assignment.
 type member struct {
 	group  string
 	client *kgo.Client
@@ -81,7 +81,7 @@ func (d *driver) join(c command) error {
 	}
 	m.client = client
 	d.members[get[string](c, "member")] = m
-	go m.live()
+	go m.run()
 	return nil
 }
 
@@ -94,20 +94,20 @@ func (m *member) callback(kind string, gained bool) func(context.Context, *kgo.C
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.events = append(m.events, []any{kind, changed})
-		for _, one := range changed {
+		for _, partition := range changed {
 			if gained {
-				m.owned[one] = true
+				m.owned[partition] = true
 			} else {
-				delete(m.owned, one)
+				delete(m.owned, partition)
 			}
 		}
 	}
 }
 
-func (m *member) live() {
+func (m *member) run() {
 	for !m.closed {
 		ctx, cancel := context.WithTimeout(context.Background(), pollTime)
-		m.note(m.client.PollFetches(ctx))
+		m.record(m.client.PollFetches(ctx))
 		cancel()
 		m.client.AllowRebalance()
 		for more := true; more && !m.closed; {
@@ -121,7 +121,7 @@ func (m *member) live() {
 	}
 }
 
-func (m *member) note(fetches kgo.Fetches) {
+func (m *member) record(fetches kgo.Fetches) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fetches.EachError(func(_ string, _ int32, err error) {
@@ -129,31 +129,31 @@ func (m *member) note(fetches kgo.Fetches) {
 			m.failure = err
 		}
 	})
-	fetches.EachRecord(func(record *kgo.Record) { m.records = append(m.records, shown(record)) })
+	fetches.EachRecord(func(record *kgo.Record) { m.records = append(m.records, toJSON(record)) })
 	_, m.generation = m.client.GroupMetadata()
 }
 
-// ask has something done between two polls.
-func (m *member) ask(work func(*member) error) error {
+// call runs a function between two polls.
+func (m *member) call(work func(*member) error) error {
 	done := make(chan error, 1)
 	m.inbox <- func() { done <- work(m) }
 	return <-done
 }
 
 func (m *member) close() error {
-	return m.ask(func(m *member) error {
+	return m.call(func(m *member) error {
 		m.closed = true
 		m.client.CloseAllowingRebalance()
 		return nil
 	})
 }
 
-func (m *member) look() (any, error) {
+func (m *member) snapshot() (any, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	assignment := []string{}
-	for one := range m.owned {
-		assignment = append(assignment, one)
+	for partition := range m.owned {
+		assignment = append(assignment, partition)
 	}
 	sort.Strings(assignment)
 	return map[string]any{
@@ -164,37 +164,37 @@ func (m *member) look() (any, error) {
 	}, m.failure
 }
 
-// commit commits these offsets, or, without any, everything handed out.
+// commit commits these offsets, or without any the positions.
 func (m *member) commit(ctx context.Context, offsets map[string]pair) error {
 	if offsets == nil {
 		return m.client.CommitUncommittedOffsets(ctx)
 	}
-	wanted := map[string]map[int32]kgo.EpochOffset{}
-	for one, at := range offsets {
-		topic, partition := split(one)
-		if wanted[topic] == nil {
-			wanted[topic] = map[int32]kgo.EpochOffset{}
+	commits := map[string]map[int32]kgo.EpochOffset{}
+	for name, at := range offsets {
+		topic, partition := split(name)
+		if commits[topic] == nil {
+			commits[topic] = map[int32]kgo.EpochOffset{}
 		}
-		wanted[topic][partition] = kgo.EpochOffset{Epoch: -1, Offset: at.offset}
+		commits[topic][partition] = kgo.EpochOffset{Epoch: -1, Offset: at.offset}
 	}
 	ctx = kgo.PreCommitFnContext(ctx, func(request *kmsg.OffsetCommitRequest) error {
 		for _, topic := range request.Topics {
 			for i := range topic.Partitions {
-				one := names(map[string][]int32{topic.Topic: {topic.Partitions[i].Partition}})[0]
-				topic.Partitions[i].Metadata = kmsg.StringPtr(offsets[one].metadata)
+				name := names(map[string][]int32{topic.Topic: {topic.Partitions[i].Partition}})[0]
+				topic.Partitions[i].Metadata = kmsg.StringPtr(offsets[name].metadata)
 			}
 		}
 		return nil
 	})
 	var failure error
-	m.client.CommitOffsetsSync(ctx, wanted,
+	m.client.CommitOffsetsSync(ctx, commits,
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
-			failure = errors.Join(err, refused(response))
+			failure = errors.Join(err, firstError(response))
 		})
 	return failure
 }
 
-func (m *member) seek(one string, offset int64) {
-	topic, partition := split(one)
+func (m *member) seek(name string, offset int64) {
+	topic, partition := split(name)
 	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {partition: {Epoch: -1, Offset: offset}}})
 }

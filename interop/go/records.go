@@ -19,7 +19,7 @@ var codecs = map[string]kgo.CompressionCodec{
 	"zstd":   kgo.ZstdCompression(),
 }
 
-// A record is what a command wants written.
+// A record is a record of a produce command.
 type record struct {
 	Partition *int32
 	Key       *string
@@ -42,7 +42,7 @@ func text(data []byte) any {
 	return string(data)
 }
 
-func shown(r *kgo.Record) map[string]any {
+func toJSON(r *kgo.Record) map[string]any {
 	headers := [][]any{}
 	for _, header := range r.Headers {
 		headers = append(headers, []any{header.Key, text(header.Value)})
@@ -59,22 +59,21 @@ func shown(r *kgo.Record) map[string]any {
 }
 
 func (d *driver) produce(ctx context.Context, c command) (any, error) {
-	wanted := get[[]record](c, "records")
 	partitioner := kgo.StickyKeyPartitioner(nil)
-	made := []*kgo.Record{}
-	for _, one := range wanted {
-		r := &kgo.Record{Topic: get[string](c, "topic"), Key: data(one.Key), Value: data(one.Value)}
-		if one.Partition != nil {
+	records := []*kgo.Record{}
+	for _, requested := range get[[]record](c, "records") {
+		r := &kgo.Record{Topic: get[string](c, "topic"), Key: data(requested.Key), Value: data(requested.Value)}
+		if requested.Partition != nil {
 			partitioner = kgo.ManualPartitioner()
-			r.Partition = *one.Partition
+			r.Partition = *requested.Partition
 		}
-		if one.Timestamp != nil {
-			r.Timestamp = time.UnixMilli(*one.Timestamp)
+		if requested.Timestamp != nil {
+			r.Timestamp = time.UnixMilli(*requested.Timestamp)
 		}
-		for _, header := range one.Headers {
+		for _, header := range requested.Headers {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: header[0], Value: []byte(header[1])})
 		}
-		made = append(made, r)
+		records = append(records, r)
 	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(d.bootstrap),
@@ -86,16 +85,16 @@ func (d *driver) produce(ctx context.Context, c command) (any, error) {
 		return nil, err
 	}
 	defer client.Close()
-	told := [][2]int64{}
-	for _, result := range client.ProduceSync(ctx, made...) {
+	positions := [][2]int64{}
+	for _, result := range client.ProduceSync(ctx, records...) {
 		if result.Err != nil {
 			return nil, result.Err
 		}
 	}
-	for _, r := range made {
-		told = append(told, [2]int64{int64(r.Partition), r.Offset})
+	for _, r := range records {
+		positions = append(positions, [2]int64{int64(r.Partition), r.Offset})
 	}
-	return told, nil
+	return positions, nil
 }
 
 func (d *driver) read(ctx context.Context, c command) (any, error) {
@@ -115,15 +114,15 @@ func (d *driver) read(ctx context.Context, c command) (any, error) {
 		return nil, err
 	}
 	defer client.Close()
-	came := []map[string]any{}
-	for len(came) < get[int](c, "count") {
+	records := []map[string]any{}
+	for len(records) < get[int](c, "count") {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			return nil, err
 		}
-		fetches.EachRecord(func(r *kgo.Record) { came = append(came, shown(r)) })
+		fetches.EachRecord(func(r *kgo.Record) { records = append(records, toJSON(r)) })
 	}
-	return came, nil
+	return records, nil
 }
 
 func (d *driver) offsets(ctx context.Context, c command) (any, error) {
@@ -136,16 +135,16 @@ func (d *driver) offsets(ctx context.Context, c command) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[int32][2]int64{}
+	offsets := map[int32][2]int64{}
 	for _, partition := range get[[]int32](c, "partitions") {
 		from, _ := first.Lookup(topic, partition)
 		to, _ := end.Lookup(topic, partition)
 		if err := errors.Join(from.Err, to.Err); err != nil {
 			return nil, err
 		}
-		found[partition] = [2]int64{from.Offset, to.Offset}
+		offsets[partition] = [2]int64{from.Offset, to.Offset}
 	}
-	return found, nil
+	return offsets, nil
 }
 
 func (d *driver) offsetAt(ctx context.Context, c command) (any, error) {
@@ -154,12 +153,12 @@ func (d *driver) offsetAt(ctx context.Context, c command) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, _ := listed.Lookup(topic, get[int32](c, "partition"))
-	return found.Offset, found.Err
+	response, _ := listed.Lookup(topic, get[int32](c, "partition"))
+	return response.Offset, response.Err
 }
 
-// refused is the first error among a commit's answers.
-func refused(response *kmsg.OffsetCommitResponse) error {
+// firstError returns the first error in a commit response.
+func firstError(response *kmsg.OffsetCommitResponse) error {
 	if response == nil {
 		return nil
 	}

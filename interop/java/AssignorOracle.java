@@ -28,7 +28,7 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 
 /**
- * Kafka's own assignors as an oracle: one scenario per line in, one answer per line out.
+ * Kafka's assignors as a test oracle: one scenario per line in, one result per line out.
  *
  * <pre>
  * {"assignor": "range", "repeat": 0,
@@ -36,9 +36,9 @@ import org.apache.kafka.common.PartitionInfo;
  *  "members": [{"id": "c1", "instance": null, "subscription": "hex"}]}
  * </pre>
  *
- * Without "repeat" the answer holds every assignment in bytes and every subscription written anew in versions 0 to 3.
- * With "repeat": n it holds the nanoseconds of n runs of assign() alone, and with "repeat_whole": m those of m runs
- * from bytes to bytes.
+ * Without "repeat" the result holds every assignment in bytes, and every subscription encoded in versions 0 to 3. With
+ * "repeat": n it holds the nanoseconds of n runs of assign() alone, and with "repeat_whole": m those of m runs from
+ * bytes to bytes.
  */
 public final class AssignorOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -50,49 +50,49 @@ public final class AssignorOracle {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             JsonNode scenario = JSON.readTree(line);
             int repeat = scenario.path("repeat").asInt(0);
-            out.println(JSON.writeValueAsString(repeat > 0 ? time(scenario, repeat) : answer(scenario)));
+            out.println(JSON.writeValueAsString(repeat > 0 ? time(scenario, repeat) : assign(scenario)));
             out.flush();
         }
     }
 
-    private static ObjectNode answer(JsonNode scenario) {
+    private static ObjectNode assign(JsonNode scenario) {
         Map<String, byte[]> bytes = subscriptionBytes(scenario);
-        ObjectNode answer = JSON.createObjectNode();
+        ObjectNode result = JSON.createObjectNode();
         try {
-            Map<String, Assignment> result = assignor(scenario)
+            Map<String, Assignment> assigned = assignor(scenario)
                 .assign(cluster(scenario), new GroupSubscription(subscriptions(scenario, bytes)))
                 .groupAssignment();
-            ObjectNode assignments = answer.putObject("assignments");
-            result.forEach((member, assignment) ->
+            ObjectNode assignments = result.putObject("assignments");
+            assigned.forEach((member, assignment) ->
                 assignments.put(member, hex(ConsumerProtocol.serializeAssignment(assignment))));
         } catch (RuntimeException failure) {
-            answer.put("error", failure.toString());
+            result.put("error", failure.toString());
         }
-        ObjectNode rewritten = answer.putObject("subscriptions");
+        ObjectNode encoded = result.putObject("subscriptions");
         subscriptions(scenario, bytes).forEach((member, subscription) -> {
-            ArrayNode versions = rewritten.putArray(member);
+            ArrayNode versions = encoded.putArray(member);
             for (short version = 0; version <= 3; version++)
                 versions.add(hex(ConsumerProtocol.serializeSubscription(subscription, version)));
         });
-        return answer;
+        return result;
     }
 
     private static ObjectNode time(JsonNode scenario, int repeat) {
         Map<String, byte[]> bytes = subscriptionBytes(scenario);
         Cluster cluster = cluster(scenario);
         Map<String, Subscription> decoded = subscriptions(scenario, bytes);
-        ObjectNode answer = JSON.createObjectNode();
-        ArrayNode assign = answer.putArray("assign_ns");
+        ObjectNode result = JSON.createObjectNode();
+        ArrayNode assign = result.putArray("assign_ns");
         for (int run = 0; run < repeat; run++) {
-            // Reading user data moves the buffer; a leader has each subscription fresh.
-            decoded.values().forEach(one -> Optional.ofNullable(one.userData()).ifPresent(ByteBuffer::rewind));
+            // Reading user data moves the buffer's position; a leader decodes each subscription before every assignment.
+            decoded.values().forEach(subscription -> Optional.ofNullable(subscription.userData()).ifPresent(ByteBuffer::rewind));
             ConsumerPartitionAssignor assignor = assignor(scenario);
             System.gc();
             long start = System.nanoTime();
             assignor.assign(cluster, new GroupSubscription(decoded));
             assign.add(System.nanoTime() - start);
         }
-        ArrayNode whole = answer.putArray("bytes_to_bytes_ns");
+        ArrayNode whole = result.putArray("bytes_to_bytes_ns");
         for (int run = 0; run < scenario.path("repeat_whole").asInt(0); run++) {
             ConsumerPartitionAssignor assignor = assignor(scenario);
             System.gc();
@@ -102,7 +102,7 @@ public final class AssignorOracle {
                 ConsumerProtocol.serializeAssignment(assignment);
             whole.add(System.nanoTime() - start);
         }
-        return answer;
+        return result;
     }
 
     private static ConsumerPartitionAssignor assignor(JsonNode scenario) {
@@ -117,23 +117,23 @@ public final class AssignorOracle {
     }
 
     private static Map<String, byte[]> subscriptionBytes(JsonNode scenario) {
-        Map<String, byte[]> found = new HashMap<>();
+        Map<String, byte[]> bytes = new HashMap<>();
         for (JsonNode member : scenario.get("members"))
-            found.put(member.get("id").asText(), HEX.parseHex(member.get("subscription").asText()));
-        return found;
+            bytes.put(member.get("id").asText(), HEX.parseHex(member.get("subscription").asText()));
+        return bytes;
     }
 
-    /** As the client's leader does it: a HashMap, filled in the order in which the members are listed. */
+    /** Fills a HashMap in the order of the members, as the client's leader does. */
     private static Map<String, Subscription> subscriptions(JsonNode scenario, Map<String, byte[]> bytes) {
-        Map<String, Subscription> found = new HashMap<>();
+        Map<String, Subscription> decoded = new HashMap<>();
         for (JsonNode member : scenario.get("members")) {
             String id = member.get("id").asText();
             Subscription subscription = ConsumerProtocol.deserializeSubscription(ByteBuffer.wrap(bytes.get(id)));
             if (member.hasNonNull("instance"))
                 subscription.setGroupInstanceId(Optional.of(member.get("instance").asText()));
-            found.put(id, subscription);
+            decoded.put(id, subscription);
         }
-        return found;
+        return decoded;
     }
 
     private static Cluster cluster(JsonNode scenario) {

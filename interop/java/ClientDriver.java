@@ -58,10 +58,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * The Java client and Kafka's command-line tools, driven by lines of JSON: one command in, one answer out, as
- * tests/interop/drivers/line.py describes them. The broker's address is the only argument.
+ * The Java client and Kafka's command-line tools, controlled by JSON lines: one command in, one result out, as
+ * described in tests/interop/drivers/line.py. The broker's address is the only argument.
  *
- * <p>Besides the commands that every driver has there is one for Kafka's tools, which run in this JVM, one at a time:
+ * <p>In addition to the commands of every driver, one command runs Kafka's tools in this JVM, one at a time:
  * {"do": "tool", "main": class, "arguments": [...], "input": text} -> {"code": 0, "out": text, "err": text}.
  */
 public final class ClientDriver {
@@ -86,17 +86,17 @@ public final class ClientDriver {
     public static void main(String[] args) throws Exception {
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        Tool.takeOver();
+        Tool.redirectStreams();
         ClientDriver driver = new ClientDriver(args[0]);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            ObjectNode answer = JSON.createObjectNode();
+            ObjectNode response = JSON.createObjectNode();
             try {
-                answer.set("answer", JSON.valueToTree(driver.answer(JSON.readTree(line))));
+                response.set("result", JSON.valueToTree(driver.execute(JSON.readTree(line))));
             } catch (Exception error) {
                 Throwable cause = cause(error);
-                answer.put("error", cause.toString()).put("code", Errors.forException(cause).code());
+                response.put("error", cause.toString()).put("code", Errors.forException(cause).code());
             }
-            out.println(JSON.writeValueAsString(answer));
+            out.println(JSON.writeValueAsString(response));
             out.flush();
         }
         System.exit(0);
@@ -107,7 +107,7 @@ public final class ClientDriver {
         return wrapped && error.getCause() != null ? cause(error.getCause()) : error;
     }
 
-    private Object answer(JsonNode command) throws Exception {
+    private Object execute(JsonNode command) throws Exception {
         String topic = command.path("topic").asText();
         String group = command.path("group").asText();
         switch (command.get("do").asText()) {
@@ -115,20 +115,20 @@ public final class ClientDriver {
                 members.put(command.get("member").asText(), new Member(bootstrap, command));
                 return null;
             case "snapshot":
-                return member(command).look();
+                return member(command).snapshot();
             case "commit":
-                return member(command).ask(consumer -> commit(consumer, command.get("offsets")));
+                return member(command).call(consumer -> commit(consumer, command.get("offsets")));
             case "committed":
-                return member(command).ask(consumer -> committed(consumer, partition(command.get("partition").asText())));
+                return member(command).call(consumer -> committed(consumer, partition(command.get("partition").asText())));
             case "seek":
-                return member(command).ask(consumer -> {
+                return member(command).call(consumer -> {
                     consumer.seek(partition(command.get("partition").asText()), command.get("offset").asLong());
                     return null;
                 });
             case "close":
-                Member ended = members.remove(command.get("member").asText());
-                ended.close();
-                return ended.look();
+                Member closed = members.remove(command.get("member").asText());
+                closed.close();
+                return closed.snapshot();
             case "produce":
                 return produce(topic, command.get("records"), command.get("codec").asText());
             case "read":
@@ -161,7 +161,7 @@ public final class ClientDriver {
             case "group_offsets":
                 return groupOffsets(group);
             case "set_group_offsets":
-                return get(admin.alterConsumerGroupOffsets(group, wanted(command.get("offsets"))).all());
+                return get(admin.alterConsumerGroupOffsets(group, offsetsByPartition(command.get("offsets"))).all());
             case "delete_group_offsets":
                 return get(admin.deleteConsumerGroupOffsets(group, partitions(command.get("partitions"))).all());
             case "delete_group":
@@ -171,7 +171,7 @@ public final class ClientDriver {
             case "tool":
                 return Tool.run(command.get("main").asText(), texts(command.get("arguments")), command.get("input").asText());
             default:
-                throw new IllegalArgumentException("no such command: " + command);
+                throw new IllegalArgumentException("unknown command: " + command);
         }
     }
 
@@ -189,7 +189,7 @@ public final class ClientDriver {
         Object on(KafkaConsumer<byte[], byte[]> consumer) throws Exception;
     }
 
-    /** A consumer that is polled on its own thread, which alone touches it, until it is closed. */
+    /** A consumer that is polled on its own thread until it is closed; only that thread uses it. */
     private static final class Member implements ConsumerRebalanceListener {
         private final KafkaConsumer<byte[], byte[]> consumer;
         private final BlockingQueue<FutureTask<Object>> inbox = new LinkedBlockingQueue<>();
@@ -221,7 +221,7 @@ public final class ClientDriver {
             } else {
                 consumer.subscribe(Pattern.compile(command.get("pattern").asText()), this);
             }
-            Thread thread = new Thread(this::live);
+            Thread thread = new Thread(this::run);
             thread.setDaemon(true);
             thread.start();
         }
@@ -230,10 +230,10 @@ public final class ClientDriver {
             return Stream.of(names.split(",")).map(ASSIGNORS::get).collect(Collectors.joining(","));
         }
 
-        private void live() {
+        private void run() {
             try {
                 while (!closed) {
-                    note(consumer.poll(POLL));
+                    record(consumer.poll(POLL));
                     for (FutureTask<Object> work = inbox.poll(); work != null; work = inbox.poll()) {
                         work.run();
                     }
@@ -245,36 +245,36 @@ public final class ClientDriver {
             }
         }
 
-        private synchronized void note(Iterable<ConsumerRecord<byte[], byte[]>> came) {
-            came.forEach(record -> records.add(shown(record)));
+        private synchronized void record(Iterable<ConsumerRecord<byte[], byte[]>> received) {
+            received.forEach(record -> records.add(toJson(record)));
             assignment = names(consumer.assignment());
             generation = consumer.groupMetadata().generationId();
         }
 
-        Object ask(Work work) throws Exception {
+        Object call(Work work) throws Exception {
             FutureTask<Object> task = new FutureTask<>(() -> work.on(consumer));
             inbox.add(task);
             return get(task);
         }
 
         void close() throws Exception {
-            ask(consumer -> {
+            call(consumer -> {
                 closed = true;
                 consumer.close();
                 return null;
             });
         }
 
-        synchronized ObjectNode look() {
+        synchronized ObjectNode snapshot() {
             if (failure != null) {
                 throw failure;
             }
-            ObjectNode seen = JSON.createObjectNode().put("generation", generation);
-            seen.set("assignment", JSON.valueToTree(assignment));
-            seen.set("events", events.deepCopy());
-            seen.set("moments", moments.deepCopy());
-            seen.set("records", records.deepCopy());
-            return seen;
+            ObjectNode snapshot = JSON.createObjectNode().put("generation", generation);
+            snapshot.set("assignment", JSON.valueToTree(assignment));
+            snapshot.set("events", events.deepCopy());
+            snapshot.set("moments", moments.deepCopy());
+            snapshot.set("records", records.deepCopy());
+            return snapshot;
         }
 
         private synchronized void event(String kind, Collection<TopicPartition> partitions) {
@@ -304,14 +304,14 @@ public final class ClientDriver {
         if (offsets.isNull()) {
             consumer.commitSync();
         } else {
-            consumer.commitSync(wanted(offsets));
+            consumer.commitSync(offsetsByPartition(offsets));
         }
         return null;
     }
 
     private static Object committed(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition) {
-        OffsetAndMetadata found = consumer.committed(Set.of(partition)).get(partition);
-        return found == null ? null : List.of(found.offset(), found.metadata());
+        OffsetAndMetadata committed = consumer.committed(Set.of(partition)).get(partition);
+        return committed == null ? null : List.of(committed.offset(), committed.metadata());
     }
 
     // --- records ---------------------------------------------------------------------------------------------------
@@ -324,20 +324,20 @@ public final class ClientDriver {
             for (JsonNode record : records) {
                 JsonNode partition = record.get("partition");
                 JsonNode timestamp = record.get("timestamp");
-                ProducerRecord<byte[], byte[]> made = new ProducerRecord<>(
+                ProducerRecord<byte[], byte[]> produced = new ProducerRecord<>(
                     topic,
                     partition.isNull() ? null : partition.asInt(),
                     timestamp.isNull() ? null : timestamp.asLong(),
                     bytes(record.get("key")),
                     bytes(record.get("value")));
-                record.get("headers").forEach(header -> made.headers().add(header.get(0).asText(), bytes(header.get(1))));
-                sent.add(producer.send(made));
+                record.get("headers").forEach(header -> produced.headers().add(header.get(0).asText(), bytes(header.get(1))));
+                sent.add(producer.send(produced));
             }
-            List<List<Long>> told = new ArrayList<>();
-            for (Future<RecordMetadata> one : sent) {
-                told.add(List.of((long) get(one).partition(), get(one).offset()));
+            List<List<Long>> positions = new ArrayList<>();
+            for (Future<RecordMetadata> future : sent) {
+                positions.add(List.of((long) get(future).partition(), get(future).offset()));
             }
-            return told;
+            return positions;
         }
     }
 
@@ -350,102 +350,103 @@ public final class ClientDriver {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
             Map<TopicPartition, Long> from = new HashMap<>();
             start.properties().forEach(
-                one -> from.put(new TopicPartition(topic, Integer.parseInt(one.getKey())), one.getValue().asLong()));
+                entry -> from.put(new TopicPartition(topic, Integer.parseInt(entry.getKey())), entry.getValue().asLong()));
             consumer.assign(from.keySet());
             from.forEach(consumer::seek);
-            ArrayNode came = JSON.createArrayNode();
+            ArrayNode records = JSON.createArrayNode();
             long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(COMMAND_MS);
-            while (came.size() < count && System.nanoTime() < deadline) {
-                consumer.poll(POLL).forEach(record -> came.add(shown(record)));
+            while (records.size() < count && System.nanoTime() < deadline) {
+                consumer.poll(POLL).forEach(record -> records.add(toJson(record)));
             }
-            return came;
+            return records;
         }
     }
 
     private Map<Integer, List<Long>> offsets(String topic, JsonNode partitions) {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            List<TopicPartition> asked = new ArrayList<>();
-            partitions.forEach(one -> asked.add(new TopicPartition(topic, one.asInt())));
-            Map<TopicPartition, Long> first = consumer.beginningOffsets(asked);
-            Map<TopicPartition, Long> end = consumer.endOffsets(asked);
-            Map<Integer, List<Long>> found = new HashMap<>();
-            asked.forEach(one -> found.put(one.partition(), List.of(first.get(one), end.get(one))));
-            return found;
+            List<TopicPartition> requested = new ArrayList<>();
+            partitions.forEach(number -> requested.add(new TopicPartition(topic, number.asInt())));
+            Map<TopicPartition, Long> first = consumer.beginningOffsets(requested);
+            Map<TopicPartition, Long> end = consumer.endOffsets(requested);
+            Map<Integer, List<Long>> offsets = new HashMap<>();
+            requested.forEach(partition ->
+                offsets.put(partition.partition(), List.of(first.get(partition), end.get(partition))));
+            return offsets;
         }
     }
 
     private Long offsetAt(TopicPartition partition, long timestamp) {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            OffsetAndTimestamp found = consumer.offsetsForTimes(Map.of(partition, timestamp)).get(partition);
-            return found == null ? null : found.offset();
+            OffsetAndTimestamp offset = consumer.offsetsForTimes(Map.of(partition, timestamp)).get(partition);
+            return offset == null ? null : offset.offset();
         }
     }
 
-    private static ObjectNode shown(ConsumerRecord<byte[], byte[]> record) {
-        ObjectNode shown = JSON.createObjectNode()
+    private static ObjectNode toJson(ConsumerRecord<byte[], byte[]> record) {
+        ObjectNode json = JSON.createObjectNode()
             .put("topic", record.topic())
             .put("partition", record.partition())
             .put("offset", record.offset())
             .put("key", text(record.key()))
             .put("value", text(record.value()))
             .put("timestamp", record.timestamp());
-        ArrayNode headers = shown.putArray("headers");
+        ArrayNode headers = json.putArray("headers");
         for (Header header : record.headers()) {
             headers.addArray().add(header.key()).add(text(header.value()));
         }
-        return shown;
+        return json;
     }
 
     // --- admin -----------------------------------------------------------------------------------------------------
 
     private void createTopic(String topic, int partitions, JsonNode configs) throws Exception {
         Map<String, String> settings = new HashMap<>();
-        configs.properties().forEach(one -> settings.put(one.getKey(), one.getValue().asText()));
+        configs.properties().forEach(entry -> settings.put(entry.getKey(), entry.getValue().asText()));
         get(admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1).configs(settings))).all());
     }
 
     private String config(String topic, String name) throws Exception {
-        ConfigResource asked = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        return get(admin.describeConfigs(List.of(asked)).all()).get(asked).get(name).value();
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        return get(admin.describeConfigs(List.of(resource)).all()).get(resource).get(name).value();
     }
 
     private Object setConfig(String topic, ConfigEntry entry) throws Exception {
-        ConfigResource asked = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         AlterConfigOp set = new AlterConfigOp(entry, AlterConfigOp.OpType.SET);
-        return get(admin.incrementalAlterConfigs(Map.of(asked, List.of(set))).all());
+        return get(admin.incrementalAlterConfigs(Map.of(resource, List.of(set))).all());
     }
 
     private long deleteRecords(TopicPartition partition, long before) throws Exception {
-        Map<TopicPartition, RecordsToDelete> asked = Map.of(partition, RecordsToDelete.beforeOffset(before));
-        return get(admin.deleteRecords(asked).lowWatermarks().get(partition)).lowWatermark();
+        Map<TopicPartition, RecordsToDelete> deletions = Map.of(partition, RecordsToDelete.beforeOffset(before));
+        return get(admin.deleteRecords(deletions).lowWatermarks().get(partition)).lowWatermark();
     }
 
-    private static Map<String, Object> describe(ConsumerGroupDescription found) {
+    private static Map<String, Object> describe(ConsumerGroupDescription description) {
         Map<String, Object> members = new HashMap<>();
-        for (MemberDescription member : found.members()) {
+        for (MemberDescription member : description.members()) {
             members.put(member.clientId(), names(member.assignment().topicPartitions()));
         }
         return Map.of(
-            "state", found.groupState().toString(), "protocol", found.partitionAssignor(), "members", members);
+            "state", description.groupState().toString(), "protocol", description.partitionAssignor(), "members", members);
     }
 
     private Map<String, Long> groupOffsets(String group) throws Exception {
-        Map<String, Long> found = new HashMap<>();
+        Map<String, Long> offsets = new HashMap<>();
         get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).forEach(
-            (partition, committed) -> found.put(partition.toString(), committed.offset()));
-        return found;
+            (partition, committed) -> offsets.put(partition.toString(), committed.offset()));
+        return offsets;
     }
 
     private Map<String, Object> cluster() throws Exception {
-        DescribeClusterResult found = admin.describeCluster();
+        DescribeClusterResult result = admin.describeCluster();
         List<String> nodes = new ArrayList<>();
-        for (Node node : get(found.nodes())) {
+        for (Node node : get(result.nodes())) {
             nodes.add(node.host() + ":" + node.port());
         }
-        return Map.of("id", get(found.clusterId()), "controller", get(found.controller()).id(), "nodes", nodes);
+        return Map.of("id", get(result.clusterId()), "controller", get(result.controller()).id(), "nodes", nodes);
     }
 
-    // --- forms -----------------------------------------------------------------------------------------------------
+    // --- conversions -----------------------------------------------------------------------------------------------
 
     private static TopicPartition partition(String name) {
         int dash = name.lastIndexOf('-');
@@ -457,15 +458,15 @@ public final class ClientDriver {
     }
 
     /** Offsets by partition: a number, or a pair of offset and metadata. */
-    private static Map<TopicPartition, OffsetAndMetadata> wanted(JsonNode offsets) {
-        Map<TopicPartition, OffsetAndMetadata> wanted = new HashMap<>();
-        offsets.properties().forEach(one -> {
-            JsonNode value = one.getValue();
-            wanted.put(partition(one.getKey()), value.isArray()
+    private static Map<TopicPartition, OffsetAndMetadata> offsetsByPartition(JsonNode offsets) {
+        Map<TopicPartition, OffsetAndMetadata> result = new HashMap<>();
+        offsets.properties().forEach(entry -> {
+            JsonNode value = entry.getValue();
+            result.put(partition(entry.getKey()), value.isArray()
                 ? new OffsetAndMetadata(value.get(0).asLong(), value.get(1).asText())
                 : new OffsetAndMetadata(value.asLong()));
         });
-        return wanted;
+        return result;
     }
 
     private static List<String> names(Collection<TopicPartition> partitions) {
@@ -474,7 +475,7 @@ public final class ClientDriver {
 
     private static List<String> texts(JsonNode array) {
         List<String> texts = new ArrayList<>();
-        array.forEach(one -> texts.add(one.asText()));
+        array.forEach(element -> texts.add(element.asText()));
         return texts;
     }
 
@@ -488,27 +489,27 @@ public final class ClientDriver {
 
     // --- Kafka's tools ---------------------------------------------------------------------------------------------
 
-    /** Runs a tool's main() with its own standard streams, and takes its exit for what it is. */
+    /** Runs a tool's main() with its own standard streams, and turns its exit into a result. */
     private static final class Tool {
         private static final PrintStream BETWEEN_TOOLS = System.err;
-        private static final Switch OUT = new Switch();
-        private static final Switch ERR = new Switch();
+        private static final SwitchStream OUT = new SwitchStream();
+        private static final SwitchStream ERR = new SwitchStream();
 
-        /** The first exit's code; a tool that takes its own exit for an error exits a second time. */
+        /** The code of the first exit; a tool that catches its own exit as an error exits a second time. */
         private static Integer exitCode;
 
-        /** Ends a tool where it exits. */
+        /** Thrown where a tool exits. */
         private static final class Exited extends Error {
             private static final long serialVersionUID = 1L;
         }
 
-        /** A stream that leads elsewhere for each tool: Scala keeps the first System.out it sees. */
-        private static final class Switch extends OutputStream {
+        /** A stream whose target changes per tool, because Scala keeps the first System.out that it reads. */
+        private static final class SwitchStream extends OutputStream {
             private volatile OutputStream target = BETWEEN_TOOLS;
 
             @Override
-            public void write(int one) throws IOException {
-                target.write(one);
+            public void write(int data) throws IOException {
+                target.write(data);
             }
 
             @Override
@@ -517,7 +518,7 @@ public final class ClientDriver {
             }
         }
 
-        static void takeOver() {
+        static void redirectStreams() {
             System.setOut(new PrintStream(OUT, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(ERR, true, StandardCharsets.UTF_8));
             Exit.setExitProcedure(Tool::exit);
@@ -539,8 +540,8 @@ public final class ClientDriver {
             System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
             exitCode = null;
             try {
-                Object given = arguments.toArray(new String[0]);
-                Class.forName(main).getMethod("main", String[].class).invoke(null, given);
+                Object argv = arguments.toArray(new String[0]);
+                Class.forName(main).getMethod("main", String[].class).invoke(null, argv);
             } catch (InvocationTargetException error) {
                 if (!(error.getCause() instanceof Exited)) {
                     throw new IllegalStateException(main + " failed", error.getCause());

@@ -17,7 +17,7 @@ import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
- * Kafka's own messages as an oracle: one question per line in, one answer per line out.
+ * Kafka's messages as a test oracle: one request per line in, one JSON result per line out.
  *
  * <pre>
  * read request 11 7 &lt;hex of header and body&gt;
@@ -26,9 +26,9 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  * rewrite request 11 7 4 &lt;hex of body&gt;
  * </pre>
  *
- * "read" answers with the header and the body as JSON in Kafka's own form (of records the size), how many bytes were left over, and both
- * written anew in hex. "default" answers with the same for a body with nothing set. "rewrite" reads a body in
- * one version and writes it in another. What fails is answered with "error".
+ * "read" returns the header and the body as Kafka's JSON (of records only the size), the number of remaining bytes, and
+ * both encoded again in hex. "default" returns the same for an empty body. "rewrite" reads a body in one version and
+ * writes it in another. A failure returns "error".
  */
 public final class MessageOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -38,13 +38,13 @@ public final class MessageOracle {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            out.println(JSON.writeValueAsString(answer(line.split(" ", -1))));
+            out.println(JSON.writeValueAsString(execute(line.split(" ", -1))));
             out.flush();
         }
     }
 
-    private static ObjectNode answer(String[] words) {
-        ObjectNode answer = JSON.createObjectNode();
+    private static ObjectNode execute(String[] words) {
+        ObjectNode result = JSON.createObjectNode();
         try {
             boolean request = words[1].equals("request");
             ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(words[2]));
@@ -52,28 +52,28 @@ public final class MessageOracle {
             short headerVersion = request ? type.requestHeaderVersion(version) : type.responseHeaderVersion(version);
             Message header = request ? new RequestHeaderData() : new ResponseHeaderData();
             ApiMessage body = request ? type.newRequest() : type.newResponse();
-            answer.put("headerVersion", headerVersion);
+            result.put("headerVersion", headerVersion);
             if (words[0].equals("read")) {
                 ByteBuffer bytes = ByteBuffer.wrap(HEX.parseHex(words[4]));
                 ByteBufferAccessor accessor = new ByteBufferAccessor(bytes);
                 header.read(accessor, headerVersion);
                 body.read(accessor, version);
-                answer.put("left", bytes.remaining());
-                answer.set("header", json(header, headerVersion));
-                answer.put("bytes", hex(header, headerVersion) + hex(body, version));
+                result.put("left", bytes.remaining());
+                result.set("header", json(header, headerVersion));
+                result.put("bytes", hex(header, headerVersion) + hex(body, version));
             } else if (words[0].equals("rewrite")) {
                 body.read(new ByteBufferAccessor(ByteBuffer.wrap(HEX.parseHex(words[5]))), version);
-                answer.put("bytes", hex(body, Short.parseShort(words[4])));
+                result.put("bytes", hex(body, Short.parseShort(words[4])));
             } else {
-                answer.put("bytes", hex(body, version));
+                result.put("bytes", hex(body, version));
             }
-            answer.set("body", json(body, version));
+            result.set("body", json(body, version));
         } catch (InvocationTargetException error) {
-            answer.put("error", error.getCause().toString());
+            result.put("error", error.getCause().toString());
         } catch (Exception error) {
-            answer.put("error", error.toString());
+            result.put("error", error.toString());
         }
-        return answer;
+        return result;
     }
 
     private static JsonNode json(Message message, short version) throws Exception {

@@ -22,7 +22,7 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 
 /**
- * Kafka's own record batches as an oracle: one question per line in, one answer per line out, bytes in hex.
+ * Kafka's record batches as a test oracle: one request per line in, one result per line out, bytes in hex.
  *
  * <pre>
  * {"write": {"codec": "none", "base_offset": 0, "log_append_time": null, "delete_horizon": null, "producer_id": -1,
@@ -42,29 +42,29 @@ public final class RecordsOracle {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            JsonNode question = JSON.readTree(line);
-            ObjectNode answer;
+            JsonNode request = JSON.readTree(line);
+            ObjectNode result;
             try {
-                answer = answer(question);
+                result = execute(request);
             } catch (RuntimeException error) {
-                answer = JSON.createObjectNode().put("error", error.toString());
+                result = JSON.createObjectNode().put("error", error.toString());
             }
-            out.println(JSON.writeValueAsString(answer));
+            out.println(JSON.writeValueAsString(result));
             out.flush();
         }
     }
 
-    private static ObjectNode answer(JsonNode question) {
-        if (question.has("write")) {
-            return bytes(write(question.get("write"), question.get("records")));
+    private static ObjectNode execute(JsonNode request) {
+        if (request.has("write")) {
+            return bytes(write(request.get("write"), request.get("records")));
         }
-        if (question.has("marker")) {
-            return bytes(marker(question.get("marker")));
+        if (request.has("marker")) {
+            return bytes(marker(request.get("marker")));
         }
-        if (question.has("append")) {
-            return bytes(append(question));
+        if (request.has("append")) {
+            return bytes(append(request));
         }
-        return read(HEX.parseHex(question.get("read").asText()));
+        return read(HEX.parseHex(request.get("read").asText()));
     }
 
     private static ObjectNode bytes(ByteBuffer buffer) {
@@ -92,10 +92,10 @@ public final class RecordsOracle {
             Integer.MAX_VALUE,
             deleteHorizon.isNull() ? RecordBatch.NO_TIMESTAMP : deleteHorizon.asLong());
         for (JsonNode record : records) {
-            JsonNode given = record.get(4);
-            Header[] headers = new Header[given.size()];
+            JsonNode headerList = record.get(4);
+            Header[] headers = new Header[headerList.size()];
             for (int at = 0; at < headers.length; at++) {
-                headers[at] = new RecordHeader(given.get(at).get(0).asText(), hex(given.get(at).get(1)));
+                headers[at] = new RecordHeader(headerList.get(at).get(0).asText(), hex(headerList.get(at).get(1)));
             }
             builder.appendWithOffset(
                 record.get(0).asLong(), record.get(1).asLong(), hex(record.get(2)), hex(record.get(3)), headers);
@@ -117,15 +117,15 @@ public final class RecordsOracle {
             new EndTransactionMarker(type, marker.get("coordinator_epoch").asInt())).buffer();
     }
 
-    private static ByteBuffer append(JsonNode question) {
+    private static ByteBuffer append(JsonNode request) {
         MemoryRecords records = MemoryRecords.readableRecords(
-            ByteBuffer.wrap(HEX.parseHex(question.get("append").asText())));
-        JsonNode logAppendTime = question.get("log_append_time");
+            ByteBuffer.wrap(HEX.parseHex(request.get("append").asText())));
+        JsonNode logAppendTime = request.get("log_append_time");
         for (MutableRecordBatch batch : records.batches()) {
-            batch.setLastOffset(question.get("last_offset").asLong());
-            batch.setPartitionLeaderEpoch(question.get("leader_epoch").asInt());
+            batch.setLastOffset(request.get("last_offset").asLong());
+            batch.setPartitionLeaderEpoch(request.get("leader_epoch").asInt());
             if (logAppendTime.isNull()) {
-                batch.setMaxTimestamp(TimestampType.CREATE_TIME, question.get("max_timestamp").asLong());
+                batch.setMaxTimestamp(TimestampType.CREATE_TIME, request.get("max_timestamp").asLong());
             } else {
                 batch.setMaxTimestamp(TimestampType.LOG_APPEND_TIME, logAppendTime.asLong());
             }
@@ -134,32 +134,32 @@ public final class RecordsOracle {
     }
 
     private static ObjectNode read(byte[] data) {
-        ObjectNode answer = JSON.createObjectNode();
-        ArrayNode batches = answer.putArray("batches");
+        ObjectNode result = JSON.createObjectNode();
+        ArrayNode batches = result.putArray("batches");
         for (MutableRecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(data)).batches()) {
             batch.ensureValid();
-            ObjectNode one = batches.addObject();
-            one.put("base_offset", batch.baseOffset());
-            one.put("last_offset", batch.lastOffset());
-            one.put("next_offset", batch.nextOffset());
-            one.put("size", batch.sizeInBytes());
-            one.put("partition_leader_epoch", batch.partitionLeaderEpoch());
-            one.put("crc", batch.checksum());
-            one.put("codec", batch.compressionType().name);
-            one.put("timestamp_type", batch.timestampType().id);
-            one.put("max_timestamp", batch.maxTimestamp());
-            one.put("is_transactional", batch.isTransactional());
-            one.put("is_control", batch.isControlBatch());
-            one.put("producer_id", batch.producerId());
-            one.put("producer_epoch", batch.producerEpoch());
-            one.put("base_sequence", batch.baseSequence());
-            one.put("record_count", batch.countOrNull());
+            ObjectNode json = batches.addObject();
+            json.put("base_offset", batch.baseOffset());
+            json.put("last_offset", batch.lastOffset());
+            json.put("next_offset", batch.nextOffset());
+            json.put("size", batch.sizeInBytes());
+            json.put("partition_leader_epoch", batch.partitionLeaderEpoch());
+            json.put("crc", batch.checksum());
+            json.put("codec", batch.compressionType().name);
+            json.put("timestamp_type", batch.timestampType().id);
+            json.put("max_timestamp", batch.maxTimestamp());
+            json.put("is_transactional", batch.isTransactional());
+            json.put("is_control", batch.isControlBatch());
+            json.put("producer_id", batch.producerId());
+            json.put("producer_epoch", batch.producerEpoch());
+            json.put("base_sequence", batch.baseSequence());
+            json.put("record_count", batch.countOrNull());
             if (batch.deleteHorizonMs().isPresent()) {
-                one.put("delete_horizon_ms", batch.deleteHorizonMs().getAsLong());
+                json.put("delete_horizon_ms", batch.deleteHorizonMs().getAsLong());
             } else {
-                one.putNull("delete_horizon_ms");
+                json.putNull("delete_horizon_ms");
             }
-            ArrayNode records = one.putArray("records");
+            ArrayNode records = json.putArray("records");
             for (Record record : batch) {
                 ArrayNode row = records.addArray();
                 row.add(record.offset()).add(record.timestamp());
@@ -171,7 +171,7 @@ public final class RecordsOracle {
                 }
             }
         }
-        return answer;
+        return result;
     }
 
     private static byte[] hex(JsonNode text) {

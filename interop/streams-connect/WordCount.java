@@ -17,13 +17,12 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * One instance of a word count, at least once: lines in, words through a repartition topic, counts kept in a store with
- * a changelog, every new count out.
+ * One instance of a word count with at-least-once processing: lines are read, words pass through a repartition topic,
+ * counts are stored with a changelog, and every new count is written.
  *
  * <pre>java WordCount BOOTSTRAP APPLICATION_ID INPUT OUTPUT STATE_DIR SESSION_MS</pre>
  *
- * Tells its state and its active tasks, a JSON object a line, whenever one of them changes. Stops when standard input
- * ends.
+ * Prints its state and its active tasks, one JSON object per line, when either changes. Stops when standard input ends.
  */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
@@ -33,10 +32,10 @@ public final class WordCount {
             Runtime.getRuntime().halt(1);
             return null;
         });
-        Thread telling = new Thread(() -> tell(streams), "tell");
-        telling.setDaemon(true);
+        Thread reporter = new Thread(() -> reportChanges(streams), "reporter");
+        reporter.setDaemon(true);
         streams.start();
-        telling.start();
+        reporter.start();
         waitForEndOfInput();
         streams.close(Duration.ofSeconds(20));
         System.out.println("{\"state\": \"STOPPED\", \"tasks\": []}");
@@ -70,23 +69,23 @@ public final class WordCount {
         return settings;
     }
 
-    /** The state listener sees no change of tasks while RUNNING, so both are looked at. */
-    private static void tell(KafkaStreams streams) {
-        String told = "";
+    /** Polls state and tasks, because the state listener is not called when tasks change in RUNNING. */
+    private static void reportChanges(KafkaStreams streams) {
+        String last = "";
         while (true) {
             String tasks = streams.metadataForLocalThreads().stream()
                 .flatMap(thread -> thread.activeTasks().stream())
                 .map(task -> '"' + task.taskId().toString() + '"')
                 .collect(Collectors.toCollection(TreeSet::new))
                 .toString();
-            String now = "{\"state\": \"" + streams.state() + "\", \"tasks\": " + tasks + "}";
-            if (!now.equals(told)) {
-                System.out.println(now);
-                told = now;
+            String current = "{\"state\": \"" + streams.state() + "\", \"tasks\": " + tasks + "}";
+            if (!current.equals(last)) {
+                System.out.println(current);
+                last = current;
             }
             try {
                 Thread.sleep(50);
-            } catch (InterruptedException stop) {
+            } catch (InterruptedException interrupted) {
                 return;
             }
         }
@@ -94,7 +93,7 @@ public final class WordCount {
 
     private static void waitForEndOfInput() throws IOException {
         while (System.in.read() >= 0) {
-            // what is written there does not matter
+            // the input is ignored
         }
     }
 }

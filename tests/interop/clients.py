@@ -127,10 +127,10 @@ class Driver:
         """Send one command and return its result."""
         self._stdin.write(json.dumps({"do": do, **fields}).encode() + b"\n")
         self._stdin.flush()
-        answer = json.loads(self._line(do))
-        if "error" in answer:
-            raise ClientError(answer["code"], f"{self.client} {do}: {answer['error']}")
-        return answer["answer"]
+        response = json.loads(self._line(do))
+        if "error" in response:
+            raise ClientError(response["code"], f"{self.client} {do}: {response['error']}")
+        return response["result"]
 
     def _line(self, do: str) -> bytes:
         deadline = time.monotonic() + RESPONSE_TIMEOUT_S
@@ -139,8 +139,8 @@ class Driver:
                 raise AssertionError(f"{self.client} did not respond to {do} in time\n{self._stderr_tail()}")
             received = os.read(self._stdout.fileno(), 1 << 16)
             if not received:
-                ended = self._process.wait(RESPONSE_TIMEOUT_S)
-                raise AssertionError(f"{self.client} ended with code {ended} on {do}\n{self._stderr_tail()}")
+                exit_code = self._process.wait(RESPONSE_TIMEOUT_S)
+                raise AssertionError(f"{self.client} exit_code with code {exit_code} on {do}\n{self._stderr_tail()}")
             self._received += received
         line, _, self._received = self._received.partition(b"\n")
         return line
@@ -223,7 +223,7 @@ class MemberSnapshot:
     assignment: frozenset[str]
     generation: int
     events: Sequence[tuple[str, frozenset[str]]]
-    moments: Sequence[int]  # of the events, in nanoseconds of a clock that all programs share
+    moments: Sequence[int]  # times of the events, in nanoseconds of a clock that all programs share
     records: Sequence[Record] = field(repr=False)
 
 

@@ -1,6 +1,6 @@
-"""The broker under test, and the clients' programs; both live as long as the test run.
+"""The broker under test and the clients' programs; both run for the whole test session.
 
-INTEROP_BOOTSTRAP=HOST:PORT plays all_partitions against that broker instead, an Apache Kafka say. It needs
+INTEROP_BOOTSTRAP=HOST:PORT runs the tests against that broker instead, for example an Apache Kafka broker with
 group.min.session.timeout.ms=500 and group.initial.rebalance.delay.ms=0.
 """
 
@@ -33,7 +33,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     home = tmp_path_factory.mktemp("broker")
     command = [sys.executable, "-m", "slackwater", "broker", "--listen", "127.0.0.1:0", "--data", str(home / "data")]
-    command += [word for setting in SETTINGS for word in ("--set", setting)]
+    command += [argument for setting in SETTINGS for argument in ("--set", setting)]
     log = home / "log.txt"
     with log.open("wb") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
         try:

@@ -54,8 +54,8 @@ def test_delete_records(driver: Driver, name: Name) -> None:
 
 
 def test_list_and_describe_group(driver: Driver, name: Name) -> None:
-    topic = driver.create_topic(name("describe_group"), 4)
-    group = name("describe_group-group")
+    topic = driver.create_topic(name("described"), 4)
+    group = name("described-group")
     a, b = (driver.join(member, group, [topic], assignor="roundrobin") for member in ("a", "b"))
     snapshots = wait_for_assignment([a, b], partitions(topic, 4))
     driver.produce(topic, [{"partition": number % 4, "value": "v"} for number in range(8)])
@@ -79,13 +79,13 @@ def test_list_and_describe_group(driver: Driver, name: Name) -> None:
 @pytest.mark.needs_call("set_group_offsets")
 def test_empty_group_offsets_are_set_and_deleted(driver: Driver, name: Name) -> None:
     topic = driver.create_topic(name("moved"), 2)
-    zero, one = f"{topic}-0", f"{topic}-1"
+    partition_0, partition_1 = f"{topic}-0", f"{topic}-1"
     group = name("moved-group")
     driver.produce(topic, [{"partition": number % 2, "value": "v"} for number in range(10)])
-    driver.call("set_group_offsets", group=group, offsets={zero: 3, one: 4})
-    assert driver.call("group_offsets", group=group) == {zero: 3, one: 4}
+    driver.call("set_group_offsets", group=group, offsets={partition_0: 3, partition_1: 4})
+    assert driver.call("group_offsets", group=group) == {partition_0: 3, partition_1: 4}
     a = driver.join("a", group, [topic])
-    wait_for_assignment([a], {zero, one})
+    wait_for_assignment([a], {partition_0, partition_1})
     assert sorted((record["partition"], record["offset"]) for record in wait_for_records([a], 3)) == [
         (0, 3),
         (0, 4),
@@ -93,11 +93,11 @@ def test_empty_group_offsets_are_set_and_deleted(driver: Driver, name: Name) -> 
     ]
     a.close()
 
-    left = {zero: 3, one: 4}
+    remaining = {partition_0: 3, partition_1: 4}
     if driver.can("delete_group_offsets"):
-        driver.call("delete_group_offsets", group=group, partitions=[zero])
-        left = {one: 4}
-    assert driver.call("group_offsets", group=group) == left
+        driver.call("delete_group_offsets", group=group, partitions=[partition_0])
+        remaining = {partition_1: 4}
+    assert driver.call("group_offsets", group=group) == remaining
     driver.call("delete_group", group=group)
     assert group not in driver.call("groups")
     assert error_code(driver, "delete_group", group=group) == GROUP_ID_NOT_FOUND

@@ -40,11 +40,11 @@ class Tools:
 
     def __call__(self, tool: str, *arguments: object, stdin: str = "", fails: bool = False) -> str:
         """Run the tool and return its standard output; if it must fail, also standard error."""
-        words = list(map(str, arguments))
-        if "--bootstrap-server" not in words and "--command-property" not in words:
-            words = ["--bootstrap-server", self.bootstrap, *words]
-        result = self.driver.call("tool", main=TOOLS[tool], arguments=words, input=stdin)
-        assert (result["code"] != 0) == fails, (tool, words, result)
+        arguments_list = list(map(str, arguments))
+        if "--bootstrap-server" not in arguments_list and "--command-property" not in arguments_list:
+            arguments_list = ["--bootstrap-server", self.bootstrap, *arguments_list]
+        result = self.driver.call("tool", main=TOOLS[tool], arguments=arguments_list, input=stdin)
+        assert (result["code"] != 0) == fails, (tool, arguments_list, result)
         return str(result["out"]) + (str(result["err"]) if fails else "")
 
     def rows(self, tool: str, *arguments: object) -> list[list[str]]:
@@ -64,17 +64,17 @@ def tools(java: Driver, bootstrap: str) -> Tools:
 
 def test_kafka_topics(tools: Tools, name: Name) -> None:
     topic = name("tool-topic")
-    made = tools("kafka-topics", "--create", "--topic", topic, "--partitions", 3, "--config", "retention.ms=7200000")
-    assert made.strip().endswith(f"Created topic {topic}.")
+    created = tools("kafka-topics", "--create", "--topic", topic, "--partitions", 3, "--config", "retention.ms=7200000")
+    assert created.strip().endswith(f"Created topic {topic}.")
     assert "already exists" in tools("kafka-topics", "--create", "--topic", topic, fails=True)
     tools("kafka-topics", "--create", "--if-not-exists", "--topic", topic)
 
-    describe_group = tools("kafka-topics", "--describe", "--topic", topic)
-    head, *lines = describe_group.strip().splitlines()
-    assert "PartitionCount: 3" in head
-    assert "ReplicationFactor: 1" in head
-    assert "retention.ms=7200000" in head
-    assert [line.split()[:4] for line in lines] == [["Topic:", topic, "Partition:", str(one)] for one in range(3)]
+    description = tools("kafka-topics", "--describe", "--topic", topic)
+    header, *lines = description.strip().splitlines()
+    assert "PartitionCount: 3" in header
+    assert "ReplicationFactor: 1" in header
+    assert "retention.ms=7200000" in header
+    assert [line.split()[:4] for line in lines] == [["Topic:", topic, "Partition:", str(number)] for number in range(3)]
     assert all("Leader: none" not in line for line in lines)
     assert tools("kafka-topics", "--describe", "--unavailable-partitions").strip() == ""
     assert tools("kafka-topics", "--describe", "--under-replicated-partitions").strip() == ""
@@ -100,7 +100,7 @@ def test_console_producer_and_consumer(tools: Tools, name: Name) -> None:
     arguments = ["--topic", topic, "--max-messages", 20, "--timeout-ms", 30_000]
     keys = ["--formatter-property", "print.key=true", "--formatter-property", "key.separator=:"]
     assert tools("kafka-console-consumer", *arguments, "--from-beginning", *keys).splitlines() == lines
-    # In a group, with commits: what one consumer has read the next one does not get again.
+    # In a group, with commits: the second consumer resumes after the records of the first.
     group = name("tool-console-group")
     first = tools(
         "kafka-console-consumer",
@@ -144,10 +144,18 @@ def test_kafka_consumer_groups_describes_a_group(tools: Tools, java: Driver, nam
         "HOST",
         "CLIENT-ID",
     ]
-    owner = {one: client for client, snapshot in snapshots.items() for one in snapshot.assignment}
+    owner = {partition: client for client, snapshot in snapshots.items() for partition in snapshot.assignment}
     assert sorted((row[1], int(row[2]), row[3], row[4], row[5], row[7], row[8]) for row in offsets) == [
-        (topic, one, "3", "4" if one == 0 else "3", "1" if one == 0 else "0", "/127.0.0.1", owner[f"{topic}-{one}"])
-        for one in range(4)
+        (
+            topic,
+            number,
+            "3",
+            "4" if number == 0 else "3",
+            "1" if number == 0 else "0",
+            "/127.0.0.1",
+            owner[f"{topic}-{number}"],
+        )
+        for number in range(4)
     ]
     header, *members = tools.rows("kafka-consumer-groups", "--describe", "--group", group, "--members")
     assert sorted((row[3], row[4]) for row in members) == [("tool-a", "2"), ("tool-b", "2")]
@@ -164,10 +172,10 @@ def test_kafka_consumer_groups_resets_and_deletes_offsets(tools: Tools, java: Dr
     java.produce(topic, [{"partition": number % 2, "value": "v"} for number in range(20)])
     java.call("set_group_offsets", group=group, offsets={f"{topic}-0": 10, f"{topic}-1": 10})
 
-    def reset(*how: object, on: str = topic) -> dict[str, int]:
-        tools("kafka-consumer-groups", "--reset-offsets", "--group", group, "--topic", on, *how, "--execute")
-        found: dict[str, int] = java.call("group_offsets", group=group)
-        return found
+    def reset(*target: object, on: str = topic) -> dict[str, int]:
+        tools("kafka-consumer-groups", "--reset-offsets", "--group", group, "--topic", on, *target, "--execute")
+        offsets: dict[str, int] = java.call("group_offsets", group=group)
+        return offsets
 
     assert reset("--to-earliest") == {f"{topic}-0": 0, f"{topic}-1": 0}
     assert reset("--to-latest") == {f"{topic}-0": 10, f"{topic}-1": 10}
@@ -185,11 +193,11 @@ def test_kafka_configs_of_a_topic(tools: Tools, java: Driver, name: Name) -> Non
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     tools("kafka-configs", "--alter", *of_topic, "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]")
     wait_until(lambda: java.call("config", topic=topic, name="retention.ms") == "60000", lambda: "retention.ms")
-    describe_group = tools("kafka-configs", "--describe", *of_topic)
-    assert f"Dynamic configs for topic {topic} are:" in describe_group
-    assert "retention.ms=60000" in describe_group
-    assert "cleanup.policy=compact,delete" in describe_group
-    assert "segment.bytes=" not in describe_group
+    description = tools("kafka-configs", "--describe", *of_topic)
+    assert f"Dynamic configs for topic {topic} are:" in description
+    assert "retention.ms=60000" in description
+    assert "cleanup.policy=compact,delete" in description
+    assert "segment.bytes=" not in description
     assert "segment.bytes=1073741824" in tools("kafka-configs", "--describe", "--all", *of_topic)
     tools("kafka-configs", "--alter", *of_topic, "--delete-config", "retention.ms")
     wait_until(lambda: java.call("config", topic=topic, name="retention.ms") == "604800000", lambda: "retention.ms")
@@ -206,13 +214,13 @@ def test_kafka_configs_of_a_broker(tools: Tools, java: Driver, name: Name) -> No
         return str(java.call("config", topic=topic, name="max.message.bytes"))
 
     default = limit()
-    for who in (of_broker, ("--entity-type", "brokers", "--entity-default")):
-        tools("kafka-configs", "--alter", *who, "--add-config", "message.max.bytes=2000000")
-        wait_until(lambda: limit() == "2000000", limit)  # a topic has what the broker has, unless it is told otherwise
-        assert "message.max.bytes=2000000" in tools("kafka-configs", "--describe", *who)
-        tools("kafka-configs", "--alter", *who, "--delete-config", "message.max.bytes")
+    for entity in (of_broker, ("--entity-type", "brokers", "--entity-default")):
+        tools("kafka-configs", "--alter", *entity, "--add-config", "message.max.bytes=2000000")
+        wait_until(lambda: limit() == "2000000", limit)  # a topic without its own setting has the broker's
+        assert "message.max.bytes=2000000" in tools("kafka-configs", "--describe", *entity)
+        tools("kafka-configs", "--alter", *entity, "--delete-config", "message.max.bytes")
         wait_until(lambda: limit() == default, limit)
-        assert "message.max.bytes=2000000" not in tools("kafka-configs", "--describe", *who)
+        assert "message.max.bytes=2000000" not in tools("kafka-configs", "--describe", *entity)
 
 
 def test_kafka_get_offsets_and_kafka_delete_records(tools: Tools, java: Driver, name: Name, tmp_path: Path) -> None:
@@ -223,9 +231,9 @@ def test_kafka_get_offsets_and_kafka_delete_records(tools: Tools, java: Driver, 
         return sorted(tools("kafka-get-offsets", "--topic", topic, *arguments).split())
 
     assert offsets() == [f"{topic}:0:5", f"{topic}:1:5"]
-    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 3}], "version": 1}
+    deletions = {"partitions": [{"topic": topic, "partition": 0, "offset": 3}], "version": 1}
     file = tmp_path / "delete.json"
-    file.write_text(json.dumps(wanted))
+    file.write_text(json.dumps(deletions))
     assert "low_watermark: 3" in tools("kafka-delete-records", "--offset-json-file", file)
     assert offsets("--time", "earliest") == [f"{topic}:0:3", f"{topic}:1:0"]
     assert offsets("--time", "latest", "--partitions", 1) == [f"{topic}:1:5"]
@@ -235,17 +243,17 @@ def test_kafka_get_offsets_and_kafka_delete_records(tools: Tools, java: Driver, 
 def test_cluster_and_broker_tools(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
     topic = java.create_topic(name("tool-dirs"), 2)
     java.produce(topic, [{"partition": 0, "value": "v" * 1000}])
-    describe_group = tools("kafka-log-dirs", "--describe", "--topic-list", topic)
-    dirs = json.loads(next(line for line in describe_group.splitlines() if line.startswith("{")))
-    found = {
-        one["partition"]: one["size"]
+    output = tools("kafka-log-dirs", "--describe", "--topic-list", topic)
+    dirs = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+    sizes = {
+        partition["partition"]: partition["size"]
         for broker in dirs["brokers"]
         for directory in broker["logDirs"]
-        for one in directory["partitions"]
+        for partition in directory["partitions"]
     }
-    assert set(found) == {f"{topic}-0", f"{topic}-1"}
-    assert found[f"{topic}-0"] > 1000
-    assert found[f"{topic}-1"] == 0
+    assert set(sizes) == {f"{topic}-0", f"{topic}-1"}
+    assert sizes[f"{topic}-0"] > 1000
+    assert sizes[f"{topic}-1"] == 0
 
     versions = tools("kafka-broker-api-versions")
     assert versions.startswith(f"{bootstrap} (id: ")
@@ -257,15 +265,15 @@ def test_cluster_and_broker_tools(tools: Tools, java: Driver, bootstrap: str, na
 
 def test_performance_tools(tools: Tools, java: Driver, bootstrap: str, name: Name) -> None:
     topic = java.create_topic(name("tool-perf"), 2)
-    told = tools(
+    output = tools(
         "kafka-producer-perf-test",
         *("--topic", topic, "--num-records", 5000, "--record-size", 100, "--throughput", -1),
         *("--command-property", f"bootstrap.servers={bootstrap}"),
     )
-    assert "5000 records sent" in told
+    assert "5000 records sent" in output
     assert sum(end for _, end in java.offsets(topic, 0, 1).values()) == 5000
-    read = tools(
+    output = tools(
         "kafka-consumer-perf-test", "--topic", topic, "--num-records", 5000, "--group", name("tool-perf-group")
     )
-    header, figures = ([word.strip() for word in line.split(",")] for line in read.strip().splitlines()[-2:])
+    header, figures = ([word.strip() for word in line.split(",")] for line in output.strip().splitlines()[-2:])
     assert int(float(figures[header.index("data.consumed.in.nMsg")])) >= 5000

@@ -24,10 +24,10 @@ def offsets(records: Iterable[Record]) -> dict[str, list[int]]:
     return dict(by_partition)
 
 
-def assert_read_once_in_order(members: Sequence[Member], topic: str, count: int, each: int) -> None:
-    """Wait for all records; each was received once and in order."""
-    received = offsets(wait_for_records(members, count * each))
-    assert received == {partition: list(range(each)) for partition in partitions(topic, count)}
+def assert_read_once_in_order(members: Sequence[Member], topic: str, count: int, per_partition: int) -> None:
+    """Wait for all records and assert that each was received once and in order."""
+    received = offsets(wait_for_records(members, count * per_partition))
+    assert received == {partition: list(range(per_partition)) for partition in partitions(topic, count)}
 
 
 def test_eager_group_loses_no_record_when_a_member_leaves(driver: Driver, name: Name) -> None:
@@ -40,7 +40,7 @@ def test_eager_group_loses_no_record_when_a_member_leaves(driver: Driver, name: 
     shares = wait_for_assignment([a, b], all_partitions)
     assert [len(snapshot.assignment) for snapshot in shares] == [3, 3]
     assert shares[0].generation > alone.generation
-    # Eager: all_partitions is given back before anything is handed out.
+    # Eager: all partitions are revoked before any are assigned.
     assert shares[0].events == [
         ("assigned", all_partitions),
         ("revoked", all_partitions),
@@ -51,12 +51,12 @@ def test_eager_group_loses_no_record_when_a_member_leaves(driver: Driver, name: 
     assert_read_once_in_order([a, b], topic, 6, 10)
     a.commit()
     b.commit()
-    left = b.snapshot()
+    last_state = b.snapshot()
     b.close()
     wait_for_assignment([a], all_partitions)
     driver.produce(topic, spread(6, range(60, 90)))
-    received = offsets([*wait_for_records([a], 90 - len(left.records)), *left.records])
-    assert {partition: sorted(seen) for partition, seen in received.items()} == {
+    received = offsets([*wait_for_records([a], 90 - len(last_state.records)), *last_state.records])
+    assert {partition: sorted(received_offsets) for partition, received_offsets in received.items()} == {
         partition: list(range(15)) for partition in all_partitions
     }
     a.close()
@@ -83,9 +83,8 @@ def test_cooperative_rebalance_revokes_only_moved_partitions(driver: Driver, nam
     driver.produce(topic, spread(6, range(60, 90)))
     received = offsets(wait_for_records([a], 60 + 15))
     assert received == {partition: list(range(15 if partition in kept else 10)) for partition in all_partitions}
-    assert offsets(wait_for_records([b], 45)) == {
-        partition: list(range(15)) for partition in moved
-    }  # nothing was committed
+    # Nothing was committed, so the new owner starts at the beginning.
+    assert offsets(wait_for_records([b], 45)) == {partition: list(range(15)) for partition in moved}
     a.close()
     b.close()
 
@@ -94,21 +93,21 @@ def test_static_restart_keeps_assignment_and_generation(driver: Driver, name: Na
     topic = driver.create_topic(name("static"), 4)
     all_partitions = partitions(topic, 4)
     group = name("static-group")
-    one = driver.join("one", group, [topic], instance="one")
-    wait_for_assignment([one], all_partitions)
-    two = driver.join("two", group, [topic], instance="two")
-    before = wait_for_assignment([one, two], all_partitions)
+    first = driver.join("first", group, [topic], instance="first")
+    wait_for_assignment([first], all_partitions)
+    second = driver.join("second", group, [topic], instance="second")
+    before = wait_for_assignment([first, second], all_partitions)
     driver.produce(topic, spread(4, range(20)))
-    assert_read_once_in_order([one, two], topic, 4, 5)
-    one.commit()
-    two.commit()
+    assert_read_once_in_order([first, second], topic, 4, 5)
+    first.commit()
+    second.commit()
 
-    one.close()  # the leader
-    one_again = driver.join("one-again", group, [topic], instance="one")
-    after = wait_for_assignment([one_again, two], all_partitions)
-    two.close()  # a follower
-    two_again = driver.join("two-again", group, [topic], instance="two")
-    final = wait_for_assignment([one_again, two_again], all_partitions)
+    first.close()  # the leader
+    first_again = driver.join("first-again", group, [topic], instance="first")
+    after = wait_for_assignment([first_again, second], all_partitions)
+    second.close()  # a follower
+    second_again = driver.join("second-again", group, [topic], instance="second")
+    final = wait_for_assignment([first_again, second_again], all_partitions)
 
     assert [snapshot.assignment for snapshot in after] == [snapshot.assignment for snapshot in before]
     assert [snapshot.assignment for snapshot in final] == [snapshot.assignment for snapshot in before]
@@ -116,10 +115,10 @@ def test_static_restart_keeps_assignment_and_generation(driver: Driver, name: Na
     assert after[1].events == before[1].events  # the other member sees no callback
     assert final[0].events == after[0].events
     driver.produce(topic, spread(4, range(20, 28)))
-    received = offsets(wait_for_records([one_again, two_again], 8))
+    received = offsets(wait_for_records([first_again, second_again], 8))
     assert received == {partition: [5, 6] for partition in all_partitions}
-    one_again.close()
-    two_again.close()
+    first_again.close()
+    second_again.close()
 
 
 def test_pattern_subscription_includes_new_topics(driver: Driver, name: Name) -> None:
@@ -144,30 +143,33 @@ def test_pattern_subscription_includes_new_topics(driver: Driver, name: Name) ->
 
 def test_member_resumes_from_commit_and_from_seek(driver: Driver, name: Name) -> None:
     topic = driver.create_topic(name("commit"), 2)
-    zero, one = f"{topic}-0", f"{topic}-1"
+    partition_0, partition_1 = f"{topic}-0", f"{topic}-1"
     group = name("commit-group")
     driver.produce(topic, spread(2, range(20)))
     a = driver.join("a", group, [topic])
-    wait_for_assignment([a], {zero, one})
+    wait_for_assignment([a], {partition_0, partition_1})
     assert_read_once_in_order([a], topic, 2, 10)
-    assert a.committed(zero) is None
-    a.commit({zero: (5, "five"), one: (7, "seven")})
-    assert a.committed(zero) == (5, "five")
-    assert a.committed(one) == (7, "seven")
+    assert a.committed(partition_0) is None
+    a.commit({partition_0: (5, "five"), partition_1: (7, "seven")})
+    assert a.committed(partition_0) == (5, "five")
+    assert a.committed(partition_1) == (7, "seven")
     a.close()
 
     b = driver.join("b", group, [topic])
-    wait_for_assignment([b], {zero, one})
-    assert offsets(wait_for_records([b], 8)) == {zero: [5, 6, 7, 8, 9], one: [7, 8, 9]}
-    b.seek(zero, 2)
-    assert offsets(wait_for_records([b], 16)) == {zero: [5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9], one: [7, 8, 9]}
+    wait_for_assignment([b], {partition_0, partition_1})
+    assert offsets(wait_for_records([b], 8)) == {partition_0: [5, 6, 7, 8, 9], partition_1: [7, 8, 9]}
+    b.seek(partition_0, 2)
+    assert offsets(wait_for_records([b], 16)) == {
+        partition_0: [5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9],
+        partition_1: [7, 8, 9],
+    }
     b.commit()
-    assert [offset for offset, _ in map(_found, map(b.committed, (zero, one)))] == [10, 10]
-    assert driver.call("group_offsets", group=group) == {zero: 10, one: 10}
+    assert [offset for offset, _ in map(_present, map(b.committed, (partition_0, partition_1)))] == [10, 10]
+    assert driver.call("group_offsets", group=group) == {partition_0: 10, partition_1: 10}
     b.close()
 
 
-def _found(committed: tuple[int, str] | None) -> tuple[int, str]:
+def _present(committed: tuple[int, str] | None) -> tuple[int, str]:
     assert committed is not None
     return committed
 
@@ -190,10 +192,9 @@ def test_killed_members_partitions_resume_at_last_commit(driver: Driver, second_
 
     second_driver.kill()
     wait_for_assignment([survivor], all_partitions)
-    wait_until(
-        lambda: survivor.snapshot().generation > before[0].generation, survivor.snapshot
-    )  # some clients tell it later
-    # Once by whoever had it; and again, from the last commit on, what the killed member had read but not committed.
+    # Some clients report the new generation late.
+    wait_until(lambda: survivor.snapshot().generation > before[0].generation, survivor.snapshot)
+    # The survivor reads its own partitions once, and the killed member's partitions again from the last commit on.
     received = offsets(wait_for_records([survivor], 2 * 8 + 2 * 3))
     assert received == {
         partition: [5, 6, 7] if partition in inherited else list(range(8)) for partition in all_partitions

@@ -88,7 +88,7 @@ class Group:
         self.settle()
 
     def bounce(self, name: str, assignor: str) -> None:
-        """A member restarts with another list of assignors; meanwhile the others have all_partitions."""
+        """Restart a member with another list of assignors; meanwhile the others own all partitions."""
         member = self.members.pop(name)
         snapshot = member.close()
         assert snapshot is not None
@@ -97,7 +97,7 @@ class Group:
         self.join(member.driver, name, assignor)
 
     def settle(self) -> None:
-        """Wait until all partitions are shared; write, let all_partitions be read, and commit."""
+        """Wait until all partitions are shared, write records, wait until they are read, and commit."""
         wait_for_assignment(list(self.members.values()), partitions(self.topic, PARTITIONS))
         self.writer.produce(self.topic, spread(PARTITIONS, range(self.written, self.written + PARTITIONS)))
         self.written += PARTITIONS
@@ -110,15 +110,15 @@ class Group:
 
     def _records(self) -> list[tuple[str, int]]:
         received = offsets(record for _, snapshot in self._snapshots() for record in snapshot.records)
-        return [(partition, offset) for partition, seen in received.items() for offset in seen]
+        return [(partition, offset) for partition, received_offsets in received.items() for offset in received_offsets]
 
     def check(self, assignor: str) -> None:
         """The group uses this assignor, no partition had two owners, and every record was read once."""
         assert describe_group(self.bootstrap, self.group).assignor == assignor
-        twice = overlapping_owners(
-            [one for name, snapshot in self._snapshots() for one in ownership_intervals(name, snapshot)]
+        overlaps = overlapping_owners(
+            [interval for name, snapshot in self._snapshots() for interval in ownership_intervals(name, snapshot)]
         )
-        assert not twice
+        assert not overlaps
         written = range(self.written // PARTITIONS)
         expected = [(name, offset) for name in partitions(self.topic, PARTITIONS) for offset in written]
         assert sorted(self._records()) == sorted(expected)
@@ -129,22 +129,22 @@ class Group:
             member.close()
 
 
-def ways() -> list[object]:
+def migration_cases() -> list[object]:
     """The other client, whether our member leads, and the order of the assignors."""
-    before, behind = f"{COOPERATIVE},{EAGER}", f"{EAGER},{COOPERATIVE}"
+    before, after = f"{COOPERATIVE},{EAGER}", f"{EAGER},{COOPERATIVE}"
     java = [
         pytest.param(JAVA, we_lead, both, marks=pytest.mark.java, id=f"java-{who}-{where}")
         for we_lead, who in ((True, "we-lead"), (False, "they-lead"))
-        for both, where in ((before, "before"), (behind, "behind"))
+        for both, where in ((before, "before"), (after, "after"))
     ]
     others = [
         pytest.param(CONFLUENT, False, before, id="confluent-kafka-they-lead-before"),
-        pytest.param(KAFKA_PYTHON, True, behind, id="kafka-python-we-lead-behind"),
+        pytest.param(KAFKA_PYTHON, True, after, id="kafka-python-we-lead-after"),
     ]
     return [*java, *others]
 
 
-@pytest.mark.parametrize(("client", "we_lead", "both"), ways())
+@pytest.mark.parametrize(("client", "we_lead", "both"), migration_cases())
 def test_two_bounces_migrate_to_cooperative(
     bootstrap: str, running: Start, name: Name, client: Client, we_lead: bool, both: str
 ) -> None:
@@ -156,10 +156,10 @@ def test_two_bounces_migrate_to_cooperative(
         group.join(driver, member, EAGER)
     group.check(EAGER)
 
-    mixes = client is JAVA
-    for member in ("ours", "theirs", "ours-too") if mixes else ("ours", "ours-too"):
+    can_mix = client is JAVA
+    for member in ("ours", "theirs", "ours-too") if can_mix else ("ours", "ours-too"):
         group.bounce(member, both)
-    group.check(both.partition(",")[0] if mixes else EAGER)
+    group.check(both.partition(",")[0] if can_mix else EAGER)
 
     for member in ("theirs", "ours", "ours-too"):
         group.bounce(member, COOPERATIVE)
@@ -169,9 +169,9 @@ def test_two_bounces_migrate_to_cooperative(
 
 def test_assignment_before_revocation_is_an_overlap() -> None:
     events = [("assigned", frozenset({"t-0"})), ("revoked", frozenset({"t-0"}))]
-    one = ownership_intervals("one", MemberSnapshot(frozenset(), 1, events, [10, 20], []))
+    first = ownership_intervals("first", MemberSnapshot(frozenset(), 1, events, [10, 20], []))
     after, early = (
         ownership_intervals("other", MemberSnapshot(frozenset(), 2, events[:1], [moment], [])) for moment in (20, 19)
     )
-    assert not overlapping_owners([*one, *after])
-    assert overlapping_owners([*one, *early]) == [(one[0], early[0])]
+    assert not overlapping_owners([*first, *after])
+    assert overlapping_owners([*first, *early]) == [(first[0], early[0])]

@@ -36,7 +36,7 @@ Name = Callable[[str], str]
 Start = Callable[[Client], Driver]
 OTHERS = (JAVA, CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 EAGER, COOPERATIVE = ("range", "roundrobin"), "cooperative-sticky"
-PARTITIONS = 7  # partitions: no group here shares them evenly
+PARTITIONS = 7  # not divisible by the number of members of any group here
 RECORDS_PER_PARTITION = 5
 LIKE_JAVA = (str(OURS), str(JAVA))  # their cooperative-sticky results are identical
 
@@ -88,22 +88,22 @@ class DescribedGroup:
 
 
 def describe_group(bootstrap: str, group: str) -> DescribedGroup:
-    async def ask() -> DescribedGroup:
-        client = await RawClient.at(int(bootstrap.rpartition(":")[2]), "looker")
+    async def describe() -> DescribedGroup:
+        client = await RawClient.at(int(bootstrap.rpartition(":")[2]), "describer")
         try:
             return DescribedGroup(await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse))
         finally:
             client.abort()
 
-    return asyncio.run(ask())
+    return asyncio.run(describe())
 
 
 def leader(bootstrap: str, group: str) -> str:
     """The client id of the leader."""
     with Admin({"bootstrap.servers": bootstrap}) as admin:
-        (seen,) = admin.describe_groups([group])
-    member = seen.member(seen.leader or "")
-    assert member is not None, seen
+        (description,) = admin.describe_groups([group])
+    member = description.member(description.leader or "")
+    assert member is not None, description
     return member.client_id
 
 
@@ -133,7 +133,7 @@ def wait_for_agreement(bootstrap: str, group: str, topic: str, members: Sequence
 def assert_each_reads_its_partitions(
     driver: Driver, topic: str, members: Sequence[Member], snapshots: Sequence[MemberSnapshot]
 ) -> None:
-    """Write to every partition: each member is handed all of its own, in order, and nothing else."""
+    """Write to every partition and assert that each member reads exactly its own partitions, in order."""
     driver.produce(topic, spread(PARTITIONS, range(PARTITIONS * RECORDS_PER_PARTITION)))
     wait_for_records(members, PARTITIONS * RECORDS_PER_PARTITION)
     for member, snapshot in zip(members, snapshots, strict=True):

@@ -1,4 +1,4 @@
-"""All clients read what each client writes through our broker: complete, once and in order."""
+"""All clients read all records of every other client through our broker, once and in order."""
 
 import time
 from collections.abc import Callable
@@ -42,8 +42,8 @@ def test_all_clients_read_all_codecs(client: Client, running: Start, name: Name)
         for reader in (other for other in CLIENTS if codec in other.codecs):
             received = running(reader).read(topic, {0: 0, 1: 0}, 80)
             for partition in (0, 1):
-                own = [record for record in received if record["partition"] == partition]
-                assert own == expected(topic, records[partition]), f"{client} -> {reader}, {codec}"
+                in_partition = [record for record in received if record["partition"] == partition]
+                assert in_partition == expected(topic, records[partition]), f"{client} -> {reader}, {codec}"
 
 
 def test_read_from_any_offset_and_find_offsets_by_time(driver: Driver, name: Name) -> None:
@@ -60,21 +60,23 @@ def test_read_from_any_offset_and_find_offsets_by_time(driver: Driver, name: Nam
 def test_records_of_a_key_stay_in_order(driver: Driver, name: Name) -> None:
     topic = driver.create_topic(name("keys"), 4)
     records = [{"key": f"k{number % 10}", "value": f"{number}"} for number in range(200)]
-    told = driver.produce(topic, records)
-    places = {(record["key"], partition) for record, (partition, _) in zip(records, told, strict=True)}
-    assert len(places) == 10
-    assert len({partition for _, partition in places}) > 1
+    positions = driver.produce(topic, records)
+    keys_and_partitions = {
+        (record["key"], partition) for record, (partition, _) in zip(records, positions, strict=True)
+    }
+    assert len(keys_and_partitions) == 10
+    assert len({partition for _, partition in keys_and_partitions}) > 1
     received = driver.read(topic, dict.fromkeys(range(4), 0), 200)
     for key in {record["key"] for record in records}:
-        ours = [int(one["value"]) for one in received if one["key"] == key]
-        assert ours == [int(record["value"]) for record in records if record["key"] == key]
+        values = [int(record["value"]) for record in received if record["key"] == key]
+        assert values == [int(record["value"]) for record in records if record["key"] == key]
 
 
 def test_topic_is_created_by_a_write(driver: Driver, name: Name) -> None:
-    topic = name("made")
+    topic = name("created-by-write")
     assert driver.produce(topic, [{"value": "first"}]) == [(0, 0)]
-    assert [one["value"] for one in driver.read(topic, {0: 0}, 1)] == ["first"]
+    assert [record["value"] for record in driver.read(topic, {0: 0}, 1)] == ["first"]
     wait_until(lambda: topic in driver.call("topics"), lambda: driver.call("topics"))
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as error:
         driver.create_topic(topic, 3)
-    assert refused.value.code == TOPIC_ALREADY_EXISTS
+    assert error.value.code == TOPIC_ALREADY_EXISTS

@@ -1,7 +1,7 @@
-"""aiokafka, driven by lines: `python -m tests.interop.drivers.aio HOST:PORT`.
+"""aiokafka, controlled by lines: `python -m tests.interop.drivers.aio HOST:PORT`.
 
-The clients live on one event loop in a thread of its own, where every command runs as a coroutine; a member is polled
-by a task there.
+All clients share one event loop in its own thread. Every command runs as a coroutine there, and a task polls each
+member.
 """
 
 import asyncio
@@ -56,12 +56,20 @@ def name(partition: Any) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def shown(one: Any) -> Record:
-    return record(one.topic, one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
+def to_record(message: Any) -> Record:
+    return record(
+        message.topic,
+        message.partition,
+        message.offset,
+        message.key,
+        message.value,
+        message.headers,
+        message.timestamp,
+    )
 
 
-def refuse(code: int) -> None:
-    """Raise what an answer's error code stands for."""
+def raise_for_code(code: int) -> None:
+    """Raise the exception of an error code."""
     if code:
         raise for_code(code)()
 
@@ -70,13 +78,13 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Writes callbacks into the history."""
 
     def __init__(self, history: MemberHistory) -> None:
-        self._diary = history
+        self._history = history
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        self._diary.event("assigned", map(name, assigned))
+        self._history.event("assigned", map(name, assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        self._diary.event("revoked", map(name, revoked))
+        self._history.event("revoked", map(name, revoked))
 
 
 class AioMember:
@@ -87,8 +95,8 @@ class AioMember:
         self.history = MemberHistory()
         self.task: asyncio.Task[None] | None = None
 
-    async def live(self, topics: Sequence[str] | None, pattern: str | None) -> None:
-        """Subscribe, and poll until cancelled."""
+    async def run(self, topics: Sequence[str] | None, pattern: str | None) -> None:
+        """Subscribe and poll until cancelled."""
         try:
             await self._poll(topics, pattern)
         except Exception as error:
@@ -99,11 +107,12 @@ class AioMember:
         await self.consumer.start()
         while True:
             received = await self.consumer.getmany(timeout_ms=int(POLL_S * 1000))
-            self.history.records(shown(one) for records in received.values() for one in records)
+            self.history.records(to_record(message) for records in received.values() for message in records)
+            # aiokafka has no public interface for the generation.
             self.history.update(map(name, self.consumer.assignment()), self.consumer._coordinator.generation)
 
     async def stop(self) -> None:
-        """Poll no more, and close."""
+        """Stop polling and close the consumer."""
         assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
@@ -111,7 +120,7 @@ class AioMember:
 
 
 class Aio:
-    """The commands, in aiokafka's terms."""
+    """The commands, implemented with aiokafka."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -157,9 +166,9 @@ class Aio:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
             )
-            one = AioMember(consumer, group)
-            one.task = asyncio.create_task(one.live(topics, pattern))
-            return one
+            aio_member = AioMember(consumer, group)
+            aio_member.task = asyncio.create_task(aio_member.run(topics, pattern))
+            return aio_member
 
         self.members[member] = self._do(start())
 
@@ -168,16 +177,17 @@ class Aio:
 
     def commit(self, member: str, offsets: Mapping[str, tuple[int, str]] | None) -> None:
         chosen = offsets and {
-            TopicPartition(*split(one)): (offset, metadata) for one, (offset, metadata) in offsets.items()
+            TopicPartition(*split(partition)): (offset, metadata) for partition, (offset, metadata) in offsets.items()
         }
         self._do(self.members[member].consumer.commit(chosen))
 
     def committed(self, member: str, partition: str) -> tuple[int, str] | None:
-        """Through the admin client: the consumer itself does not tell the metadata."""
-        asked = TopicPartition(*split(partition))
+        """Use the admin client, because the consumer does not return the metadata."""
+        topic_partition = TopicPartition(*split(partition))
         group = self.members[member].group
-        found = self._do(self.admin.list_consumer_group_offsets(group, partitions=[asked]))[asked]
-        return None if found.offset < 0 else (found.offset, found.metadata)
+        offsets = self._do(self.admin.list_consumer_group_offsets(group, partitions=[topic_partition]))
+        committed = offsets[topic_partition]
+        return None if committed.offset < 0 else (committed.offset, committed.metadata)
 
     def seek(self, member: str, partition: str, offset: int) -> None:
         async def seek() -> None:
@@ -186,9 +196,9 @@ class Aio:
         self._do(seek())
 
     def close(self, member: str) -> dict[str, Any]:
-        one = self.members.pop(member)
-        self._do(one.stop())
-        return one.history.snapshot()
+        closed = self.members.pop(member)
+        self._do(closed.stop())
+        return closed.history.snapshot()
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -205,15 +215,15 @@ class Aio:
                 sent = [
                     await producer.send(
                         topic,
-                        value=data(one["value"]),
-                        key=data(one["key"]),
-                        headers=[(key, data(value)) for key, value in one["headers"]],
-                        partition=one["partition"],
-                        timestamp_ms=one["timestamp"],
+                        value=data(record["value"]),
+                        key=data(record["key"]),
+                        headers=[(key, data(value)) for key, value in record["headers"]],
+                        partition=record["partition"],
+                        timestamp_ms=record["timestamp"],
                     )
-                    for one in records
+                    for record in records
                 ]
-                return [(told.partition, told.offset) for told in await asyncio.gather(*sent)]
+                return [(metadata.partition, metadata.offset) for metadata in await asyncio.gather(*sent)]
             finally:
                 await producer.stop()
 
@@ -232,96 +242,98 @@ class Aio:
         async def read() -> list[Record]:
             received: list[Record] = []
             async with self._consumer() as consumer:
-                consumer.assign([TopicPartition(topic, int(one)) for one in start])
-                for one, offset in start.items():
-                    consumer.seek(TopicPartition(topic, int(one)), offset)
+                consumer.assign([TopicPartition(topic, int(number)) for number in start])
+                for number, offset in start.items():
+                    consumer.seek(TopicPartition(topic, int(number)), offset)
                 while len(received) < count:
                     for records in (await consumer.getmany(timeout_ms=500)).values():
-                        received.extend(map(shown, records))
+                        received.extend(map(to_record, records))
             return received
 
         return self._do(asyncio.wait_for(read(), COMMAND_S))
 
     def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         async def offsets() -> dict[int, tuple[int, int]]:
-            asked = [TopicPartition(topic, one) for one in partitions]
+            requested = [TopicPartition(topic, number) for number in partitions]
             async with self._consumer() as consumer:
-                first, end = await consumer.beginning_offsets(asked), await consumer.end_offsets(asked)
-            return {one.partition: (first[one], end[one]) for one in asked}
+                first, end = await consumer.beginning_offsets(requested), await consumer.end_offsets(requested)
+            return {partition.partition: (first[partition], end[partition]) for partition in requested}
 
         return self._do(offsets())
 
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int | None:
         async def offset_at() -> int | None:
-            asked = TopicPartition(topic, partition)
+            topic_partition = TopicPartition(topic, partition)
             async with self._consumer() as consumer:
-                found = (await consumer.offsets_for_times({asked: timestamp}))[asked]
-            return found and int(found.offset)
+                offset = (await consumer.offsets_for_times({topic_partition: timestamp}))[topic_partition]
+            return offset and int(offset.offset)
 
         return self._do(offset_at())
 
     # --- admin --------------------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs))
-        for one in self._do(self.admin.create_topics([wanted])).topic_errors:
-            refuse(one[1])
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs))
+        for _, code, *_ in self._do(self.admin.create_topics([new])).topic_errors:
+            raise_for_code(code)
 
     def delete_topic(self, topic: str) -> None:
-        for one in self._do(self.admin.delete_topics([topic])).topic_error_codes:
-            refuse(one[1])
+        for _, code in self._do(self.admin.delete_topics([topic])).topic_error_codes:
+            raise_for_code(code)
 
     def topics(self) -> list[str]:
         return list(self._do(self.admin.list_topics()))
 
     def partitions(self, topic: str) -> int:
-        (one,) = self._do(self.admin.describe_topics([topic]))
-        refuse(one["error_code"])
-        return len(one["partitions"])
+        (description,) = self._do(self.admin.describe_topics([topic]))
+        raise_for_code(description["error_code"])
+        return len(description["partitions"])
 
     def add_partitions(self, topic: str, total: int) -> None:
         self._do(self.admin.create_partitions({topic: NewPartitions(total)}))
 
     def config(self, topic: str, name: str) -> str:
-        asked = ConfigResource(ConfigResourceType.TOPIC, topic)
-        (answer,) = self._do(self.admin.describe_configs([asked]))
-        ((code, _, _, _, entries),) = answer.resources
-        refuse(code)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        (response,) = self._do(self.admin.describe_configs([resource]))
+        ((code, _, _, _, entries),) = response.resources
+        raise_for_code(code)
         return str({entry[0]: entry[1] for entry in entries}[name])
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        asked = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
-        (answer,) = self._do(self.admin.alter_configs([asked]))
-        for one in answer.resources:
-            refuse(one[0])
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+        (response,) = self._do(self.admin.alter_configs([resource]))
+        for code, *_ in response.resources:
+            raise_for_code(code)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        asked = TopicPartition(topic, partition)
-        return int(self._do(self.admin.delete_records({asked: RecordsToDelete(before)}))[asked])
+        topic_partition = TopicPartition(topic, partition)
+        return int(self._do(self.admin.delete_records({topic_partition: RecordsToDelete(before)}))[topic_partition])
 
     def groups(self) -> list[str]:
         return [group for group, _ in self._do(self.admin.list_consumer_groups())]
 
     def group(self, group: str) -> dict[str, Any]:
-        (answer,) = self._do(self.admin.describe_consumer_groups([group]))
-        (found,) = answer.to_object()["groups"]
-        refuse(found["error_code"])
+        (response,) = self._do(self.admin.describe_consumer_groups([group]))
+        (description,) = response.to_object()["groups"]
+        raise_for_code(description["error_code"])
         return {
-            "state": found["state"],
-            "protocol": found["protocol"],
-            "members": {one["client_id"]: _assigned(one["member_assignment"]) for one in found["members"]},
+            "state": description["state"],
+            "protocol": description["protocol"],
+            "members": {
+                member["client_id"]: _assigned(member["member_assignment"]) for member in description["members"]
+            },
         }
 
     def group_offsets(self, group: str) -> dict[str, int]:
-        found = self._do(self.admin.list_consumer_group_offsets(group))
-        return {name(partition): one.offset for partition, one in found.items()}
+        offsets = self._do(self.admin.list_consumer_group_offsets(group))
+        return {name(partition): committed.offset for partition, committed in offsets.items()}
 
     def cluster(self) -> dict[str, Any]:
-        found = self._do(self.admin.describe_cluster())
+        description = self._do(self.admin.describe_cluster())
         return {
-            "id": found["cluster_id"],
-            "controller": found["controller_id"],
-            "nodes": [f"{one['host']}:{one['port']}" for one in found["brokers"]],
+            "id": description["cluster_id"],
+            "controller": description["controller_id"],
+            "nodes": [f"{broker['host']}:{broker['port']}" for broker in description["brokers"]],
         }
 
 

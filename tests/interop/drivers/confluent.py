@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka), driven by lines: `python -m tests.interop.drivers.confluent HOST:PORT`."""
+"""confluent-kafka (librdkafka), controlled by lines: `python -m tests.interop.drivers.confluent HOST:PORT`."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,32 +33,32 @@ from tests.interop.drivers.line import (
     split,
 )
 
-_MAGIC: Final = b"CGMDv2:"  # how librdkafka opens its serialised group metadata; the generation follows
+_MAGIC: Final = b"CGMDv2:"  # the start of librdkafka's serialised group metadata; the generation follows
 
 
 def name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def shown(one: Message) -> Record:
-    topic, partition, offset = one.topic(), one.partition(), one.offset()
+def to_record(message: Message) -> Record:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None
     assert offset is not None
-    headers: Any = one.headers()
-    key: Any = one.key()
-    value: Any = one.value()
-    return record(topic, partition, offset, key, value, headers, one.timestamp()[1])
+    headers: Any = message.headers()
+    key: Any = message.key()
+    value: Any = message.value()
+    return record(topic, partition, offset, key, value, headers, message.timestamp()[1])
 
 
-def taken(messages: Iterable[Message]) -> list[Record]:
-    """The records; anything else that received is an error."""
+def to_records(messages: Iterable[Message]) -> list[Record]:
+    """The records; raises the error of a message that has one."""
     records = []
-    for one in messages:
-        error = one.error()
+    for message in messages:
+        error = message.error()
         if error is not None:
             raise KafkaException(error)
-        records.append(shown(one))
+        records.append(to_record(message))
     return records
 
 
@@ -79,7 +79,7 @@ class ConfluentMember(Member):
         )
 
     def poll(self) -> list[Record]:
-        return taken(self._consumer.consume(500, POLL_S))
+        return to_records(self._consumer.consume(500, POLL_S))
 
     def assignment(self) -> Iterable[str]:
         return map(name, self._consumer.assignment())
@@ -94,24 +94,26 @@ class ConfluentMember(Member):
 
     def commit(self, offsets: Mapping[str, tuple[int, str]] | None) -> None:
         if offsets is None:
-            told = self._consumer.commit(asynchronous=False)
+            committed = self._consumer.commit(asynchronous=False)
         else:
-            wanted = [TopicPartition(*split(one), offset, metadata) for one, (offset, metadata) in offsets.items()]
-            told = self._consumer.commit(offsets=wanted, asynchronous=False)
-        for one in told or ():
-            if one.error is not None:
-                raise KafkaException(one.error)
+            requested = [
+                TopicPartition(*split(partition), offset, metadata) for partition, (offset, metadata) in offsets.items()
+            ]
+            committed = self._consumer.commit(offsets=requested, asynchronous=False)
+        for partition in committed or ():
+            if partition.error is not None:
+                raise KafkaException(partition.error)
 
     def committed(self, partition: str) -> tuple[int, str] | None:
-        (found,) = self._consumer.committed([TopicPartition(*split(partition))], timeout=COMMAND_S)
-        return None if found.offset == OFFSET_INVALID else (found.offset, found.metadata or "")
+        (committed,) = self._consumer.committed([TopicPartition(*split(partition))], timeout=COMMAND_S)
+        return None if committed.offset == OFFSET_INVALID else (committed.offset, committed.metadata or "")
 
     def seek(self, partition: str, offset: int) -> None:
         self._consumer.seek(TopicPartition(*split(partition), offset))
 
 
 class Confluent(Driver):
-    """The commands, in confluent-kafka's terms."""
+    """The commands, implemented with confluent-kafka."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -149,29 +151,29 @@ class Confluent(Driver):
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5}
         )
-        told: dict[int, tuple[int, int]] = {}
+        positions: dict[int, tuple[int, int]] = {}
 
-        def noting(number: int) -> Callable[[Any, Message], None]:
-            def note(error: Any, message: Message) -> None:
+        def on_delivery_of(number: int) -> Callable[[Any, Message], None]:
+            def on_delivery(error: Any, message: Message) -> None:
                 if error is not None:
                     raise KafkaException(error)
-                one = shown(message)
-                told[number] = (one["partition"], one["offset"])
+                delivered = to_record(message)
+                positions[number] = (delivered["partition"], delivered["offset"])
 
-            return note
+            return on_delivery
 
-        for number, one in enumerate(records):
+        for number, requested in enumerate(records):
             producer.produce(
                 topic,
-                value=data(one["value"]),
-                key=data(one["key"]),
-                headers=[(key, data(value)) for key, value in one["headers"]],
-                partition=-1 if one["partition"] is None else one["partition"],
-                timestamp=one["timestamp"] or 0,
-                on_delivery=noting(number),
+                value=data(requested["value"]),
+                key=data(requested["key"]),
+                headers=[(key, data(value)) for key, value in requested["headers"]],
+                partition=-1 if requested["partition"] is None else requested["partition"],
+                timestamp=requested["timestamp"] or 0,
+                on_delivery=on_delivery_of(number),
             )
         producer.flush(COMMAND_S)
-        return [told[number] for number in range(len(records))]
+        return [positions[number] for number in range(len(records))]
 
     def _consumer(self) -> Consumer:
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False}
@@ -184,7 +186,7 @@ class Confluent(Driver):
             received: list[Record] = []
             deadline = time.monotonic() + COMMAND_S
             while len(received) < count and time.monotonic() < deadline:
-                received.extend(taken(consumer.consume(500, 0.1)))
+                received.extend(to_records(consumer.consume(500, 0.1)))
             return received
         finally:
             consumer.close()
@@ -192,21 +194,24 @@ class Confluent(Driver):
     def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, Any]:
         consumer = self._consumer()
         try:
-            return {one: consumer.get_watermark_offsets(TopicPartition(topic, one), COMMAND_S) for one in partitions}
+            return {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), COMMAND_S)
+                for number in partitions
+            }
         finally:
             consumer.close()
 
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int | None:
         consumer = self._consumer()
         try:
-            (found,) = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp)], timeout=COMMAND_S)
-            return None if found.offset < 0 else found.offset
+            (offset,) = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp)], timeout=COMMAND_S)
+            return None if offset.offset < 0 else offset.offset
         finally:
             consumer.close()
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs))
-        self.admin.create_topics([wanted])[topic].result(COMMAND_S)
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs))
+        self.admin.create_topics([new])[topic].result(COMMAND_S)
 
     def delete_topic(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(COMMAND_S)
@@ -215,55 +220,58 @@ class Confluent(Driver):
         return list(self.admin.list_topics(timeout=COMMAND_S).topics)
 
     def partitions(self, topic: str) -> int:
-        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(COMMAND_S)
-        return len(found.partitions)
+        description = self.admin.describe_topics(TopicCollection([topic]))[topic].result(COMMAND_S)
+        return len(description.partitions)
 
     def add_partitions(self, topic: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(COMMAND_S)
 
     def config(self, topic: str, name: str) -> str:
-        asked = ConfigResource(ResourceType.TOPIC, topic)
-        return str(self.admin.describe_configs([asked])[asked].result(COMMAND_S)[name].value)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return str(self.admin.describe_configs([resource])[resource].result(COMMAND_S)[name].value)
 
     def set_config(self, topic: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self.admin.incremental_alter_configs([asked])[asked].result(COMMAND_S)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(COMMAND_S)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        asked = TopicPartition(topic, partition, before)
-        return int(self.admin.delete_records([asked])[asked].result(COMMAND_S).low_watermark)
+        request = TopicPartition(topic, partition, before)
+        return int(self.admin.delete_records([request])[request].result(COMMAND_S).low_watermark)
 
     def groups(self) -> list[str]:
-        return [one.group_id for one in self.admin.list_consumer_groups().result(COMMAND_S).valid]
+        return [group.group_id for group in self.admin.list_consumer_groups().result(COMMAND_S).valid]
 
     def group(self, group: str) -> dict[str, Any]:
-        found = self.admin.describe_consumer_groups([group])[group].result(COMMAND_S)
+        description = self.admin.describe_consumer_groups([group])[group].result(COMMAND_S)
         return {
-            "state": found.state.name.title(),
-            "protocol": found.partition_assignor,
-            "members": {one.client_id: sorted(map(name, one.assignment.topic_partitions)) for one in found.members},
+            "state": description.state.name.title(),
+            "protocol": description.partition_assignor,
+            "members": {
+                member.client_id: sorted(map(name, member.assignment.topic_partitions))
+                for member in description.members
+            },
         }
 
     def group_offsets(self, group: str) -> dict[str, int]:
-        asked = ConsumerGroupTopicPartitions(group)
-        found = self.admin.list_consumer_group_offsets([asked])[group].result(COMMAND_S)
-        return {name(one): one.offset for one in found.topic_partitions}
+        request = ConsumerGroupTopicPartitions(group)
+        result = self.admin.list_consumer_group_offsets([request])[group].result(COMMAND_S)
+        return {name(partition): partition.offset for partition in result.topic_partitions}
 
     def set_group_offsets(self, group: str, offsets: Mapping[str, int]) -> None:
-        wanted = [TopicPartition(*split(one), offset) for one, offset in offsets.items()]
-        asked = ConsumerGroupTopicPartitions(group, wanted)
-        self.admin.alter_consumer_group_offsets([asked])[group].result(COMMAND_S)
+        partitions = [TopicPartition(*split(partition), offset) for partition, offset in offsets.items()]
+        request = ConsumerGroupTopicPartitions(group, partitions)
+        self.admin.alter_consumer_group_offsets([request])[group].result(COMMAND_S)
 
     def delete_group(self, group: str) -> None:
         self.admin.delete_consumer_groups([group])[group].result(COMMAND_S)
 
     def cluster(self) -> dict[str, Any]:
-        found = self.admin.describe_cluster().result(COMMAND_S)
+        description = self.admin.describe_cluster().result(COMMAND_S)
         return {
-            "id": found.cluster_id,
-            "controller": found.controller.id,
-            "nodes": [f"{one.host}:{one.port}" for one in found.nodes],
+            "id": description.cluster_id,
+            "controller": description.controller.id,
+            "nodes": [f"{node.host}:{node.port}" for node in description.nodes],
         }
 
 

@@ -1,4 +1,4 @@
-"""kafka-python, driven by lines: `python -m tests.interop.drivers.kafka_python HOST:PORT`."""
+"""kafka-python, controlled by lines: `python -m tests.interop.drivers.kafka_python HOST:PORT`."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ from tests.interop.drivers.line import (
     split,
 )
 
-PATIENT_POLL_S: Final = 1.0
+LONG_POLL_S: Final = 1.0
 ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -48,24 +48,32 @@ def name(partition: Any) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def shown(one: Any) -> Record:
-    return record(one.topic, one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
+def to_record(message: Any) -> Record:
+    return record(
+        message.topic,
+        message.partition,
+        message.offset,
+        message.key,
+        message.value,
+        message.headers,
+        message.timestamp,
+    )
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Writes callbacks into the history."""
 
     def __init__(self, member: Member) -> None:
-        self._diary = member.history
+        self._history = member.history
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        self._diary.event("assigned", map(name, assigned))
+        self._history.event("assigned", map(name, assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        self._diary.event("revoked", map(name, revoked))
+        self._history.event("revoked", map(name, revoked))
 
     def on_partitions_lost(self, lost: Iterable[Any]) -> None:
-        self._diary.event("lost", map(name, lost))
+        self._history.event("lost", map(name, lost))
 
 
 class KafkaPythonMember(Member):
@@ -80,11 +88,11 @@ class KafkaPythonMember(Member):
         self._consumer.subscribe(topics=self._topics or (), pattern=self._pattern, listener=Listener(self))
 
     def poll(self) -> list[Record]:
-        # kafka-python 3.0.12 forgets a join that it began because its topics changed if poll() ends before the join
-        # does: so where topics may change, and until the first assignment, poll() is given the time.
-        patient = self._pattern is not None or not self._consumer.assignment()
-        received = self._consumer.poll(timeout_ms=int((PATIENT_POLL_S if patient else POLL_S) * 1000))
-        return [shown(one) for records in received.values() for one in records]
+        # kafka-python 3.0.12 drops a join that it started because its topics changed if poll() ends before the join
+        # does. Where topics may change, and until the first assignment, poll() therefore gets more time.
+        may_join = self._pattern is not None or not self._consumer.assignment()
+        received = self._consumer.poll(timeout_ms=int((LONG_POLL_S if may_join else POLL_S) * 1000))
+        return [to_record(message) for messages in received.values() for message in messages]
 
     def assignment(self) -> Iterable[str]:
         return map(name, self._consumer.assignment())
@@ -103,15 +111,15 @@ class KafkaPythonMember(Member):
         self._consumer.commit(chosen)
 
     def committed(self, partition: str) -> tuple[int, str] | None:
-        found = self._consumer.committed(TopicPartition(*split(partition)), metadata=True)
-        return found and (found.offset, found.metadata)
+        committed = self._consumer.committed(TopicPartition(*split(partition)), metadata=True)
+        return committed and (committed.offset, committed.metadata)
 
     def seek(self, partition: str, offset: int) -> None:
         self._consumer.seek(TopicPartition(*split(partition)), offset)
 
 
 class KafkaPython(Driver):
-    """The commands, in kafka-python's terms."""
+    """The commands, implemented with kafka-python."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -136,7 +144,7 @@ class KafkaPython(Driver):
             "client_id": member,
             "group_id": group,
             "group_instance_id": instance,
-            "partition_assignment_strategy": tuple(ASSIGNORS[one] for one in assignor.split(",")),
+            "partition_assignment_strategy": tuple(ASSIGNORS[strategy] for strategy in assignor.split(",")),
             "session_timeout_ms": session_ms,
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "metadata_max_age_ms": METADATA_MS,
@@ -153,16 +161,16 @@ class KafkaPython(Driver):
             sent = [
                 producer.send(
                     topic,
-                    value=data(one["value"]),
-                    key=data(one["key"]),
-                    headers=[(key, data(value)) for key, value in one["headers"]],
-                    partition=one["partition"],
-                    timestamp_ms=one["timestamp"],
+                    value=data(record["value"]),
+                    key=data(record["key"]),
+                    headers=[(key, data(value)) for key, value in record["headers"]],
+                    partition=record["partition"],
+                    timestamp_ms=record["timestamp"],
                 )
-                for one in records
+                for record in records
             ]
-            told = [future.get(timeout=COMMAND_S) for future in sent]
-            return [(one.partition, one.offset) for one in told]
+            metadata = [future.get(timeout=COMMAND_S) for future in sent]
+            return [(position.partition, position.offset) for position in metadata]
         finally:
             producer.close()
 
@@ -179,7 +187,7 @@ class KafkaPython(Driver):
             deadline = time.monotonic() + COMMAND_S
             while len(received) < count and time.monotonic() < deadline:
                 for records in consumer.poll(timeout_ms=500).values():
-                    received.extend(map(shown, records))
+                    received.extend(map(to_record, records))
             return received
         finally:
             consumer.close()
@@ -187,18 +195,18 @@ class KafkaPython(Driver):
     def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         consumer = self._consumer()
         try:
-            asked = [TopicPartition(topic, one) for one in partitions]
-            first, end = consumer.beginning_offsets(asked), consumer.end_offsets(asked)
-            return {one.partition: (first[one], end[one]) for one in asked}
+            requested = [TopicPartition(topic, number) for number in partitions]
+            first, end = consumer.beginning_offsets(requested), consumer.end_offsets(requested)
+            return {partition.partition: (first[partition], end[partition]) for partition in requested}
         finally:
             consumer.close()
 
     def offset_at(self, topic: str, partition: int, timestamp: int) -> int | None:
         consumer = self._consumer()
         try:
-            asked = TopicPartition(topic, partition)
-            found = consumer.offsets_for_times({asked: timestamp})[asked]
-            return found and int(found.offset)
+            topic_partition = TopicPartition(topic, partition)
+            offset = consumer.offsets_for_times({topic_partition: timestamp})[topic_partition]
+            return offset and int(offset.offset)
         finally:
             consumer.close()
 
@@ -215,57 +223,60 @@ class KafkaPython(Driver):
         return list(self.admin.list_topics())
 
     def partitions(self, topic: str) -> int:
-        (one,) = self.admin.describe_topics([topic])
-        return len(one["partitions"])
+        (description,) = self.admin.describe_topics([topic])
+        return len(description["partitions"])
 
     def add_partitions(self, topic: str, total: int) -> None:
         self.admin.create_partitions({topic: total})
 
     def config(self, topic: str, name: str) -> str:
-        asked = ConfigResource(ConfigResourceType.TOPIC, topic)
-        found = self.admin.describe_configs([asked], config_filter="all")
-        return str(found["topic"][topic][name]["value"])
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        configs = self.admin.describe_configs([resource], config_filter="all")
+        return str(configs["topic"][topic][name]["value"])
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        told = self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})])
-        result = told["topic"][topic]  # "OK", or the error as text: "[Error 40] …"
+        response = self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})])
+        result = response["topic"][topic]  # "OK", or the error as text: "[Error 40] …"
         if result != "OK":
             raise errors.for_code(int(result.partition("]")[0].removeprefix("[Error ")))(result)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        one = TopicPartition(topic, partition)
-        found = self.admin.delete_records({one: before})[one]
-        return int(found["low_watermark"])
+        topic_partition = TopicPartition(topic, partition)
+        result = self.admin.delete_records({topic_partition: before})[topic_partition]
+        return int(result["low_watermark"])
 
     def groups(self) -> list[str]:
-        return [one["group_id"] for one in self.admin.list_groups()]
+        return [group["group_id"] for group in self.admin.list_groups()]
 
     def group(self, group: str) -> dict[str, Any]:
-        found = self.admin.describe_groups([group])[group]
+        description = self.admin.describe_groups([group])[group]
         return {
-            "state": found["group_state"],
-            "protocol": found["protocol_data"],
+            "state": description["group_state"],
+            "protocol": description["protocol_data"],
             "members": {
-                one["client_id"]: sorted(
+                member["client_id"]: sorted(
                     f"{topic['topic']}-{partition}"
-                    for topic in one["member_assignment"]["assigned_partitions"]
+                    for topic in member["member_assignment"]["assigned_partitions"]
                     for partition in topic["partitions"]
                 )
-                for one in found["members"]
+                for member in description["members"]
             },
         }
 
     def group_offsets(self, group: str) -> dict[str, int]:
-        found = self.admin.list_group_offsets({group: None})[group]
-        return {name(partition): one.offset for partition, one in found.items()}
+        offsets = self.admin.list_group_offsets({group: None})[group]
+        return {name(partition): committed.offset for partition, committed in offsets.items()}
 
     def set_group_offsets(self, group: str, offsets: Mapping[str, int]) -> None:
-        wanted = {TopicPartition(*split(one)): OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
-        _refuse(self.admin.alter_group_offsets(group, wanted).values())
+        commits = {
+            TopicPartition(*split(partition)): OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+        }
+        _raise_first(self.admin.alter_group_offsets(group, commits).values())
 
     def delete_group_offsets(self, group: str, partitions: Sequence[str]) -> None:
-        wanted = [TopicPartition(*split(one)) for one in partitions]
-        _refuse(self.admin.delete_group_offsets(group, wanted).values())
+        topic_partitions = [TopicPartition(*split(partition)) for partition in partitions]
+        _raise_first(self.admin.delete_group_offsets(group, topic_partitions).values())
 
     def delete_group(self, group: str) -> None:
         result = self.admin.delete_groups([group])[group]  # "OK", or the name of an error
@@ -273,17 +284,17 @@ class KafkaPython(Driver):
             raise getattr(errors, result)()
 
     def cluster(self) -> dict[str, Any]:
-        found = self.admin.describe_cluster()
+        description = self.admin.describe_cluster()
         return {
-            "id": found["cluster_id"],
-            "controller": found["controller_id"],
-            "nodes": [f"{one['host']}:{one['port']}" for one in found["brokers"]],
+            "id": description["cluster_id"],
+            "controller": description["controller_id"],
+            "nodes": [f"{broker['host']}:{broker['port']}" for broker in description["brokers"]],
         }
 
 
-def _refuse(told: Iterable[Any]) -> None:
-    """Raise the first real error: the client hands them out as classes, NoError among them."""
-    for error in told:
+def _raise_first(results: Iterable[Any]) -> None:
+    """Raise the first error; the client returns error classes, and NoError for success."""
+    for error in results:
         if error.errno:
             raise error
 

@@ -1,6 +1,6 @@
 """Shared by the Python drivers: commands as JSON lines on standard input, results as lines on standard output.
 
-    {"do": "join", "member": "a", "group": "g", …}   ->   {"answer": …}   or   {"error": "…", "code": 36}
+    {"do": "join", "member": "a", "group": "g", …}   ->   {"result": …}   or   {"error": "…", "code": 36}
 
 Invariants:
 - A command is the driver's method of that name; the line's other fields are its arguments. Each line has one result, in
@@ -255,7 +255,7 @@ def serve(make: Callable[[str], Commands]) -> None:
         command = fields.pop("do")
         result: dict[str, Any]
         try:
-            result = {"answer": getattr(driver, command)(**fields)}
+            result = {"result": getattr(driver, command)(**fields)}
         except Exception as error:
             result = {"error": f"{type(error).__name__}: {error}", "code": driver.code(error)}
         print(json.dumps(result), flush=True)

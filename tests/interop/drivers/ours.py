@@ -1,6 +1,6 @@
-"""Our own consumer, driven by lines as the stock clients are: `python -m tests.interop.drivers.ours HOST:PORT`.
+"""Our consumer, controlled by lines like the stock clients: `python -m tests.interop.drivers.ours HOST:PORT`.
 
-It hosts members of groups and nothing else: topics and records are made by the client that shares the group.
+It only hosts members of groups; the other client in the group creates topics and records.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,16 +26,16 @@ class Listener(RebalanceListener):
     """Writes callbacks into the history."""
 
     def __init__(self, member: Member) -> None:
-        self._diary = member.history
+        self._history = member.history
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        self._diary.event("assigned", map(str, partitions))
+        self._history.event("assigned", map(str, partitions))
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        self._diary.event("revoked", map(str, partitions))
+        self._history.event("revoked", map(str, partitions))
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        self._diary.event("lost", map(str, partitions))
+        self._history.event("lost", map(str, partitions))
 
 
 class OurMember(Member):
@@ -51,8 +51,16 @@ class OurMember(Member):
 
     def poll(self) -> list[Record]:
         return [
-            record(one.topic, one.partition, one.offset, one.key, one.value, one.headers, one.timestamp)
-            for one in self._consumer.poll(POLL_S)
+            record(
+                message.topic,
+                message.partition,
+                message.offset,
+                message.key,
+                message.value,
+                message.headers,
+                message.timestamp,
+            )
+            for message in self._consumer.poll(POLL_S)
         ]
 
     def assignment(self) -> Iterable[str]:
@@ -72,16 +80,16 @@ class OurMember(Member):
         self._consumer.commit(chosen if offsets is not None else None)
 
     def committed(self, partition: str) -> tuple[int, str] | None:
-        where = TopicPartition(*split(partition))
-        found = self._consumer.committed([where])[where]
-        return found and (found.offset, found.metadata)
+        topic_partition = TopicPartition(*split(partition))
+        committed = self._consumer.committed([topic_partition])[topic_partition]
+        return committed and (committed.offset, committed.metadata)
 
     def seek(self, partition: str, offset: int) -> None:
         self._consumer.seek(TopicPartition(*split(partition)), offset)
 
 
 class Ours(Driver):
-    """The commands, in our terms."""
+    """The commands, implemented with our consumer."""
 
     def code(self, error: Exception) -> int:
         return int(error.error) if isinstance(error, BrokerError) else -1
