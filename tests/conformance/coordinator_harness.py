@@ -67,7 +67,13 @@ START_MS: Final = 1_000_000
 HOST: Final = "/10.0.0.1"
 SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 60_000
-_TOO_MANY_TICKS: Final = 100_000
+STATE_OF_STAGE: Final = {
+    "initial": GroupState.INITIAL_REBALANCE,
+    "completing": GroupState.COMPLETING_REBALANCE,
+    "stable": GroupState.STABLE,
+    "preparing": GroupState.PREPARING_REBALANCE,
+}
+_MAX_TICKS: Final = 100_000
 
 R = TypeVar("R", bound=Response)
 
@@ -143,7 +149,7 @@ class Member:
         """Whether the last join response names this member as the leader."""
         return self.id != NO_MEMBER and self.leader == self.id
 
-    # --- joining and syncing ----------------------------------------------------------------------------------
+    # --- joining and syncing ------------------------------------------------------------------------------------------
 
     def join_request(self, reason: str | None = None) -> JoinGroup:
         """Return the next JoinGroup request."""
@@ -211,7 +217,7 @@ class Member:
         if response.error is Error.NONE:
             self.assignment = response.assignment
 
-    # --- requests ---------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def heartbeat(self) -> Error:
         """Send a heartbeat and return the error code."""
@@ -330,7 +336,7 @@ class CoordinatorHarness:
         self._to_do: deque[Effect] = deque()
         self.load()
 
-    # --- load and unload --------------------------------------------------------------------------------------
+    # --- load and unload ----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Load the partition from the log."""
@@ -359,7 +365,7 @@ class CoordinatorHarness:
         self._holding = False
         self.load()
 
-    # --- requests ---------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     @overload
     def send(
@@ -421,7 +427,7 @@ class CoordinatorHarness:
         offsets = (OffsetToCommit(topic, partition, offset),)
         return self.send(OffsetCommit(group_id, NO_MEMBER, None, NO_GENERATION, offsets, **more))
 
-    # --- members ----------------------------------------------------------------------------------------------
+    # --- members ------------------------------------------------------------------------------------------------------
 
     def member(self, name: str, **settings: Any) -> Member:
         """Return a client that has not sent a request yet."""
@@ -429,11 +435,24 @@ class CoordinatorHarness:
 
     def stable_group(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
         """Return the members of a stable group, the leader first; names are the instance ids of static members."""
+        return self.group_in("stable", *names, static=static, **settings)
+
+    def completing_group(self, *names: str, static: bool = False, **settings: Any) -> list[Member]:
+        """Return the members of a group in CompletingRebalance, the leader first."""
+        return self.group_in("completing", *names, static=static, **settings)
+
+    def group_in(self, stage: str, *names: str, static: bool = False, **settings: Any) -> list[Member]:
+        """Return the members of a group, the leader first, in stage initial, completing, stable or preparing."""
         members = [self.member(name, instance=name if static else None, **settings) for name in names]
         for member in members:
             member.join()
-        self.end_initial_delay(members[0].group_id)
-        self.sync(*members)
+        if stage != "initial":
+            self.end_initial_delay(members[0].group_id)
+        if stage in ("stable", "preparing"):
+            self.sync(*members)
+        if stage == "preparing":
+            members[0].join()
+        assert self.coordinator.groups[members[0].group_id].state is STATE_OF_STAGE[stage]
         return members
 
     def end_initial_delay(self, group_id: str = GROUP) -> None:
@@ -456,7 +475,7 @@ class CoordinatorHarness:
         assert all(call.response.error is Error.NONE for call in calls)
         self.sync(*members)
 
-    # --- the group --------------------------------------------------------------------------------------------
+    # --- the group ----------------------------------------------------------------------------------------------------
 
     @property
     def group(self) -> ClassicGroup:
@@ -497,7 +516,7 @@ class CoordinatorHarness:
         }
         return groups, self.coordinator.next_due_ms(), len(self.log)
 
-    # --- events -----------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def rebalances(self, since: int = 0) -> list[tuple[Trigger | None, str | None]]:
         """Return trigger and culprit of the rebalances since the mark."""
@@ -507,7 +526,7 @@ class CoordinatorHarness:
             started.append((event.trigger, event.detail.culprit))
         return started
 
-    # --- time -------------------------------------------------------------------------------------------------
+    # --- time ---------------------------------------------------------------------------------------------------------
 
     def advance_ms(self, duration_ms: int, *, heartbeating: Sequence[Member] = (), every_ms: int = 3_000) -> None:
         """Advance time and fire timers at their deadlines; members in `heartbeating` send heartbeats."""
@@ -519,7 +538,7 @@ class CoordinatorHarness:
         self._advance(until_ms)
 
     def _advance(self, until_ms: int) -> None:
-        for _ in range(_TOO_MANY_TICKS):
+        for _ in range(_MAX_TICKS):
             due = self.coordinator.next_due_ms()
             if due is None or due > until_ms:
                 self.now_ms = until_ms
@@ -528,7 +547,7 @@ class CoordinatorHarness:
             self.execute(self.coordinator.tick(self.now_ms))
         raise AssertionError("timers fire without end")
 
-    # --- effects -----------------------------------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------------------------------
 
     def hold_writes(self) -> None:
         """Keep writes pending until `release_writes`."""
@@ -564,7 +583,7 @@ class CoordinatorHarness:
             self._busy = False
 
     def _settle(self) -> None:
-        for _ in range(_TOO_MANY_TICKS):
+        for _ in range(_MAX_TICKS):
             if self._to_do:
                 self._execute_one(self._to_do.popleft())
             elif self._writes and self._writes[0].error is not None:

@@ -137,7 +137,7 @@ class MemberHarness:
         elif subscribe:
             self.execute(self.machine.subscribe(topics, self.now_ms))
 
-    # --- execution --------------------------------------------------------------------------------------------
+    # --- execution ----------------------------------------------------------------------------------------------------
 
     def execute(self, effects: list[MemberEffect]) -> "MemberHarness":
         """Execute effects in order."""
@@ -185,7 +185,7 @@ class MemberHarness:
         """Return from a slow listener."""
         return self.execute(self.machine.on_listener_done(self.now_ms, error))
 
-    # --- requests ---------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def sends(self, kind: type[Q]) -> list[Send]:
         """Return the pending requests of this type."""
@@ -218,7 +218,7 @@ class MemberHarness:
         del self.open[send.request_id]
         return self.execute(self.machine.on_request_failed(send.request_id, self.now_ms))
 
-    # --- sequences --------------------------------------------------------------------------------------------
+    # --- sequences ----------------------------------------------------------------------------------------------------
 
     def find(self) -> "MemberHarness":
         """Poll until the coordinator is known."""
@@ -261,7 +261,7 @@ class MemberHarness:
         """Advance one heartbeat interval and respond to the heartbeat."""
         return self.advance_ms(3_000).tick().respond(HeartbeatResponse(error))
 
-    # --- inspection -------------------------------------------------------------------------------------------
+    # --- inspection ---------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> MemberState:

@@ -1,5 +1,7 @@
 """Section 12 of the catalogue: describing, listing and deleting groups and offsets."""
 
+from typing import Any
+
 import pytest
 
 from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata
@@ -28,11 +30,11 @@ S = GroupState.STABLE
 
 
 def described(member: Member, metadata: bytes, assignment: bytes) -> DescribedMember:
-    """A member as DescribeGroups shows it."""
+    """Return the DescribeGroups entry of a member."""
     return DescribedMember(member.id, member.instance, member.name, HOST, metadata, assignment)
 
 
-# --- describing -------------------------------------------------------------------------------------------------
+# --- describing -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("AD-01")
@@ -47,7 +49,7 @@ def test_unknown_group_is_described_as_dead(harness: CoordinatorHarness) -> None
 
 
 @pytest.mark.proves("AD-01")
-def test_each_group_is_described_on_its_own(harness: CoordinatorHarness) -> None:
+def test_groups_are_described_separately(harness: CoordinatorHarness) -> None:
     harness.stable_group("a")
     groups = harness.send(DescribeGroups(("absent", GROUP))).response.groups
 
@@ -110,22 +112,22 @@ def test_describe_shows_no_assignments_after_failed_rebalance(harness: Coordinat
 
 
 @pytest.mark.proves("AD-02")
-def test_empty_group_is_described_with_its_type_only(harness: CoordinatorHarness) -> None:
+def test_describe_empty_group_has_protocol_type_only(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.leave()
 
     assert harness.describe() == DescribedGroup(GROUP, Error.NONE, "Empty", "consumer")
 
 
-# --- listing ----------------------------------------------------------------------------------------------------
+# --- listing ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def populated(harness: CoordinatorHarness) -> CoordinatorHarness:
-    """A harness with one group in each state that can be listed."""
+    """A harness with a group in every state that ListGroups returns."""
     harness.stable_group("a", group_id="stable", session_timeout_ms=600_000)
-    (left,) = harness.stable_group("a", group_id="empty")
-    left.leave()
+    (former,) = harness.stable_group("a", group_id="empty")
+    former.leave()
     completing = harness.member("a", group_id="completing", session_timeout_ms=600_000)
     completing.join()
     harness.end_initial_delay("completing")
@@ -139,8 +141,8 @@ def populated(harness: CoordinatorHarness) -> CoordinatorHarness:
     return harness
 
 
-def names(groups: list[ListedGroup]) -> set[str]:
-    """Their ids."""
+def group_ids(groups: list[ListedGroup]) -> set[str]:
+    """Return the group ids."""
     return {group.group_id for group in groups}
 
 
@@ -157,40 +159,32 @@ def test_all_groups_are_listed_with_state_and_type(populated: CoordinatorHarness
 
 
 @pytest.mark.proves("AD-03")
-def test_groups_are_listed_by_state_whatever_the_case(populated: CoordinatorHarness) -> None:
-    assert names(populated.listed("Stable")) == {"stable"}
-    assert names(populated.listed("sTABLE", "EMPTY")) == {"stable", "empty", "simple"}
-    assert names(populated.listed("preparingrebalance")) >= {"preparing", "initial-again"}
-    assert names(populated.listed("NoSuchState")) == set()
-    assert names(populated.listed("NoSuchState", "stable")) == {"stable"}
+def test_list_state_filter_ignores_case(populated: CoordinatorHarness) -> None:
+    assert group_ids(populated.listed("Stable")) == {"stable"}
+    assert group_ids(populated.listed("sTABLE", "EMPTY")) == {"stable", "empty", "simple"}
+    assert group_ids(populated.listed("preparingrebalance")) >= {"preparing", "initial-again"}
+    assert group_ids(populated.listed("NoSuchState")) == set()
+    assert group_ids(populated.listed("NoSuchState", "stable")) == {"stable"}
 
 
 @pytest.mark.proves("AD-03")
-def test_groups_are_listed_by_type_whatever_the_case(populated: CoordinatorHarness) -> None:
-    everybody = names(populated.listed())
+def test_list_type_filter_ignores_case(populated: CoordinatorHarness) -> None:
+    all_ids = group_ids(populated.listed())
 
-    assert names(populated.listed(types=("classic",))) == everybody
-    assert names(populated.listed(types=("CLASSIC", "consumer"))) == everybody
-    assert names(populated.listed(types=("consumer",))) == set()
-    assert names(populated.listed(types=("nonsense",))) == set()
-    assert names(populated.listed("stable", types=("Classic",))) == {"stable"}
+    assert group_ids(populated.listed(types=("classic",))) == all_ids
+    assert group_ids(populated.listed(types=("CLASSIC", "consumer"))) == all_ids
+    assert group_ids(populated.listed(types=("consumer",))) == set()
+    assert group_ids(populated.listed(types=("nonsense",))) == set()
+    assert group_ids(populated.listed("stable", types=("Classic",))) == {"stable"}
 
 
-# --- deleting groups --------------------------------------------------------------------------------------------
+# --- deleting groups --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("AD-04")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
 def test_live_group_cannot_be_deleted(harness: CoordinatorHarness, stage: str) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    if stage != "initial":
-        harness.end_initial_delay()
-    if stage in ("stable", "preparing"):
-        harness.sync(a, b)
-    if stage == "preparing":
-        a.join()
+    harness.group_in(stage, "a", "b")
     before = harness.snapshot()
 
     assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse(
@@ -281,7 +275,7 @@ def test_each_group_is_deleted_separately_with_one_result(harness: CoordinatorHa
 
 
 @pytest.mark.proves("AD-04")
-def test_group_with_only_an_issued_id_can_be_deleted(harness: CoordinatorHarness) -> None:
+def test_group_with_only_pending_id_can_be_deleted(harness: CoordinatorHarness) -> None:
     a = harness.member("a")
     a.send_join()
 
@@ -302,30 +296,22 @@ def test_empty_group_id_can_be_deleted_and_null_cannot(harness: CoordinatorHarne
     assert dict(harness.coordinator.groups) == {}
 
 
-# --- deleting offsets -------------------------------------------------------------------------------------------
+# --- deleting offsets -------------------------------------------------------------------------------------------------
 
 
 def delete(
     harness: CoordinatorHarness, *partitions: tuple[str, int], group_id: str | None = GROUP
 ) -> OffsetDeleteResponse:
-    """The response to one OffsetDelete."""
+    """Send OffsetDelete and return the response."""
     return harness.send(OffsetDelete(group_id, partitions)).response
 
 
 @pytest.mark.proves("AD-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_live_group_of_another_type_keeps_its_offsets(harness: CoordinatorHarness, stage: str) -> None:
-    settings = {"protocol_type": "connect", "protocols": (JoinProtocol("default", b"\x00"),)}
+def test_offset_delete_is_rejected_for_other_live_types(harness: CoordinatorHarness, stage: str) -> None:
+    settings: dict[str, Any] = {"protocol_type": "connect", "protocols": (JoinProtocol("default", b"\x00"),)}
     harness.commit_simple(1)
-    a, b = harness.member("a", **settings), harness.member("b", **settings)
-    a.join()
-    b.join()
-    if stage != "initial":
-        harness.end_initial_delay()
-    if stage in ("stable", "preparing"):
-        harness.sync(a, b)
-    if stage == "preparing":
-        a.join()
+    harness.group_in(stage, "a", "b", **settings)
 
     assert delete(harness, ("t", 0)) == OffsetDeleteResponse(Error.NON_EMPTY_GROUP)
     assert harness.offset() == 1
@@ -336,15 +322,7 @@ def test_live_group_of_another_type_keeps_its_offsets(harness: CoordinatorHarnes
 def test_offset_delete_keeps_subscribed_topics(harness: CoordinatorHarness, stage: str) -> None:
     harness.commit_simple(1)
     harness.commit_simple(2, topic="former")
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
-    if stage != "completing":
-        harness.sync(a, b)
-    if stage == "preparing":
-        a.join()
-        assert harness.state is PR
+    harness.group_in(stage, "a", "b")
     before = harness.events.mark()
 
     assert delete(harness, ("t", 0), ("former", 0), ("former", 1)) == OffsetDeleteResponse(
@@ -356,12 +334,12 @@ def test_offset_delete_keeps_subscribed_topics(harness: CoordinatorHarness, stag
         ),
     )
     assert [(fetched.topic, fetched.offset) for fetched in harness.fetch()] == [("t", 1)]
-    (told,) = harness.events.since(before, EventKind.OFFSETS_DELETED)
-    assert told.detail == OffsetsRemoved(count=1)
+    (event,) = harness.events.since(before, EventKind.OFFSETS_DELETED)
+    assert event.detail == OffsetsRemoved(count=1)
 
 
 @pytest.mark.proves("AD-05")
-def test_empty_group_lets_any_offset_go(harness: CoordinatorHarness) -> None:
+def test_offset_delete_in_empty_group_deletes_any_offset(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.commit(1)
     a.leave()
@@ -374,7 +352,7 @@ def test_empty_group_lets_any_offset_go(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("AD-05")
-def test_deletion_of_offsets_that_are_not_there_writes_nothing(harness: CoordinatorHarness) -> None:
+def test_deleting_missing_offsets_writes_nothing(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     written = len(harness.appended)
 
@@ -395,13 +373,13 @@ def test_offset_delete_response_waits_for_write_or_fails(harness: CoordinatorHar
 
 
 @pytest.mark.proves("AD-05")
-def test_offsets_of_an_absent_group_cannot_be_deleted(harness: CoordinatorHarness) -> None:
+def test_offset_delete_of_missing_group_is_rejected(harness: CoordinatorHarness) -> None:
     assert delete(harness, ("t", 0)) == OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND)
 
 
 @pytest.mark.proves("AD-05", "OC-14")
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_deleting_offsets_needs_a_group_id(harness: CoordinatorHarness, group_id: str | None) -> None:
+def test_offset_delete_without_group_id_is_rejected(harness: CoordinatorHarness, group_id: str | None) -> None:
     harness.commit_simple(1, group_id="")
 
     assert delete(harness, ("t", 0), group_id=group_id) == OffsetDeleteResponse(Error.INVALID_GROUP_ID)

@@ -35,14 +35,8 @@ ALL = ("range", "roundrobin", "sticky", "cooperative-sticky")
 STICKY = ("sticky", "cooperative-sticky")
 
 
-def numbers(topic: str, *partitions: int) -> set[tuple[str, int]]:
+def pairs_of(topic: str, *partitions: int) -> set[tuple[str, int]]:
     return {(topic, partition) for partition in partitions}
-
-
-def moved(before: Pairs, after: Pairs) -> set[tuple[str, int]]:
-    """What somebody who is still there had and somebody else has."""
-    stayed = {one for member_id in before for one in before[member_id] & after.get(member_id, set())}
-    return {one for member_id, held in before.items() if member_id in after for one in held} - stayed
 
 
 # --- all assignors
@@ -61,7 +55,7 @@ def test_static_members_sort_before_dynamic_members(name: str) -> None:
             "z": who("t", group_instance_id="i1"),
         },
     )
-    served = sorted(group.given().items(), key=lambda given: min(given[1]))
+    served = sorted(group.given().items(), key=lambda item: min(item[1]))
     assert [member_id for member_id, _ in served] == ["z", "y", "a", "b"]
 
 
@@ -71,7 +65,7 @@ def test_members_get_only_known_subscribed_topics(name: str) -> None:
     group = PaperGroup(
         name, {"t1": 2, "t2": 1, "empty": 0}, {"c1": who("t1", "unknown"), "c2": who("t2", "empty"), "c3": who("gone")}
     )
-    assert group.given() == {"c1": numbers("t1", 0, 1), "c2": numbers("t2", 0), "c3": set()}
+    assert group.given() == {"c1": pairs_of("t1", 0, 1), "c2": pairs_of("t2", 0), "c3": set()}
 
 
 @pytest.mark.proves("AS-02")
@@ -88,8 +82,8 @@ def test_no_topics_or_no_members_gives_empty_assignment(name: str) -> None:
 def test_range_assigns_contiguous_ranges_remainder_first() -> None:
     group = PaperGroup("range", {"t1": 3, "t2": 3}, {"c1": who("t1", "t2"), "c2": who("t1", "t2")})
     assert group.given() == {
-        "c1": numbers("t1", 0, 1) | numbers("t2", 0, 1),
-        "c2": numbers("t1", 2) | numbers("t2", 2),
+        "c1": pairs_of("t1", 0, 1) | pairs_of("t2", 0, 1),
+        "c2": pairs_of("t1", 2) | pairs_of("t2", 2),
     }
 
 
@@ -114,7 +108,7 @@ def test_static_members_keep_partitions_after_id_change(name: str) -> None:
 
 
 def racks(*of_partition: str) -> TopicInfo:
-    """A topic whose i-th partition has replicas in the racks named by the letters of the i-th word."""
+    """Return topic info; the letters of the i-th argument are the racks of partition i."""
     return TopicInfo(len(of_partition), tuple(frozenset(letters) for letters in of_partition))
 
 
@@ -122,19 +116,19 @@ def racks(*of_partition: str) -> TopicInfo:
 @pytest.mark.parametrize(
     ("topic", "member_racks"),
     [
-        (racks("ab", "ab", "ab"), ("b", "a")),  # every partition in every rack
+        (racks("ab", "ab", "ab"), ("b", "a")),  # every partition is in every rack
         (racks("a", "b", "a"), ("x", "y")),  # racks that do not overlap
         (racks("a", "b", "a"), (None, None)),  # members without racks
-        (racks("a", "b", "a"), ("", "")),  # an empty rack is none
+        (racks("a", "b", "a"), ("", "")),  # an empty rack means no rack
         (TopicInfo(3), ("b", "a")),  # replicas without racks
     ],
 )
 @pytest.mark.parametrize("name", ["range", "sticky", "cooperative-sticky"])
-def test_racks_change_nothing_where_they_cannot_matter(
+def test_racks_without_effect_are_ignored(
     name: str, topic: TopicInfo, member_racks: tuple[str | None, str | None]
 ) -> None:
     with_racks = PaperGroup(
-        name, {"t": topic}, {f"c{at}": who("t", rack_id=rack) for at, rack in enumerate(member_racks)}
+        name, {"t": topic}, {f"c{index}": who("t", rack_id=rack) for index, rack in enumerate(member_racks)}
     )
     without = PaperGroup(name, {"t": 3}, {"c0": who("t"), "c1": who("t")})
     assert with_racks.given() == without.given()
@@ -142,15 +136,15 @@ def test_racks_change_nothing_where_they_cannot_matter(
 
 @pytest.mark.proves("RA-03")
 @pytest.mark.parametrize("name", ["range", "sticky", "cooperative-sticky"])
-def test_partitions_go_to_members_in_a_rack_of_their_replicas(name: str) -> None:
+def test_partitions_go_to_members_in_the_same_rack(name: str) -> None:
     group = PaperGroup(
         name,
         {"t": racks("c", "b", "a", "c", "b", "a")},
         {"c1": who("t", rack_id="a"), "c2": who("t", rack_id="b"), "c3": who("t", rack_id="c")},
     )
-    given = group.assign()
-    assert pairs(given) == {"c1": numbers("t", 2, 5), "c2": numbers("t", 1, 4), "c3": numbers("t", 0, 3)}
-    assert all(list(one.partitions) == sorted(one.partitions) for one in given.values())
+    assignment = group.assign()
+    assert pairs(assignment) == {"c1": pairs_of("t", 2, 5), "c2": pairs_of("t", 1, 4), "c3": pairs_of("t", 0, 3)}
+    assert all(list(assigned.partitions) == sorted(assigned.partitions) for assigned in assignment.values())
 
 
 @pytest.mark.proves("RA-03")
@@ -161,27 +155,27 @@ def test_balance_comes_before_racks(name: str) -> None:
         {"t": racks("a", "a", "a", "a", "b")},
         {"c1": who("t", rack_id="a"), "c2": who("t", rack_id="b"), "c3": who("t")},
     )
-    given = group.given()
-    assert sorted(len(held) for held in given.values()) == [1, 2, 2]
-    assert given["c1"] <= numbers("t", 0, 1, 2, 3)
-    assert ("t", 4) in given["c2"]
+    assignment = group.given()
+    assert sorted(len(partitions) for partitions in assignment.values()) == [1, 2, 2]
+    assert assignment["c1"] <= pairs_of("t", 0, 1, 2, 3)
+    assert ("t", 4) in assignment["c2"]
 
 
 @pytest.mark.proves("RA-04")
 def test_co_partitioning_comes_before_racks() -> None:
-    topics = {f"t{at}": racks(*("abc"[(at + partition) % 3] for partition in range(5))) for at in range(3)}
-    members = {f"c{at}": who(*topics, rack_id="abc"[at]) for at in range(3)}
+    topics = {f"t{index}": racks(*("abc"[(index + partition) % 3] for partition in range(5))) for index in range(3)}
+    members = {f"c{index}": who(*topics, rack_id="abc"[index]) for index in range(3)}
     group = PaperGroup("range", topics, members)
-    given = group.given()
+    assignment = group.given()
     ranges = {"c0": (0, 1), "c1": (2, 3), "c2": (4,)}
-    assert given == {
+    assert assignment == {
         member_id: {(topic, partition) for topic in topics for partition in own} for member_id, own in ranges.items()
     }
     mismatches = [
-        one
-        for member_id, held in given.items()
-        for one in held
-        if members[member_id].rack_id not in (topics[one[0]].racks or ())[one[1]]
+        partition
+        for member_id, partitions in assignment.items()
+        for partition in partitions
+        if members[member_id].rack_id not in (topics[partition[0]].racks or ())[partition[1]]
     ]
     assert len(mismatches) == 10
 
@@ -189,22 +183,22 @@ def test_co_partitioning_comes_before_racks() -> None:
 @pytest.mark.proves("RA-04")
 def test_co_partitioned_topics_follow_common_racks() -> None:
     topics = {"t1": racks("c", "a", "b"), "t2": racks("c", "a", "b"), "other": racks("b", "c", "a", "a")}
-    members = {f"c{at}": who("t1", "t2", rack_id="abc"[at]) for at in range(3)}
+    members = {f"c{index}": who("t1", "t2", rack_id="abc"[index]) for index in range(3)}
     members["c3"] = who("other", rack_id="a")
-    given = PaperGroup("range", topics, members).given()
-    assert given["c0"] == {("t1", 1), ("t2", 1)}
-    assert given["c1"] == {("t1", 2), ("t2", 2)}
-    assert given["c2"] == {("t1", 0), ("t2", 0)}
-    assert given["c3"] == numbers("other", 0, 1, 2, 3)
+    assignment = PaperGroup("range", topics, members).given()
+    assert assignment["c0"] == {("t1", 1), ("t2", 1)}
+    assert assignment["c1"] == {("t1", 2), ("t2", 2)}
+    assert assignment["c2"] == {("t1", 0), ("t2", 0)}
+    assert assignment["c3"] == pairs_of("other", 0, 1, 2, 3)
 
 
 # --- round robin
 
 
 @pytest.mark.proves("RR-01")
-def test_round_robin_deals_partitions_out_in_turn() -> None:
+def test_round_robin_alternates_between_members() -> None:
     group = PaperGroup("roundrobin", {"t": 4}, {"c1": who("t"), "c2": who("t")})
-    assert group.given() == {"c1": numbers("t", 0, 2), "c2": numbers("t", 1, 3)}
+    assert group.given() == {"c1": pairs_of("t", 0, 2), "c2": pairs_of("t", 1, 3)}
 
 
 @pytest.mark.proves("RR-01")
@@ -213,9 +207,9 @@ def test_round_robin_continues_and_skips_unsubscribed() -> None:
         "roundrobin", {"t0": 1, "t1": 2, "t2": 3}, {"c0": who("t0"), "c1": who("t0", "t1"), "c2": who("t0", "t1", "t2")}
     )
     assert group.given() == {
-        "c0": numbers("t0", 0),
-        "c1": numbers("t1", 0),
-        "c2": numbers("t1", 1) | numbers("t2", 0, 1, 2),
+        "c0": pairs_of("t0", 0),
+        "c1": pairs_of("t1", 0),
+        "c2": pairs_of("t1", 1) | pairs_of("t2", 0, 1, 2),
     }
 
 
@@ -226,19 +220,19 @@ def test_round_robin_continues_and_skips_unsubscribed() -> None:
 @pytest.mark.parametrize("name", STICKY)
 @pytest.mark.parametrize(("partitions", "members"), [(10, 3), (9, 3), (2, 5), (1, 1), (7, 7)])
 def test_equal_subscriptions_differ_by_at_most_one(name: str, partitions: int, members: int) -> None:
-    group = PaperGroup(name, {"t": partitions}, {f"c{at}": who("t") for at in range(members)})
-    sizes = [len(held) for held in group.given().values()]
-    assert sorted(sizes) == sorted(partitions // members + (at < partitions % members) for at in range(members))
+    group = PaperGroup(name, {"t": partitions}, {f"c{index}": who("t") for index in range(members)})
+    sizes = [len(owned) for owned in group.given().values()]
+    assert sorted(sizes) == sorted(partitions // members + (index < partitions % members) for index in range(members))
 
 
 @pytest.mark.proves("SK-02")
 @pytest.mark.parametrize("name", STICKY)
 def test_free_partitions_go_round_robin_in_id_order(name: str) -> None:
-    group = PaperGroup(name, {"t1": 3, "t2": 3}, {f"c{at}": who("t1", "t2") for at in range(3)})
+    group = PaperGroup(name, {"t1": 3, "t2": 3}, {f"c{index}": who("t1", "t2") for index in range(3)})
     assert group.given() == {
-        "c0": numbers("t1", 0) | numbers("t2", 0),
-        "c1": numbers("t1", 1) | numbers("t2", 1),
-        "c2": numbers("t1", 2) | numbers("t2", 2),
+        "c0": pairs_of("t1", 0) | pairs_of("t2", 0),
+        "c1": pairs_of("t1", 1) | pairs_of("t2", 1),
+        "c2": pairs_of("t1", 2) | pairs_of("t2", 2),
     }
 
 
@@ -247,8 +241,8 @@ def test_member_over_quota_keeps_lowest_partitions() -> None:
     owned = [("t2", 0), ("t1", 0), ("t1", 1), ("t2", 1), ("t1", 2), ("t2", 2)]
     group = PaperGroup("sticky", {"t1": 3, "t2": 3}, {"c1": owning(("t1", "t2"), *owned), "c2": who("t1", "t2")})
     assert group.given() == {
-        "c1": numbers("t1", 0, 1) | numbers("t2", 0),
-        "c2": numbers("t1", 2) | numbers("t2", 1, 2),
+        "c1": pairs_of("t1", 0, 1) | pairs_of("t2", 0),
+        "c2": pairs_of("t1", 2) | pairs_of("t2", 1, 2),
     }
 
 
@@ -260,11 +254,11 @@ def test_members_below_quota_are_filled_first(name: str) -> None:
         {"t": 8},
         {"c1": owning(["t"], ("t", 0), ("t", 1)), "c2": owning(["t"], ("t", 2)), "c3": who("t")},
     )
-    # Quota 2, two members one more. Below quota: c2 needs one, c3 two; then c1 and, first filled, c2 get the odd ones.
+    # The quota is 2, and two members get 3. c2 and c3 are filled to the quota first, then c1 and c2 get one more.
     assert group.given() == {
-        "c1": numbers("t", 0, 1, 6),
-        "c2": numbers("t", 2, 3, 7),
-        "c3": numbers("t", 4, 5),
+        "c1": pairs_of("t", 0, 1, 6),
+        "c2": pairs_of("t", 2, 3, 7),
+        "c3": pairs_of("t", 4, 5),
     }
 
 
@@ -280,8 +274,8 @@ def test_unowned_partition_is_added_without_moves(name: str) -> None:
         },
     )
     assert group.given() == {
-        "c1": numbers("t1", 0) | numbers("t2", 0, 1),
-        "c2": numbers("t1", 1) | numbers("t2", 2),
+        "c1": pairs_of("t1", 0) | pairs_of("t2", 0, 1),
+        "c2": pairs_of("t1", 1) | pairs_of("t2", 2),
     }
 
 
@@ -300,9 +294,9 @@ def test_third_member_takes_one_partition(name: str) -> None:
         generation_id=0,
     )
     expected = {
-        "consumer1": numbers("t1", 0),
-        "consumer2": numbers("t1", 1) | numbers("t2", 1),
-        "consumer3": numbers("t2", 0),
+        "consumer1": pairs_of("t1", 0),
+        "consumer2": pairs_of("t1", 1) | pairs_of("t2", 1),
+        "consumer3": pairs_of("t2", 0),
     }
     if name == "cooperative-sticky":
         assert pairs(group.round()) == expected | {"consumer3": set()}
@@ -317,7 +311,7 @@ def test_member_without_partitions_gets_the_free_one(name: str) -> None:
         {"t": 4},
         {"c1": owning(["t"], ("t", 0), ("t", 1)), "c2": owning(["t"], ("t", 2)), "c3": owning(["t"])},
     )
-    assert group.given() == {"c1": numbers("t", 0, 1), "c2": numbers("t", 2), "c3": numbers("t", 3)}
+    assert group.given() == {"c1": pairs_of("t", 0, 1), "c2": pairs_of("t", 2), "c3": pairs_of("t", 3)}
 
 
 # --- sticky, conflicting claims
@@ -326,9 +320,9 @@ def test_member_without_partitions_gets_the_free_one(name: str) -> None:
 @pytest.mark.proves("SK-06")
 @pytest.mark.parametrize("name", STICKY)
 @pytest.mark.parametrize("older", [4, -1])
-@pytest.mark.parametrize("alike", [True, False])
-def test_claim_of_higher_generation_wins(name: str, older: int, alike: bool) -> None:
-    topics = {"t": 4} if alike else {"t": 4, "u": 1}
+@pytest.mark.parametrize("same_topics", [True, False])
+def test_claim_of_higher_generation_wins(name: str, older: int, same_topics: bool) -> None:
+    topics = {"t": 4} if same_topics else {"t": 4, "u": 1}
     group = PaperGroup(
         name,
         topics,
@@ -337,9 +331,9 @@ def test_claim_of_higher_generation_wins(name: str, older: int, alike: bool) -> 
             "c2": owning(topics, ("t", 1), ("t", 2), generation_id=5),
         },
     )
-    given = group.given()
-    assert ("t", 1) in given["c2"]
-    assert ("t", 0) in given["c1"]
+    assignment = group.given()
+    assert ("t", 1) in assignment["c2"]
+    assert ("t", 0) in assignment["c1"]
 
 
 @pytest.mark.proves("SK-06")
@@ -350,12 +344,12 @@ def test_partition_returns_to_former_owner_for_balance() -> None:
         {
             "c1": who("t"),
             "c2": owning(["t"], ("t", 0), generation_id=3),
-            "c3": owning(["t", "u"], *(("t", at) for at in range(6)), generation_id=7),
+            "c3": owning(["t", "u"], *(("t", index) for index in range(6)), generation_id=7),
         },
     )
-    given = group.given()
-    assert ("t", 0) in given["c2"]  # c1 is as little loaded, and comes first
-    check_balanced(group, given)
+    assignment = group.given()
+    assert ("t", 0) in assignment["c2"]  # c1 has the same load and sorts first
+    check_balanced(group, assignment)
 
 
 @pytest.mark.proves("SK-07")
@@ -365,9 +359,9 @@ def test_double_claim_in_one_generation_is_dropped() -> None:
         "c2": owning(["t"], ("t", 0), ("t", 2)),
         "c3": owning(["t"]),
     }
-    expected = {"c1": numbers("t", 1), "c2": numbers("t", 2), "c3": numbers("t", 0)}
+    expected = {"c1": pairs_of("t", 1), "c2": pairs_of("t", 2), "c3": pairs_of("t", 0)}
     assert PaperGroup("sticky", {"t": 3}, members).given() == expected
-    # It counts as changing hands: the cooperative assignor withholds it.
+    # The partition changes its owner, so the cooperative assignor withholds it.
     assert PaperGroup("cooperative-sticky", {"t": 3}, members).given() == expected | {"c3": set()}
 
 
@@ -375,13 +369,13 @@ def test_double_claim_in_one_generation_is_dropped() -> None:
 def test_double_claim_is_withheld_from_claimants() -> None:
     members = {"c1": owning(["t"], ("t", 0)), "c2": owning(["t"], ("t", 0))}
     group = PaperGroup("cooperative-sticky", {"t": 2}, members, generation_id=0)
-    assert pairs(group.round()) == {"c1": set(), "c2": numbers("t", 1)}
-    assert group.given() == {"c1": numbers("t", 0), "c2": numbers("t", 1)}
+    assert pairs(group.round()) == {"c1": set(), "c2": pairs_of("t", 1)}
+    assert group.given() == {"c1": pairs_of("t", 0), "c2": pairs_of("t", 1)}
 
 
 @pytest.mark.proves("SK-07")
 @pytest.mark.parametrize("name", STICKY)
-def test_even_higher_generation_settles_what_two_others_claim(name: str) -> None:
+def test_highest_generation_wins_over_double_claim(name: str) -> None:
     group = PaperGroup(
         name,
         {"t": 3},
@@ -391,23 +385,23 @@ def test_even_higher_generation_settles_what_two_others_claim(name: str) -> None
             "c3": owning(["t"], ("t", 0), generation_id=2),
         },
     )
-    assert group.given() == {"c1": numbers("t", 1), "c2": numbers("t", 2), "c3": numbers("t", 0)}
+    assert group.given() == {"c1": pairs_of("t", 1), "c2": pairs_of("t", 2), "c3": pairs_of("t", 0)}
 
 
 @pytest.mark.proves("SK-02")
 @pytest.mark.parametrize("name", STICKY)
-@pytest.mark.parametrize("alike", [True, False])
-def test_claims_of_what_does_not_exist_count_for_nothing(name: str, alike: bool) -> None:
-    topics = {"t": 2} if alike else {"t": 2, "u": 1}
+@pytest.mark.parametrize("same_topics", [True, False])
+def test_claims_of_missing_partitions_are_ignored(name: str, same_topics: bool) -> None:
+    topics = {"t": 2} if same_topics else {"t": 2, "u": 1}
     group = PaperGroup(
         name,
         topics,
         {"c1": owning(["t"], ("t", 0), ("t", 7), ("t", -1), ("gone", 0)), "c2": owning(topics, ("t", 0), ("t", 0))},
     )
-    given = group.given()
-    check_valid(group, given)
+    assignment = group.given()
+    check_valid(group, assignment)
     if name == "sticky":
-        assert {one for held in given.values() for one in held} == everything(group)
+        assert {partition for partitions in assignment.values() for partition in partitions} == everything(group)
 
 
 # --- sticky, unequal subscriptions
@@ -419,10 +413,10 @@ def test_topics_with_fewest_members_are_assigned_first(name: str) -> None:
     group = PaperGroup(
         name, {"t0": 1, "t1": 2, "t2": 3}, {"c0": who("t0"), "c1": who("t0", "t1"), "c2": who("t0", "t1", "t2")}
     )
-    assert group.given() == {"c0": numbers("t0", 0), "c1": numbers("t1", 0, 1), "c2": numbers("t2", 0, 1, 2)}
+    assert group.given() == {"c0": pairs_of("t0", 0), "c1": pairs_of("t1", 0, 1), "c2": pairs_of("t2", 0, 1, 2)}
     group.round()
     del group.members["c0"]
-    assert group.given() == {"c1": numbers("t0", 0) | numbers("t1", 0, 1), "c2": numbers("t2", 0, 1, 2)}
+    assert group.given() == {"c1": pairs_of("t0", 0) | pairs_of("t1", 0, 1), "c2": pairs_of("t2", 0, 1, 2)}
 
 
 @pytest.mark.proves("SK-08")
@@ -430,43 +424,43 @@ def test_partitions_move_until_balanced() -> None:
     group = PaperGroup(
         "sticky",
         {"t1": 6, "t2": 1},
-        {"c1": owning(["t1"], *(("t1", at) for at in range(6))), "c2": who("t1", "t2"), "c3": who("t2")},
+        {"c1": owning(["t1"], *(("t1", index) for index in range(6))), "c2": who("t1", "t2"), "c3": who("t2")},
     )
-    given = group.given()
-    assert {member_id: len(held) for member_id, held in given.items()} == {"c1": 3, "c2": 3, "c3": 1}
-    check_balanced(group, given)
+    assignment = group.given()
+    assert {member_id: len(partitions) for member_id, partitions in assignment.items()} == {"c1": 3, "c2": 3, "c3": 1}
+    check_balanced(group, assignment)
 
 
 @pytest.mark.proves("SK-08")
-def test_reshuffle_that_does_not_improve_the_score_is_undone() -> None:
-    # Whatever the sizes before, the result is never less balanced than keeping everything would have been.
+def test_reassignment_without_better_score_is_undone() -> None:
+    # The result is never less balanced than the previous assignment.
     for seed in range(200):
         group = random_group("sticky", seed, members=(3, 8), topics=(2, 5))
         group.round()
         change(group, Random(seed))
         kept = {
-            member_id: [one for one in held if one[0] in group.members[member_id].topics]
-            for member_id, held in group.held().items()
+            member_id: [partition for partition in partitions if partition[0] in group.members[member_id].topics]
+            for member_id, partitions in group.held().items()
         }
-        given = group.given()
-        check_valid(group, given)
-        if {one for held in kept.values() for one in held} == everything(group):
-            assert score(map(len, given.values())) <= score(map(len, kept.values()))
+        assignment = group.given()
+        check_valid(group, assignment)
+        if {partition for partitions in kept.values() for partition in partitions} == everything(group):
+            assert score(map(len, assignment.values())) <= score(map(len, kept.values()))
 
 
 @pytest.mark.proves("SK-09")
 @pytest.mark.parametrize("name", STICKY)
 def test_new_partitions_move_before_owned_ones(name: str) -> None:
-    # u is new and goes to c1 first, who alone may have it together with c2; t stays where it is.
+    # Both partitions of u are new and go to c3; the partitions of t stay with their owners.
     group = PaperGroup(
         name,
         {"t": 4, "u": 2},
         {"c1": owning(["t", "u"], ("t", 0), ("t", 1)), "c2": owning(["t"], ("t", 2), ("t", 3)), "c3": who("u")},
     )
-    given = group.given()
-    assert given["c1"] >= numbers("t", 0, 1)
-    assert given["c2"] == numbers("t", 2, 3)
-    assert given["c3"] == numbers("u", 0, 1)
+    assignment = group.given()
+    assert assignment["c1"] >= pairs_of("t", 0, 1)
+    assert assignment["c2"] == pairs_of("t", 2, 3)
+    assert assignment["c3"] == pairs_of("u", 0, 1)
 
 
 @pytest.mark.proves("SK-10")
@@ -489,19 +483,20 @@ def test_sticky_reads_owned_partitions_from_user_data() -> None:
     assert assignor("sticky").user_data(None, -1) is None
     topics = {"t": TopicInfo(4)}
 
-    def assignment_bytes(one: bytes | None, other: bytes | None) -> Pairs:
+    def assign(c2_data: bytes | None, c1_data: bytes | None) -> Pairs:
         members = {
-            "c1": MemberSubscription(None, Subscription(("t",), other)),
-            "c2": MemberSubscription(None, Subscription(("t",), one, [TopicPartition("t", 0)], 9)),
+            "c1": MemberSubscription(None, Subscription(("t",), c1_data)),
+            "c2": MemberSubscription(None, Subscription(("t",), c2_data, [TopicPartition("t", 0)], 9)),
         }
         return pairs(assignor("sticky").assign(topics, members))
 
-    assert assignment_bytes(v1, None)["c2"] == numbers("t", 1, 2)  # and not the field's t-0
-    assert assignment_bytes(v0, None)["c2"] == numbers("t", 1, 2)
-    assert assignment_bytes(v1, older)["c2"] == numbers("t", 1, 2)  # generation 3 beats 2
-    assert assignment_bytes(v0, older)["c2"] != numbers("t", 1, 2)  # no generation is -1
-    assert assignment_bytes(b"\x00\x00\x00\x07rubbish", None)["c2"] == numbers("t", 1, 3)  # as if nothing were owned
-    assert assignment_bytes(b"", None)["c2"] == numbers("t", 1, 3)
+    assert assign(v1, None)["c2"] == pairs_of("t", 1, 2)  # not t-0 of the field
+    assert assign(v0, None)["c2"] == pairs_of("t", 1, 2)
+    assert assign(v1, older)["c2"] == pairs_of("t", 1, 2)  # generation 3 wins over 2
+    assert assign(v0, older)["c2"] != pairs_of("t", 1, 2)  # a missing generation counts as -1
+    # Invalid user data counts as no owned partitions.
+    assert assign(b"\x00\x00\x00\x07rubbish", None)["c2"] == pairs_of("t", 1, 3)
+    assert assign(b"", None)["c2"] == pairs_of("t", 1, 3)
 
 
 @pytest.mark.proves("SK-11")
@@ -511,15 +506,15 @@ def test_cooperative_sticky_reads_generation_field_or_data() -> None:
     assert assignor(name).user_data(owned, 5) == b"\x00\x00\x00\x05"
     assert assignor(name).user_data(None, -1) == b"\xff\xff\xff\xff"
 
-    def winner(one: Subscription, other: Subscription) -> str | None:
-        members = {"c1": MemberSubscription(None, one), "c2": MemberSubscription(None, other)}
-        given = pairs(assignor(name).assign({"t": TopicInfo(2)}, members))
-        return next((member_id for member_id, held in given.items() if ("t", 0) in held), None)
+    def winner(first: Subscription, second: Subscription) -> str | None:
+        members = {"c1": MemberSubscription(None, first), "c2": MemberSubscription(None, second)}
+        assignment = pairs(assignor(name).assign({"t": TopicInfo(2)}, members))
+        return next((member_id for member_id, partitions in assignment.items() if ("t", 0) in partitions), None)
 
     five, six = b"\x00\x00\x00\x05", b"\x00\x00\x00\x06"
     by_field = Subscription(("t",), six, owned, 4)
     by_user_data = Subscription(("t",), five, owned, version=1)
-    assert winner(by_field, by_user_data) == "c2"  # 4 < 5: the field outranks the user data
+    assert winner(by_field, by_user_data) == "c2"  # 4 < 5: the field takes precedence over the user data
     assert winner(by_user_data, Subscription(("t",), six, owned, version=1)) == "c2"
     assert winner(by_user_data, Subscription(("t",), None, owned, version=1)) == "c1"
     assert winner(by_user_data, Subscription(("t",), b"\x00", owned, version=1)) == "c1"
@@ -530,38 +525,38 @@ def test_cooperative_sticky_reads_generation_field_or_data() -> None:
 
 
 @pytest.mark.proves("CS-01", "CS-02")
-@pytest.mark.parametrize("alike", [True, False])
-def test_moving_partition_is_assigned_in_next_rebalance(alike: bool) -> None:
-    topics = {"t": 4} if alike else {"t": 4, "u": 1}
+@pytest.mark.parametrize("same_topics", [True, False])
+def test_moving_partition_is_assigned_in_next_rebalance(same_topics: bool) -> None:
+    topics = {"t": 4} if same_topics else {"t": 4, "u": 1}
     group = PaperGroup("cooperative-sticky", topics, {"c1": who("t")})
     group.round()
     group.members["c2"] = who(*topics)
     first = pairs(group.round())
-    assert first["c2"] == (set() if alike else numbers("u", 0))
+    assert first["c2"] == (set() if same_topics else pairs_of("u", 0))
     kept = first["c1"]
     assert len(kept) in (2, 3)
     assert group.settle() == 0
     assert group.held()["c1"] == kept
-    assert {one for held in group.held().values() for one in held} == everything(group)
+    assert {partition for partitions in group.held().values() for partition in partitions} == everything(group)
 
 
 @pytest.mark.proves("CS-01")
-def test_partitions_of_a_member_that_left_are_given_at_once() -> None:
+def test_partitions_of_former_member_are_assigned_at_once() -> None:
     group = PaperGroup("cooperative-sticky", {"t": 4}, {"c1": who("t"), "c2": who("t")})
     group.round()
     del group.members["c1"]
-    assert group.given() == {"c2": numbers("t", 0, 1, 2, 3)}
+    assert group.given() == {"c2": pairs_of("t", 0, 1, 2, 3)}
 
 
 @pytest.mark.proves("CS-02")
-@pytest.mark.parametrize("alike", [True, False])
-def test_cooperative_group_settles_within_four_rebalances(alike: bool) -> None:
+@pytest.mark.parametrize("same_topics", [True, False])
+def test_cooperative_group_settles_within_four_rebalances(same_topics: bool) -> None:
     for seed in range(150):
-        group = random_group("cooperative-sticky", seed, members=(2, 10), topics=(1, 6), alike=alike)
+        group = random_group("cooperative-sticky", seed, members=(2, 10), topics=(1, 6), same_topics=same_topics)
         group.settle()
-        change(group, Random(seed), alike=alike)
-        assert group.settle() <= 4  # and asserts after every round that added and revoked are disjoint
-        assert {one for held in group.held().values() for one in held} == everything(group)
+        change(group, Random(seed), same_topics=same_topics)
+        assert group.settle() <= 4  # it also checks that added and revoked partitions are disjoint
+        assert {partition for partitions in group.held().values() for partition in partitions} == everything(group)
 
 
 # --- rack-aware stickiness
@@ -569,10 +564,10 @@ def test_cooperative_group_settles_within_four_rebalances(alike: bool) -> None:
 
 @pytest.mark.proves("RA-03", "SK-02")
 @pytest.mark.parametrize("name", STICKY)
-@pytest.mark.parametrize("alike", [True, False])
-def test_sticky_members_give_up_what_is_in_no_rack_of_theirs(name: str, alike: bool) -> None:
+@pytest.mark.parametrize("same_topics", [True, False])
+def test_sticky_members_release_partitions_of_other_racks(name: str, same_topics: bool) -> None:
     t = racks("a", "b", "a", "b")
-    topics: dict[str, int | TopicInfo] = {"t": t} if alike else {"t": t, "u": racks("b")}
+    topics: dict[str, int | TopicInfo] = {"t": t} if same_topics else {"t": t, "u": racks("b")}
     group = PaperGroup(
         name,
         topics,
@@ -583,9 +578,9 @@ def test_sticky_members_give_up_what_is_in_no_rack_of_theirs(name: str, alike: b
         generation_id=0,
     )
     group.settle()
-    held = group.held()
-    assert held["c1"] == numbers("t", 0, 2)
-    assert held["c2"] >= numbers("t", 1, 3)
+    partitions = group.held()
+    assert partitions["c1"] == pairs_of("t", 0, 2)
+    assert partitions["c2"] >= pairs_of("t", 1, 3)
 
 
 # --- bytes
@@ -593,7 +588,7 @@ def test_sticky_members_give_up_what_is_in_no_rack_of_theirs(name: str, alike: b
 
 @pytest.mark.proves("SK-11")
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_subscription_holds_what_its_version_has_fields_for(version: int) -> None:
+def test_subscription_has_fields_of_its_version(version: int) -> None:
     full = Subscription(("t", "u"), b"\x01", [TopicPartition("t", 1)], 4, "rack", version)
     read = decode_subscription(encode_subscription(full))
     assert read.topics == ("t", "u")
@@ -608,31 +603,32 @@ def test_subscription_holds_what_its_version_has_fields_for(version: int) -> Non
 
 
 def random_group(
-    name: str, seed: int, *, members: tuple[int, int], topics: tuple[int, int], alike: bool = False
+    name: str, seed: int, *, members: tuple[int, int], topics: tuple[int, int], same_topics: bool = False
 ) -> PaperGroup:
     random = Random(seed)
-    group = PaperGroup(name, {f"topic-{at:02}": random.randint(1, 10) for at in range(random.randint(*topics))})
+    group = PaperGroup(name, {f"topic-{index:02}": random.randint(1, 10) for index in range(random.randint(*topics))})
     group.members = {
-        f"consumer-{at:03}": random_member(group, random, alike=alike) for at in range(random.randint(*members))
+        f"consumer-{index:03}": random_member(group, random, same_topics=same_topics)
+        for index in range(random.randint(*members))
     }
     return group
 
 
-def random_member(group: PaperGroup, random: Random, *, alike: bool = False) -> Who:
+def random_member(group: PaperGroup, random: Random, *, same_topics: bool = False) -> Who:
     names = sorted(group.topics)
-    return who(*(names if alike else sorted(random.sample(names, random.randint(1, len(names))))))
+    return who(*(names if same_topics else sorted(random.sample(names, random.randint(1, len(names))))))
 
 
-def change(group: PaperGroup, random: Random, *, alike: bool = False) -> None:
-    """Some members leave, some come."""
+def change(group: PaperGroup, random: Random, *, same_topics: bool = False) -> None:
+    """Remove some members and add some."""
     for member_id in random.sample(sorted(group.members), random.randint(0, len(group.members) // 2)):
         del group.members[member_id]
-    for at in range(random.randint(0, 5)):
-        group.members[f"newcomer-{at}"] = random_member(group, random, alike=alike)
+    for index in range(random.randint(0, 5)):
+        group.members[f"newcomer-{index}"] = random_member(group, random, same_topics=same_topics)
 
 
 def leave_and_check(group: PaperGroup, leaving: list[str]) -> None:
-    """The first assignment, then the one after some left: valid, balanced, and only what must move moves."""
+    """Assign, remove members, assign again; check that the result is valid, balanced and without swaps."""
     group.settle()
     before = group.held()
     for member_id in leaving:
@@ -641,58 +637,58 @@ def leave_and_check(group: PaperGroup, leaving: list[str]) -> None:
     after = group.held()
     check_valid(group, after)
     check_balanced(group, after)
-    assert {one for held in after.values() for one in held} == everything(group)
+    assert {partition for partitions in after.values() for partition in partitions} == everything(group)
     assert not swaps(before, after)
 
 
 @pytest.mark.proves("LS-01")
 def test_large_equal_group_when_one_member_leaves() -> None:
-    topics = {f"topic-{at:03}": 2000 for at in range(500)}
-    group = PaperGroup("cooperative-sticky", topics, {f"consumer-{at:04}": who(*topics) for at in range(2000)})
-    assert {len(one.assigned) for one in group.round().values()} == {500}
-    before = {member_id: one.owned for member_id, one in group.members.items()}
+    topics = {f"topic-{index:03}": 2000 for index in range(500)}
+    group = PaperGroup("cooperative-sticky", topics, {f"consumer-{index:04}": who(*topics) for index in range(2000)})
+    assert {len(assigned.assigned) for assigned in group.round().values()} == {500}
+    before = {member_id: member.owned for member_id, member in group.members.items()}
     del group.members["consumer-1000"]
-    given = group.round()
-    loads = [len(one.assigned) for one in given.values()]
+    assignment = group.round()
+    loads = [len(assigned.assigned) for assigned in assignment.values()]
     assert sum(loads) == 1_000_000
     assert sorted(loads) == [500] * (1999 - 500) + [501] * 500
     for member_id in ("consumer-0000", "consumer-0999", "consumer-1001", "consumer-1999"):
         owned = before[member_id]
         assert owned is not None
-        assert set(owned) <= set(given[member_id].assigned)
-    one = given["consumer-0000"]
-    assert decode_assignment(encode_assignment(one)) == one
+        assert set(owned) <= set(assignment[member_id].assigned)
+    first = assignment["consumer-0000"]
+    assert decode_assignment(encode_assignment(first)) == first
 
 
 @pytest.mark.proves("LS-01")
 def test_large_group_with_racks_is_balanced() -> None:
     topics: dict[str, int | TopicInfo] = {
-        f"topic-{at:02}": racks(*("abc"[(at + number) % 3] for number in range(60))) for at in range(10)
+        f"topic-{index:02}": racks(*("abc"[(index + number) % 3] for number in range(60))) for index in range(10)
     }
-    members = {f"consumer-{at:03}": who(*topics, rack_id="abc"[at % 3]) for at in range(60)}
+    members = {f"consumer-{index:03}": who(*topics, rack_id="abc"[index % 3]) for index in range(60)}
     group = PaperGroup("sticky", topics, members)
     group.round()
     cluster = group.cluster
-    for member_id, held in group.held().items():
-        assert len(held) == 10
+    for member_id, partitions in group.held().items():
+        assert len(partitions) == 10
         rack = members[member_id].rack_id
-        assert all(rack in (cluster[topic].racks or ())[number] for topic, number in held)
+        assert all(rack in (cluster[topic].racks or ())[number] for topic, number in partitions)
     leave_and_check(group, ["consumer-030"])
 
 
 @pytest.mark.proves("LS-02")
 @pytest.mark.parametrize("name", STICKY)
 def test_large_group_with_one_smaller_subscription(name: str) -> None:
-    topics = {f"topic-{at:02}": 200 for at in range(50)}
-    members = {f"consumer-{at:03}": who(*topics) for at in range(199)} | {"consumer-199": who("topic-00")}
+    topics = {f"topic-{index:02}": 200 for index in range(50)}
+    members = {f"consumer-{index:03}": who(*topics) for index in range(199)} | {"consumer-199": who("topic-00")}
     leave_and_check(PaperGroup(name, topics, members), ["consumer-100"])
 
 
 @pytest.mark.proves("LS-03")
 @pytest.mark.parametrize("name", STICKY)
 def test_large_group_of_two_disjoint_halves(name: str) -> None:
-    names = [f"topic-{at:03}" for at in range(100)]
-    members = {f"consumer-{at:03}": who(*(names[:50] if at < 250 else names[50:])) for at in range(500)}
+    names = [f"topic-{index:03}" for index in range(100)]
+    members = {f"consumer-{index:03}": who(*(names[:50] if index < 250 else names[50:])) for index in range(500)}
     leave_and_check(PaperGroup(name, dict.fromkeys(names, 200), members), ["consumer-100"])
 
 
@@ -700,8 +696,8 @@ def test_large_group_of_two_disjoint_halves(name: str) -> None:
 @pytest.mark.parametrize("name", STICKY)
 def test_large_group_when_a_quarter_leaves(name: str) -> None:
     random = Random(4)
-    group = PaperGroup(name, {f"topic-{at:02}": random.randint(1, 10) for at in range(40)})
-    group.members = {f"consumer-{at:03}": random_member(group, random) for at in range(200)}
+    group = PaperGroup(name, {f"topic-{index:02}": random.randint(1, 10) for index in range(40)})
+    group.members = {f"consumer-{index:03}": random_member(group, random) for index in range(200)}
     leave_and_check(group, random.sample(sorted(group.members), 50))
 
 
@@ -717,5 +713,5 @@ def test_hundred_random_groups_stay_valid_balanced_and_sticky(name: str) -> None
         after = group.held()
         check_valid(group, after)
         check_balanced(group, after)
-        assert {one for held in after.values() for one in held} == everything(group)
+        assert {partition for partitions in after.values() for partition in partitions} == everything(group)
         assert not swaps(before, after)

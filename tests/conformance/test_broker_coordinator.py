@@ -13,28 +13,28 @@ from slackwater.wire.records.record import decode_records
 from tests.broker.handlers.members import GROUP, commit, settle
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
-SHARDS = 50
-# Group ids and their Java hash codes, as `"…".hashCode()` gives them; the third is Integer.MIN_VALUE.
+OFFSETS_PARTITIONS = 50
+# Group ids and their Java hash codes (`String.hashCode`); the third is Integer.MIN_VALUE.
 HASHES = {"orders": -1008770331, "g": 103, "polygenelubricants": -(2**31), "": 0, "größe-😀": 175616671}
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[QuietBroker]:
-    with QuietBroker(tmp_path, {"offsets.topic.num.partitions": SHARDS}, t=3, u=1) as broker:
+    with QuietBroker(tmp_path, {"offsets.topic.num.partitions": OFFSETS_PARTITIONS}, t=3, u=1) as broker:
         yield broker
 
 
-def stored(broker: QuietBroker) -> dict[int, list[bytes | None]]:
-    """The keys in each partition of the offsets topic that has any."""
+def stored_keys(broker: QuietBroker) -> dict[int, list[bytes | None]]:
+    """Return the record keys by partition of the offsets topic, without empty partitions."""
     topic = broker.broker.topics.get(OFFSETS_TOPIC)
     assert topic is not None
-    found: dict[int, list[bytes | None]] = {}
+    keys_by_partition: dict[int, list[bytes | None]] = {}
     for partition in topic.partitions:
         data = partition.log.read(0, 1_000_000)
         assert isinstance(data, memoryview)
         if keys := [record.key for batch in iter_batches(data) for record in decode_records(batch)]:
-            found[partition.index] = keys
-    return found
+            keys_by_partition[partition.index] = keys
+    return keys_by_partition
 
 
 @pytest.mark.proves("CO-01")
@@ -42,22 +42,22 @@ def stored(broker: QuietBroker) -> dict[int, list[bytes | None]]:
 def test_group_partition_is_java_hash_of_its_id(broker: QuietBroker, group: str) -> None:
     client = broker.connect()
     assert commit(client, 5, group=group) == Error.NONE
-    code = HASHES[group]
-    shard = 0 if code == -(2**31) else abs(code) % SHARDS
-    ((partition, (key,)),) = stored(broker).items()
-    assert partition == shard
+    java_hash = HASHES[group]
+    expected = 0 if java_hash == -(2**31) else abs(java_hash) % OFFSETS_PARTITIONS
+    ((partition, (key,)),) = stored_keys(broker).items()
+    assert partition == expected
     assert key is not None
     assert group.encode() in key
-    (found,) = client.ask_fields("FindCoordinator", 4, key_type=0, coordinator_keys=[group])["coordinators"]
-    assert found["node_id"] == broker.broker.node_id  # the leader of that partition, as of all others
+    (coordinator,) = client.ask_fields("FindCoordinator", 4, key_type=0, coordinator_keys=[group])["coordinators"]
+    assert coordinator["node_id"] == broker.broker.node_id  # it leads all partitions
 
 
-def _asked(client: QuietClient) -> dict[str, int]:
-    """The errors of everything that is asked about the group."""
+def _errors_of_all_requests(client: QuietClient) -> dict[str, int]:
+    """Send every group request and return the error codes."""
     member: dict[str, Any] = {"group_id": GROUP, "member_id": "m", "generation_id": 1}
     join = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
     protocols = [{"name": "range", "metadata": b""}]
-    named = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+    protocol = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
     (fetched,) = client.ask_fields("OffsetFetch", 9, groups=[{"group_id": GROUP, "topics": None}])["groups"]
     (described,) = client.ask_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
     (deleted,) = client.ask_fields("DeleteGroups", 2, groups_names=[GROUP])["results"]
@@ -66,7 +66,7 @@ def _asked(client: QuietClient) -> dict[str, int]:
         "JoinGroup": client.ask_fields(
             "JoinGroup", 9, group_id=GROUP, member_id="m", protocols=protocols, group_instance_id=None, **join
         )["error_code"],
-        "SyncGroup": client.ask_fields("SyncGroup", 5, **member, **named)["error_code"],
+        "SyncGroup": client.ask_fields("SyncGroup", 5, **member, **protocol)["error_code"],
         "Heartbeat": client.ask_fields("Heartbeat", 4, **member)["error_code"],
         "LeaveGroup": client.ask_fields("LeaveGroup", 5, group_id=GROUP, members=leavers)["error_code"],
         "OffsetCommit": commit(client, 1),
@@ -81,7 +81,7 @@ def test_not_coordinator_without_the_partition(broker: QuietBroker) -> None:
     client = broker.connect()
     coordinator = broker.broker.groups.coordinator
     coordinator.unload(coordinator.offsets_partition_of(GROUP), None, broker.clock.now_ms())
-    assert set(_asked(client).values()) == {Error.NOT_COORDINATOR}
+    assert set(_errors_of_all_requests(client).values()) == {Error.NOT_COORDINATOR}
 
 
 @pytest.mark.proves("CO-02", "CO-03")
@@ -89,21 +89,22 @@ def test_load_in_progress_while_loading(broker: QuietBroker) -> None:
     client = broker.connect()
     settle(client)
     coordinator = broker.broker.groups.coordinator
-    shard, now_ms = coordinator.offsets_partition_of(GROUP), broker.clock.now_ms()
-    coordinator.load(shard, 1, now_ms)
-    beside = {"Heartbeat": Error.NONE, "SyncGroup": Error.REBALANCE_IN_PROGRESS}
-    assert _asked(client) == dict.fromkeys(_asked(client), Error.COORDINATOR_LOAD_IN_PROGRESS) | beside
-    coordinator.finish_loading(shard, now_ms)
+    partition, now_ms = coordinator.offsets_partition_of(GROUP), broker.clock.now_ms()
+    coordinator.load(partition, 1, now_ms)
+    errors = _errors_of_all_requests(client)
+    exceptions = {"Heartbeat": Error.NONE, "SyncGroup": Error.REBALANCE_IN_PROGRESS}
+    assert errors == dict.fromkeys(errors, Error.COORDINATOR_LOAD_IN_PROGRESS) | exceptions
+    coordinator.finish_loading(partition, now_ms)
     assert commit(client, 1) == Error.NONE
 
 
 @pytest.mark.proves("OC-10")
 @pytest.mark.parametrize("version", range(2, 10))
-def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBroker, version: int) -> None:
+def test_commit_rejects_only_missing_partitions(broker: QuietBroker, version: int) -> None:
     client = broker.connect()
-    one = {"committed_offset": 5, "committed_metadata": ""}
+    offset = {"committed_offset": 5, "committed_metadata": ""}
     topics = [
-        {"name": name, "partitions": [{"partition_index": index} | one for index in indexes]}
+        {"name": name, "partitions": [{"partition_index": index} | offset for index in indexes]}
         for name, indexes in (("t", [0, 3, 2, -1]), ("nowhere", [0]), ("u", [0]))
     ]
     response = client.ask_fields("OffsetCommit", version, group_id=GROUP, topics=topics)
@@ -112,8 +113,8 @@ def test_what_does_not_exist_is_refused_and_the_rest_is_stored(broker: QuietBrok
         for topic in response["topics"]
         for partition in topic["partitions"]
     }
-    refused = dict.fromkeys([("t", 3), ("t", -1), ("nowhere", 0)], int(Error.UNKNOWN_TOPIC_OR_PARTITION))
-    assert errors == refused | dict.fromkeys([("t", 0), ("t", 2), ("u", 0)], 0)
+    rejected = dict.fromkeys([("t", 3), ("t", -1), ("nowhere", 0)], int(Error.UNKNOWN_TOPIC_OR_PARTITION))
+    assert errors == rejected | dict.fromkeys([("t", 0), ("t", 2), ("u", 0)], 0)
     assert set(broker.broker.groups.coordinator.groups[GROUP].offsets) == {("t", 0), ("t", 2), ("u", 0)}
 
 
@@ -148,13 +149,13 @@ def test_slow_commit_times_out_and_is_still_applied(tmp_path: Path) -> None:
 @pytest.mark.proves("OC-12")
 def test_commit_response_waits_for_write_by_default(broker: QuietBroker) -> None:
     assert commit(broker.connect(), 5) == Error.NONE
-    ((_, keys),) = stored(broker).items()
+    ((_, keys),) = stored_keys(broker).items()
     assert len(keys) == 1
 
 
 def _commit_later(client: QuietClient, offset: int = 5) -> Any:
-    one = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-    return client.send_fields("OffsetCommit", 8, group_id=GROUP, topics=[{"name": "t", "partitions": [one]}])
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    return client.send_fields("OffsetCommit", 8, group_id=GROUP, topics=[{"name": "t", "partitions": [partition]}])
 
 
 def _error(response: dict[str, Any] | None) -> int:

@@ -8,7 +8,7 @@ from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.messages import JoinGroupResponse, JoinProtocol, LeaveGroupResponse, LeftMember, SyncGroupResponse
 
-from .coordinator_harness import CoordinatorHarness, Member, join_protocols, subscription
+from .coordinator_harness import CoordinatorHarness, join_protocols, subscription
 
 PR = GroupState.PREPARING_REBALANCE
 CR = GroupState.COMPLETING_REBALANCE
@@ -18,17 +18,8 @@ OVERLONG = struct.pack(">hi", 0, 1_000_000) + b"\x00\x01t"
 OVERLONG_OWNED = subscription("t")[:-10] + struct.pack(">i", 2**31 - 1)
 
 
-def completing(harness: CoordinatorHarness, *names: str) -> list[Member]:
-    """Members of a generation that waits for its leader's assignment; the first leads."""
-    members = [harness.member(name) for name in names]
-    for member in members:
-        member.join()
-    harness.end_initial_delay()
-    return members
-
-
 def test_parked_sync_of_leaving_member_is_unknown(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     leaving = b.leave()
 
@@ -38,7 +29,7 @@ def test_parked_sync_of_leaving_member_is_unknown(harness: CoordinatorHarness) -
 
 
 def test_parked_sync_of_leaving_leader_fails_during_write(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.hold_writes()
     syncing = a.sync()
     assert syncing.parked
@@ -74,7 +65,7 @@ def test_replaced_parked_join_of_new_member_gets_response(harness: CoordinatorHa
 
 
 def test_replaced_parked_sync_gets_rebalance_in_progress(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     first = b.sync()
     second = b.sync()
 
@@ -86,7 +77,7 @@ def test_replaced_parked_sync_gets_rebalance_in_progress(harness: CoordinatorHar
 
 
 def test_leader_that_syncs_twice_gets_two_responses(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.hold_writes()
     following, first, second = b.sync(), a.sync(), a.sync()
     assert first.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
@@ -131,7 +122,7 @@ def test_rejected_new_member_does_not_complete_join_phase() -> None:
 @pytest.mark.parametrize("stage", ["absent", "stable", "preparing", "completing"])
 def test_overlong_array_of_new_member_is_rejected(harness: CoordinatorHarness, stage: str, metadata: bytes) -> None:
     if stage != "absent":
-        members = completing(harness, "a", "b")
+        members = harness.completing_group("a", "b")
         if stage != "completing":
             harness.sync(*members)
         if stage == "preparing":

@@ -14,7 +14,7 @@ S = GroupState.STABLE
 
 
 def send_heartbeat(harness: CoordinatorHarness, member_id: str, generation: int, instance: str | None = None) -> Error:
-    """The error in the response to one heartbeat."""
+    """Send a heartbeat and return its error."""
     response = harness.send(Heartbeat(GROUP, member_id, instance, generation)).response
     assert response == HeartbeatResponse(response.error)
     return response.error
@@ -40,7 +40,7 @@ def test_heartbeat_to_empty_group_is_rejected(harness: CoordinatorHarness) -> No
 def test_heartbeat_of_unknown_member_is_rejected(harness: CoordinatorHarness, generation: int) -> None:
     harness.stable_group("a")
 
-    assert send_heartbeat(harness, "stranger", generation) is Error.UNKNOWN_MEMBER_ID
+    assert send_heartbeat(harness, "unknown", generation) is Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.proves("HB-03")
@@ -50,7 +50,7 @@ def test_heartbeat_with_foreign_instance_id_is_fenced(harness: CoordinatorHarnes
 
     assert send_heartbeat(harness, b.id, 1, "a") is Error.FENCED_INSTANCE_ID
     assert send_heartbeat(harness, b.id, 99, "a") is Error.FENCED_INSTANCE_ID
-    assert send_heartbeat(harness, b.id, 1, "nobody") is Error.UNKNOWN_MEMBER_ID
+    assert send_heartbeat(harness, b.id, 1, "unknown") is Error.UNKNOWN_MEMBER_ID
     fenced = harness.events.since(before, EventKind.MEMBER_FENCED)
     assert fenced[0].detail == MemberFenced(operation="heartbeat", holder=a.id)
     assert fenced[0].member == b.id
@@ -60,14 +60,7 @@ def test_heartbeat_with_foreign_instance_id_is_fenced(harness: CoordinatorHarnes
 @pytest.mark.parametrize("stage", ["completing", "stable", "preparing"])
 @pytest.mark.parametrize("generation", [-1, 0, 2])
 def test_generation_is_checked_before_state(harness: CoordinatorHarness, stage: str, generation: int) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
-    if stage != "completing":
-        harness.sync(a, b)
-    if stage == "preparing":
-        a.join()
+    _, b = harness.group_in(stage, "a", "b")
 
     assert send_heartbeat(harness, b.id, generation) is Error.ILLEGAL_GENERATION
 
@@ -96,9 +89,7 @@ def test_heartbeat_while_preparing_extends_session(harness: CoordinatorHarness) 
 
 @pytest.mark.proves("HB-06", "SE-01")
 def test_heartbeat_while_completing_extends_session(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+    (a,) = harness.completing_group("a")
     for _ in range(4):
         harness.advance_ms(SESSION_MS - 1)
         assert a.heartbeat() is Error.NONE
@@ -107,7 +98,7 @@ def test_heartbeat_while_completing_extends_session(harness: CoordinatorHarness)
 
 
 @pytest.mark.proves("HB-07", "SE-01")
-def test_heartbeat_to_a_stable_group_extends_the_session(harness: CoordinatorHarness) -> None:
+def test_heartbeat_to_stable_group_extends_session(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     for _ in range(20):
         harness.advance_ms(SESSION_MS - 1)
@@ -131,9 +122,9 @@ def test_heartbeat_while_loading_gets_none(harness: CoordinatorHarness) -> None:
     harness.leader_epoch = 2
     harness.start_loading()
 
-    assert send_heartbeat(harness, "whoever", 77, "whatever") is Error.NONE
+    assert send_heartbeat(harness, "any-member", 77, "any-instance") is Error.NONE
     harness.finish_loading()
-    assert send_heartbeat(harness, "whoever", 77) is Error.UNKNOWN_MEMBER_ID
+    assert send_heartbeat(harness, "any-member", 77) is Error.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("group_id", [None, ""])

@@ -15,14 +15,14 @@ PR = GroupState.PREPARING_REBALANCE
 CR = GroupState.COMPLETING_REBALANCE
 
 
-def arriving(
+def join_at(
     harness: CoordinatorHarness, *arrivals_ms: int, **settings: int
 ) -> tuple[int, list[Call[JoinGroupResponse]]]:
-    """Newcomers at these moments after the first; how long the initial delay lasted, and their joins."""
+    """Let members join at these times; return the length of the initial delay and the JoinGroup calls."""
     started_ms, joining = harness.now_ms, []
     for number, arrival_ms in enumerate(arrivals_ms):
         harness.advance_ms(started_ms + arrival_ms - harness.now_ms)
-        assert number == 0 or harness.state is IR, f"the delay was over before {arrival_ms} ms"
+        assert number == 0 or harness.state is IR, f"the delay ended before {arrival_ms} ms"
         joining.append(harness.member(f"m{number}", requires_known_id=False, **settings).join())
     harness.end_initial_delay()
     return harness.now_ms - started_ms, joining
@@ -30,7 +30,7 @@ def arriving(
 
 @pytest.mark.proves("JG-34", "JG-36")
 def test_kip_134_single_member_waits_one_delay(harness: CoordinatorHarness) -> None:
-    lasted_ms, joining = arriving(harness, 0)
+    lasted_ms, joining = join_at(harness, 0)
 
     assert lasted_ms == DELAY_MS
     assert (harness.state, harness.generation) == (CR, 1)
@@ -51,20 +51,20 @@ def test_kip_134_single_member_waits_one_delay(harness: CoordinatorHarness) -> N
         ((0, 1_000), 2_000, 3_000),
     ],
     ids=[
-        "one more joins, one more delay",
-        "at the last moment",
-        "two in one delay count once",
-        "one in each delay",
-        "never past the rebalance timeout",
-        "the last delay is what remains",
-        "nothing remains",
+        "one new member, one extension",
+        "one new member before the deadline",
+        "two new members, one extension",
+        "one new member per delay",
+        "limited by the rebalance timeout",
+        "the last extension is shorter",
+        "no time left for an extension",
         "the delay is longer than the rebalance timeout",
     ],
 )
-def test_kip_134_a_newcomer_extends_the_delay_while_time_remains(
+def test_kip_134_new_member_extends_delay(
     harness: CoordinatorHarness, arrivals_ms: tuple[int, ...], rebalance_timeout_ms: int, lasts_ms: int
 ) -> None:
-    lasted_ms, joining = arriving(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+    lasted_ms, joining = join_at(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
     assert lasted_ms == lasts_ms
     assert {call.response.generation_id for call in joining} == {1}
@@ -75,7 +75,7 @@ def test_kip_134_a_newcomer_extends_the_delay_while_time_remains(
 @pytest.mark.parametrize("rebalance_timeout_ms", [10_000, 12_000, 12_500])
 def test_kip_134_delay_is_capped_by_rebalance_timeout(harness: CoordinatorHarness, rebalance_timeout_ms: int) -> None:
     arrivals_ms = range(0, rebalance_timeout_ms, 500)
-    lasted_ms, joining = arriving(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+    lasted_ms, joining = join_at(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
     assert lasted_ms == rebalance_timeout_ms
     assert len(harness.group.members) == len(joining) == len(arrivals_ms)
@@ -93,7 +93,7 @@ def test_kip_134_first_member_sets_the_cap(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("JG-34")
-def test_kip_134_no_delay_no_wait() -> None:
+def test_kip_134_delay_of_0_responds_at_once() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     a = harness.member("a")
 
@@ -104,7 +104,7 @@ def test_kip_134_no_delay_no_wait() -> None:
 @pytest.mark.proves("JG-34", "JG-35")
 def test_kip_134_delay_above_timeout_is_not_extended() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
-    lasted_ms, _ = arriving(harness, 0, 1_000, 19_999, rebalance_timeout_ms=15_000)
+    lasted_ms, _ = join_at(harness, 0, 1_000, 19_999, rebalance_timeout_ms=15_000)
 
     assert lasted_ms == 20_000
 
@@ -115,7 +115,7 @@ def test_kip_134_emptied_group_is_delayed_again(harness: CoordinatorHarness) -> 
     b.leave()
     a.leave()
     assert (harness.state, harness.generation) == (E, 2)
-    lasted_ms, joining = arriving(harness, 0, 1_000)
+    lasted_ms, joining = join_at(harness, 0, 1_000)
 
     assert lasted_ms == 2 * DELAY_MS
     assert {call.response.generation_id for call in joining} == {3}
@@ -136,7 +136,7 @@ def test_kip_134_repeated_join_does_not_extend_delay(harness: CoordinatorHarness
 
 
 @pytest.mark.proves("JG-37", "JG-28")
-def test_kip_134_full_attendance_does_not_end_the_delay_early(harness: CoordinatorHarness) -> None:
+def test_kip_134_delay_does_not_end_when_all_have_joined(harness: CoordinatorHarness) -> None:
     joining = [harness.member("a").join(), harness.member("b").join()]
     harness.advance_ms(DELAY_MS - 1)
 
@@ -145,10 +145,10 @@ def test_kip_134_full_attendance_does_not_end_the_delay_early(harness: Coordinat
 
 
 @pytest.mark.proves("JG-37", "JG-10")
-def test_kip_134_a_pending_id_that_expires_ends_the_delay_early() -> None:
+def test_kip_134_expired_pending_id_ends_delay_early() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
-    silent = harness.member("silent", session_timeout_ms=6_000)
-    silent.send_join()
+    pending = harness.member("pending", session_timeout_ms=6_000)
+    pending.send_join()
     joining = harness.member("a").join()
     harness.advance_ms(5_999)
     assert joining.parked
@@ -159,7 +159,7 @@ def test_kip_134_a_pending_id_that_expires_ends_the_delay_early() -> None:
 
 
 @pytest.mark.proves("JG-37", "LG-07")
-def test_kip_134_a_pending_id_that_leaves_does_not_end_the_delay() -> None:
+def test_kip_134_leaving_pending_id_does_not_end_delay() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
     pending = harness.member("pending")
     pending.send_join()
@@ -171,7 +171,7 @@ def test_kip_134_a_pending_id_that_leaves_does_not_end_the_delay() -> None:
 
 
 @pytest.mark.proves("JG-37", "JG-11")
-def test_kip_134_the_delay_does_not_wait_for_a_pending_id(harness: CoordinatorHarness) -> None:
+def test_kip_134_delay_does_not_wait_for_pending_id(harness: CoordinatorHarness) -> None:
     pending = harness.member("pending")
     pending.send_join()
     joining = harness.member("a").join()
@@ -182,7 +182,7 @@ def test_kip_134_the_delay_does_not_wait_for_a_pending_id(harness: CoordinatorHa
 
 
 @pytest.mark.proves("LG-09")
-def test_kip_134_a_member_leaving_does_not_end_the_delay(harness: CoordinatorHarness) -> None:
+def test_kip_134_leaving_member_does_not_end_delay(harness: CoordinatorHarness) -> None:
     a, b = harness.member("a"), harness.member("b")
     joining = [a.join(), b.join()]
     b.leave()
@@ -241,7 +241,7 @@ def test_kip_134_heartbeat_during_delay_is_rejected(harness: CoordinatorHarness)
 
 
 @pytest.mark.proves("JG-24", "JG-37")
-def test_kip_134_sessions_do_not_run_out_during_the_delay() -> None:
+def test_kip_134_sessions_do_not_expire_during_delay() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=30_000)
     a = harness.member("a", protocols=join_protocols("range"))
     joining = a.join()

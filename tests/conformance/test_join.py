@@ -20,7 +20,6 @@ from .coordinator_harness import (
     REBALANCE_MS,
     SESSION_MS,
     CoordinatorHarness,
-    Member,
     join_protocols,
     subscription,
 )
@@ -31,22 +30,12 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 
 
-def completing(harness: CoordinatorHarness, *names: str) -> list[Member]:
-    """Members of a generation that waits for its leader's assignment; the first leads."""
-    members = [harness.member(name) for name in names]
-    for member in members:
-        member.join()
-    harness.end_initial_delay()
-    assert harness.state is CR
-    return members
-
-
-# --- who may ask ------------------------------------------------------------------------------------------------
+# --- request checks ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-01")
 @pytest.mark.parametrize("group_id", [None, ""])
-def test_join_without_a_group_id_is_refused(harness: CoordinatorHarness, group_id: str | None) -> None:
+def test_join_without_group_id_is_rejected(harness: CoordinatorHarness, group_id: str | None) -> None:
     a = harness.member("a")
     a.group_id = group_id  # type: ignore[assignment]
     a.id = "someone"
@@ -105,10 +94,10 @@ def test_first_join_writes_empty_group_record(harness: CoordinatorHarness) -> No
 
 @pytest.mark.proves("JG-05")
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", join_protocols("range")), ("consumer", ())])
-def test_first_join_that_is_refused_leaves_no_group_behind(
+def test_rejected_first_join_creates_no_group(
     harness: CoordinatorHarness, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
-    """A deliberate difference: Kafka 4.3.1 creates the empty group all the same."""
+    """A deliberate difference: Kafka 4.3.1 creates the empty group."""
     a = harness.member("a", protocol_type=protocol_type, protocols=protocols)
 
     assert a.send_join().response == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
@@ -125,9 +114,7 @@ def test_first_join_that_is_refused_leaves_no_group_behind(
         (Error.RECORD_LIST_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_group_whose_first_record_cannot_be_written_is_gone(
-    harness: CoordinatorHarness, write: Error, response: Error
-) -> None:
+def test_failed_first_write_removes_group(harness: CoordinatorHarness, write: Error, response: Error) -> None:
     harness.fail_next_write(write)
     joining = harness.member("a", requires_known_id=False).join()
 
@@ -175,8 +162,8 @@ def test_empty_group_rejects_join_without_protocols(
 
     assert b.send_join().response == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
     assert (harness.state, dict(harness.group.pending)) == (E, {})
-    (refused,) = harness.events.since(before)
-    assert (refused.kind, refused.detail) == (EventKind.JOIN_REFUSED, JoinRefused("INCONSISTENT_GROUP_PROTOCOL"))
+    (event,) = harness.events.since(before)
+    assert (event.kind, event.detail) == (EventKind.JOIN_REFUSED, JoinRefused("INCONSISTENT_GROUP_PROTOCOL"))
 
 
 @pytest.mark.proves("JG-06")
@@ -185,7 +172,7 @@ def test_empty_group_rejects_join_without_protocols(
     [("connect", join_protocols("range")), ("consumer", join_protocols("sticky")), ("consumer", ())],
     ids=["other type", "no common protocol", "no protocol"],
 )
-def test_newcomer_that_does_not_fit_is_refused_with_no_id(
+def test_inconsistent_new_member_is_rejected_without_id(
     harness: CoordinatorHarness, protocol_type: str, protocols: tuple[JoinProtocol, ...]
 ) -> None:
     harness.stable_group("a", "b")
@@ -229,11 +216,11 @@ def test_single_member_cannot_switch_protocols(harness: CoordinatorHarness) -> N
     assert harness.snapshot() == before
 
 
-# --- becoming a member ------------------------------------------------------------------------------------------
+# --- new members ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-07")
-def test_old_client_joins_without_a_pending_id(harness: CoordinatorHarness) -> None:
+def test_old_client_joins_without_pending_id(harness: CoordinatorHarness) -> None:
     a = harness.member("a", requires_known_id=False)
     joining = a.send_join()
 
@@ -259,22 +246,22 @@ def test_old_client_joins_without_a_pending_id(harness: CoordinatorHarness) -> N
 
 @pytest.mark.proves("JG-15")
 @pytest.mark.parametrize("stage", ["stable", "preparing", "completing"])
-def test_id_that_is_neither_member_nor_pending_is_unknown(harness: CoordinatorHarness, stage: str) -> None:
-    members = completing(harness, "a", "b")
+def test_unknown_member_id_is_rejected(harness: CoordinatorHarness, stage: str) -> None:
+    members = harness.completing_group("a", "b")
     if stage != "completing":
         harness.sync(*members)
     if stage == "preparing":
         members[0].join()
     before = harness.snapshot()
-    stranger = harness.member("x")
-    stranger.id = "x-from-nowhere"
+    unknown = harness.member("x")
+    unknown.id = "x-unknown"
 
-    assert stranger.join().response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="x-from-nowhere")
+    assert unknown.join().response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="x-unknown")
     assert harness.snapshot() == before
 
 
 @pytest.mark.proves("JG-23")
-def test_id_from_before_the_group_emptied_is_unknown(harness: CoordinatorHarness) -> None:
+def test_former_member_id_of_empty_group_is_unknown(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.leave()
 
@@ -284,9 +271,9 @@ def test_id_from_before_the_group_emptied_is_unknown(harness: CoordinatorHarness
 
 @pytest.mark.proves("JG-51")
 @pytest.mark.parametrize(
-    ("reason", "told"), [(None, "not provided"), ("", "not provided"), ("rolling out 1.2", "rolling out 1.2")]
+    ("reason", "expected"), [(None, "not provided"), ("", "not provided"), ("rolling out 1.2", "rolling out 1.2")]
 )
-def test_missing_reason_is_not_provided(harness: CoordinatorHarness, reason: str | None, told: str) -> None:
+def test_missing_reason_is_not_provided(harness: CoordinatorHarness, reason: str | None, expected: str) -> None:
     a = harness.member("a", requires_known_id=False)
     a.join(reason)
 
@@ -294,10 +281,12 @@ def test_missing_reason_is_not_provided(harness: CoordinatorHarness, reason: str
     (member_id,) = harness.member_ids
     assert isinstance(started.detail, RebalanceStarted)
     assert (started.detail.culprit, started.detail.old_generation, started.detail.initial_delay) == (member_id, 0, True)
-    assert started.detail.reason == f"Adding new member {member_id} with group instance id null; client reason: {told}"
+    assert (
+        started.detail.reason == f"Adding new member {member_id} with group instance id null; client reason: {expected}"
+    )
 
 
-# --- joining again ----------------------------------------------------------------------------------------------
+# --- rejoins ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-17")
@@ -367,7 +356,7 @@ def test_changed_follower_rejoin_starts_rebalance(harness: CoordinatorHarness) -
 
 
 @pytest.mark.proves("JG-18", "JG-19")
-def test_same_protocols_in_another_order_count_as_changed(harness: CoordinatorHarness) -> None:
+def test_protocol_order_counts_as_change(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b", protocols=join_protocols("range", "sticky"))
     b.protocols = b.protocols[::-1]
     joining = b.join()
@@ -379,7 +368,7 @@ def test_same_protocols_in_another_order_count_as_changed(harness: CoordinatorHa
 
 @pytest.mark.proves("JG-20")
 def test_unchanged_rejoin_while_completing_gets_generation(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
 
     assert b.join().response == b.expected_join_response(generation=1, leader=a.id)
     leader = a.join().response
@@ -389,7 +378,7 @@ def test_unchanged_rejoin_while_completing_gets_generation(harness: CoordinatorH
 
 @pytest.mark.proves("JG-20")
 def test_unchanged_rejoin_while_completing_keeps_syncs_parked(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     b.join()
 
@@ -400,7 +389,7 @@ def test_unchanged_rejoin_while_completing_keeps_syncs_parked(harness: Coordinat
 
 @pytest.mark.proves("JG-20", "SE-01")
 def test_rejoin_while_completing_keeps_session_deadline(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.advance_ms(SESSION_MS - 1, heartbeating=[a])
     b.join()
     harness.advance_ms(1)
@@ -415,10 +404,10 @@ def test_rejoin_event_reports_metadata_change(harness: CoordinatorHarness) -> No
     b.protocols = join_protocols("range", "sticky", topics=["u"])
     b.join("subscription has changed")
     a.join()
-    told = {event.member: event.detail for event in harness.events.since(before, EventKind.MEMBER_REJOINED)}
+    details = {event.member: event.detail for event in harness.events.since(before, EventKind.MEMBER_REJOINED)}
 
-    assert set(told) == {a.id, b.id}
-    changed, unchanged = told[b.id], told[a.id]
+    assert set(details) == {a.id, b.id}
+    changed, unchanged = details[b.id], details[a.id]
     assert isinstance(changed, MemberJoined)
     assert (changed.metadata_changed, changed.assignors) == (True, ("range", "sticky"))
     assert changed.reason == "subscription has changed"
@@ -428,7 +417,7 @@ def test_rejoin_event_reports_metadata_change(harness: CoordinatorHarness) -> No
 
 @pytest.mark.proves("JG-21", "ST-10")
 def test_changed_rejoin_while_completing_starts_rebalance(harness: CoordinatorHarness) -> None:
-    a, b, c = completing(harness, "a", "b", "c")
+    a, b, c = harness.completing_group("a", "b", "c")
     before = harness.events.mark()
     syncing = c.sync()
     b.protocols = join_protocols("range", topics=["u"])
@@ -467,7 +456,7 @@ def test_rejoin_replaces_timeouts(harness: CoordinatorHarness) -> None:
     assert harness.member_ids == set()
 
 
-# --- waiting ----------------------------------------------------------------------------------------------------
+# --- join phase -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-24")
@@ -504,9 +493,7 @@ def test_requests_do_not_restart_fixed_timer(harness: CoordinatorHarness) -> Non
 
 @pytest.mark.proves("JG-25", "SE-01")
 def test_join_response_starts_session(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+    (a,) = harness.completing_group("a")
     harness.advance_ms(SESSION_MS - 1)
     assert harness.member_ids == {a.id}
     harness.advance_ms(1)
@@ -558,8 +545,8 @@ def test_absent_leader_is_replaced(harness: CoordinatorHarness) -> None:
     leader = harness.group.leader_id
     assert leader in {b.id, c.id}
     assert {call.response.leader for call in calls} == {leader}
-    (changed,) = harness.events.since(before, EventKind.LEADER_CHANGED)
-    assert changed.member == leader
+    (event,) = harness.events.since(before, EventKind.LEADER_CHANGED)
+    assert event.member == leader
 
 
 @pytest.mark.proves("JG-31")
@@ -603,25 +590,25 @@ def test_leader_gets_metadata_of_selected_protocol(harness: CoordinatorHarness) 
 
 @pytest.mark.proves("JG-33")
 @pytest.mark.parametrize(
-    ("offers", "chosen"),
+    ("protocols", "selected"),
     [
         ([["range", "sticky"], ["sticky", "range"], ["sticky", "range"]], "sticky"),
         ([["range", "sticky"], ["range"], ["sticky", "range"]], "range"),
         ([["a", "b", "c"], ["c", "b", "d"], ["d", "b"]], "b"),
         ([["x", "b", "c"], ["y", "c", "b"], ["z", "c", "b"]], "c"),
     ],
-    ids=["most votes", "supported by all", "the only common one", "votes count only candidates"],
+    ids=["most votes", "supported by all", "only common protocol", "votes count only candidates"],
 )
-def test_protocol_is_the_candidate_with_the_most_votes(
-    harness: CoordinatorHarness, offers: list[list[str]], chosen: str
+def test_protocol_with_most_votes_is_selected(
+    harness: CoordinatorHarness, protocols: list[list[str]], selected: str
 ) -> None:
-    members = [harness.member(f"m{number}", protocols=join_protocols(*names)) for number, names in enumerate(offers)]
+    members = [harness.member(f"m{number}", protocols=join_protocols(*names)) for number, names in enumerate(protocols)]
     for member in members:
         member.join()
     harness.end_initial_delay()
 
-    assert harness.group.protocol_name == chosen
-    assert {member.protocol_name for member in members} == {chosen}
+    assert harness.group.protocol_name == selected
+    assert {member.protocol_name for member in members} == {selected}
 
 
 @pytest.mark.proves("JG-33")
@@ -633,11 +620,11 @@ def test_tie_selects_one_of_the_tied_protocols(harness: CoordinatorHarness) -> N
     assert harness.group.protocol_name in {"range", "sticky"}
 
 
-# --- how many ---------------------------------------------------------------------------------------------------
+# --- group.max.size ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-38")
-def test_full_stable_group_refuses_a_newcomer_with_no_id() -> None:
+def test_full_stable_group_rejects_new_member() -> None:
     harness = CoordinatorHarness(group_max_size=2)
     harness.stable_group("a", "b")
     before = harness.snapshot()
@@ -650,7 +637,7 @@ def test_full_stable_group_refuses_a_newcomer_with_no_id() -> None:
 @pytest.mark.proves("JG-38")
 def test_full_completing_group_rejects_new_members() -> None:
     harness = CoordinatorHarness(group_max_size=2)
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
 
     assert harness.member("c").join().response == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
     assert b.join().response == b.expected_join_response(generation=1, leader=a.id)
@@ -671,7 +658,7 @@ def test_pending_member_of_full_group_is_removed() -> None:
 
 
 @pytest.mark.proves("JG-38")
-def test_during_a_rebalance_those_parked_are_counted() -> None:
+def test_size_limit_counts_parked_joins_in_rebalance() -> None:
     harness = CoordinatorHarness(group_max_size=2)
     a, b = harness.stable_group("a", "b")
     b.leave()
@@ -680,18 +667,18 @@ def test_during_a_rebalance_those_parked_are_counted() -> None:
     assert harness.state is PR
     assert d.join().parked
     assert c.join().parked
-    kicked = a.join()
+    rejected = a.join()
 
-    assert kicked.response == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
+    assert rejected.response == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
     assert a.id not in harness.member_ids
 
 
 @pytest.mark.proves("JG-39", "CO-07")
 def test_first_members_to_rejoin_stay_in_full_group() -> None:
-    roomy = CoordinatorHarness()
-    members = roomy.stable_group("a", "b", "c")
+    unlimited = CoordinatorHarness()
+    members = unlimited.stable_group("a", "b", "c")
     harness = CoordinatorHarness(group_max_size=2)
-    harness.log, harness.now_ms = roomy.log, roomy.now_ms
+    harness.log, harness.now_ms = unlimited.log, unlimited.now_ms
     harness.restart()
     a, b, c = members
     for member in members:

@@ -15,7 +15,7 @@ S = GroupState.STABLE
 
 
 def leave(harness: CoordinatorHarness, *leavers: LeavingMember, group_id: str | None = GROUP) -> LeaveGroupResponse:
-    """The response to one LeaveGroup."""
+    """Send LeaveGroup and return the response."""
     return harness.send(LeaveGroup(group_id, leavers)).response
 
 
@@ -50,29 +50,29 @@ def test_administrator_removes_static_member_by_instance_id(harness: Coordinator
 
 
 @pytest.mark.proves("LG-05")
-def test_without_a_member_id_only_a_known_instance_id_will_do(harness: CoordinatorHarness) -> None:
+def test_leave_without_member_id_needs_known_instance_id(harness: CoordinatorHarness) -> None:
     harness.stable_group("a", "b", static=True)
     before = harness.snapshot()
 
-    assert leave(harness, LeavingMember(""), LeavingMember("", "nobody")) == LeaveGroupResponse(
-        Error.NONE, (LeftMember("", None, Error.UNKNOWN_MEMBER_ID), LeftMember("", "nobody", Error.UNKNOWN_MEMBER_ID))
+    assert leave(harness, LeavingMember(""), LeavingMember("", "unknown")) == LeaveGroupResponse(
+        Error.NONE, (LeftMember("", None, Error.UNKNOWN_MEMBER_ID), LeftMember("", "unknown", Error.UNKNOWN_MEMBER_ID))
     )
     assert harness.snapshot() == before
 
 
 @pytest.mark.proves("LG-06")
-def test_member_id_under_the_wrong_instance_id_does_not_leave(harness: CoordinatorHarness) -> None:
+def test_leave_with_wrong_instance_id_is_rejected(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b", static=True)
     before = harness.snapshot()
 
     assert leave(
-        harness, LeavingMember(b.id, "a"), LeavingMember(b.id, "nobody"), LeavingMember("stranger")
+        harness, LeavingMember(b.id, "a"), LeavingMember(b.id, "unknown"), LeavingMember("unknown")
     ) == LeaveGroupResponse(
         Error.NONE,
         (
             LeftMember(b.id, "a", Error.FENCED_INSTANCE_ID),
-            LeftMember(b.id, "nobody", Error.UNKNOWN_MEMBER_ID),
-            LeftMember("stranger", None, Error.UNKNOWN_MEMBER_ID),
+            LeftMember(b.id, "unknown", Error.UNKNOWN_MEMBER_ID),
+            LeftMember("unknown", None, Error.UNKNOWN_MEMBER_ID),
         ),
     )
     assert harness.snapshot() == before
@@ -80,7 +80,7 @@ def test_member_id_under_the_wrong_instance_id_does_not_leave(harness: Coordinat
 
 
 @pytest.mark.proves("LG-06")
-def test_static_member_may_leave_by_its_member_id_alone(harness: CoordinatorHarness) -> None:
+def test_static_member_leaves_by_member_id_only(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b", static=True)
 
     assert leave(harness, LeavingMember(b.id)) == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
@@ -96,7 +96,7 @@ def test_batch_leave_with_errors_starts_one_rebalance(harness: CoordinatorHarnes
     response = leave(
         harness,
         LeavingMember(a.id),
-        LeavingMember("stranger"),
+        LeavingMember("unknown"),
         LeavingMember(c.id),
         LeavingMember(a.id),
         LeavingMember(d.id),
@@ -106,7 +106,7 @@ def test_batch_leave_with_errors_starts_one_rebalance(harness: CoordinatorHarnes
         Error.NONE,
         (
             LeftMember(a.id, None, Error.NONE),
-            LeftMember("stranger", None, Error.UNKNOWN_MEMBER_ID),
+            LeftMember("unknown", None, Error.UNKNOWN_MEMBER_ID),
             LeftMember(c.id, None, Error.NONE),
             LeftMember(a.id, None, Error.UNKNOWN_MEMBER_ID),
             LeftMember(d.id, None, Error.NONE),
@@ -126,7 +126,7 @@ def test_batch_leave_of_all_members_empties_group(harness: CoordinatorHarness) -
 
 
 @pytest.mark.proves("LG-09")
-def test_leaving_a_stable_group_starts_a_rebalance(harness: CoordinatorHarness) -> None:
+def test_leave_of_stable_group_starts_rebalance(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     before = harness.events.mark()
 
@@ -141,18 +141,15 @@ def test_leaving_a_stable_group_starts_a_rebalance(harness: CoordinatorHarness) 
 
 
 @pytest.mark.proves("LG-09")
-def test_leaving_a_completing_group_starts_a_rebalance(harness: CoordinatorHarness) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+def test_leave_of_completing_group_starts_rebalance(harness: CoordinatorHarness) -> None:
+    a, b = harness.completing_group("a", "b")
     b.leave()
 
     assert (harness.state, harness.generation, harness.member_ids) == (PR, 1, {a.id})
 
 
 @pytest.mark.proves("LG-09")
-def test_leaving_during_a_rebalance_may_end_the_join_phase(harness: CoordinatorHarness) -> None:
+def test_leave_during_rebalance_can_end_join_phase(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     joining = a.join()
     assert joining.parked
@@ -162,10 +159,10 @@ def test_leaving_during_a_rebalance_may_end_the_join_phase(harness: CoordinatorH
 
 
 @pytest.mark.proves("LG-09")
-def test_leave_without_a_member_changes_nothing(harness: CoordinatorHarness) -> None:
+def test_leave_of_unknown_or_no_member_changes_nothing(harness: CoordinatorHarness) -> None:
     harness.stable_group("a")
     before = harness.snapshot()
-    leave(harness, LeavingMember("stranger"))
+    leave(harness, LeavingMember("unknown"))
     assert leave(harness) == LeaveGroupResponse(Error.NONE)
 
     assert harness.snapshot() == before

@@ -60,7 +60,7 @@ def leading(*others: JoinedMember, **settings: Any) -> MemberHarness:
     return member.sync_ok("t-0").poll()
 
 
-# --- the protocol ----------------------------------------------------------------------------------------------------
+# --- the protocol -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-25")
@@ -93,7 +93,7 @@ def test_assignors_without_a_common_protocol_are_refused(assignors: tuple[Assign
         MemberConfig(group_id="g", client_id="c", assignors=assignors)
 
 
-# --- the leader ------------------------------------------------------------------------------------------------------
+# --- the leader -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-26")
@@ -231,7 +231,7 @@ def test_generation_loss_during_metadata_fetch_fails_join() -> None:
     assert member.sent(JoinGroup).member_id == ""
 
 
-# --- subscriptions ---------------------------------------------------------------------------------------------------
+# --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-27")
@@ -306,7 +306,7 @@ def test_internal_topics_match_only_on_demand(exclude: bool, topics: tuple[str, 
     assert member.sent_subscription().topics == topics
 
 
-# --- foreign assignors -----------------------------------------------------------------------------------------------
+# --- foreign assignors ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-29")
@@ -346,7 +346,7 @@ def test_assignor_that_throws_is_raised() -> None:
     assert "foreign threw ValueError('odd')" in str(member.raised[0])
 
 
-# --- skipping --------------------------------------------------------------------------------------------------------
+# --- skipping ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-30")

@@ -23,7 +23,7 @@ REVOKED, ASSIGNED, LOST = Callback
 
 
 def background(partitions: str = "t-0 t-1", **settings: object) -> MemberHarness:
-    """A settled background member, cooperative unless told otherwise."""
+    """Return a stable background member; it is cooperative by default."""
     defaults: dict[str, object] = {"driver": RebalanceDriver.BACKGROUND, "assignors": COOPERATIVE}
     member = MemberHarness(**(defaults | settings))  # type: ignore[arg-type]
     member.respond(NODE).join_ok(1).sync_ok(partitions)
@@ -32,7 +32,7 @@ def background(partitions: str = "t-0 t-1", **settings: object) -> MemberHarness
     return member
 
 
-# --- without the application -----------------------------------------------------------------------------------------
+# --- without poll -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-01", "CL-08")
@@ -59,7 +59,7 @@ def test_background_member_has_no_poll_timer() -> None:
 
 
 @pytest.mark.proves("CL-12")
-def test_background_member_waits_out_its_backoffs_by_ticks() -> None:
+def test_background_member_retries_join_after_backoff() -> None:
     member = background().heartbeat(Error.REBALANCE_IN_PROGRESS)
     member.respond(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
     assert member.machine.next_due_ms() == member.now_ms + 100
@@ -89,7 +89,7 @@ def test_background_member_auto_commits_by_ticks() -> None:
     assert member.sends(OffsetCommit)
 
 
-# --- cooperative hand-over -------------------------------------------------------------------------------------------
+# --- cooperative revocation -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-23")
@@ -102,12 +102,12 @@ def test_held_partition_does_not_block_rebalance() -> None:
     assert member.machine.leaving == frozenset(tps("t-0"))
     assert member.machine.fetchable == frozenset(tps("t-1"))
     assert member.sent_subscription().owned_partitions == tps("t-0 t-1"), (
-        "claimed, so that it is withheld from its new owner"
+        "a held partition stays claimed, so that the new owner does not get it yet"
     )
     member.join_ok(3).sync_ok("t-1")
     assert member.take_callbacks() == [(ASSIGNED, ())]
     assert member.state is MemberState.STABLE
-    assert not member.needs_rejoin(), "the group is stable while the work goes on"
+    assert not member.needs_rejoin(), "the group is stable while the partition is held"
     assert member.machine.next_due_ms() == member.now_ms + 3_000
 
 
@@ -127,7 +127,7 @@ def test_released_partition_is_revoked_with_rejoin() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_held_partition_that_is_given_back_stays_for_good() -> None:
+def test_reassigned_held_partition_is_kept() -> None:
     member = background("t-0 t-1")
     member.machine.hold(tps("t-0"))
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
@@ -161,12 +161,12 @@ def test_held_partitions_are_lost_with_generation() -> None:
     assert member.take_callbacks() == [(LOST, tps("t-0 t-1"))]
     assert member.owned() == ()
     assert not member.ever_sent(OffsetCommit)
-    assert member.sends(JoinGroup), "nobody waits for work that no longer counts"
+    assert member.sends(JoinGroup), "held partitions of a lost generation do not delay the join"
     assert member.execute(member.machine.release(tps("t-0"), member.now_ms)).owned() == ()
 
 
 @pytest.mark.proves("CL-32")
-def test_closing_does_not_wait_for_work_in_progress() -> None:
+def test_close_does_not_wait_for_held_partitions() -> None:
     member = background("t-0")
     member.machine.hold(tps("t-0"))
     member.execute(member.machine.close(member.now_ms))
@@ -189,7 +189,7 @@ def test_unsubscribed_held_topic_delays_join() -> None:
     assert member.sent_subscription().owned_partitions == tps("t-0")
 
 
-# --- eager hand-over -------------------------------------------------------------------------------------------------
+# --- eager revocation -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-19")
@@ -202,7 +202,7 @@ def test_eager_background_member_delays_join_and_logs_it() -> None:
     member.heartbeat(Error.REBALANCE_IN_PROGRESS)
     assert not member.take_callbacks()
     assert not member.sends(JoinGroup)
-    assert member.machine.fetchable == frozenset(), "no new work on what must go"
+    assert member.machine.fetchable == frozenset(), "partitions to be revoked are not fetched"
     member.heartbeat(Error.REBALANCE_IN_PROGRESS)
     assert not member.sends(JoinGroup)
     member.execute(member.machine.release(tps("t-0"), member.now_ms))
@@ -244,14 +244,14 @@ def test_background_member_commits_before_it_revokes() -> None:
     assert not member.sends(SyncGroup)
 
 
-# --- commits that outlive a generation --------------------------------------------------------------------------------
+# --- commits across generations ---------------------------------------------------------------------------------------
 
 
 def test_retried_commit_keeps_continuously_owned_partitions() -> None:
     member = background()
     member.execute(member.machine.commit(at("t-0", 10), member.now_ms, commit_id=1, sync=True))
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-0 t-1")
-    member.respond(_refused("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
+    member.respond(_commit_response("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
     assert member.sent(OffsetCommit).generation_id == 2
 
 
@@ -261,12 +261,12 @@ def test_retried_commit_skips_lost_partitions() -> None:
     member.heartbeat(Error.UNKNOWN_MEMBER_ID)
     assert member.take_callbacks()[-1] == (LOST, tps("t-0 t-1"))
     member.join_ok(2).sync_ok("t-0 t-1")
-    member.respond(_refused("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
+    member.respond(_commit_response("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
     assert not member.sends(OffsetCommit)
     (done,) = member.commits
     assert isinstance(done.error, CommitFailed)
     assert "t-0 was lost" in str(done.error)
 
 
-def _refused(text: str, error: Error) -> OffsetCommitResponse:
+def _commit_response(text: str, error: Error) -> OffsetCommitResponse:
     return OffsetCommitResponse(tuple(CommittedPartition(*partition, error) for partition in tps(text)))

@@ -55,7 +55,7 @@ def done(member: MemberHarness) -> list[tuple[int, type[BaseException] | None]]:
     return [(one.commit_id, None if one.error is None else type(one.error)) for one in member.commits]
 
 
-# --- who may commit --------------------------------------------------------------------------------------------------
+# --- who may commit ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-33")
@@ -102,7 +102,7 @@ def test_negative_offset_is_the_callers_mistake() -> None:
         commit(MemberHarness().settle("t-0"), offset=-1)
 
 
-# --- what a commit is answered ---------------------------------------------------------------------------------------
+# --- what a commit is answered ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-35")
@@ -189,7 +189,7 @@ def test_unauthorised_topics_are_gathered() -> None:
     assert str(end.error) == "Not authorized to access topics: [t]"
 
 
-# --- again -----------------------------------------------------------------------------------------------------------
+# --- again ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-36")
@@ -263,7 +263,7 @@ def test_waiting_commit_of_former_member_is_not_sent() -> None:
     assert len(member.ever_sent(OffsetCommit)) == 1
 
 
-# --- auto-commit -----------------------------------------------------------------------------------------------------
+# --- auto-commit ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-37")
@@ -346,7 +346,7 @@ def test_closing_waits_for_the_commits_under_way() -> None:
     assert member.sends(LeaveGroup)
 
 
-# --- in order --------------------------------------------------------------------------------------------------------
+# --- in order ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-38")
@@ -379,7 +379,7 @@ def test_empty_commit_with_nothing_before_it_ends_at_once() -> None:
     assert member.commits == [CommitDone(1)]
 
 
-# --- looking up ------------------------------------------------------------------------------------------------------
+# --- looking up -------------------------------------------------------------------------------------------------------
 
 
 def look_up(member: MemberHarness, partitions: str = "t-0 t-1") -> MemberHarness:

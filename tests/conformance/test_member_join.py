@@ -22,16 +22,16 @@ UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
 def joining(**settings: object) -> MemberHarness:
-    """A member whose JoinGroup is out."""
+    """Return a member with a pending JoinGroup."""
     return MemberHarness(**settings).find()  # type: ignore[arg-type]
 
 
 def syncing(**settings: object) -> MemberHarness:
-    """A member of generation 5 whose SyncGroup is out."""
+    """Return a member of generation 5 with a pending SyncGroup."""
     return joining(**settings).join_ok(5)
 
 
-# --- the way in ------------------------------------------------------------------------------------------------------
+# --- first join -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-01")
@@ -56,11 +56,16 @@ def test_join_request_has_protocols_and_timeouts() -> None:
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (10_000, 70_000)
     assert (request.protocol_type, request.protocols[0].name) == ("consumer", "range")
     assert (request.client_id, request.member_id, request.group_instance_id) == ("c1", "", None)
-    claims = member.sent_subscription()
-    assert (claims.topics, claims.rack_id, claims.generation_id, claims.version) == (("t",), "r1", -1, 3)
+    subscription = member.sent_subscription()
+    assert (subscription.topics, subscription.rack_id, subscription.generation_id, subscription.version) == (
+        ("t",),
+        "r1",
+        -1,
+        3,
+    )
 
 
-# --- JoinGroup's errors ----------------------------------------------------------------------------------------------
+# --- JoinGroup errors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-12")
@@ -94,13 +99,13 @@ def test_unknown_member_error_of_old_generation_is_ignored() -> None:
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
     member.execute(member.machine.unsubscribe(member.now_ms))
     member.execute(member.machine.subscribe(["u"], member.now_ms)).poll()
-    assert len(member.sends(JoinGroup)) == 1, "the old one is still under way"
+    assert len(member.sends(JoinGroup)) == 1, "the old request is still pending"
     member.respond(JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to UnknownMemberIdException"
 
 
 @pytest.mark.proves("CL-12")
-def test_member_id_that_is_given_is_kept_and_used_at_once() -> None:
+def test_member_id_required_rejoins_with_given_id() -> None:
     member = joining()
     member.respond(JoinGroupResponse(Error.MEMBER_ID_REQUIRED, "m7")).poll()
     request = member.sent(JoinGroup)
@@ -109,7 +114,7 @@ def test_member_id_that_is_given_is_kept_and_used_at_once() -> None:
 
 
 @pytest.mark.proves("CL-12")
-def test_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
+def test_join_with_rebalance_in_progress_is_retried() -> None:
     member = joining()
     member.respond(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
@@ -117,7 +122,7 @@ def test_join_that_met_a_rebalance_is_sent_again_at_once() -> None:
 
 @pytest.mark.proves("CL-12")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
-def test_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> None:
+def test_join_to_wrong_node_finds_coordinator(error: Error) -> None:
     member = joining()
     member.respond(JoinGroupResponse(error))
     assert member.coordinator() is None
@@ -143,7 +148,7 @@ def test_join_sent_to_the_wrong_node_looks_for_the_right_one(error: Error) -> No
         Error.ILLEGAL_GENERATION,
     ],
 )
-def test_any_other_error_of_a_join_is_raised_from_the_next_poll(error: Error) -> None:
+def test_other_join_errors_are_raised_at_next_poll(error: Error) -> None:
     member = joining(group_instance_id="i1")
     member.respond(JoinGroupResponse(error))
     assert not member.raised
@@ -154,7 +159,7 @@ def test_any_other_error_of_a_join_is_raised_from_the_next_poll(error: Error) ->
     assert raised.error is error
     assert not member.sends(JoinGroup)
     member.poll()
-    assert member.sends(JoinGroup), "an application that goes on polling tries again"
+    assert member.sends(JoinGroup), "the next poll joins again"
 
 
 @pytest.mark.proves("CL-13")
@@ -168,14 +173,14 @@ def test_fatal_errors_name_the_remedy() -> None:
 
 
 @pytest.mark.proves("CL-13")
-def test_group_of_another_protocol_type_is_refused() -> None:
+def test_group_of_other_protocol_type_is_rejected() -> None:
     member = joining()
     member.respond(JoinGroupResponse(Error.NONE, "m1", 1, "connect", "range", "m0")).poll()
     assert isinstance(member.raised[0], BrokerError)
     assert member.raised[0].error is Error.INCONSISTENT_GROUP_PROTOCOL
 
 
-# --- SyncGroup's errors ----------------------------------------------------------------------------------------------
+# --- SyncGroup errors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-14")
@@ -187,7 +192,7 @@ def test_sync_with_rebalance_in_progress_rejoins() -> None:
 
 
 @pytest.mark.proves("CL-14")
-def test_sync_of_an_unknown_member_resets_everything() -> None:
+def test_sync_of_unknown_member_resets_generation_and_id() -> None:
     member = syncing()
     member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
@@ -195,7 +200,7 @@ def test_sync_of_an_unknown_member_resets_everything() -> None:
 
 
 @pytest.mark.proves("CL-14")
-def test_sync_of_an_illegal_generation_keeps_the_member_id() -> None:
+def test_sync_of_illegal_generation_keeps_member_id() -> None:
     member = syncing()
     member.respond(SyncGroupResponse(Error.ILLEGAL_GENERATION))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
@@ -223,7 +228,7 @@ def test_sync_to_wrong_node_finds_coordinator_and_rejoins(error: Error) -> None:
         Error.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_any_other_error_of_a_sync_is_fatal(error: Error) -> None:
+def test_other_sync_errors_are_fatal(error: Error) -> None:
     member = syncing(group_instance_id="i1")
     member.respond(SyncGroupResponse(error)).poll()
     (raised,) = member.raised
@@ -263,14 +268,14 @@ def test_assignment_of_cleared_generation_is_dropped_at_poll() -> None:
 
 
 @pytest.mark.proves("CL-14", "CL-15")
-def test_refusal_for_a_generation_left_behind_resets_nothing() -> None:
+def test_sync_error_of_old_generation_keeps_member_id() -> None:
     member = syncing()
     member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.ILLEGAL_GENERATION))
     member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert member.machine.member_id == "m1"
 
 
-# --- how long, how often ---------------------------------------------------------------------------------------------
+# --- timeouts and repeated polls --------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-16")
@@ -310,15 +315,15 @@ def test_interrupted_completion_continues_at_next_poll() -> None:
     assert member.take_callbacks() == [(Callback.REVOKED, tps("t-0")), (Callback.ASSIGNED, tps("t-2"))]
     assert not member.sends(JoinGroup)
     member.poll()
-    assert member.take_callbacks() == [(Callback.ASSIGNED, ())], "what was given is owned already"
+    assert member.take_callbacks() == [(Callback.ASSIGNED, ())], "the assigned partitions are already owned"
     assert member.owned() == tps("t-1 t-2")
     assert not member.raised
-    assert member.sends(JoinGroup), "the follow-up of the revocation"
+    assert member.sends(JoinGroup), "the rejoin after the revocation"
 
 
 @pytest.mark.proves("CL-18")
 @pytest.mark.parametrize("kind", [JoinGroup, SyncGroup])
-def test_disconnect_while_rebalancing_keeps_the_member_id(kind: type[JoinGroup] | type[SyncGroup]) -> None:
+def test_disconnect_while_rebalancing_keeps_member_id(kind: type[JoinGroup] | type[SyncGroup]) -> None:
     member = MemberHarness().settle()
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
     if kind is SyncGroup:
@@ -341,7 +346,7 @@ def test_requests_to_lost_coordinator_fail() -> None:
     assert member.sent(JoinGroup).member_id == "m1"
 
 
-# --- why -------------------------------------------------------------------------------------------------------------
+# --- join reason ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-41")
@@ -378,4 +383,4 @@ def test_join_response_after_leave_is_ignored() -> None:
     member.join_ok(1)
     assert not member.sends(SyncGroup)
     assert member.state is UNJOINED
-    assert not member.sends(LeaveGroup), "it had no id to leave with"
+    assert not member.sends(LeaveGroup), "a member without an id does not leave"

@@ -21,7 +21,7 @@ from .member_harness import NODE, MemberHarness, tps
 UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
-# --- when ------------------------------------------------------------------------------------------------------------
+# --- when -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-02")
@@ -58,7 +58,7 @@ def test_heartbeat_interval_of_session_timeout_is_rejected(interval_ms: int) -> 
         MemberConfig(group_id="g", client_id="c", session_timeout_ms=10_000, heartbeat_interval_ms=interval_ms)
 
 
-# --- in which order --------------------------------------------------------------------------------------------------
+# --- in which order ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-04")
@@ -141,7 +141,7 @@ def test_heartbeat_without_response_loses_coordinator() -> None:
     assert member.sends(Heartbeat)
 
 
-# --- the application that stopped polling ----------------------------------------------------------------------------
+# --- the application that stopped polling -----------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-06")
@@ -204,7 +204,7 @@ def test_static_member_sends_no_leave_on_poll_timeout() -> None:
     assert (request.member_id, request.group_instance_id) == ("", "i1")
 
 
-# --- what a heartbeat is answered ------------------------------------------------------------------------------------
+# --- what a heartbeat is answered -------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-08")

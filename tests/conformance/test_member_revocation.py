@@ -34,7 +34,7 @@ def about_to_rejoin(partitions: str = "t-0 t-1", **settings: object) -> MemberHa
     return member.heartbeat(Error.REBALANCE_IN_PROGRESS)
 
 
-# --- prepare, eager --------------------------------------------------------------------------------------------------
+# --- prepare, eager ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-19")
@@ -129,7 +129,7 @@ def test_cooperative_member_goes_on_fetching() -> None:
     assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
 
 
-# --- prepare, cooperative, lost --------------------------------------------------------------------------------------
+# --- prepare, cooperative, lost ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-21")
@@ -173,7 +173,7 @@ def test_who_owned_nothing_loses_nothing() -> None:
     assert member.sends(JoinGroup)
 
 
-# --- complete --------------------------------------------------------------------------------------------------------
+# --- complete ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-23")
@@ -211,7 +211,7 @@ def test_assignment_outside_subscription_is_dropped() -> None:
     assert member.sent(JoinGroup).reason == "received assignment does not match the current subscription"
 
 
-# --- listeners that throw --------------------------------------------------------------------------------------------
+# --- listeners that throw ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-31")
@@ -243,7 +243,7 @@ def test_failing_revocation_listener_still_revokes() -> None:
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))], "told once"
 
 
-# --- leaving ---------------------------------------------------------------------------------------------------------
+# --- leaving ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-32")

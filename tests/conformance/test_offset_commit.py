@@ -48,7 +48,7 @@ def both(error: Error) -> tuple[Error, ...]:
     return (error, error)
 
 
-# --- without a group, or with an empty one ----------------------------------------------------------------------
+# --- without a group, or with an empty one ----------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-01")
@@ -93,7 +93,7 @@ def test_commit_with_generation_to_missing_group_is_rejected(
 
 
 @pytest.mark.proves("OC-03")
-@pytest.mark.parametrize(("member_id", "instance"), [("", None), ("whoever", None), ("whoever", "wherever")])
+@pytest.mark.parametrize(("member_id", "instance"), [("", None), ("any-member", None), ("any-member", "any-instance")])
 def test_empty_group_accepts_commit_without_generation(
     harness: CoordinatorHarness, member_id: str, instance: str | None
 ) -> None:
@@ -115,21 +115,13 @@ def test_empty_group_refuses_a_commit_with_a_generation(harness: CoordinatorHarn
     assert harness.offset() == -1
 
 
-# --- with members -----------------------------------------------------------------------------------------------
+# --- with members -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
 def test_group_with_members_refuses_a_commit_from_outside(harness: CoordinatorHarness, stage: str) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    if stage != "initial":
-        harness.end_initial_delay()
-    if stage in ("stable", "preparing"):
-        harness.sync(a, b)
-    if stage == "preparing":
-        a.join()
+    harness.group_in(stage, "a", "b")
 
     assert commit(harness, "", -1) == both(Error.UNKNOWN_MEMBER_ID)
     assert harness.fetch() == ()
@@ -140,7 +132,7 @@ def test_commit_checks_instance_member_generation_in_order(harness: CoordinatorH
     a, b = harness.stable_group("a", "b", static=True)
 
     assert commit(harness, b.id, 9, "a") == both(Error.FENCED_INSTANCE_ID)
-    assert commit(harness, b.id, 9, "nobody") == both(Error.UNKNOWN_MEMBER_ID)
+    assert commit(harness, b.id, 9, "unknown") == both(Error.UNKNOWN_MEMBER_ID)
     assert commit(harness, "stranger", 9) == both(Error.UNKNOWN_MEMBER_ID)
     assert commit(harness, "", -1, "a") == both(Error.FENCED_INSTANCE_ID)
     assert commit(harness, "", 1) == both(Error.UNKNOWN_MEMBER_ID)
@@ -152,9 +144,7 @@ def test_commit_checks_instance_member_generation_in_order(harness: CoordinatorH
 
 @pytest.mark.proves("OC-07")
 def test_commit_while_completing_is_rejected(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+    (a,) = harness.completing_group("a")
 
     assert commit(harness, a.id, 1) == both(Error.REBALANCE_IN_PROGRESS)
     assert commit(harness, a.id, 9) == both(Error.ILLEGAL_GENERATION)
@@ -163,9 +153,7 @@ def test_commit_while_completing_is_rejected(harness: CoordinatorHarness) -> Non
 
 @pytest.mark.proves("OC-07", "SE-01")
 def test_commit_that_is_sent_back_does_not_extend_the_session(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+    (a,) = harness.completing_group("a")
     harness.advance_ms(SESSION_MS - 1)
     a.commit(1)
     harness.advance_ms(1)
@@ -205,7 +193,7 @@ def test_offset_may_go_backwards(harness: CoordinatorHarness) -> None:
     assert harness.offset() == 7
 
 
-# --- metadata ---------------------------------------------------------------------------------------------------
+# --- metadata ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-09")
@@ -255,7 +243,7 @@ def test_metadata_limit_is_a_setting() -> None:
     assert [partition.error for partition in response.partitions] == [Error.NONE, Error.OFFSET_METADATA_TOO_LARGE]
 
 
-# --- writing ----------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-08", "OC-11")
@@ -404,7 +392,7 @@ def test_expiration_skips_group_with_pending_first_commit() -> None:
     assert known_before_and_after_a_restart(harness) == {GROUP: {("t", 0): 2}}
 
 
-# --- expiry stamps and group ids --------------------------------------------------------------------------------
+# --- expiry stamps and group ids --------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-13")

@@ -14,18 +14,18 @@ from slackwater.group.messages import (
 
 from .coordinator_harness import GROUP, CoordinatorHarness
 
-NOTHING = FetchedOffset("t", 0, -1, -1, "", Error.NONE)
+NO_OFFSET = FetchedOffset("t", 0, -1, -1, "", Error.NONE)
 
 
 def fetch(harness: CoordinatorHarness, *groups: GroupToFetch, require_stable: bool = False) -> OffsetFetchResponse:
-    """The response to one OffsetFetch."""
+    """Send OffsetFetch and return the response."""
     return harness.send(OffsetFetch(groups, require_stable)).response
 
 
 @pytest.mark.proves("OF-01")
-def test_unknown_group_has_no_offsets_and_that_is_no_error(harness: CoordinatorHarness) -> None:
+def test_fetch_of_unknown_group_is_not_an_error(harness: CoordinatorHarness) -> None:
     assert fetch(harness, GroupToFetch(GROUP, (("t", 0), ("u", 3)))) == OffsetFetchResponse(
-        (FetchedGroup(GROUP, Error.NONE, (NOTHING, FetchedOffset("u", 3, -1, -1, "", Error.NONE))),)
+        (FetchedGroup(GROUP, Error.NONE, (NO_OFFSET, FetchedOffset("u", 3, -1, -1, "", Error.NONE))),)
     )
     assert fetch(harness, GroupToFetch(GROUP, None)) == OffsetFetchResponse((FetchedGroup(GROUP, Error.NONE, ()),))
     assert dict(harness.coordinator.groups) == {}
@@ -36,13 +36,13 @@ def test_partition_without_commit_is_minus_one(harness: CoordinatorHarness) -> N
     harness.commit_simple(5, partition=1)
 
     assert fetch(harness, GroupToFetch(GROUP, (("t", 0), ("t", 1)))) == OffsetFetchResponse(
-        (FetchedGroup(GROUP, Error.NONE, (NOTHING, FetchedOffset("t", 1, 5, -1, "", Error.NONE))),)
+        (FetchedGroup(GROUP, Error.NONE, (NO_OFFSET, FetchedOffset("t", 1, 5, -1, "", Error.NONE))),)
     )
     assert fetch(harness, GroupToFetch(GROUP, ())) == OffsetFetchResponse((FetchedGroup(GROUP, Error.NONE, ()),))
 
 
 @pytest.mark.proves("OF-01")
-def test_all_offsets_of_a_group_are_fetched_at_once(harness: CoordinatorHarness) -> None:
+def test_fetch_returns_all_offsets_of_group(harness: CoordinatorHarness) -> None:
     for topic, partition in (("u", 1), ("t", 0), ("t", 2)):
         harness.commit_simple(10 + partition, topic=topic, partition=partition)
 
@@ -58,21 +58,21 @@ def test_fetch_needs_no_membership_in_any_state(harness: CoordinatorHarness) -> 
     harness.commit_simple(5)
     assert harness.offset() == 5
     a = harness.member("a")
-    seen = {harness.state}
+    states = {harness.state}
     a.join()
-    seen.add(harness.state)
+    states.add(harness.state)
     assert harness.offset() == 5
     harness.end_initial_delay()
-    seen.add(harness.state)
+    states.add(harness.state)
     assert harness.offset() == 5
     a.sync()
-    seen.add(harness.state)
+    states.add(harness.state)
     assert harness.offset() == 5
     harness.member("b").join()
-    seen.add(harness.state)
+    states.add(harness.state)
     assert harness.offset() == 5
 
-    assert seen == set(GroupState) - {GroupState.DEAD}
+    assert states == set(GroupState) - {GroupState.DEAD}
 
 
 @pytest.mark.proves("OF-04")
@@ -91,7 +91,7 @@ def test_fetch_of_several_groups_has_error_per_group(harness: CoordinatorHarness
         (
             FetchedGroup("one", Error.NONE, (FetchedOffset("t", 0, 1),)),
             FetchedGroup(None, Error.INVALID_GROUP_ID),
-            FetchedGroup("absent", Error.NONE, (NOTHING,)),
+            FetchedGroup("absent", Error.NONE, (NO_OFFSET,)),
             FetchedGroup("two", Error.NONE, (FetchedOffset("t", 0, 2),)),
         )
     )
@@ -112,7 +112,7 @@ def test_fetch_from_unavailable_partition_is_error_per_group(harness: Coordinato
 
 
 @pytest.mark.proves("OF-07")
-def test_stable_fetch_waits_for_commits_under_way(harness: CoordinatorHarness) -> None:
+def test_stable_fetch_waits_for_pending_commits(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     harness.hold_writes()
     harness.commit_simple(2)

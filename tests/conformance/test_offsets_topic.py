@@ -15,28 +15,28 @@ SAMPLE = Path(__file__).parent.parent / "data" / "consumer_offsets_sample.jsonl"
 
 @pytest.mark.proves("CO-11")
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7, 8, 9, 16, 32767, -1])
-def test_record_whose_key_version_is_unknown_is_skipped(version: int) -> None:
+def test_record_with_unknown_key_version_is_skipped(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True) + b"\x00\x01g"
-    assert decode_record(key, b"\x00\x00whatever") is None
+    assert decode_record(key, b"\x00\x00value") is None
     assert decode_record(key, None) is None
 
 
 @pytest.mark.proves("CO-11", "CO-12")
-def test_real_topic_is_read_with_its_kip_848_records_skipped() -> None:
-    read: dict[int, set[str]] = {}
+def test_kip_848_records_of_real_topic_are_skipped() -> None:
+    types_by_version: dict[int, set[str]] = {}
     for line in SAMPLE.read_text().splitlines():
         row = json.loads(line)
         key = b64decode(row["key"])
         record = decode_record(key, None if row["value"] is None else b64decode(row["value"]))
-        read.setdefault(int.from_bytes(key[:2], "big"), set()).add(type(record).__name__)
-    assert read.pop(1) == {"CommittedOffset"}
-    assert read.pop(2) == {"GroupMetadata"}
-    assert set(read) == {3, 5, 6, 7, 8}
-    assert set.union(*read.values()) == {"NoneType"}
+        types_by_version.setdefault(int.from_bytes(key[:2], "big"), set()).add(type(record).__name__)
+    assert types_by_version.pop(1) == {"CommittedOffset"}
+    assert types_by_version.pop(2) == {"GroupMetadata"}
+    assert set(types_by_version) == {3, 5, 6, 7, 8}
+    assert set.union(*types_by_version.values()) == {"NoneType"}
 
 
 @pytest.mark.proves("CO-12")
-def test_keys_0_and_1_are_offsets_and_key_2_is_a_classic_group() -> None:
+def test_key_versions_of_offsets_and_groups() -> None:
     offset = b"\x00\x01g\x00\x01t\x00\x00\x00\x05"
     assert decode_record(b"\x00\x00" + offset, None) == CommittedOffset("g", "t", 5, None)
     assert decode_record(b"\x00\x01" + offset, None) == CommittedOffset("g", "t", 5, None)

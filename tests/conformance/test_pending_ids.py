@@ -87,10 +87,10 @@ def test_pending_timer_does_not_expire_member(harness: CoordinatorHarness) -> No
 
 
 @pytest.mark.proves("JG-10", "JG-11", "JG-28")
-def test_join_phase_waits_for_an_issued_id_until_it_expires(harness: CoordinatorHarness) -> None:
+def test_join_phase_waits_for_pending_id_until_it_expires(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
-    silent = harness.member("silent", session_timeout_ms=7_000)
-    silent.send_join()
+    pending = harness.member("pending", session_timeout_ms=7_000)
+    pending.send_join()
     joining = a.join()
     assert joining.parked
     assert (harness.state, harness.member_ids) == (PR, {a.id})
@@ -131,12 +131,12 @@ def test_join_phase_timer_ends_wait_for_pending_member(harness: CoordinatorHarne
 
 
 @pytest.mark.proves("JG-12")
-def test_issued_ids_do_not_count_towards_the_size_limit() -> None:
+def test_pending_ids_do_not_count_towards_size_limit() -> None:
     harness = CoordinatorHarness(group_max_size=2)
     harness.stable_group("a")
-    issued = [harness.member(f"m{number}").send_join().response.error for number in range(5)]
+    errors = [harness.member(f"m{number}").send_join().response.error for number in range(5)]
 
-    assert issued == [Error.MEMBER_ID_REQUIRED] * 5
+    assert errors == [Error.MEMBER_ID_REQUIRED] * 5
     assert len(harness.group.pending) == 5
 
 
@@ -163,7 +163,7 @@ def test_pending_member_with_instance_id_is_server_error(harness: CoordinatorHar
 
 
 @pytest.mark.proves("HB-01")
-def test_issued_id_is_no_member_yet(harness: CoordinatorHarness) -> None:
+def test_pending_id_is_not_a_member(harness: CoordinatorHarness) -> None:
     harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
@@ -173,7 +173,7 @@ def test_issued_id_is_no_member_yet(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("LG-07")
-def test_issued_id_that_leaves_an_empty_group_is_forgotten(harness: CoordinatorHarness) -> None:
+def test_pending_id_that_leaves_empty_group_is_removed(harness: CoordinatorHarness) -> None:
     a = harness.member("a")
     a.send_join()
     before = harness.events.mark()
@@ -187,7 +187,7 @@ def test_issued_id_that_leaves_an_empty_group_is_forgotten(harness: CoordinatorH
 
 
 @pytest.mark.proves("LG-07")
-def test_issued_id_that_leaves_may_end_the_join_phase(harness: CoordinatorHarness) -> None:
+def test_leaving_pending_id_can_end_join_phase(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
@@ -214,10 +214,7 @@ def test_pending_member_leaving_stable_group_rebalances(harness: CoordinatorHarn
 
 @pytest.mark.proves("LG-07")
 def test_pending_member_leaving_fails_parked_syncs(harness: CoordinatorHarness) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+    _, b = harness.completing_group("a", "b")
     c = harness.member("c")
     c.send_join()
     syncing = b.sync()

@@ -56,8 +56,8 @@ LEGAL = {
 }
 
 
-def dying(harness: CoordinatorHarness) -> Member:
-    """A group of one former member whose tombstones are on their way: its object is Dead."""
+def dead_group(harness: CoordinatorHarness) -> Member:
+    """Return the former member of a dead group, whose tombstones are not written yet."""
     (a,) = harness.stable_group("a")
     a.commit(5)
     a.leave()
@@ -69,38 +69,38 @@ def dying(harness: CoordinatorHarness) -> Member:
 
 @pytest.mark.proves("ST-01")
 def test_group_uses_only_allowed_transitions(harness: CoordinatorHarness) -> None:
-    seen: list[GroupState] = []
+    states: list[GroupState] = []
 
-    def look() -> None:
-        if not seen or seen[-1] is not harness.state:
-            seen.append(harness.state)
+    def record_state() -> None:
+        if not states or states[-1] is not harness.state:
+            states.append(harness.state)
 
     a = harness.member("a")
     a.send_join()
-    look()
+    record_state()
     a.join()
-    look()
+    record_state()
     harness.end_initial_delay()
-    look()
+    record_state()
     a.sync()
-    look()
+    record_state()
     b = harness.member("b")
     b.join()
-    look()
+    record_state()
     a.join()
-    look()
+    record_state()
     harness.sync(a, b)
-    look()
+    record_state()
     b.leave()
-    look()
+    record_state()
     a.leave()
-    look()
+    record_state()
     harness.hold_writes()
     harness.send(DeleteGroups((GROUP,)))
-    look()
+    record_state()
     harness.release_writes()
 
-    assert seen == [E, IR, CR, S, PR, CR, S, PR, E, D]
+    assert states == [E, IR, CR, S, PR, CR, S, PR, E, D]
     assert GROUP not in harness.coordinator.groups
     assert set(harness.events.moves()) <= LEGAL
 
@@ -118,9 +118,7 @@ def test_empty_state_timestamp_starts_retention(harness: CoordinatorHarness) -> 
 
 @pytest.mark.proves("ST-02")
 def test_stable_generation_timestamp_is_write_time(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+    (a,) = harness.completing_group("a")
     formed_ms = harness.now_ms
     harness.advance_ms(2_000)
     a.sync()
@@ -196,10 +194,7 @@ def test_rebalance_starts_from_stable(harness: CoordinatorHarness) -> None:
 
 @pytest.mark.proves("ST-06")
 def test_rebalance_starts_from_completing_rebalance(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
-    assert harness.state is CR
+    harness.completing_group("a")
     before = harness.events.mark()
     b = harness.member("b")
     b.join()
@@ -224,14 +219,14 @@ def test_trigger_during_rebalance_only_ends_join_phase(harness: CoordinatorHarne
 @pytest.mark.proves("ST-07", "JG-28", "JG-32")
 def test_join_phase_forms_generation_and_selects_protocol(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
-    first, started_ms = harness.member("c"), harness.now_ms
-    joining = [first.join()]
+    c, started_ms = harness.member("c"), harness.now_ms
+    joining = [c.join()]
     harness.advance_ms(700)
     joining += [a.join(), b.join()]
 
     assert (harness.state, harness.generation, harness.group.protocol_name) == (CR, 2, "range")
-    leader_answer = next(call.response for call in joining if call.response.member_id == harness.group.leader_id)
-    assert set(leader_answer.members) == {a.as_listed(), b.as_listed(), first.as_listed()}
+    leader_response = next(call.response for call in joining if call.response.member_id == harness.group.leader_id)
+    assert set(leader_response.members) == {a.as_listed(), b.as_listed(), c.as_listed()}
     (*_, formed) = harness.events.of(EventKind.GENERATION_FORMED)
     assert (formed.generation, formed.members, formed.time_ms) == (2, 3, started_ms + 700)
     assert formed.detail == GenerationFormed(leader=a.id, protocol="range", static_members=0, join_phase_ms=700)
@@ -252,12 +247,12 @@ def test_sync_timer_is_the_rebalance_timeout(harness: CoordinatorHarness) -> Non
 @pytest.mark.proves("ST-07", "JG-26")
 def test_sync_timer_is_longest_rebalance_timeout(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a", rebalance_timeout_ms=20_000)
-    patient = harness.member("patient", rebalance_timeout_ms=100_000)
-    patient.join()
+    b = harness.member("b", rebalance_timeout_ms=100_000)
+    b.join()
     a.join()
     assert harness.state is CR
-    harness.advance_ms(99_999, heartbeating=[a, patient])
-    assert (harness.state, harness.member_ids) == (CR, {a.id, patient.id})
+    harness.advance_ms(99_999, heartbeating=[a, b])
+    assert (harness.state, harness.member_ids) == (CR, {a.id, b.id})
     harness.advance_ms(1)
 
     assert (harness.state, harness.member_ids) == (E, set())
@@ -279,9 +274,7 @@ def test_join_phase_without_members_writes_empty_group(harness: CoordinatorHarne
 
 @pytest.mark.proves("ST-09", "SG-06")
 def test_group_is_stable_after_assignment_is_written(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+    (a,) = harness.completing_group("a")
     started_ms = harness.events.of(EventKind.REBALANCE_STARTED)[0].time_ms
     harness.hold_writes()
     syncing = a.sync()
@@ -319,8 +312,8 @@ def test_last_leave_empties_stable_group_at_once(harness: CoordinatorHarness) ->
 
     assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
     assert (harness.state, harness.generation) == (E, 2)
-    story = harness.events.since(before, EventKind.MEMBER_LEFT, EventKind.REBALANCE_STARTED, EventKind.GROUP_EMPTIED)
-    assert [event.kind for event in story] == [
+    events = harness.events.since(before, EventKind.MEMBER_LEFT, EventKind.REBALANCE_STARTED, EventKind.GROUP_EMPTIED)
+    assert [event.kind for event in events] == [
         EventKind.MEMBER_LEFT,
         EventKind.REBALANCE_STARTED,
         EventKind.GROUP_EMPTIED,
@@ -340,7 +333,7 @@ def test_last_leave_empties_group_with_pending_member(harness: CoordinatorHarnes
 
 
 @pytest.mark.proves("ST-11")
-def test_id_issued_before_the_group_emptied_may_still_join_it(harness: CoordinatorHarness) -> None:
+def test_pending_id_can_join_emptied_group(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
@@ -353,11 +346,11 @@ def test_id_issued_before_the_group_emptied_may_still_join_it(harness: Coordinat
 
 @pytest.mark.proves("ST-12", "HB-02", "LG-03")
 def test_dead_group_is_coordinator_not_available(harness: CoordinatorHarness) -> None:
-    a = dying(harness)
+    a = dead_group(harness)
     offsets = (OffsetToCommit("t", 0, 9), OffsetToCommit("t", 1, 9))
 
-    newcomer: Call[JoinGroupResponse] = harness.member("b").send_join()
-    assert newcomer.response == JoinGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
+    new_member: Call[JoinGroupResponse] = harness.member("b").send_join()
+    assert new_member.response == JoinGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
     assert a.send_join().response == JoinGroupResponse(Error.COORDINATOR_NOT_AVAILABLE, member_id=a.id)
     assert harness.send(SyncGroup(GROUP, a.id, None, 1)).response == SyncGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
     assert harness.send(Heartbeat(GROUP, a.id, None, 1)).response == HeartbeatResponse(Error.COORDINATOR_NOT_AVAILABLE)
@@ -375,7 +368,7 @@ def test_dead_group_is_coordinator_not_available(harness: CoordinatorHarness) ->
 
 @pytest.mark.proves("ST-12", "OF-01")
 def test_dead_group_has_no_offsets(harness: CoordinatorHarness) -> None:
-    dying(harness)
+    dead_group(harness)
 
     assert harness.fetch(("t", 0)) == (FetchedOffset("t", 0, -1, -1, "", Error.NONE),)
     assert harness.fetch() == ()
@@ -383,7 +376,7 @@ def test_dead_group_has_no_offsets(harness: CoordinatorHarness) -> None:
 
 @pytest.mark.proves("ST-12")
 def test_dead_group_is_not_found_by_deletions(harness: CoordinatorHarness) -> None:
-    dying(harness)
+    dead_group(harness)
 
     assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse(
         (DeletedGroup(GROUP, Error.GROUP_ID_NOT_FOUND),)
@@ -403,7 +396,7 @@ def test_group_that_only_commits_is_simple(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("ST-13")
-def test_simple_group_may_become_a_group_with_members(harness: CoordinatorHarness) -> None:
+def test_simple_group_can_get_members(harness: CoordinatorHarness) -> None:
     harness.commit_simple(42)
     harness.stable_group("a")
 
@@ -411,10 +404,8 @@ def test_simple_group_may_become_a_group_with_members(harness: CoordinatorHarnes
 
 
 @pytest.mark.proves("SE-02")
-def test_sessions_are_counted_while_a_generation_completes(harness: CoordinatorHarness) -> None:
-    a = harness.member("a")
-    a.join()
-    harness.end_initial_delay()
+def test_session_expires_while_completing(harness: CoordinatorHarness) -> None:
+    harness.completing_group("a")
     harness.advance_ms(SESSION_MS)
 
     assert (harness.state, harness.generation) == (E, 2)

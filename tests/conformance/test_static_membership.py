@@ -33,7 +33,7 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 
 
-# --- ids --------------------------------------------------------------------------------------------------------
+# --- ids --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-13")
@@ -94,7 +94,7 @@ def test_instance_id_is_checked_before_the_member_id(harness: CoordinatorHarness
     assert b.join().response == JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=b.id)
 
 
-# --- the return to a stable group -------------------------------------------------------------------------------
+# --- the return to a stable group -------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-41")
@@ -281,15 +281,12 @@ def test_return_restarts_the_session(harness: CoordinatorHarness) -> None:
     assert harness.member_ids == {a.id}
 
 
-# --- the return during a rebalance ------------------------------------------------------------------------------
+# --- the return during a rebalance ------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-46", "ST-10")
 def test_static_rejoin_while_completing_rebalances(harness: CoordinatorHarness) -> None:
-    a, b, c = (harness.member(name, instance=name) for name in "abc")
-    for member in (a, b, c):
-        member.join()
-    harness.end_initial_delay()
+    _, b, c = harness.completing_group("a", "b", "c", static=True)
     syncing = c.sync()
     before = harness.events.mark()
     again = b.restarted()
@@ -344,10 +341,7 @@ def test_parked_join_of_old_static_id_is_fenced(harness: CoordinatorHarness) -> 
 
 @pytest.mark.proves("JG-48")
 def test_old_ids_parked_sync_is_fenced_at_once(harness: CoordinatorHarness) -> None:
-    a, b = (harness.member(name, instance=name) for name in "ab")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+    _, b = harness.completing_group("a", "b", static=True)
     syncing = b.sync()
     again = b.restarted()
     again.join()
@@ -423,7 +417,7 @@ def test_fenced_event_has_operation_and_holder(harness: CoordinatorHarness) -> N
     assert [event.detail for event in told] == [MemberFenced(operation, again.id) for operation in operations]
 
 
-# --- absence ----------------------------------------------------------------------------------------------------
+# --- absence ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("JG-29", "SE-06")

@@ -15,17 +15,7 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 
 
-def completing(harness: CoordinatorHarness, *names: str, static: bool = False, **settings: int) -> list[Member]:
-    """Members of a generation that waits for its leader's assignment; the first leads."""
-    members = [harness.member(name, instance=name if static else None, **settings) for name in names]
-    for member in members:
-        member.join()
-    harness.end_initial_delay()
-    assert harness.state is CR
-    return members
-
-
-# --- who may ask ------------------------------------------------------------------------------------------------
+# --- request checks ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SG-01")
@@ -48,8 +38,8 @@ def test_sync_with_an_empty_group_is_refused(harness: CoordinatorHarness) -> Non
 def test_sync_without_protocol_is_checked_first(
     harness: CoordinatorHarness, protocol_type: str | None, protocol_name: str | None, group_id: str | None
 ) -> None:
-    completing(harness, "a")
-    request = SyncGroup(group_id, "nobody", "nothing", 77, protocol_type, protocol_name, (), requires_protocol=True)
+    harness.completing_group("a")
+    request = SyncGroup(group_id, "unknown", "nothing", 77, protocol_type, protocol_name, (), requires_protocol=True)
 
     assert harness.send(request).response == SyncGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
 
@@ -57,7 +47,7 @@ def test_sync_without_protocol_is_checked_first(
 @pytest.mark.proves("SG-03")
 @pytest.mark.parametrize("stage", ["completing", "preparing", "stable"])
 def test_checks_of_a_sync_come_in_order(harness: CoordinatorHarness, stage: str) -> None:
-    a, b = completing(harness, "a", "b", static=True)
+    a, b = harness.completing_group("a", "b", static=True)
     if stage != "completing":
         harness.sync(a, b)
     if stage == "preparing":
@@ -68,8 +58,8 @@ def test_checks_of_a_sync_come_in_order(harness: CoordinatorHarness, stage: str)
         return harness.send(SyncGroup(GROUP, member, instance, generation, kind, name)).response.error
 
     assert sync(a.id, "b", 9, "x", "x") is Error.FENCED_INSTANCE_ID
-    assert sync(a.id, "nobody", 9, "x", "x") is Error.UNKNOWN_MEMBER_ID
-    assert sync("nobody", None, 9, "x", "x") is Error.UNKNOWN_MEMBER_ID
+    assert sync(a.id, "unknown", 9, "x", "x") is Error.UNKNOWN_MEMBER_ID
+    assert sync("unknown", None, 9, "x", "x") is Error.UNKNOWN_MEMBER_ID
     assert sync(a.id, "a", 9, "x", "x") is Error.ILLEGAL_GENERATION
     assert sync(a.id, "a", 1, "x", "range") is Error.INCONSISTENT_GROUP_PROTOCOL
     assert sync(a.id, "a", 1, "consumer", "x") is Error.INCONSISTENT_GROUP_PROTOCOL
@@ -83,7 +73,7 @@ def test_old_clients_sync_without_protocol_skips_that_check(harness: Coordinator
     assert harness.send(SyncGroup(GROUP, a.id, None, 1)).response == a.expected_sync_response()
 
 
-# --- by state ---------------------------------------------------------------------------------------------------
+# --- by state ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SG-04")
@@ -96,7 +86,7 @@ def test_sync_while_members_join_is_sent_back(harness: CoordinatorHarness) -> No
 
 @pytest.mark.proves("SG-05")
 def test_follower_sync_waits_for_leader(harness: CoordinatorHarness) -> None:
-    a, b, c = completing(harness, "a", "b", "c")
+    a, b, c = harness.completing_group("a", "b", "c")
     syncing = b.sync()
     assert syncing.parked
     a.sync()
@@ -108,9 +98,9 @@ def test_follower_sync_waits_for_leader(harness: CoordinatorHarness) -> None:
 
 @pytest.mark.proves("SG-06")
 def test_leader_sync_sends_all_assignments(harness: CoordinatorHarness) -> None:
-    a, b, c = completing(harness, "a", "b", "c")
+    a, b, c = harness.completing_group("a", "b", "c")
     following = [b.sync(), c.sync()]
-    leading = a.sync([(a.id, b"for a"), (b.id, b"for b"), ("nobody", b"for nobody")])
+    leading = a.sync([(a.id, b"for a"), (b.id, b"for b"), ("unknown", b"for an unknown member")])
 
     assert leading.response == a.expected_sync_response(b"for a")
     assert following[0].response == b.expected_sync_response(b"for b")
@@ -120,7 +110,7 @@ def test_leader_sync_sends_all_assignments(harness: CoordinatorHarness) -> None:
 
 @pytest.mark.proves("SG-06")
 def test_generation_is_written_with_every_members_assignment(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b", static=True)
+    a, b = harness.completing_group("a", "b", static=True)
     formed_ms = harness.now_ms
     a.sync([(a.id, b"for a")])
 
@@ -139,7 +129,7 @@ def test_generation_is_written_with_every_members_assignment(harness: Coordinato
 
 @pytest.mark.proves("SG-06", "ST-09")
 def test_sync_responses_wait_for_write(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.hold_writes()
     syncing = [b.sync(), a.sync()]
     assert [call.parked for call in syncing] == [True, True]
@@ -151,7 +141,7 @@ def test_sync_responses_wait_for_write(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("SG-07")
 @pytest.mark.parametrize("outcome", [Error.NONE, Error.NOT_ENOUGH_REPLICAS])
 def test_late_write_after_new_rebalance_is_ignored(harness: CoordinatorHarness, outcome: Error) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.hold_writes()
     syncing = [b.sync(), a.sync()]
     c = harness.member("c")
@@ -168,7 +158,7 @@ def test_late_write_after_new_rebalance_is_ignored(harness: CoordinatorHarness, 
 @pytest.mark.proves("SG-07")
 @pytest.mark.parametrize("outcome", [Error.NONE, Error.NOT_ENOUGH_REPLICAS])
 def test_write_of_older_generation_is_ignored(harness: CoordinatorHarness, outcome: Error) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.hold_writes()
     a.sync()
     b.leave()
@@ -241,7 +231,7 @@ def test_sync_with_a_stable_group_does_not_extend_the_session(harness: Coordinat
 
 @pytest.mark.proves("SG-10", "SE-01")
 def test_sync_response_restarts_session(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     b.sync()
     harness.advance_ms(9_000, heartbeating=[a])
     a.sync()
@@ -254,7 +244,7 @@ def test_sync_response_restarts_session(harness: CoordinatorHarness) -> None:
 
 @pytest.mark.proves("SG-10", "SE-03")
 def test_even_a_sync_sent_back_restarts_the_session(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     harness.advance_ms(30_000, heartbeating=[a])
     assert syncing.parked
@@ -267,12 +257,12 @@ def test_even_a_sync_sent_back_restarts_the_session(harness: CoordinatorHarness)
     assert b.id not in harness.member_ids
 
 
-# --- the sync timer ---------------------------------------------------------------------------------------------
+# --- the sync timer ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SG-11")
 def test_leader_that_never_syncs_is_removed(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     before = harness.events.mark()
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[a])
@@ -291,7 +281,7 @@ def test_leader_that_never_syncs_is_removed(harness: CoordinatorHarness) -> None
 
 @pytest.mark.proves("SG-11")
 def test_follower_that_never_syncs_is_removed(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     a.sync()
     assert harness.state is S
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[a, b])
@@ -305,7 +295,7 @@ def test_follower_that_never_syncs_is_removed(harness: CoordinatorHarness) -> No
 
 @pytest.mark.proves("SG-11")
 def test_static_member_that_never_syncs_is_removed(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b", static=True)
+    a, b = harness.completing_group("a", "b", static=True)
     a.sync()
     harness.advance_ms(REBALANCE_MS, heartbeating=[a, b])
 
@@ -322,7 +312,7 @@ def test_when_all_have_synced_the_sync_timer_is_off(harness: CoordinatorHarness)
 
 @pytest.mark.proves("SG-12")
 def test_sync_to_the_stable_group_satisfies_the_sync_timer(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     a.sync()
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[a, b])
     b.sync()
@@ -333,7 +323,7 @@ def test_sync_to_the_stable_group_satisfies_the_sync_timer(harness: CoordinatorH
 
 @pytest.mark.proves("SG-12")
 def test_new_rebalance_turns_the_old_sync_timer_off(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     harness.advance_ms(40_000, heartbeating=[a, b])
     c = harness.member("c")
     c.join()
@@ -347,7 +337,7 @@ def test_new_rebalance_turns_the_old_sync_timer_off(harness: CoordinatorHarness)
 
 @pytest.mark.proves("SG-13")
 def test_leader_leaving_while_completing_fails_syncs(harness: CoordinatorHarness) -> None:
-    a, b, c = completing(harness, "a", "b", "c")
+    a, b, c = harness.completing_group("a", "b", "c")
     following = [b.sync(), c.sync()]
     a.leave()
 
@@ -357,7 +347,7 @@ def test_leader_leaving_while_completing_fails_syncs(harness: CoordinatorHarness
 
 @pytest.mark.proves("SG-13", "SE-02")
 def test_leader_expiring_while_completing_fails_syncs(harness: CoordinatorHarness) -> None:
-    a, b = completing(harness, "a", "b")
+    a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     before = harness.events.mark()
     harness.advance_ms(SESSION_MS)

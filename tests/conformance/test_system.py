@@ -145,7 +145,7 @@ def _unmoved(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) 
     assert [snapshot.events for snapshot in after] == [snapshot.events for snapshot in before]
 
 
-# --- the broker goes and comes back ---------------------------------------------------------------------------------
+# --- the broker goes and comes back -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client", ALL, ids=str)
@@ -215,7 +215,7 @@ def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
     with_server(tmp_path, after, group_clock=clock)
 
 
-# --- static members -------------------------------------------------------------------------------------------------
+# --- static members ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SY-03")
@@ -337,7 +337,7 @@ def test_newer_static_member_fences_older_one(house: House) -> None:
     assert house.broker.log.count(f"Stabilized group {GROUP} ") == 1
 
 
-# --- other assignors, other owners ----------------------------------------------------------------------------------
+# --- other assignors, other owners ------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SY-06")

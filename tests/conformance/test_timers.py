@@ -14,7 +14,7 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 
 
-# --- sessions ---------------------------------------------------------------------------------------------------
+# --- sessions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SE-02")
@@ -92,10 +92,7 @@ def test_member_with_parked_join_does_not_expire(harness: CoordinatorHarness) ->
 
 @pytest.mark.proves("SE-03")
 def test_member_with_parked_sync_does_not_expire(harness: CoordinatorHarness) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+    a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     harness.advance_ms(3 * SESSION_MS, heartbeating=[a])
 
@@ -169,7 +166,7 @@ def test_loading_gives_every_member_a_full_session(harness: CoordinatorHarness) 
     assert harness.member_ids == set()
 
 
-# --- KIP-62 -----------------------------------------------------------------------------------------------------
+# --- KIP-62 -----------------------------------------------------------------------------------------------------------
 
 
 def test_kip_62_rebalance_timeout_bounds_join_phase(harness: CoordinatorHarness) -> None:
@@ -298,7 +295,7 @@ def test_kip_62_heartbeats_get_responses_during_rebalance(harness: CoordinatorHa
     ]
 
 
-# --- waiting is told --------------------------------------------------------------------------------------------
+# --- waiting is told --------------------------------------------------------------------------------------------------
 
 
 def waits(harness: CoordinatorHarness, since: int) -> list[tuple[int, tuple[str, ...]]]:

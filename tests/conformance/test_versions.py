@@ -178,7 +178,7 @@ def test_join_v0_uses_session_timeout(house: House, version: int) -> None:
 @pytest.mark.proves("JG-50")
 @pytest.mark.parametrize("version", range(10))
 def test_join_error_protocol_is_empty_before_v7_then_null(house: House, version: int) -> None:
-    fields = house.join(version, member_id="nobody")
+    fields = house.join(version, member_id="unknown")
     assert fields["error_code"] == Error.UNKNOWN_MEMBER_ID
     assert fields["generation_id"] == -1
     assert fields["protocol_name"] == ("" if version < 7 else None)
@@ -218,7 +218,7 @@ def test_from_v5_on_a_sync_must_name_its_protocol(
 @pytest.mark.parametrize("version", range(3))
 def test_leave_before_v3_has_top_level_error(house: House, version: int) -> None:
     member_id = house.settle()
-    for leaver, error in (("nobody", Error.UNKNOWN_MEMBER_ID), (member_id, Error.NONE)):
+    for leaver, error in (("unknown", Error.UNKNOWN_MEMBER_ID), (member_id, Error.NONE)):
         fields = house.send("LeaveGroup", version, group_id=GROUP, member_id=leaver)
         assert fields["error_code"] == error
         assert "members" not in fields
@@ -229,11 +229,11 @@ def test_leave_before_v3_has_top_level_error(house: House, version: int) -> None
 @pytest.mark.parametrize("version", range(3, 6))
 def test_from_v3_on_each_leaver_has_its_own_error(house: House, version: int) -> None:
     member_id = house.settle()
-    leavers = [{"member_id": one, "group_instance_id": None} for one in ("nobody", member_id)]
+    leavers = [{"member_id": one, "group_instance_id": None} for one in ("unknown", member_id)]
     fields = house.send("LeaveGroup", version, group_id=GROUP, members=leavers)
     assert fields["error_code"] == Error.NONE
     assert fields["members"] == [
-        {"member_id": "nobody", "group_instance_id": None, "error_code": Error.UNKNOWN_MEMBER_ID},
+        {"member_id": "unknown", "group_instance_id": None, "error_code": Error.UNKNOWN_MEMBER_ID},
         {"member_id": member_id, "group_instance_id": None, "error_code": Error.NONE},
     ]
 
@@ -270,7 +270,7 @@ def test_from_v2_on_null_topics_fetch_everything(house: House, version: int) -> 
     (topic,) = fields["topics"]
     (partition,) = topic["partitions"]
     assert (topic["name"], partition["partition_index"], partition["committed_offset"]) == ("t", 0, 5)
-    fields = house.send("OffsetFetch", version, group_id="unheard of", topics=None)
+    fields = house.send("OffsetFetch", version, group_id="unknown", topics=None)
     assert (fields["topics"], fields["error_code"]) == ([], Error.NONE)
 
 
@@ -279,9 +279,9 @@ def test_from_v2_on_null_topics_fetch_everything(house: House, version: int) -> 
 def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
     house.commit(9)
     topics = [{"name": "t", "partition_indexes": [0]}]
-    asked = [{"group_id": group_id, "topics": topics} for group_id in (GROUP, "unheard of")]
+    asked = [{"group_id": group_id, "topics": topics} for group_id in (GROUP, "unknown")]
     groups = house.send("OffsetFetch", version, groups=asked)["groups"]
-    assert [(group["group_id"], group["error_code"]) for group in groups] == [(GROUP, 0), ("unheard of", 0)]
+    assert [(group["group_id"], group["error_code"]) for group in groups] == [(GROUP, 0), ("unknown", 0)]
     offsets = [
         partition["committed_offset"]
         for group in groups
@@ -294,7 +294,7 @@ def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
 @pytest.mark.proves("AD-01")
 @pytest.mark.parametrize("version", range(7))
 def test_describe_missing_group_is_error_from_v6(house: House, version: int) -> None:
-    (group,) = house.send("DescribeGroups", version, groups=["unheard of"])["groups"]
+    (group,) = house.send("DescribeGroups", version, groups=["unknown"])["groups"]
     assert group["group_state"] == "Dead"
     assert group["error_code"] == (Error.GROUP_ID_NOT_FOUND if version >= 6 else Error.NONE)
     assert bool(group.get("error_message")) is (version >= 6)

@@ -289,10 +289,7 @@ def test_repeated_group_in_fetch_gets_two_results(harness: CoordinatorHarness) -
 
 
 def test_leader_may_give_nonsense_and_only_members_get_it(harness: CoordinatorHarness) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+    a, b = harness.completing_group("a", "b")
     following = b.sync()
     a.sync([("stranger", b"x"), (b.id, b"first"), (b.id, b"second"), ("", b"y")])
 
@@ -302,10 +299,7 @@ def test_leader_may_give_nonsense_and_only_members_get_it(harness: CoordinatorHa
 
 
 def test_followers_assignments_are_ignored(harness: CoordinatorHarness) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+    a, b = harness.completing_group("a", "b")
     following = b.sync([(a.id, b"poison"), (b.id, b"everything")])
     assert following.parked
     leading = a.sync()

@@ -92,7 +92,7 @@ class Peer(Protocol):
         """Wait `ms`, and longer until this step has its response; return the responses that arrived, by step."""
 
 
-# --- running --------------------------------------------------------------------------------------------------------
+# --- running ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -257,7 +257,7 @@ def _fetches_all_topics(request: Request, group_id: str | None) -> bool:
     return any(group["topics"] is None for group in request.fields["groups"] if group["group_id"] == group_id)
 
 
-# --- files ----------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def to_json(scenario: Scenario, responses: Sequence[StepResponse | None]) -> str:

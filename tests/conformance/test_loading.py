@@ -56,13 +56,13 @@ S = GroupState.STABLE
 
 
 def stored(name: str, *, rebalance_timeout_ms: int = 60_000, assignment: bytes = b"") -> StoredMember:
-    """A member as an earlier coordinator wrote it."""
+    """Return a member record as an earlier coordinator wrote it."""
     return StoredMember(
         name, None, name, HOST, SESSION_MS, rebalance_timeout_ms, subscription("t"), assignment or assignment_of(name)
     )
 
 
-# --- which shard ------------------------------------------------------------------------------------------------
+# --- offsets partitions -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def stored(name: str, *, rebalance_timeout_ms: int = 60_000, assignment: bytes =
         ("\U0001f600", 1772899),
     ],
 )
-def test_groups_shard_is_the_java_hash_of_its_id(group_id: str, java_hash: int) -> None:
+def test_offsets_partition_is_java_hash_of_group_id(group_id: str, java_hash: int) -> None:
     for partitions in (1, 50, 7):
         coordinator = Coordinator(CoordinatorConfig(offsets_topic_num_partitions=partitions))
         expected = 0 if java_hash == -(2**31) else abs(java_hash) % partitions
         assert coordinator.offsets_partition_of(group_id) == expected
 
 
-# --- loading ----------------------------------------------------------------------------------------------------
+# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CO-03", "HB-08")
@@ -110,7 +110,7 @@ def test_responses_while_loading(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("CO-04")
-def test_list_groups_fails_while_a_shard_loads(harness: CoordinatorHarness) -> None:
+def test_list_groups_fails_while_partition_loads(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     harness.unload(1)
     harness.leader_epoch = 2
@@ -120,27 +120,27 @@ def test_list_groups_fails_while_a_shard_loads(harness: CoordinatorHarness) -> N
 
 
 @pytest.mark.proves("CO-04")
-def test_list_groups_skips_shards_that_are_elsewhere(harness: CoordinatorHarness) -> None:
+def test_list_groups_skips_unloaded_partitions(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     harness.unload(1)
 
     assert harness.send(ListGroups()).response == ListGroupsResponse(Error.NONE)
 
 
-def test_shard_that_is_elsewhere_is_not_coordinated_here(harness: CoordinatorHarness) -> None:
+def test_unloaded_partition_is_not_coordinator(harness: CoordinatorHarness) -> None:
     harness.unload(1)
-    elsewhere = Error.NOT_COORDINATOR
+    error = Error.NOT_COORDINATOR
 
-    assert harness.send(Heartbeat(GROUP, "a", None, 1)).response == HeartbeatResponse(elsewhere)
-    assert harness.send(SyncGroup(GROUP, "a", None, 1)).response == SyncGroupResponse(elsewhere)
-    assert harness.member("a").send_join().response.error is elsewhere
+    assert harness.send(Heartbeat(GROUP, "a", None, 1)).response == HeartbeatResponse(error)
+    assert harness.send(SyncGroup(GROUP, "a", None, 1)).response == SyncGroupResponse(error)
+    assert harness.member("a").send_join().response.error is error
     assert harness.send(
         OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))
-    ).response == OffsetCommitResponse((CommittedPartition("t", 0, elsewhere),))
-    assert harness.send(OffsetDelete(GROUP, (("t", 0),))).response == OffsetDeleteResponse(elsewhere)
+    ).response == OffsetCommitResponse((CommittedPartition("t", 0, error),))
+    assert harness.send(OffsetDelete(GROUP, (("t", 0),))).response == OffsetDeleteResponse(error)
     (described,) = harness.send(DescribeGroups((GROUP,))).response.groups
-    assert (described.group_id, described.error) == (GROUP, elsewhere)
-    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse((DeletedGroup(GROUP, elsewhere),))
+    assert (described.group_id, described.error) == (GROUP, error)
+    assert harness.send(DeleteGroups((GROUP,))).response == DeleteGroupsResponse((DeletedGroup(GROUP, error),))
 
 
 def test_join_to_unavailable_partition_echoes_no_id(harness: CoordinatorHarness) -> None:
@@ -155,19 +155,19 @@ def test_join_to_unavailable_partition_echoes_no_id(harness: CoordinatorHarness)
 
 
 @pytest.mark.proves("CO-06")
-def test_last_record_of_each_key_is_what_is_loaded(harness: CoordinatorHarness) -> None:
+def test_load_uses_last_record_of_each_key(harness: CoordinatorHarness) -> None:
     harness.log = [
         GroupMetadata(GROUP, StoredGroup("consumer", 1, "range", "x", 0, (stored("x"),))),
         CommittedOffset(GROUP, "t", 0, StoredOffset(1, -1, "", 0)),
-        GroupMetadata("gone", StoredGroup("consumer", 5, None, None, 0, ())),
-        CommittedOffset("gone", "t", 0, StoredOffset(1, -1, "", 0)),
+        GroupMetadata("deleted", StoredGroup("consumer", 5, None, None, 0, ())),
+        CommittedOffset("deleted", "t", 0, StoredOffset(1, -1, "", 0)),
         CommittedOffset(GROUP, "t", 0, StoredOffset(2, 4, "two", harness.now_ms)),
         CommittedOffset(GROUP, "u", 0, StoredOffset(3, -1, "", harness.now_ms)),
         GroupMetadata(GROUP, StoredGroup("consumer", 7, "range", "b", harness.now_ms, (stored("a"), stored("b")))),
         GroupMetadata("empty", StoredGroup("consumer", 9, None, None, harness.now_ms, ())),
         CommittedOffset(GROUP, "u", 0, None),
-        CommittedOffset("gone", "t", 0, None),
-        GroupMetadata("gone", None),
+        CommittedOffset("deleted", "t", 0, None),
+        GroupMetadata("deleted", None),
     ]
     harness.restart()
 
@@ -181,7 +181,7 @@ def test_last_record_of_each_key_is_what_is_loaded(harness: CoordinatorHarness) 
 
 
 @pytest.mark.proves("CO-06")
-def test_failover_goes_unnoticed_by_members(harness: CoordinatorHarness) -> None:
+def test_failover_keeps_members_without_rebalance(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     a.commit(5)
     before = harness.events.mark()
@@ -208,7 +208,7 @@ def test_only_selected_protocol_survives_failover(harness: CoordinatorHarness) -
     assert harness.member("c", protocols=join_protocols("sticky")).send_join().response == JoinGroupResponse(
         Error.INCONSISTENT_GROUP_PROTOCOL
     )
-    assert b.join().parked, "what it offers is more than what is known of it"
+    assert b.join().parked, "its protocols differ from the stored one"
     assert harness.state is PR
     a.join()
     assert harness.state is CR
@@ -242,7 +242,7 @@ def test_group_with_offsets_only_loads_as_simple_group(harness: CoordinatorHarne
 
 
 @pytest.mark.proves("CO-07")
-def test_loaded_group_that_is_too_large_rebalances_at_once() -> None:
+def test_oversized_loaded_group_rebalances() -> None:
     harness = CoordinatorHarness(group_max_size=1)
     members = (stored("a"), stored("b"))
     harness.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", harness.now_ms, members))]
@@ -255,7 +255,7 @@ def test_loaded_group_that_is_too_large_rebalances_at_once() -> None:
 
 
 @pytest.mark.proves("CO-07")
-def test_loaded_group_of_exactly_the_limit_does_not_rebalance() -> None:
+def test_loaded_group_at_size_limit_is_stable() -> None:
     harness = CoordinatorHarness(group_max_size=2)
     members = (stored("a"), stored("b"))
     harness.log = [GroupMetadata(GROUP, StoredGroup("consumer", 4, "range", "a", harness.now_ms, members))]
@@ -264,7 +264,7 @@ def test_loaded_group_of_exactly_the_limit_does_not_rebalance() -> None:
     assert harness.state is S
 
 
-# --- unloading --------------------------------------------------------------------------------------------------
+# --- unloading --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CO-08")
@@ -298,10 +298,7 @@ def test_unload_fails_joins_in_initial_delay(harness: CoordinatorHarness) -> Non
 
 @pytest.mark.proves("CO-08")
 def test_unload_fails_parked_syncs(harness: CoordinatorHarness) -> None:
-    a, b = harness.member("a"), harness.member("b")
-    a.join()
-    b.join()
-    harness.end_initial_delay()
+    a, b = harness.completing_group("a", "b")
     harness.hold_writes()
     syncing = [b.sync(), a.sync()]
     harness.unload(1)
@@ -331,7 +328,7 @@ def test_unload_fails_requests_with_pending_writes_once(harness: CoordinatorHarn
 
 
 @pytest.mark.proves("CO-08")
-def test_unloading_turns_all_timers_off(harness: CoordinatorHarness) -> None:
+def test_unload_cancels_all_timers(harness: CoordinatorHarness) -> None:
     harness.stable_group("a")
     harness.member("b").send_join()
     harness.commit_simple(1, group_id="simple")
@@ -344,7 +341,7 @@ def test_unloading_turns_all_timers_off(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("CO-08")
-def test_shard_that_comes_back_knows_what_the_log_knows(harness: CoordinatorHarness) -> None:
+def test_reload_restores_state_from_log(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     a.commit(5)
     harness.unload(1)
@@ -357,7 +354,7 @@ def test_shard_that_comes_back_knows_what_the_log_knows(harness: CoordinatorHarn
 
 @pytest.mark.proves("CO-09")
 @pytest.mark.parametrize("stage", ["preparing", "completing"])
-def test_unfinished_rebalance_is_lost_with_its_coordinator(harness: CoordinatorHarness, stage: str) -> None:
+def test_failover_discards_unfinished_rebalance(harness: CoordinatorHarness, stage: str) -> None:
     a, b = harness.stable_group("a", "b")
     a.join()
     if stage == "completing":
@@ -372,7 +369,7 @@ def test_unfinished_rebalance_is_lost_with_its_coordinator(harness: CoordinatorH
 
 
 @pytest.mark.proves("CO-09")
-def test_member_of_the_lost_generation_only_is_unknown(harness: CoordinatorHarness) -> None:
+def test_new_member_of_discarded_generation_is_unknown(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     b = harness.member("b")
     b.join()
@@ -395,7 +392,7 @@ def test_pending_members_are_lost_on_failover(harness: CoordinatorHarness) -> No
 
 
 @pytest.mark.proves("CO-10")
-def test_unloading_with_an_older_leader_epoch_is_ignored(harness: CoordinatorHarness) -> None:
+def test_unload_with_older_epoch_is_ignored(harness: CoordinatorHarness) -> None:
     harness.leader_epoch = 5
     harness.restart()
     (a,) = harness.stable_group("a")
@@ -407,7 +404,7 @@ def test_unloading_with_an_older_leader_epoch_is_ignored(harness: CoordinatorHar
 
 
 @pytest.mark.proves("CO-10")
-def test_loading_with_an_older_leader_epoch_is_ignored(harness: CoordinatorHarness) -> None:
+def test_load_with_older_epoch_is_ignored(harness: CoordinatorHarness) -> None:
     harness.leader_epoch = 5
     harness.restart()
     (a,) = harness.stable_group("a")
@@ -419,7 +416,7 @@ def test_loading_with_an_older_leader_epoch_is_ignored(harness: CoordinatorHarne
 
 
 @pytest.mark.proves("CO-10")
-def test_same_leader_epoch_neither_loads_nor_unloads_again(harness: CoordinatorHarness) -> None:
+def test_load_and_unload_with_same_epoch_are_ignored(harness: CoordinatorHarness) -> None:
     harness.leader_epoch = 5
     harness.restart()
     (a,) = harness.stable_group("a")
@@ -432,7 +429,7 @@ def test_same_leader_epoch_neither_loads_nor_unloads_again(harness: CoordinatorH
 
 
 @pytest.mark.proves("CO-10")
-def test_loading_with_a_newer_leader_epoch_starts_over(harness: CoordinatorHarness) -> None:
+def test_load_with_newer_epoch_loads_again(harness: CoordinatorHarness) -> None:
     a, _ = harness.stable_group("a", "b")
     joining = a.join()
     harness.leader_epoch = 3
@@ -444,7 +441,7 @@ def test_loading_with_a_newer_leader_epoch_starts_over(harness: CoordinatorHarne
 
 
 @pytest.mark.proves("CO-08", "CO-10")
-def test_unloading_without_an_epoch_is_obeyed(harness: CoordinatorHarness) -> None:
+def test_unload_without_epoch_is_accepted(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     harness.unload(None)
 
