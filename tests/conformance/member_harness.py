@@ -46,6 +46,7 @@ from slackwater.group.member import (
 )
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.messages import (
+    CommittedPartition,
     FindCoordinator,
     FindCoordinatorResponse,
     Heartbeat,
@@ -99,6 +100,12 @@ def assignment_bytes(text: str) -> bytes:
 def subscription_bytes(*topics: str, owned: str = "", generation_id: int = -1) -> bytes:
     """Return an encoded subscription."""
     return encode_subscription(Subscription(topics, None, tps(owned), generation_id))
+
+
+def commit_response(*errors: Error) -> OffsetCommitResponse:
+    """Return the response to a commit of t-0, t-1, …, by default a successful one of t-0."""
+    errors = errors or (Error.NONE,)
+    return OffsetCommitResponse(tuple(CommittedPartition("t", n, error) for n, error in enumerate(errors)))
 
 
 class MemberHarness:

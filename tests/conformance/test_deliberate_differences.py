@@ -1,4 +1,4 @@
-"""Deliberate differences from Kafka's faults (end of section 16)."""
+"""Deliberate differences from Kafka, where Kafka has a fault (end of section 16)."""
 
 import struct
 

@@ -32,35 +32,37 @@ from .member_harness import COOPERATIVE, MemberHarness, subscription_bytes, tps
 OTHER = JoinedMember("m2", None, subscription_bytes("t"))
 
 
-class Foreign(Assignor):
-    """An assignor of somebody's own, that gives what it is told to give."""
+class CustomAssignor(Assignor):
+    """A user-defined assignor that returns a fixed assignment or raises."""
 
     name = "foreign"
     protocols = (RebalanceProtocol.COOPERATIVE,)
 
-    def __init__(self, gives: Mapping[str, str] | Exception) -> None:
-        self.gives = gives
+    def __init__(self, result: Mapping[str, str] | Exception) -> None:
+        self.result = result
 
     def assign(
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        if isinstance(self.gives, Exception):
-            raise self.gives
-        return {member_id: Assignment(tps(partitions)) for member_id, partitions in self.gives.items()}
+        if isinstance(self.result, Exception):
+            raise self.result
+        return {member_id: Assignment(tps(partitions)) for member_id, partitions in self.result.items()}
 
 
 def parts(member: MemberHarness) -> dict[str, tuple[Any, ...]]:
-    """What the leader gives in the SyncGroup that is out."""
-    return {who: tuple(decode_assignment(part).partitions) for who, part in member.sent(SyncGroup).assignments}
+    """Return the assignments of the pending SyncGroup."""
+    return {
+        member_id: tuple(decode_assignment(part).partitions) for member_id, part in member.sent(SyncGroup).assignments
+    }
 
 
 def leading(*others: JoinedMember, **settings: Any) -> MemberHarness:
-    """A member that leads generation 1 and has its own part."""
+    """Return the stable leader of generation 1."""
     member = MemberHarness(**settings).find().lead(1, *others)
     return member.sync_ok("t-0").poll()
 
 
-# --- the protocol -----------------------------------------------------------------------------------------------------
+# --- protocol ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-25")
@@ -73,9 +75,7 @@ def leading(*others: JoinedMember, **settings: Any) -> MemberHarness:
         ((RangeAssignor(), StickyAssignor()), RebalanceProtocol.EAGER),
     ],
 )
-def test_protocol_is_the_highest_that_all_assignors_know(
-    assignors: tuple[Assignor, ...], protocol: RebalanceProtocol
-) -> None:
+def test_protocol_is_highest_of_all_assignors(assignors: tuple[Assignor, ...], protocol: RebalanceProtocol) -> None:
     assert MemberConfig(group_id="g", client_id="c", assignors=assignors).protocol is protocol
 
 
@@ -87,13 +87,13 @@ def test_default_assignors_are_eager() -> None:
 
 
 @pytest.mark.proves("CL-25")
-@pytest.mark.parametrize("assignors", [(RangeAssignor(), Foreign({})), ()])
-def test_assignors_without_a_common_protocol_are_refused(assignors: tuple[Assignor, ...]) -> None:
+@pytest.mark.parametrize("assignors", [(RangeAssignor(), CustomAssignor({})), ()])
+def test_assignors_without_common_protocol_are_rejected(assignors: tuple[Assignor, ...]) -> None:
     with pytest.raises(UsageError, match="has no rebalance protocol in common"):
         MemberConfig(group_id="g", client_id="c", assignors=assignors)
 
 
-# --- the leader -------------------------------------------------------------------------------------------------------
+# --- leader -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-26")
@@ -111,7 +111,7 @@ def test_leader_fetches_metadata_of_followers_topics() -> None:
     assert not member.sends(SyncGroup)
     assert member.refreshes[-1].topics == ("t", "u")
     member.advance_ms(30_000).tick()
-    assert member.refreshes[-1].topics == ("t", "u"), "asked again, should the first have been lost"
+    assert member.refreshes[-1].topics == ("t", "u"), "the refresh is repeated in case the first was lost"
     member.execute(member.machine.on_metadata({"t": TopicInfo(4), "u": TopicInfo(1)}, member.now_ms))
     assert parts(member) == {"m1": tps("t-0 t-1 t-2 t-3"), "m2": tps("u-0")}
 
@@ -125,7 +125,7 @@ def test_leader_fetches_metadata_of_followers_topics() -> None:
         ({"u": 2}, Trigger.TOPIC_DELETED),
     ],
 )
-def test_leader_rejoins_when_a_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
+def test_leader_rejoins_when_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
     member = leading(JoinedMember("m2", None, subscription_bytes("u")))
     assert not member.needs_rejoin()
     member.execute(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
@@ -151,7 +151,7 @@ def test_follower_does_not_monitor_metadata() -> None:
 
 
 @pytest.mark.proves("CL-26")
-def test_who_no_longer_leads_no_longer_watches() -> None:
+def test_former_leader_does_not_monitor_metadata() -> None:
     member = leading(OTHER)
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2, leader="m2").sync_ok("t-0").poll()
     assert not member.machine.is_leader
@@ -161,7 +161,7 @@ def test_who_no_longer_leads_no_longer_watches() -> None:
 
 @pytest.mark.proves("CL-26")
 @pytest.mark.parametrize(("rack", "rejoins"), [("r1", True), (None, False)])
-def test_racks_are_watched_only_by_a_client_that_has_one(rack: str | None, rejoins: bool) -> None:
+def test_racks_are_monitored_only_by_client_with_rack(rack: str | None, rejoins: bool) -> None:
     member = MemberHarness(client_rack=rack)
     member.cluster = {"t": TopicInfo(1, (frozenset({"r1"}),))}
     member.execute(member.machine.on_metadata(member.cluster, member.now_ms)).find().lead(1).sync_ok("t-0").poll()
@@ -179,7 +179,7 @@ def test_metadata_change_during_assignment_rebalances() -> None:
 
 
 @pytest.mark.proves("CL-26")
-def test_member_with_bytes_that_are_no_subscription_is_named() -> None:
+def test_error_names_member_with_invalid_subscription() -> None:
     member = MemberHarness().find().lead(1, JoinedMember("m2", None, b"\x00")).poll()
     (raised,) = member.raised
     assert isinstance(raised, PeerError)
@@ -189,7 +189,7 @@ def test_member_with_bytes_that_are_no_subscription_is_named() -> None:
 
 @pytest.mark.proves("CL-26")
 @pytest.mark.parametrize("leads", [True, False])
-def test_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
+def test_unknown_protocol_of_coordinator_is_raised(leads: bool) -> None:
     member = MemberHarness().find()
     send = member.send_of(JoinGroup)
     response: Any = {"member_id": "m1", "generation_id": 1, "protocol_name": "odd", "leader": "m1" if leads else "m0"}
@@ -203,7 +203,7 @@ def test_protocol_that_was_never_offered_is_raised(leads: bool) -> None:
 
 
 @pytest.mark.proves("CL-26")
-def test_bytes_that_are_no_assignment_are_raised() -> None:
+def test_invalid_assignment_bytes_are_raised() -> None:
     member = MemberHarness().find().join_ok(1).respond(SyncGroupResponse(Error.NONE, assignment=b"\x00\x00\x01")).poll()
     (raised,) = member.raised
     assert isinstance(raised, PeerError)
@@ -235,7 +235,7 @@ def test_generation_loss_during_metadata_fetch_fails_join() -> None:
 
 
 @pytest.mark.proves("CL-27")
-def test_changed_subscription_rejoins_at_the_next_poll() -> None:
+def test_changed_subscription_rejoins_at_next_poll() -> None:
     member = MemberHarness().settle("t-0")
     member.execute(member.machine.subscribe(["t", "u"], member.now_ms))
     assert member.needs_rejoin()
@@ -249,7 +249,7 @@ def test_changed_subscription_rejoins_at_the_next_poll() -> None:
 
 
 @pytest.mark.proves("CL-27")
-def test_same_subscription_again_changes_nothing() -> None:
+def test_same_subscription_does_not_rejoin() -> None:
     member = MemberHarness().settle("t-0")
     member.execute(member.machine.subscribe(["t"], member.now_ms)).poll()
     assert not member.sends(JoinGroup)
@@ -264,16 +264,16 @@ def test_pattern_uses_fresh_metadata_before_each_join() -> None:
     member.join_ok(1).sync_ok("t-0").poll()
     assert member.cluster is not None
     cluster, member.cluster = member.cluster, None
-    asked = len(member.refreshes)
+    refreshes = len(member.refreshes)
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().poll()
-    assert len(member.refreshes) == asked + 1
-    assert not member.sends(JoinGroup), "not before the metadata is there"
+    assert len(member.refreshes) == refreshes + 1
+    assert not member.sends(JoinGroup), "the join waits for the metadata"
     member.execute(member.machine.on_metadata(cluster | {"t3": TopicInfo(1)}, member.now_ms)).poll()
     assert member.sent_subscription().topics == ("t", "t2", "t3")
 
 
 @pytest.mark.proves("CL-28")
-def test_topic_that_comes_to_match_rejoins() -> None:
+def test_new_matching_topic_rejoins() -> None:
     member = MemberHarness(pattern="t.*", cluster={"t": 1}).settle("t-0")
     assert member.cluster is not None
     member.cluster["t2"] = TopicInfo(1)
@@ -300,18 +300,18 @@ def test_topics_that_do_not_match_are_not_adopted() -> None:
 
 @pytest.mark.proves("CL-28")
 @pytest.mark.parametrize(("exclude", "topics"), [(True, ("t",)), (False, ("__consumer_offsets", "t"))])
-def test_internal_topics_match_only_on_demand(exclude: bool, topics: tuple[str, ...]) -> None:
+def test_internal_topics_match_only_if_enabled(exclude: bool, topics: tuple[str, ...]) -> None:
     cluster = {"t": 1, "__consumer_offsets": 50}
     member = MemberHarness(pattern=".*", cluster=cluster, exclude_internal_topics=exclude).find()
     assert member.sent_subscription().topics == topics
 
 
-# --- foreign assignors ------------------------------------------------------------------------------------------------
+# --- custom assignors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-29")
 def test_cooperative_assignor_must_not_move_owned_partitions() -> None:
-    member = MemberHarness(assignors=(Foreign({"m1": "t-1", "m2": "t-0"}),)).find()
+    member = MemberHarness(assignors=(CustomAssignor({"m1": "t-1", "m2": "t-0"}),)).find()
     owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1", generation_id=1))
     member.join_ok(2, leader="m1", members=(owner, OTHER)).poll()
     (raised,) = member.raised
@@ -321,32 +321,32 @@ def test_cooperative_assignor_must_not_move_owned_partitions() -> None:
 
 
 @pytest.mark.proves("CL-29")
-def test_foreign_cooperative_assignor_may_take_away_first() -> None:
-    member = MemberHarness(assignors=(Foreign({"m1": "t-1", "m2": "v-0"}),)).find()
+def test_custom_cooperative_assignor_can_revoke_first() -> None:
+    member = MemberHarness(assignors=(CustomAssignor({"m1": "t-1", "m2": "v-0"}),)).find()
     owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1", generation_id=1))
     member.join_ok(2, leader="m1", members=(owner, OTHER))
     assert parts(member) == {"m1": tps("t-1"), "m2": tps("v-0")}
-    assert member.machine.metadata_topics == frozenset({"t", "v"}), "topics it gave without being asked are watched too"
+    assert member.machine.metadata_topics == frozenset({"t", "v"}), "topics outside all subscriptions are monitored too"
 
 
 @pytest.mark.proves("CL-29")
-def test_check_is_skipped_for_our_own_cooperative_assignor() -> None:
+def test_built_in_cooperative_assignor_is_not_checked() -> None:
     member = MemberHarness(assignors=COOPERATIVE).find()
     owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1 t-2 t-3", generation_id=1))
     claimant = JoinedMember("m2", None, subscription_bytes("t", owned="t-0", generation_id=2))
     member.join_ok(3, leader="m1", members=(owner, claimant))
     assert not member.poll().raised
-    assert tps("t-0")[0] in parts(member)["m2"], "the newer claim wins"
+    assert tps("t-0")[0] in parts(member)["m2"], "the claim of the newer generation wins"
 
 
 @pytest.mark.proves("CL-29")
 def test_assignor_that_throws_is_raised() -> None:
-    member = MemberHarness(assignors=(Foreign(ValueError("odd")),)).find().lead(1).poll()
+    member = MemberHarness(assignors=(CustomAssignor(ValueError("odd")),)).find().lead(1).poll()
     assert isinstance(member.raised[0], AssignorFailed)
     assert "foreign threw ValueError('odd')" in str(member.raised[0])
 
 
-# --- skipping ---------------------------------------------------------------------------------------------------------
+# --- skip_assignment --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-30")
@@ -382,6 +382,6 @@ def test_static_leader_notices_partitions_added_in_between() -> None:
 def test_sticky_user_data_is_sent_after_eager_revocation() -> None:
     member = MemberHarness(assignors=(StickyAssignor(),)).settle("t-0 t-1")
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll()
-    claims = member.sent_subscription()
-    assert len(claims.owned_partitions) == 0
-    assert claims.user_data == StickyAssignor().user_data(tps("t-0 t-1"), 1)
+    subscription = member.sent_subscription()
+    assert len(subscription.owned_partitions) == 0
+    assert subscription.user_data == StickyAssignor().user_data(tps("t-0 t-1"), 1)

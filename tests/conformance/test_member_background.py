@@ -6,18 +6,16 @@ from slackwater.group.errors import Error
 from slackwater.group.events import EventKind
 from slackwater.group.member import Callback, CommitFailed, MemberState, RebalanceDriver
 from slackwater.group.messages import (
-    CommittedPartition,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
     OffsetCommit,
-    OffsetCommitResponse,
     SyncGroup,
 )
 
-from .member_harness import COOPERATIVE, EAGER, NODE, MemberHarness, at, tps
+from .member_harness import COOPERATIVE, EAGER, NODE, MemberHarness, at, commit_response, tps
 
 REVOKED, ASSIGNED, LOST = Callback
 
@@ -238,7 +236,7 @@ def test_background_member_commits_before_it_revokes() -> None:
     member.machine.set_consumed(at("t-0"))
     member.heartbeat(Error.REBALANCE_IN_PROGRESS)
     assert not member.take_callbacks()
-    member.respond(OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),)))
+    member.respond(commit_response())
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert member.sends(JoinGroup)
     assert not member.sends(SyncGroup)
@@ -251,7 +249,7 @@ def test_retried_commit_keeps_continuously_owned_partitions() -> None:
     member = background()
     member.execute(member.machine.commit(at("t-0", 10), member.now_ms, commit_id=1, sync=True))
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-0 t-1")
-    member.respond(_commit_response("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
+    member.respond(commit_response(Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
     assert member.sent(OffsetCommit).generation_id == 2
 
 
@@ -261,12 +259,8 @@ def test_retried_commit_skips_lost_partitions() -> None:
     member.heartbeat(Error.UNKNOWN_MEMBER_ID)
     assert member.take_callbacks()[-1] == (LOST, tps("t-0 t-1"))
     member.join_ok(2).sync_ok("t-0 t-1")
-    member.respond(_commit_response("t-0", Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
+    member.respond(commit_response(Error.COORDINATOR_LOAD_IN_PROGRESS)).advance_ms(1_000).tick()
     assert not member.sends(OffsetCommit)
     (done,) = member.commits
     assert isinstance(done.error, CommitFailed)
     assert "t-0 was lost" in str(done.error)
-
-
-def _commit_response(text: str, error: Error) -> OffsetCommitResponse:
-    return OffsetCommitResponse(tuple(CommittedPartition(*partition, error) for partition in tps(text)))

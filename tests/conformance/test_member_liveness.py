@@ -21,21 +21,21 @@ from .member_harness import NODE, MemberHarness, tps
 UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
-# --- when -------------------------------------------------------------------------------------------------------------
+# --- heartbeat timing -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-02")
 def test_heartbeats_start_with_join_response() -> None:
     member = MemberHarness().find()
     member.advance_ms(60_000).tick()
-    assert not member.ever_sent(Heartbeat), "none while JoinGroup is out, however long"
+    assert not member.ever_sent(Heartbeat), "no heartbeat while JoinGroup is pending"
     member.join_ok(1)
     assert member.state is COMPLETING
     member.advance_ms(2_999).tick()
     assert not member.ever_sent(Heartbeat)
     member.advance_ms(1).tick()
-    beat = member.sent(Heartbeat)
-    assert (beat.group_id, beat.member_id, beat.generation_id) == ("orders", "m1", 1)
+    heartbeat = member.sent(Heartbeat)
+    assert (heartbeat.group_id, heartbeat.member_id, heartbeat.generation_id) == ("orders", "m1", 1)
 
 
 @pytest.mark.proves("CL-02")
@@ -58,7 +58,7 @@ def test_heartbeat_interval_of_session_timeout_is_rejected(interval_ms: int) -> 
         MemberConfig(group_id="g", client_id="c", session_timeout_ms=10_000, heartbeat_interval_ms=interval_ms)
 
 
-# --- in which order ---------------------------------------------------------------------------------------------------
+# --- order of checks --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-04")
@@ -67,7 +67,7 @@ def test_session_without_response_keeps_generation() -> None:
     member.advance_ms(45_000).tick()
     assert member.coordinator() is None
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (STABLE, 1, "m1")
-    assert member.sends(FindCoordinator), "it is looked for in the same round"
+    assert member.sends(FindCoordinator), "the lookup starts in the same tick"
     assert [event.kind for event in member.events[-2:]] == [EventKind.SESSION_LOST, EventKind.COORDINATOR_LOST]
     assert member.events[-2].detail == RequestRejected("session timed out without receiving a heartbeat response", 1)
     member.respond(NODE).tick()
@@ -128,7 +128,7 @@ def test_rebalance_in_progress_extends_session() -> None:
         member.heartbeat(Error.REBALANCE_IN_PROGRESS)
     assert not member.events_of(EventKind.SESSION_LOST)
     assert member.state is STABLE
-    assert len(member.events_of(EventKind.JOIN_REQUESTED)) == 1, "one event, not one per heartbeat"
+    assert len(member.events_of(EventKind.JOIN_REQUESTED)) == 1, "one event for all heartbeats"
 
 
 @pytest.mark.proves("CL-05")
@@ -136,12 +136,12 @@ def test_heartbeat_without_response_loses_coordinator() -> None:
     member = MemberHarness().settle("t-0").advance_ms(3_000).tick()
     member.fail(Heartbeat)
     assert member.coordinator() is None
-    assert not member.disconnects, "it is disconnected already"
+    assert not member.disconnects, "the connection is already closed"
     member.tick().respond(NODE).advance_ms(100).tick()
     assert member.sends(Heartbeat)
 
 
-# --- the application that stopped polling -----------------------------------------------------------------------------
+# --- poll timeout -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-06")
@@ -152,7 +152,9 @@ def test_poll_timeout_leaves_group_and_loses_partitions() -> None:
         member.heartbeat()
     member.advance_ms(1_500).tick()
     leave = member.sent(LeaveGroup)
-    assert [(one.member_id, one.reason) for one in leave.members] == [("m1", "consumer poll timeout has expired.")]
+    assert [(leaver.member_id, leaver.reason) for leaver in leave.members] == [
+        ("m1", "consumer poll timeout has expired.")
+    ]
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
     (overrun,) = member.events_of(EventKind.POLL_OVERRUN)
     assert overrun.detail == PollOverrun(10_000, 500)
@@ -162,7 +164,7 @@ def test_poll_timeout_leaves_group_and_loses_partitions() -> None:
         "m1",
         1,
     )
-    assert not member.take_callbacks(), "nothing is told before the application is there to hear it"
+    assert not member.take_callbacks(), "the listener is called only in poll"
     assert member.owned() == tps("t-0 t-1")
     member.respond(LeaveGroupResponse(Error.NONE)).poll()
     assert member.take_callbacks() == [(Callback.LOST, tps("t-0 t-1"))]
@@ -172,7 +174,7 @@ def test_poll_timeout_leaves_group_and_loses_partitions() -> None:
 
 
 @pytest.mark.proves("CL-06")
-def test_poll_timer_runs_while_the_assignment_is_on_its_way() -> None:
+def test_poll_timer_runs_while_sync_is_pending() -> None:
     member = MemberHarness(max_poll_interval_ms=10_000).find().join_ok(1)
     member.advance_ms(10_000).tick()
     assert member.sends(LeaveGroup)
@@ -183,7 +185,7 @@ def test_poll_timer_runs_while_the_assignment_is_on_its_way() -> None:
 
 
 @pytest.mark.proves("CL-06")
-def test_polling_in_time_keeps_the_member() -> None:
+def test_regular_polls_prevent_poll_timeout() -> None:
     member = MemberHarness(max_poll_interval_ms=10_000).settle("t-0")
     for _ in range(10):
         member.heartbeat().poll()
@@ -204,7 +206,7 @@ def test_static_member_sends_no_leave_on_poll_timeout() -> None:
     assert (request.member_id, request.group_instance_id) == ("", "i1")
 
 
-# --- what a heartbeat is answered -------------------------------------------------------------------------------------
+# --- heartbeat errors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-08")
@@ -223,7 +225,7 @@ def test_rebalance_in_progress_rejoins_at_next_poll() -> None:
 
 
 @pytest.mark.proves("CL-08")
-def test_member_that_is_rebalancing_already_ignores_the_news() -> None:
+def test_rebalancing_member_ignores_rebalance_in_progress() -> None:
     member = MemberHarness().find().join_ok(1)
     member.heartbeat(Error.REBALANCE_IN_PROGRESS)
     assert member.state is COMPLETING
@@ -246,7 +248,7 @@ def test_illegal_generation_keeps_member_id() -> None:
 
 
 @pytest.mark.proves("CL-09")
-def test_unknown_member_resets_both() -> None:
+def test_unknown_member_resets_generation_and_member_id() -> None:
     member = MemberHarness().settle("t-0").heartbeat(Error.UNKNOWN_MEMBER_ID)
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
     assert member.poll().sent(JoinGroup).member_id == ""
@@ -285,13 +287,13 @@ def test_heartbeat_to_wrong_node_finds_coordinator(error: Error) -> None:
     assert member.sent(Heartbeat).generation_id == 1
     assert member.coordinator() == (2, "other", 9093)
     assert not member.poll().sends(JoinGroup)
-    lost, found = member.events_of(EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND)[1:]
+    lost, discovered = member.events_of(EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND)[1:]
     assert lost.detail == CoordinatorChanged("broker:9092 (id: 2147483646 rack: null)", f"error response {error.name}")
-    assert found.detail == CoordinatorChanged("other:9093 (id: 2147483645 rack: null)")
+    assert discovered.detail == CoordinatorChanged("other:9093 (id: 2147483645 rack: null)")
 
 
 @pytest.mark.proves("CL-40")
-def test_coordinator_has_a_connection_of_its_own() -> None:
+def test_coordinator_has_separate_connection() -> None:
     member = MemberHarness()
     member.poll()
     assert not member.send_of(FindCoordinator).to_coordinator
@@ -304,7 +306,7 @@ def test_coordinator_has_a_connection_of_its_own() -> None:
 
 @pytest.mark.proves("CL-04")
 @pytest.mark.parametrize("error", [Error.GROUP_AUTHORIZATION_FAILED, Error.INVALID_GROUP_ID])
-def test_look_up_that_is_refused_for_good_is_raised(error: Error) -> None:
+def test_fatal_coordinator_lookup_error_is_raised(error: Error) -> None:
     member = MemberHarness().poll()
     member.respond(FindCoordinatorResponse(error)).poll()
     (raised,) = member.raised

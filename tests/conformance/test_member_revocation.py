@@ -1,4 +1,4 @@
-"""Revoking, losing and getting partitions, and leaving: CL-07, CL-19 … CL-24, CL-31, CL-32."""
+"""Revoked, lost and assigned partitions, and leaving: CL-07, CL-19 … CL-24, CL-31, CL-32."""
 
 import pytest
 
@@ -6,44 +6,37 @@ from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, PartitionsChanged, Trigger
 from slackwater.group.member import Callback, ListenerFailed, MemberState, OffsetAndMetadata
 from slackwater.group.messages import (
-    CommittedPartition,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
     LeaveGroup,
     LeaveGroupResponse,
     OffsetCommit,
-    OffsetCommitResponse,
     SyncGroupResponse,
 )
 
-from .member_harness import COOPERATIVE, NODE, MemberHarness, at, tps
+from .member_harness import COOPERATIVE, NODE, MemberHarness, at, commit_response, tps
 
 REVOKED, ASSIGNED, LOST = Callback
 
 
-def committed(error: Error = Error.NONE, partitions: str = "t-0") -> OffsetCommitResponse:
-    """An response to a commit."""
-    return OffsetCommitResponse(tuple(CommittedPartition(tp.topic, tp.partition, error) for tp in tps(partitions)))
-
-
 def about_to_rejoin(partitions: str = "t-0 t-1", **settings: object) -> MemberHarness:
-    """A settled member that has heard of a rebalance and not polled since."""
+    """Return a stable member that got REBALANCE_IN_PROGRESS and has not polled since."""
     member = MemberHarness(**settings).settle(partitions)  # type: ignore[arg-type]
     member.take_callbacks()
     return member.heartbeat(Error.REBALANCE_IN_PROGRESS)
 
 
-# --- prepare, eager ---------------------------------------------------------------------------------------------------
+# --- preparation, eager -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-19")
-def test_eager_member_revokes_everything_before_it_joins() -> None:
+def test_eager_member_revokes_all_before_join() -> None:
     member = about_to_rejoin()
     member.slow_listener = True
     member.poll()
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
-    assert member.owned() == tps("t-0 t-1"), "still owned while the listener runs, so that it can commit"
+    assert member.owned() == tps("t-0 t-1"), "the listener can still commit"
     assert not member.sends(JoinGroup)
     member.advance_ms(250).listener_done()
     assert member.owned() == ()
@@ -59,17 +52,17 @@ def test_eager_member_gets_empty_revocation() -> None:
 
 
 @pytest.mark.proves("CL-19")
-def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
+def test_consumed_offsets_are_committed_before_revocation() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed({tps("t-0")[0]: OffsetAndMetadata(42)})
     member.poll()
     commit = member.sent(OffsetCommit)
-    assert [(one.topic, one.partition, one.offset) for one in commit.offsets] == [("t", 0, 42)]
+    assert [(entry.topic, entry.partition, entry.offset) for entry in commit.offsets] == [("t", 0, 42)]
     assert (commit.generation_id, commit.member_id) == (1, "m1")
     assert not member.take_callbacks()
     member.poll()
-    assert not member.take_callbacks(), "it waits for the response"
-    member.respond(committed()).poll()
+    assert not member.take_callbacks(), "the callback waits for the response"
+    member.respond(commit_response()).poll()
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert member.sends(JoinGroup)
 
@@ -78,11 +71,11 @@ def test_what_was_consumed_is_committed_before_it_is_revoked() -> None:
 def test_commit_is_retried_before_revocation() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
-    member.poll().respond(committed(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
+    member.poll().respond(commit_response(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
     assert member.machine.next_poll_ms() == member.now_ms + 100
     member.advance_ms(99).poll()
     assert not member.sends(OffsetCommit)
-    member.advance_ms(1).poll().respond(committed()).poll()
+    member.advance_ms(1).poll().respond(commit_response()).poll()
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert len(member.ever_sent(OffsetCommit)) == 2
 
@@ -91,7 +84,7 @@ def test_commit_is_retried_before_revocation() -> None:
 def test_failed_commit_does_not_block_rebalance() -> None:
     member = about_to_rejoin(enable_auto_commit=True)
     member.machine.set_consumed(at("t-0"))
-    member.poll().respond(committed(Error.OFFSET_METADATA_TOO_LARGE)).poll()
+    member.poll().respond(commit_response(Error.OFFSET_METADATA_TOO_LARGE)).poll()
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
     assert not member.raised
 
@@ -116,12 +109,12 @@ def test_eager_member_fetches_nothing_during_last_commit() -> None:
     member.poll()
     assert member.machine.fetchable == frozenset()
     assert member.owned() == tps("t-0 t-1")
-    member.respond(committed()).poll().join_ok(2).sync_ok("t-0").poll()
+    member.respond(commit_response()).poll().join_ok(2).sync_ok("t-0").poll()
     assert member.machine.fetchable == frozenset(tps("t-0"))
 
 
 @pytest.mark.proves("CL-20")
-def test_cooperative_member_goes_on_fetching() -> None:
+def test_cooperative_member_continues_fetching() -> None:
     member = about_to_rejoin(enable_auto_commit=True, assignors=COOPERATIVE)
     member.machine.set_consumed(at("t-0"))
     member.poll()
@@ -129,20 +122,20 @@ def test_cooperative_member_goes_on_fetching() -> None:
     assert member.machine.fetchable == frozenset(tps("t-0 t-1"))
 
 
-# --- prepare, cooperative, lost ---------------------------------------------------------------------------------------
+# --- preparation, cooperative and lost --------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-21")
-def test_cooperative_member_keeps_what_it_owns_while_it_joins() -> None:
+def test_cooperative_member_keeps_partitions_while_joining() -> None:
     member = about_to_rejoin(assignors=COOPERATIVE).poll()
     assert not member.take_callbacks()
     assert member.owned() == tps("t-0 t-1")
-    claims = member.sent_subscription()
-    assert (claims.owned_partitions, claims.generation_id) == (tps("t-0 t-1"), 1)
+    subscription = member.sent_subscription()
+    assert (subscription.owned_partitions, subscription.generation_id) == (tps("t-0 t-1"), 1)
 
 
 @pytest.mark.proves("CL-21")
-def test_cooperative_member_revokes_topics_it_no_longer_wants() -> None:
+def test_cooperative_member_revokes_unsubscribed_topics() -> None:
     member = MemberHarness(topics=("t", "u"), assignors=COOPERATIVE).settle("t-0 u-0 u-1")
     member.take_callbacks()
     member.execute(member.machine.subscribe(["t"], member.now_ms)).poll()
@@ -161,11 +154,11 @@ def test_partitions_of_lost_generation_are_lost(error: Error, assignors: object)
     member.heartbeat(error).poll()
     assert member.take_callbacks() == [(LOST, tps("t-0 t-1"))]
     assert member.owned() == ()
-    assert not member.ever_sent(OffsetCommit), "somebody else may have gone further"
+    assert not member.ever_sent(OffsetCommit), "another member may have committed later offsets"
 
 
 @pytest.mark.proves("CL-22")
-def test_who_owned_nothing_loses_nothing() -> None:
+def test_lost_callback_is_skipped_without_partitions() -> None:
     member = MemberHarness().settle("")
     member.take_callbacks()
     member.heartbeat(Error.UNKNOWN_MEMBER_ID).poll()
@@ -173,7 +166,7 @@ def test_who_owned_nothing_loses_nothing() -> None:
     assert member.sends(JoinGroup)
 
 
-# --- complete ---------------------------------------------------------------------------------------------------------
+# --- completion -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-23")
@@ -211,7 +204,7 @@ def test_assignment_outside_subscription_is_dropped() -> None:
     assert member.sent(JoinGroup).reason == "received assignment does not match the current subscription"
 
 
-# --- listeners that throw ---------------------------------------------------------------------------------------------
+# --- failing listeners ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-31")
@@ -240,27 +233,27 @@ def test_failing_revocation_listener_still_revokes() -> None:
     assert not member.sends(JoinGroup)
     member.poll()
     assert member.sends(JoinGroup)
-    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))], "told once"
+    assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))], "the listener is called once"
 
 
 # --- leaving ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("CL-32")
-def test_unsubscribing_revokes_and_leaves() -> None:
+def test_unsubscribe_revokes_and_leaves() -> None:
     member = MemberHarness().settle("t-0 t-1")
     member.take_callbacks()
     member.slow_listener = True
     member.execute(member.machine.unsubscribe(member.now_ms))
     assert member.take_callbacks() == [(REVOKED, tps("t-0 t-1"))]
-    assert not member.sends(LeaveGroup), "the listener first: it may commit"
+    assert not member.sends(LeaveGroup), "the listener runs first and can commit"
     member.listener_done()
     (leaver,) = member.sent(LeaveGroup).members
     assert leaver == ("m1", None, "the consumer unsubscribed from all topics")
     assert member.state is MemberState.UNJOINED
     member.fail(LeaveGroup)
     member.advance_ms(60_000).poll().tick()
-    assert len(member.ever_sent(LeaveGroup)) == 1, "no second try"
+    assert len(member.ever_sent(LeaveGroup)) == 1, "the leave request is not retried"
     assert not member.sends(JoinGroup)
 
 
@@ -315,20 +308,20 @@ def test_static_member_leaves_without_leave_group(ending: str) -> None:
 @pytest.mark.proves("CL-32")
 def test_closed_member_ignores_responses_and_timers() -> None:
     member = MemberHarness().settle("t-0").advance_ms(3_000).tick()
-    beat = member.send_of(Heartbeat)
+    heartbeat = member.send_of(Heartbeat)
     member.execute(member.machine.close(member.now_ms)).advance_ms(30_000)
     assert member.machine.next_due_ms() == member.now_ms
     member.tick()
-    assert member.closed(), "the response to LeaveGroup is not waited for longer than the timeout"
+    assert member.closed(), "close waits for the LeaveGroup response until the timeout"
     machine, now_ms = member.machine, member.now_ms
-    assert machine.on_response(beat.request_id, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), now_ms) == []
-    assert machine.on_request_failed(beat.request_id, now_ms) == machine.poll(now_ms) == machine.tick(now_ms) == []
+    assert machine.on_response(heartbeat.request_id, HeartbeatResponse(Error.UNKNOWN_MEMBER_ID), now_ms) == []
+    assert machine.on_request_failed(heartbeat.request_id, now_ms) == machine.poll(now_ms) == machine.tick(now_ms) == []
     assert machine.on_metadata({}, now_ms) == machine.on_listener_done(now_ms) == machine.close(now_ms) == []
     assert machine.next_due_ms() is machine.next_poll_ms() is None
 
 
 @pytest.mark.proves("CL-32")
-def test_member_that_unsubscribed_can_come_back_as_a_new_one() -> None:
+def test_unsubscribed_member_can_rejoin_without_id() -> None:
     member = MemberHarness().settle("t-0")
     member.execute(member.machine.unsubscribe(member.now_ms)).respond(LeaveGroupResponse(Error.NONE))
     member.execute(member.machine.subscribe(["u"], member.now_ms)).poll()
@@ -342,13 +335,13 @@ def test_generation_loss_during_sync_loses_partitions_first() -> None:
     member = about_to_rejoin("t-0", assignors=COOPERATIVE).poll().join_ok(2)
     member.heartbeat(Error.UNKNOWN_MEMBER_ID).poll()
     assert member.take_callbacks() == [(LOST, tps("t-0"))]
-    assert not member.sends(JoinGroup), "one at a time: the old sync is still out"
+    assert not member.sends(JoinGroup), "the old SyncGroup is still pending"
     member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)).poll()
     assert member.sent(JoinGroup).member_id == ""
 
 
 @pytest.mark.proves("CL-19")
-def test_without_a_coordinator_nothing_is_prepared() -> None:
+def test_revocation_waits_for_coordinator() -> None:
     member = about_to_rejoin("t-0").advance_ms(3_000).tick()
     member.respond(HeartbeatResponse(Error.NOT_COORDINATOR)).poll()
     assert not member.take_callbacks()
@@ -356,7 +349,7 @@ def test_without_a_coordinator_nothing_is_prepared() -> None:
     assert member.take_callbacks() == [(REVOKED, tps("t-0"))]
 
 
-# --- a generation that was missed -------------------------------------------------------------------------------------
+# --- missed generations -----------------------------------------------------------------------------------------------
 
 
 def test_static_member_that_missed_generation_loses_partitions() -> None:

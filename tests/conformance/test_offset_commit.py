@@ -37,18 +37,18 @@ def commit(
     *,
     group_id: str | None = GROUP,
 ) -> tuple[Error, ...]:
-    """The errors of a commit of two partitions, which must be named back in order."""
+    """Commit two partitions and return their errors, in the order of the request."""
     response = harness.send(OffsetCommit(group_id, member_id, instance, generation, OFFSETS)).response
     assert [(topic, partition) for topic, partition, _ in response.partitions] == [("t", 0), ("u", 7)]
     return tuple(partition.error for partition in response.partitions)
 
 
 def both(error: Error) -> tuple[Error, ...]:
-    """The same error on each of the two partitions (OC-11)."""
+    """Return the same error for both partitions (OC-11)."""
     return (error, error)
 
 
-# --- without a group, or with an empty one ----------------------------------------------------------------------------
+# --- missing or empty group -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-01")
@@ -66,7 +66,7 @@ def test_commit_without_generation_creates_simple_group(harness: CoordinatorHarn
 
 
 @pytest.mark.proves("OC-01")
-@pytest.mark.parametrize("offsets", [(), (OffsetToCommit("t", 0, 1, -1, "x" * 4_097),)], ids=["none", "refused"])
+@pytest.mark.parametrize("offsets", [(), (OffsetToCommit("t", 0, 1, -1, "x" * 4_097),)], ids=["none", "rejected"])
 def test_commit_with_no_acceptable_partition_creates_no_group(
     harness: CoordinatorHarness, offsets: tuple[OffsetToCommit, ...]
 ) -> None:
@@ -105,7 +105,7 @@ def test_empty_group_accepts_commit_without_generation(
 
 
 @pytest.mark.proves("OC-04")
-def test_empty_group_refuses_a_commit_with_a_generation(harness: CoordinatorHarness) -> None:
+def test_empty_group_rejects_commit_with_generation(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.leave()
 
@@ -115,12 +115,12 @@ def test_empty_group_refuses_a_commit_with_a_generation(harness: CoordinatorHarn
     assert harness.offset() == -1
 
 
-# --- with members -----------------------------------------------------------------------------------------------------
+# --- group with members -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-05")
 @pytest.mark.parametrize("stage", ["initial", "completing", "stable", "preparing"])
-def test_group_with_members_refuses_a_commit_from_outside(harness: CoordinatorHarness, stage: str) -> None:
+def test_group_with_members_rejects_commit_without_member(harness: CoordinatorHarness, stage: str) -> None:
     harness.group_in(stage, "a", "b")
 
     assert commit(harness, "", -1) == both(Error.UNKNOWN_MEMBER_ID)
@@ -133,7 +133,7 @@ def test_commit_checks_instance_member_generation_in_order(harness: CoordinatorH
 
     assert commit(harness, b.id, 9, "a") == both(Error.FENCED_INSTANCE_ID)
     assert commit(harness, b.id, 9, "unknown") == both(Error.UNKNOWN_MEMBER_ID)
-    assert commit(harness, "stranger", 9) == both(Error.UNKNOWN_MEMBER_ID)
+    assert commit(harness, "unknown", 9) == both(Error.UNKNOWN_MEMBER_ID)
     assert commit(harness, "", -1, "a") == both(Error.FENCED_INSTANCE_ID)
     assert commit(harness, "", 1) == both(Error.UNKNOWN_MEMBER_ID)
     assert commit(harness, a.id, 9, "a") == both(Error.ILLEGAL_GENERATION)
@@ -152,7 +152,7 @@ def test_commit_while_completing_is_rejected(harness: CoordinatorHarness) -> Non
 
 
 @pytest.mark.proves("OC-07", "SE-01")
-def test_commit_that_is_sent_back_does_not_extend_the_session(harness: CoordinatorHarness) -> None:
+def test_rejected_commit_does_not_extend_session(harness: CoordinatorHarness) -> None:
     (a,) = harness.completing_group("a")
     harness.advance_ms(SESSION_MS - 1)
     a.commit(1)
@@ -185,7 +185,7 @@ def test_commit_while_preparing_extends_session(harness: CoordinatorHarness) -> 
 
 
 @pytest.mark.proves("OC-08")
-def test_offset_may_go_backwards(harness: CoordinatorHarness) -> None:
+def test_offset_can_decrease(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.commit(100)
     a.commit(7)
@@ -217,7 +217,7 @@ def test_too_large_metadata_is_error_per_partition(harness: CoordinatorHarness) 
 
 
 @pytest.mark.proves("OC-09")
-def test_metadata_limit_counts_characters_and_not_bytes(harness: CoordinatorHarness) -> None:
+def test_metadata_limit_counts_characters(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     offsets = (OffsetToCommit("t", 0, 1, -1, "ä" * 4_096), OffsetToCommit("t", 1, 1, -1, "ä" * 4_097))
     response = harness.send(OffsetCommit(GROUP, a.id, None, 1, offsets)).response
@@ -226,7 +226,7 @@ def test_metadata_limit_counts_characters_and_not_bytes(harness: CoordinatorHarn
 
 
 @pytest.mark.proves("OC-09")
-def test_wrong_generation_outranks_the_metadata_limit(harness: CoordinatorHarness) -> None:
+def test_generation_is_checked_before_metadata_limit(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     offsets = (OffsetToCommit("t", 0, 1, -1, "x" * 5_000),)
     response = harness.send(OffsetCommit(GROUP, a.id, None, 9, offsets)).response
@@ -243,7 +243,7 @@ def test_metadata_limit_is_a_setting() -> None:
     assert [partition.error for partition in response.partitions] == [Error.NONE, Error.OFFSET_METADATA_TOO_LARGE]
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-08", "OC-11")
@@ -298,7 +298,7 @@ def test_concurrent_commits_get_one_response_each(harness: CoordinatorHarness) -
 
 
 @pytest.mark.parametrize(("first", "second", "offset"), [(True, False, 1), (False, True, 2), (False, False, 0)])
-def test_written_one_of_two_concurrent_commits_counts(
+def test_failed_concurrent_commit_is_not_stored(
     harness: CoordinatorHarness, first: bool, second: bool, offset: int
 ) -> None:
     harness.commit_simple(0)
@@ -314,10 +314,10 @@ def test_written_one_of_two_concurrent_commits_counts(
     assert harness.offset() == offset
 
 
-def known_before_and_after_a_restart(harness: CoordinatorHarness) -> dict[str, dict[tuple[str, int], int]]:
-    """The offsets of every group, which must be the same before and after a restart."""
+def offsets_checked_by_restart(harness: CoordinatorHarness) -> dict[str, dict[tuple[str, int], int]]:
+    """Return the offsets of every group; check that they are the same after a restart."""
 
-    def known() -> dict[str, dict[tuple[str, int], int]]:
+    def offsets() -> dict[str, dict[tuple[str, int], int]]:
         return {
             group_id: {
                 (fetched.topic, fetched.partition): fetched.offset for fetched in harness.fetch(group_id=group_id)
@@ -325,9 +325,9 @@ def known_before_and_after_a_restart(harness: CoordinatorHarness) -> dict[str, d
             for group_id in harness.coordinator.groups
         }
 
-    before = known()
+    before = offsets()
     harness.restart()
-    assert known() == before
+    assert offsets() == before
     return before
 
 
@@ -339,7 +339,7 @@ def test_group_deleted_during_commit_stays_deleted(harness: CoordinatorHarness) 
     harness.send(DeleteGroups((GROUP,)))
     harness.release_writes()
 
-    assert known_before_and_after_a_restart(harness) == {}
+    assert offsets_checked_by_restart(harness) == {}
 
 
 @pytest.mark.proves("AD-05")
@@ -350,7 +350,7 @@ def test_offset_deleted_during_commit_stays_deleted(harness: CoordinatorHarness)
     harness.send(OffsetDelete(GROUP, (("t", 1),)))
     harness.release_writes()
 
-    assert known_before_and_after_a_restart(harness) == {GROUP: {("t", 0): 1}}
+    assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 1}}
 
 
 @pytest.mark.proves("EX-10")
@@ -361,7 +361,7 @@ def test_topic_deleted_during_commit_leaves_no_offset(harness: CoordinatorHarnes
     harness.execute(harness.coordinator.on_topics_deleted(["goes"], harness.now_ms))
     harness.release_writes()
 
-    assert known_before_and_after_a_restart(harness) == {GROUP: {("stays", 0): 1}}
+    assert offsets_checked_by_restart(harness) == {GROUP: {("stays", 0): 1}}
 
 
 @pytest.mark.proves("EX-04")
@@ -375,7 +375,7 @@ def test_expiration_skips_offset_with_pending_commit() -> None:
     harness.release_writes()
 
     assert committing.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
-    assert known_before_and_after_a_restart(harness) == {GROUP: {("t", 0): 2}}
+    assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 2}}
 
 
 @pytest.mark.proves("EX-07")
@@ -389,10 +389,10 @@ def test_expiration_skips_group_with_pending_first_commit() -> None:
     harness.release_writes()
 
     assert committing.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
-    assert known_before_and_after_a_restart(harness) == {GROUP: {("t", 0): 2}}
+    assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 2}}
 
 
-# --- expiry stamps and group ids --------------------------------------------------------------------------------------
+# --- expiry times and group ids ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("OC-13")
@@ -406,7 +406,7 @@ def test_retention_of_old_client_is_stored_as_expiry_time(harness: CoordinatorHa
 
 
 @pytest.mark.proves("OC-13", "EX-05")
-def test_old_clients_retention_overrides_the_brokers() -> None:
+def test_retention_of_old_client_overrides_broker() -> None:
     harness = CoordinatorHarness(offsets_retention_ms=1_000_000, offsets_retention_check_interval_ms=10_000)
     harness.commit_simple(5, topic="brief", retention_ms=20_000)
     harness.commit_simple(5, topic="long", retention_ms=5_000_000)
@@ -432,7 +432,7 @@ def test_empty_group_id_supports_commit_fetch_describe(harness: CoordinatorHarne
 
 
 @pytest.mark.proves("OC-14")
-def test_null_group_id_is_refused_by_fetch_and_describe(harness: CoordinatorHarness) -> None:
+def test_null_group_id_is_rejected_by_fetch_and_describe(harness: CoordinatorHarness) -> None:
     fetched = harness.send(OffsetFetch((GroupToFetch(None, None),))).response
     assert fetched.groups == (FetchedGroup(None, Error.INVALID_GROUP_ID),)
     (described,) = harness.send(DescribeGroups((None,))).response.groups

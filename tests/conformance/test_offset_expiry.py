@@ -16,25 +16,25 @@ from slackwater.group.messages import JoinProtocol
 from .coordinator_harness import GROUP, HOST, CoordinatorHarness, join_protocols, subscription
 
 RETENTION_MS = 100_000
-SWEEP_MS = 10_000
+CHECK_MS = 10_000
 E = GroupState.EMPTY
 S = GroupState.STABLE
 
 
 @pytest.fixture
 def harness() -> CoordinatorHarness:
-    """A coordinator with a short memory."""
-    return CoordinatorHarness(offsets_retention_ms=RETENTION_MS, offsets_retention_check_interval_ms=SWEEP_MS)
+    """A coordinator with a short retention time."""
+    return CoordinatorHarness(offsets_retention_ms=RETENTION_MS, offsets_retention_check_interval_ms=CHECK_MS)
 
 
 def topics(harness: CoordinatorHarness) -> set[str]:
-    """The topics in which the group has offsets."""
+    """Return the topics for which the group has offsets."""
     return {fetched.topic for fetched in harness.fetch()}
 
 
-def to_next_sweep(harness: CoordinatorHarness, started_ms: int) -> None:
-    """Let time pass to the next sweep after now."""
-    harness.advance_ms(SWEEP_MS - (harness.now_ms - started_ms) % SWEEP_MS)
+def advance_to_next_check(harness: CoordinatorHarness, started_ms: int) -> None:
+    """Advance time to the next retention check."""
+    harness.advance_ms(CHECK_MS - (harness.now_ms - started_ms) % CHECK_MS)
 
 
 @pytest.mark.proves("EX-01")
@@ -43,11 +43,11 @@ def test_empty_group_retention_starts_when_empty(harness: CoordinatorHarness) ->
     (a,) = harness.stable_group("a")
     a.commit(5)
     harness.advance_ms(90_000, heartbeating=[a])
-    to_next_sweep(harness, started_ms)
+    advance_to_next_check(harness, started_ms)
     a.leave()
     emptied_ms = harness.now_ms
     harness.advance_ms(RETENTION_MS - 1)
-    assert topics(harness) == {"t"}, "the commit is older than the retention, the empty group is not"
+    assert topics(harness) == {"t"}, "the retention time starts when the group becomes empty"
     before = harness.events.mark()
     harness.advance_ms(1)
 
@@ -62,25 +62,25 @@ def test_commit_to_empty_group_does_not_extend_retention(harness: CoordinatorHar
     started_ms = harness.now_ms
     (a,) = harness.stable_group("a")
     a.commit(5)
-    to_next_sweep(harness, started_ms)
+    advance_to_next_check(harness, started_ms)
     a.leave()
-    harness.advance_ms(RETENTION_MS - SWEEP_MS)
+    harness.advance_ms(RETENTION_MS - CHECK_MS)
     harness.commit_simple(7)
-    harness.advance_ms(SWEEP_MS)
+    harness.advance_ms(CHECK_MS)
 
     assert GROUP not in harness.coordinator.groups
 
 
 @pytest.mark.proves("EX-01", "ST-02")
-def test_retention_since_empty_is_counted_across_a_restart(harness: CoordinatorHarness) -> None:
+def test_retention_of_empty_group_survives_restart(harness: CoordinatorHarness) -> None:
     started_ms = harness.now_ms
     (a,) = harness.stable_group("a")
     a.commit(5)
-    to_next_sweep(harness, started_ms)
+    advance_to_next_check(harness, started_ms)
     a.leave()
-    harness.advance_ms(RETENTION_MS - SWEEP_MS)
+    harness.advance_ms(RETENTION_MS - CHECK_MS)
     harness.restart()
-    harness.advance_ms(SWEEP_MS)
+    harness.advance_ms(CHECK_MS)
 
     assert GROUP not in harness.coordinator.groups
 
@@ -94,7 +94,7 @@ def test_empty_group_without_timestamp_counts_from_commit(harness: CoordinatorHa
         CommittedOffset(GROUP, "new", 0, StoredOffset(1, -1, "", now_ms)),
     ]
     harness.restart()
-    harness.advance_ms(SWEEP_MS)
+    harness.advance_ms(CHECK_MS)
     assert topics(harness) == {"new"}
     harness.advance_ms(RETENTION_MS)
 
@@ -106,10 +106,10 @@ def test_stable_group_expires_unsubscribed_topics_only(harness: CoordinatorHarne
     (a,) = harness.stable_group("a", protocols=join_protocols("range", topics=["t", "u"]))
     for topic in ("t", "u", "former"):
         a.commit(5, topic=topic)
-    harness.advance_ms(RETENTION_MS - SWEEP_MS, heartbeating=[a])
+    harness.advance_ms(RETENTION_MS - CHECK_MS, heartbeating=[a])
     assert topics(harness) == {"t", "u", "former"}
     before = harness.events.mark()
-    harness.advance_ms(2 * SWEEP_MS, heartbeating=[a])
+    harness.advance_ms(2 * CHECK_MS, heartbeating=[a])
 
     assert topics(harness) == {"t", "u"}
     assert [event.detail for event in harness.events.since(before, EventKind.OFFSETS_EXPIRED)] == [
@@ -131,7 +131,7 @@ def test_recent_commit_keeps_unsubscribed_topic(harness: CoordinatorHarness) -> 
 
 @pytest.mark.proves("EX-03")
 @pytest.mark.parametrize("stage", ["preparing", "completing"])
-def test_rebalancing_group_forgets_nothing(harness: CoordinatorHarness, stage: str) -> None:
+def test_rebalancing_group_expires_no_offsets(harness: CoordinatorHarness, stage: str) -> None:
     a, b = harness.stable_group("a", "b", rebalance_timeout_ms=1_000_000)
     a.commit(5, topic="former")
     a.join()
@@ -144,7 +144,7 @@ def test_rebalancing_group_forgets_nothing(harness: CoordinatorHarness, stage: s
 
 
 @pytest.mark.proves("EX-03")
-def test_live_group_of_another_type_forgets_nothing(harness: CoordinatorHarness) -> None:
+def test_live_group_of_other_type_expires_no_offsets(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a", protocol_type="connect", protocols=(JoinProtocol("default", b"\x00"),))
     a.commit(5, topic="former")
     harness.advance_ms(2 * RETENTION_MS, heartbeating=[a])
@@ -153,7 +153,7 @@ def test_live_group_of_another_type_forgets_nothing(harness: CoordinatorHarness)
 
 
 @pytest.mark.proves("EX-04")
-def test_simple_groups_offsets_expire_by_their_commit_time(harness: CoordinatorHarness) -> None:
+def test_offsets_of_simple_group_expire_by_commit_time(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1, topic="old")
     harness.advance_ms(50_000)
     harness.commit_simple(1, topic="new")
@@ -167,13 +167,13 @@ def test_simple_groups_offsets_expire_by_their_commit_time(harness: CoordinatorH
 
 
 @pytest.mark.proves("EX-05")
-def test_explicit_expiry_stamp_is_obeyed_to_the_millisecond(harness: CoordinatorHarness) -> None:
+def test_explicit_expiry_time_is_exact(harness: CoordinatorHarness) -> None:
     harness.log = [
-        CommittedOffset(GROUP, "due", 0, StoredOffset(1, -1, "", harness.now_ms, harness.now_ms + SWEEP_MS)),
-        CommittedOffset(GROUP, "later", 0, StoredOffset(1, -1, "", harness.now_ms, harness.now_ms + SWEEP_MS + 1)),
+        CommittedOffset(GROUP, "due", 0, StoredOffset(1, -1, "", harness.now_ms, harness.now_ms + CHECK_MS)),
+        CommittedOffset(GROUP, "later", 0, StoredOffset(1, -1, "", harness.now_ms, harness.now_ms + CHECK_MS + 1)),
     ]
     harness.restart()
-    harness.advance_ms(SWEEP_MS)
+    harness.advance_ms(CHECK_MS)
 
     assert topics(harness) == {"later"}
 
@@ -183,7 +183,7 @@ def test_group_without_members_and_offsets_is_deleted(harness: CoordinatorHarnes
     started_ms = harness.now_ms
     (a,) = harness.stable_group("a")
     a.leave()
-    to_next_sweep(harness, started_ms)
+    advance_to_next_check(harness, started_ms)
 
     assert GROUP not in harness.coordinator.groups
     assert harness.log[-1] == GroupMetadata(GROUP, None)
@@ -204,7 +204,7 @@ def test_group_is_deleted_with_its_last_offset(harness: CoordinatorHarness) -> N
 def test_pending_member_does_not_keep_empty_group(harness: CoordinatorHarness) -> None:
     a = harness.member("a", session_timeout_ms=600_000)
     a.send_join()
-    harness.advance_ms(SWEEP_MS)
+    harness.advance_ms(CHECK_MS)
 
     assert GROUP not in harness.coordinator.groups
     assert a.send_join().response.error is Error.UNKNOWN_MEMBER_ID
@@ -213,7 +213,7 @@ def test_pending_member_does_not_keep_empty_group(harness: CoordinatorHarness) -
 @pytest.mark.proves("EX-07")
 def test_group_with_members_is_kept_without_offsets(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
-    harness.advance_ms(5 * SWEEP_MS, heartbeating=[a])
+    harness.advance_ms(5 * CHECK_MS, heartbeating=[a])
 
     assert (harness.state, a.heartbeat()) == (S, Error.NONE)
 
@@ -226,7 +226,7 @@ def test_failed_expiration_is_retried(harness: CoordinatorHarness) -> None:
     harness.advance_ms(1)
     assert topics(harness) == {"t"}
     assert harness.state is E
-    harness.advance_ms(SWEEP_MS)
+    harness.advance_ms(CHECK_MS)
 
     assert GROUP not in harness.coordinator.groups
 
@@ -259,11 +259,11 @@ def test_unreadable_subscription_keeps_all_topics(harness: CoordinatorHarness, m
 
 @pytest.mark.proves("EX-09", "EX-02")
 def test_newer_subscription_version_is_readable(harness: CoordinatorHarness) -> None:
-    newer = b"\x00\x63" + subscription("t")[2:] + b"what version 99 adds"
+    newer = b"\x00\x63" + subscription("t")[2:] + b"fields of version 99"
     (a,) = harness.stable_group("a", protocols=(JoinProtocol("range", newer),))
     a.commit(1)
     a.commit(1, topic="former")
-    harness.advance_ms(RETENTION_MS + SWEEP_MS, heartbeating=[a])
+    harness.advance_ms(RETENTION_MS + CHECK_MS, heartbeating=[a])
 
     assert topics(harness) == {"t"}
 
@@ -272,23 +272,23 @@ def test_newer_subscription_version_is_readable(harness: CoordinatorHarness) -> 
 def test_topic_deletion_removes_offsets_in_all_groups(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.commit(1)
-    a.commit(2, topic="gone")
-    a.commit(3, topic="gone", partition=1)
-    harness.commit_simple(4, topic="gone", group_id="other")
+    a.commit(2, topic="deleted")
+    a.commit(3, topic="deleted", partition=1)
+    harness.commit_simple(4, topic="deleted", group_id="other")
     harness.commit_simple(5, topic="stays", group_id="other")
     before = harness.events.mark()
-    harness.execute(harness.coordinator.on_topics_deleted(["gone"], harness.now_ms))
+    harness.execute(harness.coordinator.on_topics_deleted(["deleted"], harness.now_ms))
 
     assert [(fetched.topic, fetched.offset) for fetched in harness.fetch()] == [("t", 1)]
     assert [(fetched.topic, fetched.offset) for fetched in harness.fetch(group_id="other")] == [("stays", 5)]
     tombstones = {record for record in harness.log if isinstance(record, CommittedOffset) and record.value is None}
     assert tombstones == {
-        CommittedOffset(GROUP, "gone", 0, None),
-        CommittedOffset(GROUP, "gone", 1, None),
-        CommittedOffset("other", "gone", 0, None),
+        CommittedOffset(GROUP, "deleted", 0, None),
+        CommittedOffset(GROUP, "deleted", 1, None),
+        CommittedOffset("other", "deleted", 0, None),
     }
-    told = {(event.group, event.detail) for event in harness.events.since(before, EventKind.OFFSETS_DELETED)}
-    assert told == {(GROUP, OffsetsRemoved(count=2)), ("other", OffsetsRemoved(count=1))}
+    removed = {(event.group, event.detail) for event in harness.events.since(before, EventKind.OFFSETS_DELETED)}
+    assert removed == {(GROUP, OffsetsRemoved(count=2)), ("other", OffsetsRemoved(count=1))}
 
 
 @pytest.mark.proves("EX-10")
@@ -301,7 +301,7 @@ def test_deleting_topic_without_offsets_writes_nothing(harness: CoordinatorHarne
     assert harness.offset() == 1
 
 
-def test_no_sweep_touches_a_shard_that_is_elsewhere(harness: CoordinatorHarness) -> None:
+def test_unloaded_partition_expires_no_offsets(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     harness.unload(1)
     written = len(harness.appended)

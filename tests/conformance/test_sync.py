@@ -19,13 +19,13 @@ S = GroupState.STABLE
 
 
 @pytest.mark.proves("SG-01")
-def test_sync_with_an_unknown_group_is_refused(harness: CoordinatorHarness) -> None:
+def test_sync_with_unknown_group_is_rejected(harness: CoordinatorHarness) -> None:
     assert harness.send(SyncGroup(GROUP, "a", None, 1)).response == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
     assert dict(harness.coordinator.groups) == {}
 
 
 @pytest.mark.proves("SG-01")
-def test_sync_with_an_empty_group_is_refused(harness: CoordinatorHarness) -> None:
+def test_sync_with_empty_group_is_rejected(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     a.leave()
 
@@ -39,14 +39,14 @@ def test_sync_without_protocol_is_checked_first(
     harness: CoordinatorHarness, protocol_type: str | None, protocol_name: str | None, group_id: str | None
 ) -> None:
     harness.completing_group("a")
-    request = SyncGroup(group_id, "unknown", "nothing", 77, protocol_type, protocol_name, (), requires_protocol=True)
+    request = SyncGroup(group_id, "unknown", "unknown", 77, protocol_type, protocol_name, (), requires_protocol=True)
 
     assert harness.send(request).response == SyncGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
 
 
 @pytest.mark.proves("SG-03")
 @pytest.mark.parametrize("stage", ["completing", "preparing", "stable"])
-def test_checks_of_a_sync_come_in_order(harness: CoordinatorHarness, stage: str) -> None:
+def test_order_of_sync_checks(harness: CoordinatorHarness, stage: str) -> None:
     a, b = harness.completing_group("a", "b", static=True)
     if stage != "completing":
         harness.sync(a, b)
@@ -54,8 +54,10 @@ def test_checks_of_a_sync_come_in_order(harness: CoordinatorHarness, stage: str)
         a.join()
     before = harness.snapshot()
 
-    def sync(member: str, instance: str | None, generation: int, kind: str | None, name: str | None) -> Error:
-        return harness.send(SyncGroup(GROUP, member, instance, generation, kind, name)).response.error
+    def sync(
+        member: str, instance: str | None, generation: int, protocol_type: str | None, protocol_name: str | None
+    ) -> Error:
+        return harness.send(SyncGroup(GROUP, member, instance, generation, protocol_type, protocol_name)).response.error
 
     assert sync(a.id, "b", 9, "x", "x") is Error.FENCED_INSTANCE_ID
     assert sync(a.id, "unknown", 9, "x", "x") is Error.UNKNOWN_MEMBER_ID
@@ -67,17 +69,17 @@ def test_checks_of_a_sync_come_in_order(harness: CoordinatorHarness, stage: str)
 
 
 @pytest.mark.proves("SG-03")
-def test_old_clients_sync_without_protocol_skips_that_check(harness: CoordinatorHarness) -> None:
+def test_old_client_sync_skips_protocol_check(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
 
     assert harness.send(SyncGroup(GROUP, a.id, None, 1)).response == a.expected_sync_response()
 
 
-# --- by state ---------------------------------------------------------------------------------------------------------
+# --- states -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SG-04")
-def test_sync_while_members_join_is_sent_back(harness: CoordinatorHarness) -> None:
+def test_sync_while_preparing_gets_rebalance_in_progress(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     a.join()
 
@@ -93,7 +95,7 @@ def test_follower_sync_waits_for_leader(harness: CoordinatorHarness) -> None:
 
     assert syncing.response == b.expected_sync_response()
     harness.advance_ms(REBALANCE_MS, heartbeating=[a, b, c])
-    assert harness.member_ids == {a.id, b.id}, "who has synced is out of the sync timer's reach, who has not is not"
+    assert harness.member_ids == {a.id, b.id}, "the sync timer removes only members that did not sync"
 
 
 @pytest.mark.proves("SG-06")
@@ -104,12 +106,12 @@ def test_leader_sync_sends_all_assignments(harness: CoordinatorHarness) -> None:
 
     assert leading.response == a.expected_sync_response(b"for a")
     assert following[0].response == b.expected_sync_response(b"for b")
-    assert following[1].response == c.expected_sync_response(b""), "omitted by the leader"
+    assert following[1].response == c.expected_sync_response(b""), "missing from the leader's assignment"
     assert harness.state is S
 
 
 @pytest.mark.proves("SG-06")
-def test_generation_is_written_with_every_members_assignment(harness: CoordinatorHarness) -> None:
+def test_generation_record_has_all_assignments(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b", static=True)
     formed_ms = harness.now_ms
     a.sync([(a.id, b"for a")])
@@ -216,11 +218,11 @@ def test_sync_in_stable_group_is_immediate(harness: CoordinatorHarness) -> None:
     assert a.sync([]).response == a.expected_sync_response()
     assert b.sync().response == b.expected_sync_response()
     assert a.sync([(b.id, b"something else")]).response == a.expected_sync_response()
-    assert b.sync().response == b.expected_sync_response(), "a leader's second thoughts change nothing"
+    assert b.sync().response == b.expected_sync_response(), "a second assignment of the leader is ignored"
 
 
 @pytest.mark.proves("SG-09", "SE-01")
-def test_sync_with_a_stable_group_does_not_extend_the_session(harness: CoordinatorHarness) -> None:
+def test_sync_in_stable_group_does_not_extend_session(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     harness.advance_ms(SESSION_MS - 1, heartbeating=[a])
     b.sync()
@@ -243,7 +245,7 @@ def test_sync_response_restarts_session(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("SG-10", "SE-03")
-def test_even_a_sync_sent_back_restarts_the_session(harness: CoordinatorHarness) -> None:
+def test_failed_sync_restarts_session(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     syncing = b.sync()
     harness.advance_ms(30_000, heartbeating=[a])
@@ -257,7 +259,7 @@ def test_even_a_sync_sent_back_restarts_the_session(harness: CoordinatorHarness)
     assert b.id not in harness.member_ids
 
 
-# --- the sync timer ---------------------------------------------------------------------------------------------------
+# --- sync timer -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SG-11")
@@ -303,7 +305,7 @@ def test_static_member_that_never_syncs_is_removed(harness: CoordinatorHarness) 
 
 
 @pytest.mark.proves("SG-12")
-def test_when_all_have_synced_the_sync_timer_is_off(harness: CoordinatorHarness) -> None:
+def test_sync_timer_stops_when_all_have_synced(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     harness.advance_ms(3 * REBALANCE_MS, heartbeating=[a, b])
 
@@ -311,7 +313,7 @@ def test_when_all_have_synced_the_sync_timer_is_off(harness: CoordinatorHarness)
 
 
 @pytest.mark.proves("SG-12")
-def test_sync_to_the_stable_group_satisfies_the_sync_timer(harness: CoordinatorHarness) -> None:
+def test_late_sync_of_stable_group_stops_sync_timer(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     a.sync()
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[a, b])
@@ -322,7 +324,7 @@ def test_sync_to_the_stable_group_satisfies_the_sync_timer(harness: CoordinatorH
 
 
 @pytest.mark.proves("SG-12")
-def test_new_rebalance_turns_the_old_sync_timer_off(harness: CoordinatorHarness) -> None:
+def test_new_rebalance_cancels_old_sync_timer(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     harness.advance_ms(40_000, heartbeating=[a, b])
     c = harness.member("c")
@@ -332,7 +334,7 @@ def test_new_rebalance_turns_the_old_sync_timer_off(harness: CoordinatorHarness)
     assert (harness.state, harness.generation) == (CR, 2)
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[a, b, c])
 
-    assert (harness.state, harness.member_ids) == (CR, {a.id, b.id, c.id}), "20 s past the first timer's deadline"
+    assert (harness.state, harness.member_ids) == (CR, {a.id, b.id, c.id}), "20 s after the deadline of the first timer"
 
 
 @pytest.mark.proves("SG-13")

@@ -1,6 +1,6 @@
 """Section 13 of the catalogue with stock clients and a broker process, and CO-06 with broker restarts.
 
-SY-05 has a second half, about members of the new consumer protocol; groups of that protocol are section 11.
+The part of SY-05 about members of the new consumer protocol (section 11) is not tested here.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ ALL = (CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 TOPIC, GROUP = "t", "g"
 
 
-class House:
+class Cluster:
     """A broker that can be restarted at its address, and client processes."""
 
     def __init__(self, data: Path) -> None:
@@ -66,26 +66,26 @@ class House:
 
     def describe(self, group: str = GROUP) -> DescribedGroup:
         """Return the broker's description of a group."""
-        found: list[DescribedGroup] = []
+        groups: list[DescribedGroup] = []
 
         @closing
-        async def ask() -> None:
+        async def fetch() -> None:
             client = await self.broker.connect()
-            found.extend((await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse)).groups)
+            groups.extend((await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse)).groups)
 
-        asyncio.run(ask())
-        return found[0]
+        asyncio.run(fetch())
+        return groups[0]
 
     def committed(self, count: int) -> list[int]:
         """Return the committed offsets of the group."""
-        found: list[int] = []
+        offsets: list[int] = []
 
         @closing
-        async def ask() -> None:
-            found.extend(await (await self.broker.connect()).committed(GROUP, TOPIC, range(count)))
+        async def fetch() -> None:
+            offsets.extend(await (await self.broker.connect()).committed(GROUP, TOPIC, range(count)))
 
-        asyncio.run(ask())
-        return found
+        asyncio.run(fetch())
+        return offsets
 
     def member_ids(self) -> dict[str | None, str]:
         """Return member ids by instance id."""
@@ -98,20 +98,20 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    one = House(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(tmp_path)
     try:
-        yield one
-        assert "Traceback" not in one.broker.log, one.broker.log[-4000:]
+        yield running
+        assert "Traceback" not in running.broker.log, running.broker.log[-4000:]
     finally:
-        one.close()
+        running.close()
 
 
 @dataclass
-class Ledger:
+class RecordCheck:
     """The produced records, to compare with the processed ones."""
 
-    house: House
+    cluster: Cluster
     driver: Driver
     count: int
     each: int = 0
@@ -125,27 +125,27 @@ class Ledger:
     def check_consumed_once(self, members: Sequence[Member], before: Sequence[Record] = ()) -> None:
         """Wait until every record was processed, each once."""
         records = [*before, *wait_for_records(members, self.count * self.each - len(before))]
-        found = sorted((record["partition"], record["offset"]) for record in records)
-        assert found == [(partition, offset) for partition in range(self.count) for offset in range(self.each)]
+        consumed = sorted((record["partition"], record["offset"]) for record in records)
+        assert consumed == [(partition, offset) for partition in range(self.count) for offset in range(self.each)]
 
     def check_committed(self) -> None:
         """Check that the committed offsets are the end offsets."""
-        assert self.house.committed(self.count) == [self.each] * self.count
+        assert self.cluster.committed(self.count) == [self.each] * self.count
 
 
-def _ledger(house: House, driver: Driver, count: int) -> Ledger:
+def _record_check(cluster: Cluster, driver: Driver, count: int) -> RecordCheck:
     driver.create_topic(TOPIC, count)
-    return Ledger(house, driver, count)
+    return RecordCheck(cluster, driver, count)
 
 
-def _unmoved(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) -> None:
+def _check_no_rebalance(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) -> None:
     """Check that there was no rebalance: same generation, same partitions, no callback."""
     assert [snapshot.generation for snapshot in after] == [snapshot.generation for snapshot in before]
     assert [snapshot.assignment for snapshot in after] == [snapshot.assignment for snapshot in before]
     assert [snapshot.events for snapshot in after] == [snapshot.events for snapshot in before]
 
 
-# --- the broker goes and comes back -----------------------------------------------------------------------------------
+# --- broker restarts --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client", ALL, ids=str)
@@ -156,26 +156,26 @@ def _unmoved(before: Sequence[MemberSnapshot], after: Sequence[MemberSnapshot]) 
         pytest.param("killed", marks=pytest.mark.proves("SY-02", "CO-06")),
     ],
 )
-def test_broker_restart_causes_no_rebalance(house: House, client: Client, how: str) -> None:
-    driver = house.driver(client)
-    ledger = _ledger(house, driver, 4)
+def test_broker_restart_causes_no_rebalance(cluster: Cluster, client: Client, how: str) -> None:
+    driver = cluster.driver(client)
+    record_check = _record_check(cluster, driver, 4)
     members = [driver.join(name, GROUP, [TOPIC], session_ms=30_000) for name in ("a", "b")]
     before = wait_for_assignment(members, partitions(TOPIC, 4))
-    ids = house.member_ids()
-    ledger.produce(10)
-    ledger.check_consumed_once(members)
+    ids = cluster.member_ids()
+    record_check.produce(10)
+    record_check.check_consumed_once(members)
     members[0].commit()
 
-    house.restart(how)
+    cluster.restart(how)
 
-    ledger.produce(10)
-    ledger.check_consumed_once(members)
+    record_check.produce(10)
+    record_check.check_consumed_once(members)
     for member in members:
-        member.commit()  # with the generation it has
-    _unmoved(before, wait_for_assignment(members, partitions(TOPIC, 4)))
-    assert house.member_ids() == ids
-    assert house.describe().group_state == "Stable"
-    ledger.check_committed()
+        member.commit()  # with the generation of before the restart
+    _check_no_rebalance(before, wait_for_assignment(members, partitions(TOPIC, 4)))
+    assert cluster.member_ids() == ids
+    assert cluster.describe().group_state == "Stable"
+    record_check.check_committed()
 
 
 @pytest.mark.proves("CO-06")
@@ -220,9 +220,9 @@ def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
 
 @pytest.mark.proves("SY-03")
 @pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
-def test_static_restarts_do_not_affect_other_members(house: House, is_static: bool) -> None:
-    driver = house.driver()
-    ledger = _ledger(house, driver, 6)
+def test_static_restarts_do_not_affect_other_members(cluster: Cluster, is_static: bool) -> None:
+    driver = cluster.driver()
+    record_check = _record_check(cluster, driver, 6)
 
     def join(driver: Driver, name: str, instance: str) -> Member:
         return driver.join(name, GROUP, [TOPIC], instance=instance if is_static else None, session_ms=60_000)
@@ -231,9 +231,9 @@ def test_static_restarts_do_not_affect_other_members(house: House, is_static: bo
     members = [live, join(driver, "one", "one"), join(driver, "two", "two")]
     before = wait_for_assignment(members, partitions(TOPIC, 6))
     for bounce in range(2):
-        for at, instance in ((1, "one"), (2, "two")):
-            members[at].close()
-            members[at] = join(driver, f"{instance}-{bounce}", instance)
+        for index, instance in ((1, "one"), (2, "two")):
+            members[index].close()
+            members[index] = join(driver, f"{instance}-{bounce}", instance)
             wait_for_assignment(members, partitions(TOPIC, 6))
     after = wait_for_assignment(members, partitions(TOPIC, 6))
     revoked = [event for event in live.snapshot().events if event[0] == "revoked"][len(_revoked(before[0])) :]
@@ -246,8 +246,8 @@ def test_static_restarts_do_not_affect_other_members(house: House, is_static: bo
     else:
         assert revoked
         assert after[0].generation > before[0].generation
-    ledger.produce(3)
-    ledger.check_consumed_once(members)
+    record_check.produce(3)
+    record_check.check_consumed_once(members)
 
 
 def _revoked(snapshot: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
@@ -256,38 +256,38 @@ def _revoked(snapshot: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
 
 @pytest.mark.proves("SY-04")
 @pytest.mark.parametrize("how", ["rolled", "killed"])
-def test_static_member_id_survives_broker_restart(house: House, how: str) -> None:
-    driver, victim = house.driver(), house.driver()
-    ledger = _ledger(house, driver, 4)
-    one = driver.join("one", GROUP, [TOPIC], instance="one", session_ms=60_000)
-    two = victim.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
-    before = wait_for_assignment([one, two], partitions(TOPIC, 4))
-    old_ids = house.member_ids()
+def test_static_member_id_survives_broker_restart(cluster: Cluster, how: str) -> None:
+    driver, victim = cluster.driver(), cluster.driver()
+    record_check = _record_check(cluster, driver, 4)
+    first = driver.join("one", GROUP, [TOPIC], instance="one", session_ms=60_000)
+    second = victim.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
+    before = wait_for_assignment([first, second], partitions(TOPIC, 4))
+    old_ids = cluster.member_ids()
     victim.kill()
-    two = driver.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
-    wait_for_assignment([one, two], partitions(TOPIC, 4))
-    new_ids = house.member_ids()
+    second = driver.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
+    wait_for_assignment([first, second], partitions(TOPIC, 4))
+    new_ids = cluster.member_ids()
     assert new_ids["two"] != old_ids["two"]
     assert new_ids["one"] == old_ids["one"]
 
-    house.restart(how)
+    cluster.restart(how)
 
-    ledger.produce(5)
-    ledger.check_consumed_once([one, two])
-    for member in (one, two):
-        member.commit()  # nobody is fenced
-    after = wait_for_assignment([one, two], partitions(TOPIC, 4))
-    assert house.member_ids() == new_ids
+    record_check.produce(5)
+    record_check.check_consumed_once([first, second])
+    for member in (first, second):
+        member.commit()  # no member is fenced
+    after = wait_for_assignment([first, second], partitions(TOPIC, 4))
+    assert cluster.member_ids() == new_ids
     assert [snapshot.generation for snapshot in after] == [snapshot.generation for snapshot in before]
     assert after[0].events == before[0].events
-    ledger.check_committed()
+    record_check.check_committed()
 
 
 @contextmanager
-def _static_consumer(house: House, client_id: str) -> Iterator[Consumer]:
+def _static_consumer(cluster: Cluster, client_id: str) -> Iterator[Consumer]:
     consumer = Consumer(
         {
-            "bootstrap.servers": house.broker.address,
+            "bootstrap.servers": cluster.broker.address,
             "group.id": GROUP,
             "client.id": client_id,
             "group.instance.id": "the-same",
@@ -306,8 +306,8 @@ def _static_consumer(house: House, client_id: str) -> Iterator[Consumer]:
 
 
 @pytest.mark.proves("SY-05")
-def test_newer_static_member_fences_older_one(house: House) -> None:
-    _ledger(house, house.driver(), 2)
+def test_newer_static_member_fences_older_one(cluster: Cluster) -> None:
+    _record_check(cluster, cluster.driver(), 2)
 
     def owns_all(consumer: Consumer) -> Callable[[], bool]:
         def polled() -> bool:
@@ -316,52 +316,52 @@ def test_newer_static_member_fences_older_one(house: House) -> None:
 
         return polled
 
-    with _static_consumer(house, "old") as old:
-        wait_until(owns_all(old), house.describe)
-        (old_id,) = house.member_ids().values()
-        with _static_consumer(house, "new") as new:
-            wait_until(owns_all(new), house.describe)
-            deaths: list[KafkaError] = []
+    with _static_consumer(cluster, "old") as old:
+        wait_until(owns_all(old), cluster.describe)
+        (old_id,) = cluster.member_ids().values()
+        with _static_consumer(cluster, "new") as new:
+            wait_until(owns_all(new), cluster.describe)
+            errors: list[KafkaError] = []
 
-            def old_is_dead() -> bool:
-                deaths.extend(error for message in old.consume(10, 0.05) if (error := message.error()) is not None)
-                return bool(deaths)
+            def old_is_fenced() -> bool:
+                errors.extend(error for message in old.consume(10, 0.05) if (error := message.error()) is not None)
+                return bool(errors)
 
-            wait_until(old_is_dead, house.describe)
-            assert deaths[0].code() == KafkaError._FATAL
-            assert "Static consumer fenced by other consumer with same group.instance.id" in deaths[0].str()
-            (new_id,) = house.member_ids().values()
+            wait_until(old_is_fenced, cluster.describe)
+            assert errors[0].code() == KafkaError._FATAL
+            assert "Static consumer fenced by other consumer with same group.instance.id" in errors[0].str()
+            (new_id,) = cluster.member_ids().values()
             assert new_id != old_id
             assert owns_all(new)()
-    house.broker.stop()  # after which all of its log has been read
-    assert house.broker.log.count(f"Stabilized group {GROUP} ") == 1
+    cluster.broker.stop()  # the log is complete after the stop
+    assert cluster.broker.log.count(f"Stabilized group {GROUP} ") == 1
 
 
-# --- other assignors, other owners ------------------------------------------------------------------------------------
+# --- assignor changes and failed members ------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("SY-06")
-def test_assignor_changes_with_last_rolling_restart(house: House) -> None:
-    driver = house.driver()
-    _ledger(house, driver, 4)
+def test_assignor_changes_with_last_rolling_restart(cluster: Cluster) -> None:
+    driver = cluster.driver()
+    _record_check(cluster, driver, 4)
 
     def start(name: str, assignor: str) -> Member:
         return driver.join(name, GROUP, [TOPIC], assignor=assignor)
 
     def shares(*members: Member) -> tuple[str, set[frozenset[str]]]:
         snapshots = wait_for_assignment(members, partitions(TOPIC, 4))
-        return house.describe().protocol_data, {snapshot.assignment for snapshot in snapshots}
+        return cluster.describe().protocol_data, {snapshot.assignment for snapshot in snapshots}
 
     by_range = {partitions_of(0, 1), partitions_of(2, 3)}
-    by_turns = {partitions_of(0, 2), partitions_of(1, 3)}
-    one, two = start("one", "range"), start("two", "range")
-    assert shares(one, two) == ("range", by_range)
-    one.close()
-    one = start("one", "roundrobin,range")
-    assert shares(one, two) == ("range", by_range)
-    two.close()
-    two = start("two", "roundrobin,range")
-    assert shares(one, two) == ("roundrobin", by_turns)
+    by_round_robin = {partitions_of(0, 2), partitions_of(1, 3)}
+    first, second = start("one", "range"), start("two", "range")
+    assert shares(first, second) == ("range", by_range)
+    first.close()
+    first = start("one", "roundrobin,range")
+    assert shares(first, second) == ("range", by_range)
+    second.close()
+    second = start("two", "roundrobin,range")
+    assert shares(first, second) == ("roundrobin", by_round_robin)
 
 
 def partitions_of(*numbers: int) -> frozenset[str]:
@@ -369,21 +369,21 @@ def partitions_of(*numbers: int) -> frozenset[str]:
 
 
 @pytest.mark.proves("SY-07")
-def test_partitions_of_killed_member_move_in_time(house: House) -> None:
+def test_partitions_of_killed_member_move_in_time(cluster: Cluster) -> None:
     session_ms = 2_000
-    driver, victim = house.driver(), house.driver()
-    ledger = _ledger(house, driver, 2)
+    driver, victim = cluster.driver(), cluster.driver()
+    record_check = _record_check(cluster, driver, 2)
     survivor = driver.join("one", GROUP, [TOPIC], session_ms=session_ms)
-    two = victim.join("two", GROUP, [TOPIC], session_ms=session_ms)
-    wait_for_assignment([survivor, two], partitions(TOPIC, 2))
-    ledger.produce(5)
-    wait_for_records([survivor, two], 10)
+    killed_member = victim.join("two", GROUP, [TOPIC], session_ms=session_ms)
+    wait_for_assignment([survivor, killed_member], partitions(TOPIC, 2))
+    record_check.produce(5)
+    wait_for_records([survivor, killed_member], 10)
 
     killed = time.monotonic()
     victim.kill()
     wait_for_assignment([survivor], partitions(TOPIC, 2))
     assert time.monotonic() - killed < 2 * session_ms / 1000 + 5
-    # Nothing was committed: the new owner reads the partition from its beginning.
+    # No offset was committed: the new owner reads the partition from the beginning.
     expected = {(partition, offset) for partition in range(2) for offset in range(5)}
 
     def has_read_all() -> bool:
@@ -393,21 +393,21 @@ def test_partitions_of_killed_member_move_in_time(house: House) -> None:
 
 
 @pytest.mark.proves("SY-07")
-def test_clean_stop_commits_position_without_duplicates(house: House) -> None:
-    driver = house.driver()
-    ledger = _ledger(house, driver, 2)
-    one = driver.join("one", GROUP, [TOPIC])
-    two = driver.join("two", GROUP, [TOPIC])
-    wait_for_assignment([one, two], partitions(TOPIC, 2))
-    ledger.produce(5)
-    ledger.check_consumed_once([one, two])
-    one.commit()
-    two.commit()
-    ledger.check_committed()
-    before = two.snapshot().records
-    two.close()
-    wait_for_assignment([one], partitions(TOPIC, 2))
-    ledger.produce(5)
-    ledger.check_consumed_once([one], before)
-    one.commit()
-    ledger.check_committed()
+def test_clean_stop_commits_position_without_duplicates(cluster: Cluster) -> None:
+    driver = cluster.driver()
+    record_check = _record_check(cluster, driver, 2)
+    first = driver.join("one", GROUP, [TOPIC])
+    second = driver.join("two", GROUP, [TOPIC])
+    wait_for_assignment([first, second], partitions(TOPIC, 2))
+    record_check.produce(5)
+    record_check.check_consumed_once([first, second])
+    first.commit()
+    second.commit()
+    record_check.check_committed()
+    before = second.snapshot().records
+    second.close()
+    wait_for_assignment([first], partitions(TOPIC, 2))
+    record_check.produce(5)
+    record_check.check_consumed_once([first], before)
+    first.commit()
+    record_check.check_committed()

@@ -23,7 +23,7 @@ def test_silent_member_expires_at_session_timeout(harness: CoordinatorHarness) -
     harness.advance_ms(4_000)
     a.heartbeat()
     b.heartbeat()
-    heard_ms = harness.now_ms
+    heartbeat_ms = harness.now_ms
     harness.advance_ms(SESSION_MS - 1, heartbeating=[a])
     assert (harness.state, harness.member_ids) == (S, {a.id, b.id})
     before = harness.events.mark()
@@ -32,9 +32,9 @@ def test_silent_member_expires_at_session_timeout(harness: CoordinatorHarness) -
     assert (harness.state, harness.generation, harness.member_ids) == (PR, 1, {a.id})
     assert harness.rebalances(before) == [(Trigger.SESSION_TIMEOUT, b.id)]
     (expired,) = harness.events.since(before, EventKind.MEMBER_EXPIRED)
-    assert (expired.member, expired.time_ms) == (b.id, heard_ms + SESSION_MS)
+    assert (expired.member, expired.time_ms) == (b.id, heartbeat_ms + SESSION_MS)
     assert isinstance(expired.detail, MemberTimedOut)
-    assert (expired.detail.timer_ms, expired.detail.last_heard_ms) == (SESSION_MS, heard_ms)
+    assert (expired.detail.timer_ms, expired.detail.last_heard_ms) == (SESSION_MS, heartbeat_ms)
 
 
 @pytest.mark.proves("SE-02")
@@ -49,7 +49,7 @@ def test_manual_expiration_equals_session_timeout(harness: CoordinatorHarness) -
 
 
 @pytest.mark.proves("SE-02", "ST-11")
-def test_last_member_expiring_empties_the_group(harness: CoordinatorHarness) -> None:
+def test_expiration_of_last_member_empties_group(harness: CoordinatorHarness) -> None:
     harness.stable_group("a")
     harness.advance_ms(SESSION_MS)
 
@@ -71,7 +71,7 @@ def test_expiration_during_rebalance_can_end_join_phase(harness: CoordinatorHarn
 
 
 @pytest.mark.proves("SE-02")
-def test_members_whose_sessions_end_together_are_all_removed(harness: CoordinatorHarness) -> None:
+def test_all_expired_members_are_removed(harness: CoordinatorHarness) -> None:
     a, b, c = harness.stable_group("a", "b", "c")
     harness.advance_ms(SESSION_MS - 1, heartbeating=[a])
     harness.advance_ms(1)
@@ -115,20 +115,20 @@ def test_response_restarts_session_of_parked_member(harness: CoordinatorHarness)
 
 
 @pytest.mark.proves("SE-04")
-def test_session_of_a_replaced_id_ends_without_effect(harness: CoordinatorHarness) -> None:
+def test_session_timer_of_replaced_id_has_no_effect(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b", static=True)
     harness.advance_ms(5_000, heartbeating=[a])
-    again = b.restarted()
-    again.join()
+    restarted = b.restarted()
+    restarted.join()
     before = harness.events.mark()
-    harness.advance_ms(30_000, heartbeating=[a, again])
+    harness.advance_ms(30_000, heartbeating=[a, restarted])
 
-    assert (harness.state, harness.generation, harness.member_ids) == (S, 1, {a.id, again.id})
+    assert (harness.state, harness.generation, harness.member_ids) == (S, 1, {a.id, restarted.id})
     assert harness.events.since(before) == []
 
 
 @pytest.mark.proves("SE-04")
-def test_session_of_a_member_that_left_ends_without_effect(harness: CoordinatorHarness) -> None:
+def test_session_timer_of_former_member_has_no_effect(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     b.leave()
     harness.rebalance(a)
@@ -155,7 +155,7 @@ def test_member_that_does_not_rejoin_is_removed(
 
 
 @pytest.mark.proves("SE-01", "CO-06")
-def test_loading_gives_every_member_a_full_session(harness: CoordinatorHarness) -> None:
+def test_load_starts_full_sessions(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     harness.advance_ms(SESSION_MS - 1)
     harness.restart()
@@ -216,15 +216,15 @@ def test_kip_62_longest_rebalance_timeout_counts(harness: CoordinatorHarness, ti
 
 
 @pytest.mark.proves("JG-26")
-def test_kip_62_the_longest_timeout_leaves_with_its_member(harness: CoordinatorHarness) -> None:
+def test_kip_62_timeout_of_former_member_does_not_count(harness: CoordinatorHarness) -> None:
     a = harness.member("a", rebalance_timeout_ms=20_000)
     b = harness.member("b", rebalance_timeout_ms=20_000)
-    patient = harness.member("patient", rebalance_timeout_ms=500_000)
-    for member in (a, b, patient):
+    former = harness.member("former", rebalance_timeout_ms=500_000)
+    for member in (a, b, former):
         member.join()
     harness.end_initial_delay()
-    harness.sync(a, b, patient)
-    patient.leave()
+    harness.sync(a, b, former)
+    former.leave()
     a.join()
     harness.advance_ms(20_000, heartbeating=[b])
 
@@ -274,17 +274,17 @@ def test_kip_62_old_and_new_clients_share_longest_timeout(harness: CoordinatorHa
 @pytest.mark.proves("HB-05", "HB-06", "HB-07")
 def test_kip_62_heartbeats_get_responses_during_rebalance(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
-    heard = [b.heartbeat()]
+    errors = [b.heartbeat()]
     a.join()
-    heard.append(b.heartbeat())
+    errors.append(b.heartbeat())
     harness.advance_ms(5_000)
-    heard.append(b.heartbeat())
+    errors.append(b.heartbeat())
     b.join()
-    heard += [a.heartbeat(), b.heartbeat()]
+    errors += [a.heartbeat(), b.heartbeat()]
     a.sync()
-    heard += [a.heartbeat(), b.heartbeat()]
+    errors += [a.heartbeat(), b.heartbeat()]
 
-    assert heard == [
+    assert errors == [
         Error.NONE,
         Error.REBALANCE_IN_PROGRESS,
         Error.REBALANCE_IN_PROGRESS,
@@ -295,11 +295,11 @@ def test_kip_62_heartbeats_get_responses_during_rebalance(harness: CoordinatorHa
     ]
 
 
-# --- waiting is told --------------------------------------------------------------------------------------------------
+# --- waiting members --------------------------------------------------------------------------------------------------
 
 
-def waits(harness: CoordinatorHarness, since: int) -> list[tuple[int, tuple[str, ...]]]:
-    """When it was told, and for whom a round waits."""
+def waiting_events(harness: CoordinatorHarness, since: int) -> list[tuple[int, tuple[str, ...]]]:
+    """Return time and member ids of the REBALANCE_WAITING events."""
     return [
         (event.time_ms, tuple(sorted(event.detail.waiting_for)))  # type: ignore[union-attr]
         for event in harness.events.since(since, EventKind.REBALANCE_WAITING)
@@ -312,12 +312,12 @@ def test_long_rebalance_emits_waiting_members(harness: CoordinatorHarness) -> No
     c = harness.member("c")
     c.join()
     harness.advance_ms(999)
-    assert waits(harness, before) == []
+    assert waiting_events(harness, before) == []
     harness.advance_ms(2)
-    ((told_ms, waiting_for),) = waits(harness, before)
+    ((emitted_ms, waiting_for),) = waiting_events(harness, before)
 
     assert waiting_for == tuple(sorted([a.id, b.id]))
-    assert told_ms - started_ms in (1_000, 1_001)
+    assert emitted_ms - started_ms in (1_000, 1_001)
     (event,) = harness.events.since(before, EventKind.REBALANCE_WAITING)
     waiting = harness.coordinator.waiting_for(GROUP)
     assert event.detail == waiting
@@ -332,17 +332,17 @@ def test_waiting_members_event_is_rate_limited(
     before = harness.events.mark()
     harness.member("c").join()
     harness.advance_ms(5_000)
-    assert len(waits(harness, before)) == 1
+    assert len(waiting_events(harness, before)) == 1
     a.join()
     harness.advance_ms(1_000)
-    assert [waiting_for for _, waiting_for in waits(harness, before)] == [tuple(sorted([a.id, b.id])), (b.id,)]
+    assert [waiting_for for _, waiting_for in waiting_events(harness, before)] == [tuple(sorted([a.id, b.id])), (b.id,)]
     harness.advance_ms(3_000)
     b.heartbeat()
-    assert len(waits(harness, before)) == 2
+    assert len(waiting_events(harness, before)) == 2
     b.join()
 
     assert harness.state is CR
-    assert len(waits(harness, before)) == 2
+    assert len(waiting_events(harness, before)) == 2
 
 
 def test_short_rebalance_emits_no_waiting_event(harness: CoordinatorHarness) -> None:
@@ -355,11 +355,11 @@ def test_short_rebalance_emits_no_waiting_event(harness: CoordinatorHarness) -> 
     harness.sync(a, b)
     harness.advance_ms(5_000)
 
-    assert waits(harness, before) == []
+    assert waiting_events(harness, before) == []
     assert harness.coordinator.waiting_for(GROUP) is None
 
 
-def test_round_waits_for_an_issued_id_too(harness: CoordinatorHarness) -> None:
+def test_waiting_members_include_pending_id(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
@@ -367,10 +367,10 @@ def test_round_waits_for_an_issued_id_too(harness: CoordinatorHarness) -> None:
     a.join()
     harness.advance_ms(1_001)
 
-    assert [waiting_for for _, waiting_for in waits(harness, before)] == [(b.id,)]
+    assert [waiting_for for _, waiting_for in waiting_events(harness, before)] == [(b.id,)]
 
 
-def test_round_whose_leader_does_not_sync_waits_for_it(harness: CoordinatorHarness) -> None:
+def test_waiting_members_include_leader_without_sync(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     a.join()
     b.join()
@@ -378,7 +378,7 @@ def test_round_whose_leader_does_not_sync_waits_for_it(harness: CoordinatorHarne
     before = harness.events.mark()
     harness.advance_ms(1_001)
 
-    assert [waiting_for for _, waiting_for in waits(harness, before)] == [(a.id,)]
+    assert [waiting_for for _, waiting_for in waiting_events(harness, before)] == [(a.id,)]
 
 
 def test_no_waiting_members_without_rebalance(harness: CoordinatorHarness) -> None:

@@ -20,17 +20,17 @@ CHECK_MS = 600_000
 Fields = dict[str, Any]
 
 
-class House:
-    """A broker, one client, and what the group looks like from inside."""
+class GroupClient:
+    """A client of a broker, with access to the group state of the broker."""
 
     def __init__(self, broker: QuietBroker) -> None:
         self.broker = broker
-        self.client: QuietClient = broker.connect("c")
+        self.connection: QuietClient = broker.connect("c")
         self.events: list[GroupEvent] = []
         broker.broker.events.subscribe(self.events.append)
 
     def send(self, api: str, version: int, **fields: Any) -> Fields:
-        return self.client.ask_fields(api, version, **fields)
+        return self.connection.ask_fields(api, version, **fields)
 
     @property
     def group(self) -> ClassicGroup:
@@ -60,8 +60,8 @@ class House:
             | more,
         )
 
-    def settle(self, instance: str | None = None) -> str:
-        """A member of a stable group of one, by its id."""
+    def join_and_sync(self, instance: str | None = None) -> str:
+        """Form a stable group of one member and return its id."""
         member_id = self.join(9, group_instance_id=instance)["member_id"]
         if instance is None:
             self.join(9, member_id=member_id)
@@ -74,8 +74,8 @@ class House:
         version: int,
         member_id: str,
         *,
-        kind: str | None = "consumer",
-        name: str | None = "range",
+        protocol_type: str | None = "consumer",
+        protocol_name: str | None = "range",
         assignments: list[Fields] | None = None,
         instance: str | None = None,
     ) -> Fields:
@@ -86,8 +86,8 @@ class House:
             generation_id=1,
             member_id=member_id,
             group_instance_id=instance,
-            protocol_type=kind,
-            protocol_name=name,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
             assignments=assignments or [],
         )
 
@@ -113,9 +113,9 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def client(tmp_path: Path) -> Iterator[GroupClient]:
     with QuietBroker(tmp_path, t=1) as broker:
-        yield House(broker)
+        yield GroupClient(broker)
 
 
 def committed(code: Error) -> list[Fields]:
@@ -124,38 +124,38 @@ def committed(code: Error) -> list[Fields]:
 
 @pytest.mark.proves("JG-07")
 @pytest.mark.parametrize("version", range(4))
-def test_join_before_v4_needs_no_member_id(house: House, version: int) -> None:
-    fields = house.join(version)
+def test_join_before_v4_needs_no_member_id(client: GroupClient, version: int) -> None:
+    fields = client.join(version)
     assert fields["error_code"] == Error.NONE
-    assert house.member_ids == {fields["member_id"]}
+    assert client.member_ids == {fields["member_id"]}
     assert fields["member_id"].startswith("c-")
 
 
 @pytest.mark.proves("JG-08")
 @pytest.mark.parametrize("version", range(4, 10))
-def test_join_from_v4_requires_member_id(house: House, version: int) -> None:
-    fields = house.join(version)
+def test_join_from_v4_requires_member_id(client: GroupClient, version: int) -> None:
+    fields = client.join(version)
     assert fields["error_code"] == Error.MEMBER_ID_REQUIRED
     assert fields["member_id"].startswith("c-")
-    assert house.member_ids == set()
-    assert house.group.state is GroupState.EMPTY
+    assert client.member_ids == set()
+    assert client.group.state is GroupState.EMPTY
 
 
 @pytest.mark.proves("JG-13")
 @pytest.mark.parametrize("version", range(3, 10))
-def test_instance_id_makes_a_static_member_from_v5_on(house: House, version: int) -> None:
-    fields = house.join(version, group_instance_id="i")
+def test_join_from_v5_supports_instance_id(client: GroupClient, version: int) -> None:
+    fields = client.join(version, group_instance_id="i")
     assert fields["error_code"] == (Error.MEMBER_ID_REQUIRED if version == 4 else Error.NONE)
-    assert {member_id.partition("-")[0] for member_id in house.member_ids} == (
+    assert {member_id.partition("-")[0] for member_id in client.member_ids} == (
         {"i"} if version >= 5 else {"c"} if version < 4 else set()
     )
 
 
 @pytest.mark.proves("JG-42", "JG-43")
 @pytest.mark.parametrize("version", range(5, 10))
-def test_static_leader_that_returns_keeps_the_lead_from_v9_on(house: House, version: int) -> None:
-    leader = house.settle("a")
-    fields = house.join(version, group_instance_id="a")
+def test_static_leader_rejoin_keeps_leader_from_v9(client: GroupClient, version: int) -> None:
+    leader = client.join_and_sync("a")
+    fields = client.join(version, group_instance_id="a")
     assert fields["error_code"] == Error.NONE
     assert fields["member_id"] != leader
     if version >= 9:
@@ -170,15 +170,15 @@ def test_static_leader_that_returns_keeps_the_lead_from_v9_on(house: House, vers
 
 @pytest.mark.proves("JG-27")
 @pytest.mark.parametrize("version", [0, 1])
-def test_join_v0_uses_session_timeout(house: House, version: int) -> None:
-    house.join(version)
-    assert house.joined().rebalance_timeout_ms == (SESSION_MS if version == 0 else REBALANCE_MS)
+def test_join_v0_uses_session_timeout(client: GroupClient, version: int) -> None:
+    client.join(version)
+    assert client.joined().rebalance_timeout_ms == (SESSION_MS if version == 0 else REBALANCE_MS)
 
 
 @pytest.mark.proves("JG-50")
 @pytest.mark.parametrize("version", range(10))
-def test_join_error_protocol_is_empty_before_v7_then_null(house: House, version: int) -> None:
-    fields = house.join(version, member_id="unknown")
+def test_join_error_protocol_is_empty_before_v7_then_null(client: GroupClient, version: int) -> None:
+    fields = client.join(version, member_id="unknown")
     assert fields["error_code"] == Error.UNKNOWN_MEMBER_ID
     assert fields["generation_id"] == -1
     assert fields["protocol_name"] == ("" if version < 7 else None)
@@ -188,7 +188,7 @@ def test_join_error_protocol_is_empty_before_v7_then_null(house: House, version:
 
 @pytest.mark.proves("JG-51")
 @pytest.mark.parametrize(
-    ("version", "reason", "told"),
+    ("version", "reason", "expected"),
     [
         (7, "because", "not provided"),
         (8, "because", "because"),
@@ -196,41 +196,41 @@ def test_join_error_protocol_is_empty_before_v7_then_null(house: House, version:
         (9, None, "not provided"),
     ],
 )
-def test_reason_counts_from_v8_on_if_there_is_one(house: House, version: int, reason: str | None, told: str) -> None:
-    member_id = house.join(version)["member_id"]
-    house.join(version, member_id=member_id, reason=reason)
-    assert house.joined().reason == told
+def test_join_from_v8_has_reason(client: GroupClient, version: int, reason: str | None, expected: str) -> None:
+    member_id = client.join(version)["member_id"]
+    client.join(version, member_id=member_id, reason=reason)
+    assert client.joined().reason == expected
 
 
 @pytest.mark.proves("SG-02")
 @pytest.mark.parametrize("version", range(6))
-@pytest.mark.parametrize(("kind", "name"), [(None, "range"), ("consumer", None)])
-def test_from_v5_on_a_sync_must_name_its_protocol(
-    house: House, version: int, kind: str | None, name: str | None
+@pytest.mark.parametrize(("protocol_type", "protocol_name"), [(None, "range"), ("consumer", None)])
+def test_sync_from_v5_requires_protocol(
+    client: GroupClient, version: int, protocol_type: str | None, protocol_name: str | None
 ) -> None:
-    member_id = house.settle()
-    fields = house.sync(version, member_id, kind=kind, name=name)
+    member_id = client.join_and_sync()
+    fields = client.sync(version, member_id, protocol_type=protocol_type, protocol_name=protocol_name)
     assert fields["error_code"] == (Error.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else Error.NONE)
     assert fields["assignment"] == (b"" if version >= 5 else b"part")
 
 
 @pytest.mark.proves("LG-01")
 @pytest.mark.parametrize("version", range(3))
-def test_leave_before_v3_has_top_level_error(house: House, version: int) -> None:
-    member_id = house.settle()
+def test_leave_before_v3_has_top_level_error(client: GroupClient, version: int) -> None:
+    member_id = client.join_and_sync()
     for leaver, error in (("unknown", Error.UNKNOWN_MEMBER_ID), (member_id, Error.NONE)):
-        fields = house.send("LeaveGroup", version, group_id=GROUP, member_id=leaver)
+        fields = client.send("LeaveGroup", version, group_id=GROUP, member_id=leaver)
         assert fields["error_code"] == error
         assert "members" not in fields
-    assert house.member_ids == set()
+    assert client.member_ids == set()
 
 
 @pytest.mark.proves("LG-01")
 @pytest.mark.parametrize("version", range(3, 6))
-def test_from_v3_on_each_leaver_has_its_own_error(house: House, version: int) -> None:
-    member_id = house.settle()
-    leavers = [{"member_id": one, "group_instance_id": None} for one in ("unknown", member_id)]
-    fields = house.send("LeaveGroup", version, group_id=GROUP, members=leavers)
+def test_leave_from_v3_has_error_per_member(client: GroupClient, version: int) -> None:
+    member_id = client.join_and_sync()
+    leavers = [{"member_id": leaver, "group_instance_id": None} for leaver in ("unknown", member_id)]
+    fields = client.send("LeaveGroup", version, group_id=GROUP, members=leavers)
     assert fields["error_code"] == Error.NONE
     assert fields["members"] == [
         {"member_id": "unknown", "group_instance_id": None, "error_code": Error.UNKNOWN_MEMBER_ID},
@@ -240,47 +240,47 @@ def test_from_v3_on_each_leaver_has_its_own_error(house: House, version: int) ->
 
 @pytest.mark.proves("OC-02")
 @pytest.mark.parametrize("version", range(2, 10))
-def test_commit_with_generation_to_missing_group(house: House, version: int) -> None:
+def test_commit_with_generation_to_missing_group(client: GroupClient, version: int) -> None:
     error = Error.GROUP_ID_NOT_FOUND if version >= 9 else Error.ILLEGAL_GENERATION
-    assert house.commit(version, generation=3)["topics"] == committed(error)
+    assert client.commit(version, generation=3)["topics"] == committed(error)
 
 
 @pytest.mark.proves("OC-13")
 @pytest.mark.parametrize("version", range(2, 10))
-def test_retention_counts_from_v2_to_v4(house: House, version: int) -> None:
-    assert house.commit(version, retention_ms=3_600_000)["topics"] == committed(Error.NONE)
-    assert house.offset() == 5
-    house.broker.pass_ms(3_600_000 + CHECK_MS)
-    assert house.offset() == (-1 if version <= 4 else 5)
+def test_commit_v2_to_v4_has_retention_time(client: GroupClient, version: int) -> None:
+    assert client.commit(version, retention_ms=3_600_000)["topics"] == committed(Error.NONE)
+    assert client.offset() == 5
+    client.broker.pass_ms(3_600_000 + CHECK_MS)
+    assert client.offset() == (-1 if version <= 4 else 5)
 
 
 @pytest.mark.proves("OC-13")
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_retention_minus_one_is_broker_default(house: House, version: int) -> None:
-    house.commit(version)
-    house.broker.pass_ms(RETENTION_MS // 2)
-    assert house.offset() == 5
+def test_retention_minus_one_is_broker_default(client: GroupClient, version: int) -> None:
+    client.commit(version)
+    client.broker.pass_ms(RETENTION_MS // 2)
+    assert client.offset() == 5
 
 
 @pytest.mark.proves("OF-01")
 @pytest.mark.parametrize("version", range(2, 8))
-def test_from_v2_on_null_topics_fetch_everything(house: House, version: int) -> None:
-    house.commit(9)
-    fields = house.send("OffsetFetch", version, group_id=GROUP, topics=None)
+def test_fetch_from_v2_null_topics_means_all(client: GroupClient, version: int) -> None:
+    client.commit(9)
+    fields = client.send("OffsetFetch", version, group_id=GROUP, topics=None)
     (topic,) = fields["topics"]
     (partition,) = topic["partitions"]
     assert (topic["name"], partition["partition_index"], partition["committed_offset"]) == ("t", 0, 5)
-    fields = house.send("OffsetFetch", version, group_id="unknown", topics=None)
+    fields = client.send("OffsetFetch", version, group_id="unknown", topics=None)
     assert (fields["topics"], fields["error_code"]) == ([], Error.NONE)
 
 
 @pytest.mark.proves("OF-04")
 @pytest.mark.parametrize("version", [8, 9])
-def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
-    house.commit(9)
+def test_fetch_from_v8_has_result_per_group(client: GroupClient, version: int) -> None:
+    client.commit(9)
     topics = [{"name": "t", "partition_indexes": [0]}]
-    asked = [{"group_id": group_id, "topics": topics} for group_id in (GROUP, "unknown")]
-    groups = house.send("OffsetFetch", version, groups=asked)["groups"]
+    requested = [{"group_id": group_id, "topics": topics} for group_id in (GROUP, "unknown")]
+    groups = client.send("OffsetFetch", version, groups=requested)["groups"]
     assert [(group["group_id"], group["error_code"]) for group in groups] == [(GROUP, 0), ("unknown", 0)]
     offsets = [
         partition["committed_offset"]
@@ -293,8 +293,8 @@ def test_fetch_from_v8_has_result_per_group(house: House, version: int) -> None:
 
 @pytest.mark.proves("AD-01")
 @pytest.mark.parametrize("version", range(7))
-def test_describe_missing_group_is_error_from_v6(house: House, version: int) -> None:
-    (group,) = house.send("DescribeGroups", version, groups=["unknown"])["groups"]
+def test_describe_missing_group_is_error_from_v6(client: GroupClient, version: int) -> None:
+    (group,) = client.send("DescribeGroups", version, groups=["unknown"])["groups"]
     assert group["group_state"] == "Dead"
     assert group["error_code"] == (Error.GROUP_ID_NOT_FOUND if version >= 6 else Error.NONE)
     assert bool(group.get("error_message")) is (version >= 6)
@@ -302,14 +302,14 @@ def test_describe_missing_group_is_error_from_v6(house: House, version: int) -> 
 
 @pytest.mark.proves("AD-03")
 @pytest.mark.parametrize("version", range(6))
-def test_list_filters_states_from_v4_and_types_from_v5(house: House, version: int) -> None:
-    house.settle()
+def test_list_filters_states_from_v4_and_types_from_v5(client: GroupClient, version: int) -> None:
+    client.join_and_sync()
     group = {"group_id": GROUP, "protocol_type": "consumer"}
     group |= {"group_state": "Stable"} if version >= 4 else {}
     group |= {"group_type": "classic"} if version >= 5 else {}
 
     def listed(states: list[str], types: list[str]) -> object:
-        return house.send("ListGroups", version, states_filter=states, types_filter=types)["groups"]
+        return client.send("ListGroups", version, states_filter=states, types_filter=types)["groups"]
 
     assert listed(["stable"], ["CLASSIC"]) == [group]
     assert listed(["Empty"], []) == ([] if version >= 4 else [group])

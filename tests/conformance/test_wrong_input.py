@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pytest
 
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState
 from slackwater.group.messages import (
     CommittedPartition,
     DeletedGroup,
@@ -40,64 +39,63 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 
-from .coordinator_harness import GROUP, CoordinatorHarness, Member, join_protocols
+from .coordinator_harness import GROUP, STATE_OF_STAGE, CoordinatorHarness, Member, join_protocols
 
 OVERLONG = struct.pack(">hi", 3, 2**31 - 1)
 OFFSETS = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1))
 
 
 class Case(NamedTuple):
-    """A wrong request of member a, or of somebody who is none, and the response it deserves."""
+    """An invalid request of member a or of another client, and the expected response."""
 
     request: Request
     response: Response
 
 
-def refused_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
-    """JoinGroup, from a member and from a newcomer."""
-    member, newcomer = a.join_request(), replace(a.join_request(), member_id="", group_instance_id=None)
-    for name, join in (("member", member), ("newcomer", newcomer)):
-        mine = join.member_id
+def invalid_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Return invalid JoinGroup requests of a member and of a new member."""
+    member, new_member = a.join_request(), replace(a.join_request(), member_id="", group_instance_id=None)
+    for name, join in (("member", member), ("new member", new_member)):
 
-        def refused(error: Error, member_id: str = mine) -> JoinGroupResponse:
+        def rejected(error: Error, member_id: str = join.member_id) -> JoinGroupResponse:
             return JoinGroupResponse(error, member_id=member_id)
 
-        yield f"{name}: null group", Case(replace(join, group_id=None), refused(Error.INVALID_GROUP_ID))
-        yield f"{name}: empty group", Case(replace(join, group_id=""), refused(Error.INVALID_GROUP_ID))
+        yield f"{name}: null group", Case(replace(join, group_id=None), rejected(Error.INVALID_GROUP_ID))
+        yield f"{name}: empty group", Case(replace(join, group_id=""), rejected(Error.INVALID_GROUP_ID))
         for session_ms in (-(2**31), -1, 0, 5_999, 1_800_001, 2**31 - 1):
             wrong = replace(join, session_timeout_ms=session_ms)
-            yield f"{name}: session {session_ms}", Case(wrong, refused(Error.INVALID_SESSION_TIMEOUT))
-        both_wrong = replace(join, group_id="", session_timeout_ms=0, protocols=())
-        yield f"{name}: everything", Case(both_wrong, refused(Error.INVALID_GROUP_ID))
-        mismatch = refused(Error.INCONSISTENT_GROUP_PROTOCOL)
+            yield f"{name}: session {session_ms}", Case(wrong, rejected(Error.INVALID_SESSION_TIMEOUT))
+        several_errors = replace(join, group_id="", session_timeout_ms=0, protocols=())
+        yield f"{name}: several errors", Case(several_errors, rejected(Error.INVALID_GROUP_ID))
+        mismatch = rejected(Error.INCONSISTENT_GROUP_PROTOCOL)
         yield f"{name}: other type", Case(replace(join, protocol_type="connect"), mismatch)
         yield f"{name}: no type", Case(replace(join, protocol_type=""), mismatch)
         yield f"{name}: no protocols", Case(replace(join, protocols=()), mismatch)
         yield f"{name}: no common protocol", Case(replace(join, protocols=join_protocols("x")), mismatch)
-        yield f"{name}: a protocol twice", Case(replace(join, protocols=join_protocols("range", "range")), mismatch)
+        yield f"{name}: repeated protocol", Case(replace(join, protocols=join_protocols("range", "range")), mismatch)
         overlong = replace(join, protocols=(JoinProtocol("range", OVERLONG),))
-        yield f"{name}: overlong array", Case(overlong, refused(Error.INVALID_REQUEST))
-    stranger = replace(member, member_id="stranger", group_instance_id=None)
-    yield "stranger", Case(stranger, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="stranger"))
+        yield f"{name}: overlong array", Case(overlong, rejected(Error.INVALID_REQUEST))
+    unknown = replace(member, member_id="unknown", group_instance_id=None)
+    yield "unknown member", Case(unknown, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="unknown"))
     fenced = replace(member, group_instance_id="b")
-    yield "twin", Case(fenced, JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=a.id))
-    nowhere = replace(member, group_instance_id="nowhere")
-    yield "unknown instance", Case(nowhere, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
+    yield "instance of another member", Case(fenced, JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=a.id))
+    unknown = replace(member, group_instance_id="unknown")
+    yield "unknown instance", Case(unknown, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
     absent = replace(member, group_id="absent")
-    yield "absent group", Case(absent, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
+    yield "missing group", Case(absent, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
 
 
-def refused_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
-    """SyncGroup."""
-    sync = SyncGroup(GROUP, a.id, a.instance, a.harness.generation, "consumer", "range", ((b.id, b"gift"),))
+def invalid_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Return invalid SyncGroup requests."""
+    sync = SyncGroup(GROUP, a.id, a.instance, a.harness.generation, "consumer", "range", ((b.id, b"other"),))
     for name, wrong, error in (
         ("null group", replace(sync, group_id=None), Error.INVALID_GROUP_ID),
         ("empty group", replace(sync, group_id=""), Error.INVALID_GROUP_ID),
-        ("absent group", replace(sync, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
-        ("stranger", replace(sync, member_id="stranger", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
-        ("nobody", replace(sync, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
-        ("twin", replace(sync, member_id=b.id), Error.FENCED_INSTANCE_ID),
-        ("unknown instance", replace(sync, group_instance_id="nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("missing group", replace(sync, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
+        ("unknown member", replace(sync, member_id="unknown", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("no member id", replace(sync, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("instance of another member", replace(sync, member_id=b.id), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", replace(sync, group_instance_id="unknown"), Error.UNKNOWN_MEMBER_ID),
         ("earlier generation", replace(sync, generation_id=-1), Error.ILLEGAL_GENERATION),
         ("later generation", replace(sync, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
         ("other type", replace(sync, protocol_type="connect"), Error.INCONSISTENT_GROUP_PROTOCOL),
@@ -107,35 +105,35 @@ def refused_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         yield name, Case(wrong, SyncGroupResponse(error))
 
 
-def refused_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
-    """Heartbeat."""
-    beat = Heartbeat(GROUP, a.id, a.instance, a.harness.generation)
+def invalid_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Return invalid Heartbeat requests."""
+    heartbeat = Heartbeat(GROUP, a.id, a.instance, a.harness.generation)
     for name, wrong, error in (
-        ("null group", replace(beat, group_id=None), Error.INVALID_GROUP_ID),
-        ("empty group", replace(beat, group_id=""), Error.INVALID_GROUP_ID),
-        ("absent group", replace(beat, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
-        ("stranger", replace(beat, member_id="stranger", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
-        ("nobody", replace(beat, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
-        ("twin", replace(beat, member_id=b.id), Error.FENCED_INSTANCE_ID),
-        ("no id under an instance", replace(beat, member_id=""), Error.FENCED_INSTANCE_ID),
-        ("unknown instance", replace(beat, group_instance_id="nowhere"), Error.UNKNOWN_MEMBER_ID),
-        ("earlier generation", replace(beat, generation_id=-(2**31)), Error.ILLEGAL_GENERATION),
-        ("later generation", replace(beat, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
+        ("null group", replace(heartbeat, group_id=None), Error.INVALID_GROUP_ID),
+        ("empty group", replace(heartbeat, group_id=""), Error.INVALID_GROUP_ID),
+        ("missing group", replace(heartbeat, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
+        ("unknown member", replace(heartbeat, member_id="unknown", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("no member id", replace(heartbeat, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("instance of another member", replace(heartbeat, member_id=b.id), Error.FENCED_INSTANCE_ID),
+        ("instance without member id", replace(heartbeat, member_id=""), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", replace(heartbeat, group_instance_id="unknown"), Error.UNKNOWN_MEMBER_ID),
+        ("earlier generation", replace(heartbeat, generation_id=-(2**31)), Error.ILLEGAL_GENERATION),
+        ("later generation", replace(heartbeat, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
     ):
         yield name, Case(wrong, HeartbeatResponse(error))
 
 
-def refused_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
-    """LeaveGroup."""
+def invalid_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Return invalid LeaveGroup requests."""
     yield "null group", Case(LeaveGroup(None, (LeavingMember(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
     yield "empty group", Case(LeaveGroup("", (LeavingMember(a.id),)), LeaveGroupResponse(Error.INVALID_GROUP_ID))
-    yield "nobody at all", Case(LeaveGroup(GROUP, ()), LeaveGroupResponse(Error.NONE))
+    yield "no members", Case(LeaveGroup(GROUP, ()), LeaveGroupResponse(Error.NONE))
     for name, leaver, error in (
-        ("stranger", LeavingMember("stranger"), Error.UNKNOWN_MEMBER_ID),
-        ("nobody", LeavingMember(""), Error.UNKNOWN_MEMBER_ID),
-        ("nobody from nowhere", LeavingMember("", "nowhere"), Error.UNKNOWN_MEMBER_ID),
-        ("twin", LeavingMember(b.id, "a"), Error.FENCED_INSTANCE_ID),
-        ("unknown instance", LeavingMember(a.id, "nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("unknown member", LeavingMember("unknown"), Error.UNKNOWN_MEMBER_ID),
+        ("no member id", LeavingMember(""), Error.UNKNOWN_MEMBER_ID),
+        ("unknown instance without member id", LeavingMember("", "unknown"), Error.UNKNOWN_MEMBER_ID),
+        ("instance of another member", LeavingMember(b.id, "a"), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", LeavingMember(a.id, "unknown"), Error.UNKNOWN_MEMBER_ID),
     ):
         response = LeaveGroupResponse(Error.NONE, (LeftMember(leaver.member_id, leaver.group_instance_id, error),))
         yield name, Case(LeaveGroup(GROUP, (leaver,)), response)
@@ -146,21 +144,21 @@ def refused_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
             )
 
 
-def refused_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
-    """OffsetCommit."""
+def invalid_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Return invalid OffsetCommit requests."""
     commit = OffsetCommit(GROUP, a.id, a.instance, a.harness.generation, OFFSETS)
     for name, wrong, error in (
         ("null group", replace(commit, group_id=None), Error.INVALID_GROUP_ID),
-        ("absent group", replace(commit, group_id="absent"), Error.GROUP_ID_NOT_FOUND),
-        ("stranger", replace(commit, member_id="stranger", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
-        ("nobody", replace(commit, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("missing group", replace(commit, group_id="absent"), Error.GROUP_ID_NOT_FOUND),
+        ("unknown member", replace(commit, member_id="unknown", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
+        ("no member id", replace(commit, member_id="", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
         (
-            "from outside",
+            "without membership",
             replace(commit, member_id="", group_instance_id=None, generation_id=-1),
             Error.UNKNOWN_MEMBER_ID,
         ),
-        ("twin", replace(commit, member_id=b.id), Error.FENCED_INSTANCE_ID),
-        ("unknown instance", replace(commit, group_instance_id="nowhere"), Error.UNKNOWN_MEMBER_ID),
+        ("instance of another member", replace(commit, member_id=b.id), Error.FENCED_INSTANCE_ID),
+        ("unknown instance", replace(commit, group_instance_id="unknown"), Error.UNKNOWN_MEMBER_ID),
         ("no generation", replace(commit, generation_id=-1), Error.ILLEGAL_GENERATION),
         ("later generation", replace(commit, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
     ):
@@ -169,8 +167,8 @@ def refused_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         yield f"{name}, nothing to commit", Case(replace(wrong, offsets=()), OffsetCommitResponse(()))
 
 
-def refused_by_administration(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
-    """OffsetFetch, OffsetDelete, DeleteGroups."""
+def invalid_admin_requests(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
+    """Return invalid OffsetFetch, OffsetDelete and DeleteGroups requests."""
     null = FetchedGroup(None, Error.INVALID_GROUP_ID)
     yield "fetch null", Case(OffsetFetch((GroupToFetch(None, (("t", 0),)),)), OffsetFetchResponse((null,)))
     yield "fetch nothing", Case(OffsetFetch(()), OffsetFetchResponse(()))
@@ -180,69 +178,58 @@ def refused_by_administration(a: Member, b: Member) -> Iterator[tuple[str, Case]
     )
     yield "delete nothing", Case(DeleteGroups(()), DeleteGroupsResponse(()))
     yield (
-        "delete the living",
+        "delete group with members",
         Case(DeleteGroups((GROUP,)), DeleteGroupsResponse((DeletedGroup(GROUP, Error.NON_EMPTY_GROUP),))),
     )
     for group_id, error in ((None, Error.INVALID_GROUP_ID), ("", Error.INVALID_GROUP_ID)):
         yield f"offsets of {group_id!r}", Case(OffsetDelete(group_id, (("t", 0),)), OffsetDeleteResponse(error))
     yield (
-        "offsets of the absent",
+        "offsets of missing group",
         Case(OffsetDelete("absent", (("t", 0),)), OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND)),
     )
 
 
 Cases = Callable[[Member, Member], Iterator[tuple[str, Case]]]
-STAGES = ["initial", "completing", "stable", "preparing"]
 
 
-def at(harness: CoordinatorHarness, stage: str) -> tuple[Member, Member]:
-    """Two static members of a group at this stage, with an offset of its own; a leads."""
+def static_group_in(harness: CoordinatorHarness, stage: str) -> tuple[Member, Member]:
+    """Return the two static members, the leader first, of a group in this stage that has a committed offset."""
     harness.commit_simple(7, topic="kept")
-    a, b = harness.member("a", instance="a"), harness.member("b", instance="b")
-    a.join()
-    b.join()
-    if stage == "initial":
-        for member in harness.group.members.values():
-            (a if member.group_instance_id == "a" else b).id = member.member_id
-        return a, b
-    harness.end_initial_delay()
-    if stage != "completing":
-        harness.sync(a, b)
+    a, b = harness.group_in("stable" if stage == "preparing" else stage, "a", "b", static=True)
+    if stage == "initial":  # without a response yet
+        ids = {member.group_instance_id: member.member_id for member in harness.group.members.values()}
+        a.id, b.id = ids["a"], ids["b"]
     if stage == "preparing":
         b.protocols = join_protocols("range", topics=["u"])
         b.join()
-    assert harness.state is {
-        "completing": GroupState.COMPLETING_REBALANCE,
-        "stable": GroupState.STABLE,
-        "preparing": GroupState.PREPARING_REBALANCE,
-    }.get(stage)
+    assert harness.state is STATE_OF_STAGE[stage]
     return a, b
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", STATE_OF_STAGE)
 @pytest.mark.parametrize(
     "cases",
     [
-        refused_joins,
-        refused_syncs,
-        refused_heartbeats,
-        refused_leaves,
-        refused_commits,
-        refused_by_administration,
+        invalid_joins,
+        invalid_syncs,
+        invalid_heartbeats,
+        invalid_leaves,
+        invalid_commits,
+        invalid_admin_requests,
     ],
 )
 def test_invalid_request_gets_error_and_changes_nothing(harness: CoordinatorHarness, cases: Cases, stage: str) -> None:
-    a, b = at(harness, stage)
+    a, b = static_group_in(harness, stage)
     before = harness.snapshot()
     for name, case in cases(a, b):
         response = harness.send(case.request).response
         assert response == case.response, f"{name}: {case.request}"
-        assert harness.snapshot() == before, f"{name} changed something: {case.request}"
+        assert harness.snapshot() == before, f"{name} changed the state: {case.request}"
 
 
-@pytest.mark.parametrize("cases", [refused_syncs, refused_heartbeats, refused_leaves])
+@pytest.mark.parametrize("cases", [invalid_syncs, invalid_heartbeats, invalid_leaves])
 def test_empty_group_has_no_members(harness: CoordinatorHarness, cases: Cases) -> None:
-    a, b = at(harness, "stable")
+    a, b = static_group_in(harness, "stable")
     a.leave()
     b.leave()
     before = harness.snapshot()
@@ -267,7 +254,7 @@ def test_negative_rebalance_timeout_is_session_timeout(harness: CoordinatorHarne
     harness.advance_ms(9_999, heartbeating=[a], every_ms=5_000)
     assert harness.member_ids == {a.id}
     harness.advance_ms(1)
-    assert harness.member_ids == set(), "its sync timer is its session timeout of 10 s"
+    assert harness.member_ids == set(), "the sync timer uses the session timeout of 10 s"
 
 
 def test_repeated_partition_in_commit_keeps_last_offset(harness: CoordinatorHarness) -> None:
@@ -288,10 +275,10 @@ def test_repeated_group_in_fetch_gets_two_results(harness: CoordinatorHarness) -
     assert harness.send(request).response == OffsetFetchResponse((fetched, fetched))
 
 
-def test_leader_may_give_nonsense_and_only_members_get_it(harness: CoordinatorHarness) -> None:
+def test_assignments_of_unknown_members_are_ignored(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     following = b.sync()
-    a.sync([("stranger", b"x"), (b.id, b"first"), (b.id, b"second"), ("", b"y")])
+    a.sync([("unknown member", b"x"), (b.id, b"first"), (b.id, b"second"), ("", b"y")])
 
     assert following.response == b.expected_sync_response(b"second")
     assert a.assignment == b""
@@ -300,19 +287,19 @@ def test_leader_may_give_nonsense_and_only_members_get_it(harness: CoordinatorHa
 
 def test_followers_assignments_are_ignored(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    following = b.sync([(a.id, b"poison"), (b.id, b"everything")])
+    following = b.sync([(a.id, b"other"), (b.id, b"everything")])
     assert following.parked
     leading = a.sync()
 
     assert (leading.response, following.response) == (a.expected_sync_response(), b.expected_sync_response())
 
 
-def test_nothing_to_describe_and_nothing_to_list_are_no_errors(harness: CoordinatorHarness) -> None:
+def test_empty_describe_and_list_are_not_errors(harness: CoordinatorHarness) -> None:
     assert harness.send(DescribeGroups(())).response.groups == ()
     assert harness.send(ListGroups()).response.groups == ()
 
 
-def test_subscription_bytes_that_make_no_sense_are_tolerated(harness: CoordinatorHarness) -> None:
+def test_invalid_subscription_bytes_are_accepted(harness: CoordinatorHarness) -> None:
     for number, metadata in enumerate([b"", b"\x00", b"\xff\xff", b"\x00\x00\xff\xff\xff\xff", b"\x00\x00" * 3]):
         a = harness.member("a", group_id=f"g{number}", protocols=(JoinProtocol("range", metadata),))
         joining = a.join()
