@@ -8,7 +8,7 @@ Invariants:
   applies new writes (CO-06). Load and unload with an older leader epoch are ignored (CO-10).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from slackwater.group.coordinator import admin, expiry, join, leave, offsets, rebalance, sync
@@ -81,16 +81,6 @@ class Coordinator:
             return heartbeat(self._state, request, caller, now_ms)
         collector = EffectCollector(self._state, now_ms)
         HANDLERS[request.__class__](collector, request, caller)
-        return collector.effects
-
-    def handle_all(self, requests: Sequence[tuple[Request, object]], now_ms: int) -> list[Effect]:
-        """Handle requests that arrived together, in order; commits of one group share one append."""
-        collector = EffectCollector(self._state, now_ms)
-        if all([request.__class__ is OffsetCommit for request, _ in requests]):  # noqa: C419  # a generator costs more
-            offsets.commit_all(collector, requests)  # type: ignore[arg-type]  # they are all of that class
-        else:
-            for request, caller in requests:
-                collector.effects += self.handle(request, caller, now_ms)
         return collector.effects
 
     def on_append_result(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:

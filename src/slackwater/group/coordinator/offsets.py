@@ -6,13 +6,11 @@ Invariants:
 - A commit by a member counts as a heartbeat (OC-08).
 """
 
-from collections.abc import Collection, Iterable
-from operator import itemgetter
+from collections.abc import Collection
 from typing import Final
 
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
-from slackwater.group.coordinator.effects import SendResponse
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.identity import identify
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, StoredOffset
@@ -38,53 +36,35 @@ _MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 _COMMIT: Final = TRANSITIONS[GroupInput.COMMIT]
 _COMMIT_SIMPLE: Final = TRANSITIONS[GroupInput.COMMIT_SIMPLE]
-_PARTITION: Final = itemgetter(0, 1)  # of an OffsetToCommit
 
 # --- commit ---------------------------------------------------------------------------------------------------------
 
 
 def commit(collector: EffectCollector, request: OffsetCommit, caller: object) -> None:
     """Store offsets; the response has one result per partition."""
-    commit_all(collector, ((request, caller),))
-
-
-def commit_all(collector: EffectCollector, requests: Iterable[tuple[OffsetCommit, object]]) -> None:
-    """Store the offsets of commits that arrived together; commits of one group share one append.
-
-    A commit with the same member and generation as the previous one is not validated again: nothing has changed since.
-    """
+    if (group := _validated_group(collector, request, caller)) is None:
+        return
     now_ms, limit, new = collector.now_ms, collector.state.config.offset_metadata_max_bytes, tuple.__new__
-    batch: _CommitBatch | None = None
-    valid: OffsetCommit | None = None  # the last commit that passed validation
-    for request, caller in requests:
-        if (
-            valid is None
-            or batch is None
-            or request.member_id != valid.member_id
-            or request.generation_id != valid.generation_id
-            or request.group_instance_id != valid.group_instance_id
-            or request.group_id != valid.group_id
-        ):
-            if batch is not None and batch.group.group_id != request.group_id:
-                batch.append(collector)
-                batch = None
-            valid = None
-            if (group := _validated_group(collector, request, caller)) is None:
-                continue
-            valid, batch = request, batch or _CommitBatch(group)
-            group_id, records, waiting = group.group_id, batch.records, batch.waiting
-        retention_ms = request.retention_ms
-        expire_ms = min(now_ms + retention_ms, _MAX_TIMESTAMP_MS) if retention_ms >= 0 else None  # OC-13
-        too_large: Collection[int] = ()
-        for topic, partition, offset, leader_epoch, metadata in request.offsets:
-            if metadata and len(metadata) > limit:
-                too_large = _too_large(request, limit)
-                continue
-            value = new(StoredOffset, (offset, leader_epoch, metadata or "", now_ms, expire_ms))
-            records.append(new(CommittedOffset, (group_id, topic, partition, value)))
-        waiting.append((caller, request, too_large))
-    if batch is not None:
-        batch.append(collector)
+    group_id, retention_ms = group.group_id, request.retention_ms
+    expire_ms = min(now_ms + retention_ms, _MAX_TIMESTAMP_MS) if retention_ms >= 0 else None  # OC-13
+    records: list[CoordinatorRecord] = []
+    too_large: Collection[int] = ()
+    for topic, partition, offset, leader_epoch, metadata in request.offsets:
+        if metadata and len(metadata) > limit:
+            too_large = _too_large(request, limit)
+            continue
+        value = new(StoredOffset, (offset, leader_epoch, metadata or "", now_ms, expire_ms))
+        records.append(new(CommittedOffset, (group_id, topic, partition, value)))
+
+    def on_written(collector: EffectCollector, failure: Error) -> None:
+        collector.respond(caller, _response(request, response_error(failure), too_large))
+        if failure is not Error.NONE:
+            _remove_if_never_stored(collector, group)
+
+    if records:
+        collector.append(group.offsets_partition, records, on_written)
+    else:
+        on_written(collector, Error.NONE)
 
 
 def _too_large(request: OffsetCommit, limit: int) -> list[int]:
@@ -115,38 +95,6 @@ def _validated_group(collector: EffectCollector, request: OffsetCommit, caller: 
     )
     collector.emit(group, EventKind.GROUP_CREATED, GroupLifecycle())
     return group
-
-
-class _CommitBatch:
-    """Commits of one group that share one append."""
-
-    __slots__ = ("group", "records", "waiting")
-
-    def __init__(self, group: ClassicGroup) -> None:
-        self.group = group
-        self.records: list[CoordinatorRecord] = []
-        self.waiting: list[tuple[object, OffsetCommit, Collection[int]]] = []  # positions of too large metadata
-
-    def append(self, collector: EffectCollector) -> None:
-        """Append the offsets, if there are any, and respond."""
-        if self.records:
-            collector.append(self.group.offsets_partition, self.records, self._written)
-        else:
-            self._written(collector, Error.NONE)
-
-    def _written(self, collector: EffectCollector, failure: Error) -> None:
-        error, effects = response_error(failure), collector.effects
-        response: OffsetCommitResponse | None = None
-        previous: tuple[tuple[str, int], ...] = ()
-        for caller, request, too_large in self.waiting:
-            partitions = tuple(map(_PARTITION, request.offsets))
-            if response is None or too_large or partitions != previous:  # else the previous response is equal
-                response, previous = _response(request, error, too_large), partitions
-            effects.append(SendResponse(caller, response))
-            if too_large:
-                response = None
-        if failure is not Error.NONE:
-            _remove_if_never_stored(collector, self.group)
 
 
 def _response(request: OffsetCommit, error: Error, too_large: Collection[int] = ()) -> OffsetCommitResponse:
