@@ -28,9 +28,9 @@ from slackwater.group.assignors.consumer_protocol import (
 from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.events import EventKind, GroupEvent
 from slackwater.group.member import (
-    BrokerNode,
     Callback,
     CommitDone,
+    CoordinatorNode,
     Disconnect,
     EmitEvent,
     GroupMember,
@@ -283,7 +283,7 @@ class MemberHarness:
         """Whether a rejoin is pending."""
         return self.machine.needs_rejoin
 
-    def coordinator(self) -> BrokerNode | None:
+    def coordinator(self) -> CoordinatorNode | None:
         """Return the known coordinator."""
         return self.machine.coordinator
 

@@ -17,8 +17,8 @@ from slackwater.group.coordinator.records import (
 )
 from slackwater.wire.errors import WireError
 from slackwater.wire.internal_topics.consumer_offsets import (
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     OffsetValue,
     decode_group_value,
     decode_key,
@@ -43,7 +43,7 @@ group_values = st.builds(
     maybe_text,
     maybe_text,
     int64,
-    st.lists(st.builds(GroupMember, text, maybe_text, text, text, int32, int32, data, data), max_size=3).map(tuple),
+    st.lists(st.builds(MemberMetadata, text, maybe_text, text, text, int32, int32, data, data), max_size=3).map(tuple),
 )
 records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
     st.builds(

@@ -15,7 +15,8 @@ from slackwater.wire.records.batch import RecordBatch, check_batch, iter_batches
 from slackwater.wire.records.compression import Codec, decompress
 from slackwater.wire.records.decoding import compiled_scanner, decode_response
 from slackwater.wire.records.fetched import NO_LIMIT, iter_records
-from slackwater.wire.records.record import ControlType, Record, decode_records, encode_batch, end_transaction_marker
+from slackwater.wire.records.record import ControlType, Record, decode_records, encode_batch
+from tests.wire.records.transaction_markers import end_transaction_marker
 
 PRODUCERS = (1, 2)
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000

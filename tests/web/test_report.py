@@ -71,9 +71,9 @@ def unhealthy(group: str = "orders") -> Verdict:
             ),
         ),
         minutes=(
-            MinuteStats(BEGAN_MS, 0, 0, 600, 0, 0, 0),
-            MinuteStats(BEGAN_MS + 60_000, 12, 30_000, 200, 300, 400, 300),
-            MinuteStats(BEGAN_MS + 240_000, 0, 0, 1000, 0, 0, 0),
+            MinuteStats(BEGAN_MS, 0, 0, 600, 0, 0),
+            MinuteStats(BEGAN_MS + 60_000, 12, 30_000, 200, 400, 300),
+            MinuteStats(BEGAN_MS + 240_000, 0, 0, 1000, 0, 0),
         ),
         lag=LagEstimate(600, 400, BEGAN_MS + 120_000, 300, 30_000),
     )

@@ -62,7 +62,7 @@ def describe(
 ) -> None:
     """Show topics: partitions, leaders, replicas, offsets, and non-default settings.
 
-    With --json a topic is described line. Exit code 1 if described does not exist.
+    With --json, each topic is one line. Exit code 1 if a topic does not exist.
     """
     with open_admin(bootstrap, config) as admin:
         topics_described = [
@@ -207,7 +207,7 @@ def delete(
 ) -> None:
     """Delete topics with all their records and the offsets that groups have committed for them.
 
-    With --json a topic is described line. Exit code 1 if described does not exist.
+    With --json, each topic is one line. Exit code 1 if a topic does not exist.
     """
     with open_admin(bootstrap, config) as admin:
         found = admin.describe_topics(topic)

@@ -32,7 +32,7 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupOffset
     from slackwater.client.admin.group_log import GroupLogEntries
-    from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, GroupSnapshot, ObservedGeneration
+    from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, ObservedGeneration, ObservedGroup
     from slackwater.doctor.alerts.rules import Alert
 
 NO_ALERT: Final = 0
@@ -387,16 +387,16 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _group_snapshot(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "GroupSnapshot":
+def _group_snapshot(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> "ObservedGroup":
     from slackwater.client.admin.descriptions import GenerationSource
-    from slackwater.doctor.alerts.monitor import GroupSnapshot, MemberSnapshot
+    from slackwater.doctor.alerts.monitor import ObservedGroup, ObservedMember
 
     names = {member.member_id: member_name(member, group.members) for member in group.members}
-    return GroupSnapshot(
+    return ObservedGroup(
         group=group.group_id,
         state=group.state,
         members=tuple(
-            MemberSnapshot(member.member_id, names[member.member_id], member.partitions) for member in group.members
+            ObservedMember(member.member_id, names[member.member_id], member.partitions) for member in group.members
         ),
         epoch=group.generation if group.generation_source is GenerationSource.GROUP_EPOCH else None,
         committed={offset.partition: offset.committed for offset in offsets if offset.committed is not None},

@@ -78,7 +78,6 @@ class SimConsumer:
         self.owned: frozenset[TopicPartition] = frozenset()
         self._stalled_until_ms = 0
         self._deferred: list[Callable[[], None]] = []
-        self._busy_until_ms = 0
         self._extra_work_ms = 0
         self._due_ms: int | None = None
         self._next_commit_id = 0

@@ -34,10 +34,6 @@ class Api:
         """Whether this version has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
-    def request_header_version(self, version: int) -> int:
-        """1, or 2 with tagged fields."""
-        return 2 if self.is_flexible(version) else 1
-
     def response_header_version(self, version: int) -> int:
         """0, or 1 with tagged fields."""
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS.key else 0

@@ -18,8 +18,8 @@ from slackwater.group.coordinator.records import (
 from slackwater.wire.errors import WireError
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     encode_group_value,
     encode_key,
 )
@@ -50,7 +50,7 @@ def test_expiring_offset_has_no_leader_epoch() -> None:
 
 @pytest.mark.proves("JG-27")
 def test_missing_rebalance_timeout_is_session_timeout() -> None:
-    member = GroupMember("c-1", None, "c", "/10.0.0.1", -1, 45_000, b"", b"")
+    member = MemberMetadata("c-1", None, "c", "/10.0.0.1", -1, 45_000, b"", b"")
     data = encode_group_value(GroupValue("consumer", 3, "range", "c-1", -1, (member,)), 0)
     record = decode_record(encode_key(GroupKey("g")), data)
     assert isinstance(record, GroupMetadata)

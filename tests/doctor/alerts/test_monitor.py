@@ -9,9 +9,9 @@ from slackwater.doctor.alerts.monitor import (
     AlertNotice,
     AlertTransition,
     ClusterSnapshot,
-    GroupSnapshot,
-    MemberSnapshot,
     ObservedGeneration,
+    ObservedGroup,
+    ObservedMember,
     RebalanceSource,
 )
 from slackwater.doctor.alerts.rules import ALERTS, adapt_rules
@@ -34,8 +34,8 @@ NOON = 43_200_000
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def member(name: str, *partitions: TopicPartition) -> MemberSnapshot:
-    return MemberSnapshot(f"{name}-id", name, partitions)
+def member(name: str, *partitions: TopicPartition) -> ObservedMember:
+    return ObservedMember(f"{name}-id", name, partitions)
 
 
 BOTH = (member("a", P0), member("b", P1))
@@ -43,19 +43,19 @@ BOTH = (member("a", P0), member("b", P1))
 
 def seen(
     state: str = "Stable",
-    members: tuple[MemberSnapshot, ...] = BOTH,
+    members: tuple[ObservedMember, ...] = BOTH,
     *,
     committed: Mapping[TopicPartition, int] | None = None,
     lag: int | None = None,
     epoch: int | None = None,
     waiting_for: tuple[str, ...] = (),
-) -> GroupSnapshot:
-    return GroupSnapshot("g", state, members, epoch, committed or {}, lag, waiting_for)
+) -> ObservedGroup:
+    return ObservedGroup("g", state, members, epoch, committed or {}, lag, waiting_for)
 
 
 def look(
     at_s: float,
-    group: GroupSnapshot | None,
+    group: ObservedGroup | None,
     generations: Iterable[ObservedGeneration] = (),
     events: Iterable[GroupEvent] = (),
     *,
@@ -306,7 +306,7 @@ def test_lag_without_commits_fires_after_five_minutes() -> None:
     [seen(committed={P0: 5}, lag=0), seen(lag=None), seen("Empty", (), committed={P0: 5}, lag=10)],
     ids=["no lag", "nothing committed", "nobody there"],
 )
-def test_missing_commits_without_lag_or_members_are_fine(group: GroupSnapshot) -> None:
+def test_missing_commits_without_lag_or_members_are_fine(group: ObservedGroup) -> None:
     watch = AlertMonitor()
     for at in range(0, 1000, 50):
         assert watch.observe(look(at, group)) == []
@@ -332,7 +332,7 @@ def test_group_without_records_is_idle_since_known_time() -> None:
 
 def test_no_member_is_idle_while_partitions_move() -> None:
     watch = AlertMonitor()
-    blank = (MemberSnapshot("a-id", "a", None), MemberSnapshot("b-id", "b", None))
+    blank = (ObservedMember("a-id", "a", None), ObservedMember("b-id", "b", None))
     for group in (seen("CompletingRebalance", (member("a"), member("b"))), seen(members=blank)):
         assert "IdleMembers" not in names(watch.observe(look(0, group, known_since_s=-3600)))
 

@@ -4,9 +4,11 @@ import pytest
 
 from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions import prescribe
-from slackwater.doctor.prescriptions.libraries import LIBRARIES, PROPERTIES, library_of
+from slackwater.doctor.prescriptions.libraries import PROPERTIES, library_of
 from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, round_up, seconds, with_margin
 from slackwater.doctor.prescriptions.remedies import REMEDIES
+
+LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka", "sarama", "kafkajs", "slackwater")
 
 
 def test_the_poll_limit_is_set_above_the_longest_batch() -> None:

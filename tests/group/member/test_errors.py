@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.member import CommitFailed, FencedInstanceId, ListenerFailed, MemberConfig, RebalanceDriver
-from slackwater.group.member.effects import BrokerNode
+from slackwater.group.member.effects import CoordinatorNode
 from slackwater.group.member.errors import java_message, java_name
 from slackwater.group.member.response_errors import fatal_error, join_input, sync_input
 from slackwater.group.member.states import MemberInput
@@ -43,4 +43,4 @@ def test_every_fatal_error_has_a_message(error: Error, instance_id: str | None) 
 
 
 def test_node_format_matches_java_client() -> None:
-    assert str(BrokerNode(0, "h", 1)) == "h:1 (id: 2147483647 rack: null)"
+    assert str(CoordinatorNode(0, "h", 1)) == "h:1 (id: 2147483647 rack: null)"

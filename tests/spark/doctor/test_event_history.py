@@ -16,8 +16,8 @@ from slackwater.group.events import EventKind, EventSource, GenerationFormed, Gr
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     OffsetKey,
     OffsetValue,
     encode_group_value,
@@ -99,7 +99,7 @@ def _scenes() -> dict[str, str | bytes]:
 def _records() -> list[tuple[int, bytes, bytes | None]]:
     partitions = tuple(TopicPartition("t", number) for number in range(2))
     owned = encode_assignment(Assignment(partitions, None))
-    member = GroupMember(M, "i", "app-1", "/10.0.0.1", 300_000, 6000, b"", owned)
+    member = MemberMetadata(M, "i", "app-1", "/10.0.0.1", 300_000, 6000, b"", owned)
     key = encode_key(GroupKey("g"))
     start = START
     commits = [

@@ -13,8 +13,8 @@ from slackwater.doctor.diagnosis import DiagnosisRequest
 from slackwater.group.errors import UsageError
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     encode_group_value,
     encode_key,
 )
@@ -149,7 +149,7 @@ def test_file_removed_after_listing_is_a_usage_error(
 def test_undecodable_records_are_counted_and_shown(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    group, member = GroupKey("g"), GroupMember("m", None, "c", "/h", 10_000, 10_000, b"", b"")
+    group, member = GroupKey("g"), MemberMetadata("m", None, "c", "/h", 10_000, 10_000, b"", b"")
     whole = encode_group_value(GroupValue("consumer", 1, "range", "m", 1_000, (member,)))
     records = [(encode_key(group), whole), (encode_key(group), whole[:20]), (b"\0\2\0", whole)]
     dump = tmp_path / "consumer_offsets.jsonl"

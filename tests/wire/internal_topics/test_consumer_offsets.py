@@ -10,8 +10,8 @@ from slackwater.wire.errors import WireError
 from slackwater.wire.internal_topics import consumer_offsets as consumer_offsets
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     OffsetKey,
     OffsetValue,
     UnknownKey,
@@ -37,8 +37,8 @@ GROUP = GroupValue(
     "c-1",
     1700000000000,
     (
-        GroupMember("c-1", "i", "c", "/10.0.0.1", 300_000, 45_000, b"\x01\x02", b""),
-        GroupMember("d-2", None, "d", "/10.0.0.2", 6_000, 6_000, bytes(200), b"\x09"),
+        MemberMetadata("c-1", "i", "c", "/10.0.0.1", 300_000, 45_000, b"\x01\x02", b""),
+        MemberMetadata("d-2", None, "d", "/10.0.0.2", 6_000, 6_000, bytes(200), b"\x09"),
     ),
 )
 
@@ -200,7 +200,7 @@ def test_offset_without_expiry_has_same_bytes(metadata: str) -> None:
 @pytest.mark.parametrize("client_id", ["", "orders-1", "bestellungen-ä", "x" * 2_000])
 def test_fast_member_encoding_has_same_bytes(monkeypatch: pytest.MonkeyPatch, client_id: str) -> None:
     members = tuple(
-        GroupMember(f"m-{number}", None, client_id, "/10.0.0.1", 60_000, 45_000, bytes(number), b"a" * 300)
+        MemberMetadata(f"m-{number}", None, client_id, "/10.0.0.1", 60_000, 45_000, bytes(number), b"a" * 300)
         for number in range(3)
     )
     group = GROUP._replace(members=members)

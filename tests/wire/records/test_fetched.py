@@ -8,7 +8,8 @@ from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import read_arrow
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.fetched import NO_LIMIT, FetchedBatches, iter_records
-from slackwater.wire.records.record import ControlType, Record, encode_batch, end_transaction_marker
+from slackwater.wire.records.record import ControlType, Record, encode_batch
+from tests.wire.records.transaction_markers import end_transaction_marker
 
 ALICE, BOB = 1, 2
 

@@ -12,10 +12,10 @@ from slackwater.wire.records.arrow import read_arrow
 from slackwater.wire.records.batch import RecordBatch, TimestampType, check_batch, iter_batches
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import BatchBuilder, ControlType, Record, control_type, decode_records, encode_batch
-from slackwater.wire.records.record import end_transaction_marker as marker
 from tests.java import java, require_jars
 
 from .random_records import random_records
+from .transaction_markers import end_transaction_marker as marker
 
 pytestmark = pytest.mark.java
 

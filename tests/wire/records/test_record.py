@@ -17,9 +17,9 @@ from slackwater.wire.records.record import (
     control_type,
     decode_records,
     encode_batch,
-    end_transaction_marker,
     pack_headers,
 )
+from tests.wire.records.transaction_markers import end_transaction_marker
 
 from .random_records import random_records
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("numba")
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.records import compiling, scanner
+from slackwater.wire.records import scanner
 from slackwater.wire.records.batch import iter_batches
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import Record, decode_records, encode_batch
@@ -226,8 +226,8 @@ def test_compiled_without_writable_cache(monkeypatch: pytest.MonkeyPatch) -> Non
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(compiling, "njit", njit)
-    assert compiling.compiled("int64()")(lambda: 7)() == 7
+    monkeypatch.setattr(scanner, "njit", njit)
+    assert scanner.compiled("int64()")(lambda: 7)() == 7
     assert calls == [True, False]
 
 

@@ -18,8 +18,8 @@ from slackwater.group.coordinator.records import (
 )
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     OffsetValue,
     UnknownKey,
     decode_group_value,
@@ -95,7 +95,7 @@ def _group_value(stored: StoredGroup) -> GroupValue:
         stored.leader,
         stored.state_timestamp_ms,
         tuple(
-            GroupMember(
+            MemberMetadata(
                 member.member_id,
                 member.group_instance_id,
                 member.client_id,

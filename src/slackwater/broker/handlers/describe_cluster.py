@@ -48,7 +48,7 @@ def _wrong_endpoint(requested: int) -> DescribeClusterResponse:
         return DescribeClusterResponse(
             error_code=Error.MISMATCHED_ENDPOINT_TYPE,
             error_message=(
-                "The request was sent to an endpoint of type BROKER, but we requested an endpoint of type CONTROLLER"
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
             ),
         )
     return DescribeClusterResponse(

@@ -23,7 +23,7 @@ def delete(
 ) -> None:
     """Delete groups and their offsets. They must have no members.
 
-    With --json a group is row line. Exit code 1 if row could not be deleted.
+    With --json, each group is one line. Exit code 1 if a group could not be deleted.
     """
     with open_admin(bootstrap, config) as admin:
         described = admin.describe_groups(group, find_generation=False)
@@ -82,7 +82,7 @@ def delete_offsets(
 ) -> None:
     """Delete a group's committed offsets of topics that its members do not read.
 
-    With --json a partition is partition line. Exit code 1 if partition could not be deleted.
+    With --json, each partition is one line. Exit code 1 if an offset could not be deleted.
     """
     with open_admin(bootstrap, config) as admin:
         admin.describe_groups([group], find_generation=False)  # raises if the group does not exist

@@ -8,7 +8,6 @@ Invariants:
   errors wait for the application's next poll; their partitions are not fetched before.
 """
 
-import asyncio
 import logging
 import threading
 from collections import defaultdict, deque
@@ -29,10 +28,10 @@ from slackwater.client.network.fetch import (
     fetched_partitions,
     send_fetch,
 )
-from slackwater.client.network.fetch_session import FetchSession
+from slackwater.client.network.fetch_session import FetchSessionHandler
 from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.offsets import LATEST, OffsetAndTimestamp, list_offsets_once
-from slackwater.client.network.thread import NetworkThread
+from slackwater.client.network.thread import EarliestTimer, NetworkThread
 from slackwater.group.errors import BrokerError, Error, PeerError, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.messages.fetch import FetchResponse, PartitionData
@@ -88,13 +87,12 @@ class Fetcher:
         self._network = network
         self._lock = lock
         self._positions = positions
-        self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
+        self._sessions: dict[int, FetchSessionHandler] = defaultdict(FetchSessionHandler)
         self._in_flight: set[int] = set()  # brokers with a fetch request
         self._backoff_until: dict[int, float] = {}
         self._resets_not_before = 0.0
         self._scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer = EarliestTimer(network, self._run)
         self._refresh_later = MetadataRefresher(cluster, network, lambda topics: self.refresh(topics), self._run)
         self._closed = False
 
@@ -141,21 +139,6 @@ class Fetcher:
             self._start_resets()
             self._start_fetches()
 
-    def _run_in(self, seconds: float) -> None:
-        """Run again after a delay; the earliest run wins."""
-        loop = self._network.loop
-        when = loop.time() + seconds
-        if self._timer is not None:
-            if self._timer_at <= when:
-                return
-            self._timer.cancel()
-        self._timer_at = when  # uvloop does not know the time of a timer that is due
-        self._timer = loop.call_at(when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._run()
-
     async def _refresh_topics(self, topics: Iterable[str]) -> None:
         await self._cluster.refresh(topics, create=self._create_topics)
 
@@ -163,7 +146,7 @@ class Fetcher:
 
     def _start_resets(self) -> None:
         if (wait_s := self._resets_not_before - self._network.loop.time()) > 0:
-            self._run_in(wait_s)
+            self._timer.call_in(wait_s)
             return
         timestamps: dict[TopicPartition, int] = {}
         versions: dict[TopicPartition, int] = {}
@@ -231,7 +214,7 @@ class Fetcher:
             if node_id in self._in_flight:
                 continue
             if (wait_s := self._backoff_until.get(node_id, 0.0) - now) > 0:
-                self._run_in(wait_s)
+                self._timer.call_in(wait_s)
                 continue
             self._in_flight.add(node_id)
             self._network.create_task(self._fetch(node_id, states))
@@ -291,7 +274,7 @@ class Fetcher:
         else:
             self._run()
 
-    def _back_off(self, node_id: int, session: FetchSession) -> None:
+    def _back_off(self, node_id: int, session: FetchSessionHandler) -> None:
         session.reset()
         self._backoff_until[node_id] = self._network.loop.time() + self._cluster.config.reconnect_backoff_ms / 1000
 
@@ -303,7 +286,7 @@ class Fetcher:
     # Responses
 
     def _on_response(
-        self, node_id: int, session: FetchSession, response: FetchResponse, sent: Mapping[TopicPartition, _Sent]
+        self, node_id: int, session: FetchSessionHandler, response: FetchResponse, sent: Mapping[TopicPartition, _Sent]
     ) -> set[str]:
         """Buffer the batches of a response; return the topics whose metadata is stale."""
         if response.error_code:

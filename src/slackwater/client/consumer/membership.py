@@ -29,8 +29,8 @@ from slackwater.group.assignors import TopicInfo
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import (
-    BrokerNode,
     CommitDone,
+    CoordinatorNode,
     Disconnect,
     EmitEvent,
     GroupMember,
@@ -140,7 +140,7 @@ class Membership:
 
     # --- on the network thread --------------------------------------------------------------------------------------
 
-    def _send(self, send: Send, coordinator: BrokerNode | None) -> None:
+    def _send(self, send: Send, coordinator: CoordinatorNode | None) -> None:
         self._notify_request(send.request, None)
         self._network.create_task(self._request(send, coordinator))
 
@@ -151,7 +151,7 @@ class Membership:
             except Exception:  # a failed callback must not prevent the request
                 log.exception("The callback for %s failed.", type(request).__name__)
 
-    async def _request(self, send: Send, coordinator: BrokerNode | None) -> None:
+    async def _request(self, send: Send, coordinator: CoordinatorNode | None) -> None:
         request = send.request
         try:
             if not send.to_coordinator:
@@ -178,7 +178,7 @@ class Membership:
             self._notify_request(request, response)
             self.do(lambda member, now_ms: member.on_response(send.request_id, response, now_ms))
 
-    def _watch_coordinator(self, connection: BrokerConnection, coordinator: BrokerNode) -> None:
+    def _watch_coordinator(self, connection: BrokerConnection, coordinator: CoordinatorNode) -> None:
         """Report a lost connection to the coordinator, also while no request is in flight."""
         if connection is not self._coordinator_connection:
             self._coordinator_connection = connection

@@ -136,7 +136,6 @@ class Cluster:
         self.controller_id = -1
         self.cluster_id: str | None = None
         self.last_failure = ""  # of the last attempt to connect; empty after a success
-        self.refreshed_at = 0.0  # when the last metadata response arrived, on the loop's clock
         self._loop = asyncio.get_running_loop()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._connecting: dict[tuple[str, int, str], asyncio.Task[BrokerConnection]] = {}
@@ -353,7 +352,6 @@ class Cluster:
             elif topic.error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):
                 self.topics.pop(name, None)
         self.names_by_id = {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id != NO_UUID}
-        self.refreshed_at = self._loop.time()
         return received
 
     @property

@@ -43,7 +43,7 @@ def sessionless_request(partition: TopicPartition, position: FetchPosition) -> S
     return SessionRequest(NO_SESSION, SESSIONLESS_EPOCH, {partition: position}, by_name=by_name)
 
 
-class FetchSession:
+class FetchSessionHandler:
     """The session with one broker. At most one request is in flight."""
 
     __slots__ = ("_epoch", "_positions", "_session_id")

@@ -9,7 +9,7 @@ Invariants:
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 
 from slackwater.group.errors import Error
 from slackwater.group.member.effects import MemberRequest, MemberResponse
@@ -57,6 +57,7 @@ from slackwater.wire.messages import (
 
 LAST_VERSION_BY_NAME: Final = 9  # newer versions of OffsetCommit and OffsetFetch take topic ids
 GROUP_KEY: Final = 0
+T = TypeVar("T")
 
 APIS: Final[dict[type, Api]] = {
     FindCoordinator: FIND_COORDINATOR,
@@ -183,12 +184,7 @@ def _fetch(request: OffsetFetch, version: int) -> offset_fetch.OffsetFetchReques
         groups = [
             offset_fetch.OffsetFetchRequestGroup(
                 group_id=group.group_id or "",
-                topics=None
-                if group.partitions is None
-                else [
-                    offset_fetch.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-                    for topic, indexes in _by_topic(group.partitions)
-                ],
+                topics=_topics(offset_fetch.OffsetFetchRequestTopics, group.partitions),
             )
             for group in request.groups
         ]
@@ -196,19 +192,17 @@ def _fetch(request: OffsetFetch, version: int) -> offset_fetch.OffsetFetchReques
     (group,) = request.groups
     return offset_fetch.OffsetFetchRequest(
         group_id=group.group_id or "",
-        topics=None
-        if group.partitions is None
-        else [
-            offset_fetch.OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-            for topic, indexes in _by_topic(group.partitions)
-        ],
+        topics=_topics(offset_fetch.OffsetFetchRequestTopic, group.partitions),
         require_stable=request.require_stable and version >= 7,
     )
 
 
-def _by_topic(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
+def _topics(topic_class: Callable[..., T], partitions: Iterable[tuple[str, int]] | None) -> list[T] | None:
+    """Group partitions by topic; None stands for all partitions."""
+    if partitions is None:
+        return None
     return [
-        (topic, [number for _, number in group])
+        topic_class(name=topic, partition_indexes=[number for _, number in group])
         for topic, group in groupby(sorted(partitions), lambda partition: partition[0])
     ]
 

@@ -85,3 +85,28 @@ class NetworkThread:
         self.call_soon(self.loop.stop)
         if not self.is_current_thread:
             self._thread.join()
+
+
+class EarliestTimer:
+    """Calls a function at the earliest of the requested times. Used on the network thread."""
+
+    def __init__(self, network: NetworkThread, function: Callable[[], None]) -> None:
+        self._network = network
+        self._function = function
+        self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0  # uvloop does not know the time of a timer that is due
+
+    def call_in(self, seconds: float) -> None:
+        """Call the function after a delay, unless a call is due earlier."""
+        loop = self._network.loop
+        due = loop.time() + max(seconds, 0.0)
+        if self._handle is not None:
+            if self._due <= due:
+                return
+            self._handle.cancel()
+        self._due = due
+        self._handle = loop.call_at(due, self._on_due)
+
+    def _on_due(self) -> None:
+        self._handle = None
+        self._function()

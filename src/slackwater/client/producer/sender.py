@@ -27,7 +27,7 @@ from typing import Final
 from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.maintenance import MetadataRefresher
-from slackwater.client.network.thread import NetworkThread
+from slackwater.client.network.thread import EarliestTimer, NetworkThread
 from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, PartitionQueue, ProducerBatch
 from slackwater.client.producer.delivery import BatchOutcome
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
@@ -91,8 +91,7 @@ class Sender:
         self._requests_in_flight: dict[int, int] = defaultdict(int)
         self._scheduled = False
         self._refresh_later = MetadataRefresher(cluster, network, cluster.refresh, self._run)
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer = EarliestTimer(network, self._run)
         self._completed: list[BatchOutcome] = []
         self._is_completing = False
 
@@ -115,20 +114,6 @@ class Sender:
             else:
                 self._send_ready(now)
         self._complete()
-
-    def _run_in(self, seconds: float) -> None:
-        loop = self._network.loop
-        when = loop.time() + max(seconds, 0.0)
-        if self._timer is not None:
-            if self._timer_at <= when:
-                return
-            self._timer.cancel()
-        self._timer_at = when  # uvloop does not know the time of a timer that is due
-        self._timer = loop.call_at(when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._run()
 
     def _complete(self) -> None:
         """Complete the outcomes in order; a callback that sends a record does not reenter."""
@@ -208,9 +193,9 @@ class Sender:
             while queues and self._requests_in_flight[node] < self._config.max_in_flight:
                 queues = self._send_to(node, queues, now)
         if next_run_s is not None:
-            self._run_in(next_run_s)
+            self._timer.call_in(next_run_s)
         elif not self._accumulator.is_empty:
-            self._run_in(1.0)  # to fail expired batches
+            self._timer.call_in(1.0)  # to fail expired batches
 
     def _may_send(self, queue: PartitionQueue) -> bool:
         is_limited = queue.retrying or (self._config.idempotent and not queue.id_is_known)

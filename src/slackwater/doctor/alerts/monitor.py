@@ -53,7 +53,7 @@ class RebalanceSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSnapshot:
+class ObservedMember:
     """A member; partitions are None if unknown."""
 
     member_id: str
@@ -62,12 +62,12 @@ class MemberSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSnapshot:
+class ObservedGroup:
     """A group at one time."""
 
     group: str
     state: str
-    members: tuple[MemberSnapshot, ...] = ()
+    members: tuple[ObservedMember, ...] = ()
     epoch: int | None = None
     """The epoch of a KIP-848 group."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class GroupSnapshot:
     """Names of the members that a rebalance waits for, if known."""
 
     @property
-    def idle(self) -> tuple[MemberSnapshot, ...]:
+    def idle(self) -> tuple[ObservedMember, ...]:
         """Members without partitions; none while partitions move."""
         return tuple(member for member in self.members if member.partitions == ()) if self.state == STABLE else ()
 
@@ -101,7 +101,7 @@ class ClusterSnapshot:
     """The groups of a cluster at one time, and what it recorded since the previous snapshot."""
 
     time_ms: int
-    groups: Mapping[str, GroupSnapshot]
+    groups: Mapping[str, ObservedGroup]
     generations: Sequence[ObservedGeneration] = ()
     events: Sequence[GroupEvent] = ()
     has_events: bool = False
@@ -170,7 +170,7 @@ class _GroupMonitor:
     started_ms: int = 0
     """Time of the first generation of the group's start."""
     follows_up: bool = False
-    seen: GroupSnapshot | None = None
+    seen: ObservedGroup | None = None
     settled: frozenset[tuple[str, tuple[TopicPartition, ...] | None]] | None = None
     """The assignment when the group was last Stable; None before that and after it was empty."""
     disturbed: bool = False
@@ -265,7 +265,7 @@ class _GroupMonitor:
 
     # ---- snapshots
 
-    def update(self, now: GroupSnapshot, time_ms: int, source: RebalanceSource) -> None:
+    def update(self, now: ObservedGroup, time_ms: int, source: RebalanceSource) -> None:
         """Apply the current state of the group, after the records."""
         before, self.seen = self.seen, now
         if now.epoch is not None:
@@ -279,7 +279,7 @@ class _GroupMonitor:
         if moved or not now.members or not now.lag:
             self.progress_ms = time_ms
 
-    def _note_epoch(self, now: GroupSnapshot, epoch: int, time_ms: int) -> None:
+    def _note_epoch(self, now: ObservedGroup, epoch: int, time_ms: int) -> None:
         if not self.numbers:  # nothing is known before the first snapshot
             self.numbers[epoch] = self.last = ObservedGeneration(now.group, time_ms, epoch, is_epoch=True)
             return
@@ -288,7 +288,7 @@ class _GroupMonitor:
         if now.state in WITHOUT_MEMBERS and self.rounds and self.last is not None and self.last.number == epoch:
             self.rounds[-1].counted = False  # the last member left: there is nothing to rebalance
 
-    def _note_change(self, now: GroupSnapshot, time_ms: int) -> None:
+    def _note_change(self, now: ObservedGroup, time_ms: int) -> None:
         """Compare Stable snapshots only: during a rebalance the partitions are unknown."""
         if now.state in WITHOUT_MEMBERS:
             self.settled = None
@@ -421,7 +421,7 @@ class AlertMonitor:
         """The pending alerts."""
         return [notice for notice in self._holding() if notice.transition is AlertTransition.PENDING]
 
-    def rebalance_source(self, group: GroupSnapshot) -> RebalanceSource:
+    def rebalance_source(self, group: ObservedGroup) -> RebalanceSource:
         """Return from what this group's rebalances are counted."""
         if self._by_events:
             return RebalanceSource.EVENTS

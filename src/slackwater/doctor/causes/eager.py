@@ -10,10 +10,10 @@ from typing import Final
 
 from slackwater.doctor.causes.finding import SURE, Finding
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.rebalances import RebalanceProtocol, RebalanceRound
+from slackwater.doctor.timeline.rebalances import RebalanceMode, RebalanceRound
 
 STOP_THE_WORLD: Final = "eager_stop_the_world"
-_EAGER: Final = RebalanceProtocol.EAGER
+_EAGER: Final = RebalanceMode.EAGER
 
 
 def stop_the_world(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> Finding | None:

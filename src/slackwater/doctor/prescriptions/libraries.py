@@ -10,8 +10,6 @@ Invariants:
 from collections.abc import Iterable
 from typing import Final
 
-LIBRARIES: Final = ("java", "librdkafka", "kafka-python", "aiokafka", "sarama", "kafkajs", "slackwater")
-
 PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "max.poll.interval.ms": {
         "java": "max.poll.interval.ms={value}",

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.rebalances import RebalanceProtocol, RebalanceRound
+from slackwater.doctor.timeline.rebalances import RebalanceMode, RebalanceRound
 from slackwater.group.events import EventKind
 
 MINUTE_MS: Final = 60_000
@@ -32,14 +32,12 @@ _MIN_LAG: Final = 0.1
 
 
 class MinuteStats(NamedTuple):
-    """Rebalances, progress and lag in round_ minute."""
+    """Rebalances, progress and lag in one minute."""
 
     began_ms: int
     rebalances: int
     stopped_ms: int
     offsets_advanced: int | None
-    lost_to_pauses: int | None
-    """Estimated records not read because of rebalances; None if unknown."""
     behind: int | None = None
     """Estimated lag at the end of the minute; `behind_by_pauses` of it is caused by rebalances."""
     behind_by_pauses: int | None = None
@@ -72,7 +70,7 @@ def minutes(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> list[Min
         minute = row.time_ms // MINUTE_MS
         advanced[minute] = advanced.get(minute, 0) + (row.detail_number("offsets_advanced") or 0)
     rate = _rate(advanced, stopped)
-    eager = bool(rounds) and rounds[-1].protocol == RebalanceProtocol.EAGER
+    eager = bool(rounds) and rounds[-1].protocol == RebalanceMode.EAGER
     lost = {minute: rate * ms for minute, ms in stopped.items()} if rate is not None else {}
     behind = _behind(advanced, stopped, lost if eager else {}) if rate is not None else {}
     return [
@@ -81,7 +79,6 @@ def minutes(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> list[Min
             rebalances=counts.get(minute, 0),
             stopped_ms=stopped.get(minute, 0),
             offsets_advanced=advanced.get(minute),
-            lost_to_pauses=round(lost.get(minute, 0)) if eager and rate is not None else None,
             behind=round(behind[minute][0]) if minute in behind else None,
             behind_by_pauses=round(behind[minute][1]) if minute in behind and eager else None,
         )

@@ -33,7 +33,7 @@ STORM: Final = 3
 """Minimum number of rebalances of a storm."""
 
 
-class RebalanceProtocol(StrEnum):
+class RebalanceMode(StrEnum):
     """How partitions move between members."""
 
     EAGER = "eager"
@@ -205,8 +205,8 @@ def _culprit(names: Mapping[str, str], start: Row) -> str | None:
 
 def _protocol(history: GroupHistory) -> str | None:
     if history.is_consumer_protocol:
-        return RebalanceProtocol.INCREMENTAL
+        return RebalanceMode.INCREMENTAL
     named = {name.lower() for names in history.assignors.values() for name in names}
     if Trigger.COOPERATIVE_FOLLOWUP in history.triggers or any("cooperative" in name for name in named):
-        return RebalanceProtocol.COOPERATIVE
-    return RebalanceProtocol.EAGER if named else None
+        return RebalanceMode.COOPERATIVE
+    return RebalanceMode.EAGER if named else None

@@ -115,11 +115,6 @@ class BatchPlanner:
         return bool(self._commits.partitions_with_work)
 
     @property
-    def is_replaying(self) -> bool:
-        """Whether the replay of an unfinished batch is still undecided."""
-        return self._replay is not None
-
-    @property
     def fetchable(self) -> frozenset[TopicPartition]:
         """The partitions that the next batch may read."""
         return frozenset(self.positions) - self.leaving

@@ -85,9 +85,7 @@ class Coordinator:
 
     def on_append_result(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
         """Handle the result of an append; results arrive in the order of the appends."""
-        collector = EffectCollector(self._state, now_ms)
-        collector.apply_written(write_id, error)
-        return collector.effects
+        return self.on_append_results(((write_id, error),), now_ms)
 
     def on_append_results(self, results: Iterable[tuple[int, Error]], now_ms: int) -> list[Effect]:
         """Handle the results of appends that were written together."""

@@ -6,9 +6,9 @@ that it returns.
 
 from slackwater.group.member.config import MemberConfig, RebalanceDriver
 from slackwater.group.member.effects import (
-    BrokerNode,
     Callback,
     CommitDone,
+    CoordinatorNode,
     Disconnect,
     EmitEvent,
     MemberEffect,
@@ -38,10 +38,10 @@ __all__ = [
     "MEMBER_TRANSITIONS",
     "METRIC_GROUPS",
     "AssignorFailed",
-    "BrokerNode",
     "Callback",
     "CommitDone",
     "CommitFailed",
+    "CoordinatorNode",
     "Disconnect",
     "EmitEvent",
     "FencedInstanceId",

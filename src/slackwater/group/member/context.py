@@ -25,7 +25,7 @@ from slackwater.group.events import (
 )
 from slackwater.group.member.config import MemberConfig
 from slackwater.group.member.effects import (
-    BrokerNode,
+    CoordinatorNode,
     Disconnect,
     EmitEvent,
     MemberEffect,
@@ -99,7 +99,7 @@ class MemberContext:
         self.config = config
         self.state = MemberState.UNJOINED
         self.generation = NO_MEMBERSHIP
-        self.coordinator: BrokerNode | None = None
+        self.coordinator: CoordinatorNode | None = None
         self.subscription = SubscriptionState(exclude_internal_topics=config.exclude_internal_topics)
         self.timers = HeartbeatTimers(
             session_ms=config.session_timeout_ms,
@@ -239,7 +239,7 @@ class MemberContext:
             return False
         self._lookup_failures = 0
         self._lookup_due_ms = now_ms
-        self.coordinator = BrokerNode(response.node_id, response.host, response.port)
+        self.coordinator = CoordinatorNode(response.node_id, response.host, response.port)
         self.timers.on_coordinator_found(now_ms)
         self.emit(EventKind.COORDINATOR_FOUND, now_ms, CoordinatorChanged(str(self.coordinator)))
         return True

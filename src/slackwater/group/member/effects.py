@@ -50,7 +50,7 @@ MemberResponse = (
 )
 
 
-class BrokerNode(NamedTuple):
+class CoordinatorNode(NamedTuple):
     """The broker that coordinates the group."""
 
     node_id: int
@@ -88,7 +88,7 @@ class Send:
 class Disconnect:
     """Close the connection to this node: it is not, or no longer, the coordinator."""
 
-    node: BrokerNode
+    node: CoordinatorNode
 
 
 @message

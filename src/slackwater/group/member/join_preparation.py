@@ -23,7 +23,7 @@ from slackwater.group.member.listener import ListenerNotifier
 from slackwater.group.topic_partition import TopicPartition
 
 
-class _Stage(Enum):
+class _PreparationStage(Enum):
     NONE = "not preparing"
     COMMIT = "commit consumed offsets"
     REVOKE = "revoke partitions"
@@ -37,7 +37,7 @@ class JoinPreparation:
         self._commits = commits
         self._listener = listener
         self._cooperative = context.config.protocol is RebalanceProtocol.COOPERATIVE
-        self._stage = _Stage.NONE
+        self._stage = _PreparationStage.NONE
         self._commit_by_ms = 0
         self._release_by_ms = 0
         self._retry_due_ms = 0
@@ -46,13 +46,13 @@ class JoinPreparation:
     @property
     def is_running(self) -> bool:
         """Whether a preparation is in progress."""
-        return self._stage is not _Stage.NONE
+        return self._stage is not _PreparationStage.NONE
 
     def start(self, now_ms: int) -> None:
         """Start a preparation; `advance` continues it."""
         config = self._context.config
         self._context.needs_join_prepare = False
-        self._stage = _Stage.COMMIT if config.enable_auto_commit else _Stage.REVOKE
+        self._stage = _PreparationStage.COMMIT if config.enable_auto_commit else _PreparationStage.REVOKE
         self._commit_by_ms = now_ms + config.join_rebalance_timeout_ms
         self._release_by_ms = now_ms + config.release_wait_ms
         self._retry_due_ms = now_ms
@@ -60,12 +60,12 @@ class JoinPreparation:
 
     def stop(self) -> None:
         """Cancel the preparation because the member leaves."""
-        self._stage = _Stage.NONE
+        self._stage = _PreparationStage.NONE
         self._context.subscription.revoking = False
 
     def due_ms(self) -> int:
         """When `advance` can continue without another input; 0 means at once."""
-        if self._stage is _Stage.REVOKE:
+        if self._stage is _PreparationStage.REVOKE:
             return self._release_by_ms if self._must_wait_for(self._to_give_up()) else 0
         if self._commit is None:
             return self._retry_due_ms
@@ -74,10 +74,10 @@ class JoinPreparation:
     def advance(self, now_ms: int) -> bool:
         """Commit, then revoke; returns False while it has to wait."""
         context = self._context
-        if self._stage is _Stage.COMMIT:
+        if self._stage is _PreparationStage.COMMIT:
             if not self._is_committed(now_ms):
                 return False
-            self._stage = _Stage.REVOKE
+            self._stage = _PreparationStage.REVOKE
         partitions = self._to_give_up()
         if self._must_wait_for(partitions) and now_ms < self._release_by_ms:
             context.subscription.leaving |= partitions
@@ -123,7 +123,7 @@ class JoinPreparation:
         raise_listener_error(self._context, error)
 
     def _end(self, partitions: frozenset[TopicPartition]) -> None:
-        self._stage = _Stage.NONE
+        self._stage = _PreparationStage.NONE
         subscription = self._context.subscription
         subscription.remove_owned(partitions)
         subscription.revoking = False

@@ -25,7 +25,7 @@ UNSUBSCRIBED = "the consumer unsubscribed from all topics"
 CLOSED = "the consumer is being closed"
 
 
-class _Stage(Enum):
+class _LeaveStage(Enum):
     STAYING = "not leaving"
     COMMITTING = "waiting for the last commit"
     NOTIFYING = "calling the listener"
@@ -49,7 +49,7 @@ class LeaveSequence:
         self._committed_offsets = committed
         self._rebalance = rebalance
         self._listener = listener
-        self._stage = _Stage.STAYING
+        self._stage = _LeaveStage.STAYING
         self._closing = False
         self._reason = UNSUBSCRIBED
         self._leave_group: bool | None = None
@@ -60,7 +60,7 @@ class LeaveSequence:
     @property
     def has_begun(self) -> bool:
         """Whether the member is leaving or has left."""
-        return self._stage is not _Stage.STAYING
+        return self._stage is not _LeaveStage.STAYING
 
     @property
     def is_closing(self) -> bool:
@@ -70,7 +70,7 @@ class LeaveSequence:
     @property
     def is_closed(self) -> bool:
         """Whether every step is complete."""
-        return self._stage is _Stage.CLOSED
+        return self._stage is _LeaveStage.CLOSED
 
     def due_ms(self) -> int | None:
         """When `advance` has something to do."""
@@ -79,7 +79,7 @@ class LeaveSequence:
     def unsubscribe(self, now_ms: int, reason: str = UNSUBSCRIBED) -> None:
         """Leave the group and clear the subscription."""
         self._reason = reason
-        self._begin(_Stage.NOTIFYING, now_ms)
+        self._begin(_LeaveStage.NOTIFYING, now_ms)
 
     def close(self, now_ms: int, timeout_ms: int, leave_group: bool | None = None) -> None:
         """Commit, leave and close within `timeout_ms`."""
@@ -88,20 +88,20 @@ class LeaveSequence:
         self._closing = True
         self._leave_group = leave_group
         self._deadline_ms = now_ms + timeout_ms
-        self._begin(_Stage.COMMITTING, now_ms)
+        self._begin(_LeaveStage.COMMITTING, now_ms)
 
-    def _begin(self, stage: _Stage, now_ms: int) -> None:
+    def _begin(self, stage: _LeaveStage, now_ms: int) -> None:
         self._stage = stage
         self._rebalance.abandon()
         self.advance(now_ms)
 
     def advance(self, now_ms: int) -> None:
         """Run the steps until one has to wait."""
-        if self._stage is _Stage.COMMITTING and self._is_committed(now_ms):
-            self._stage = _Stage.NOTIFYING
-        if self._stage is _Stage.NOTIFYING and (not self._listener.is_busy or self._is_past_deadline(now_ms)):
+        if self._stage is _LeaveStage.COMMITTING and self._is_committed(now_ms):
+            self._stage = _LeaveStage.NOTIFYING
+        if self._stage is _LeaveStage.NOTIFYING and (not self._listener.is_busy or self._is_past_deadline(now_ms)):
             self._notify_listener(now_ms)
-        if self._stage is _Stage.LEAVING and (
+        if self._stage is _LeaveStage.LEAVING and (
             self._leave_id not in self._context.requests or self._is_past_deadline(now_ms)
         ):
             self._finish_close(now_ms)
@@ -145,10 +145,10 @@ class LeaveSequence:
             self._leave_id = context.leave(MemberInput.LEAVE, reason, now_ms, for_good=bool(self._leave_group))
         context.subscription.clear()
         context.failure = None  # it concerns the membership that ends here
-        self._stage = _Stage.LEAVING if self._closing else _Stage.STAYING
+        self._stage = _LeaveStage.LEAVING if self._closing else _LeaveStage.STAYING
 
     def _finish_close(self, now_ms: int) -> None:
-        self._stage = _Stage.CLOSED
+        self._stage = _LeaveStage.CLOSED
         self._commits.abandon(now_ms)
         self._committed_offsets.abandon(now_ms)
         self._context.requests.clear()

@@ -33,7 +33,7 @@ from slackwater.group.member.commits import CommitManager
 from slackwater.group.member.committed_offsets import CommittedOffsetFetcher
 from slackwater.group.member.config import MemberConfig
 from slackwater.group.member.context import UNAVAILABLE, MemberContext, PendingRequest
-from slackwater.group.member.effects import BrokerNode, MemberEffect, MemberResponse
+from slackwater.group.member.effects import CoordinatorNode, MemberEffect, MemberResponse
 from slackwater.group.member.heartbeat_loop import POLL_TIMEOUT_EXPIRED, HeartbeatLoop
 from slackwater.group.member.heartbeat_timers import NEVER_SENT
 from slackwater.group.member.leave_sequence import LeaveSequence
@@ -112,7 +112,7 @@ class GroupMember:
         return self._context.generation.protocol_name
 
     @property
-    def coordinator(self) -> BrokerNode | None:
+    def coordinator(self) -> CoordinatorNode | None:
         """The group's coordinator, if known; its `connection_id` names a separate connection (CL-40)."""
         return self._context.coordinator
 
@@ -327,7 +327,7 @@ class GroupMember:
             self._on_no_response(pending, now_ms)
         return self._finish_input(now_ms)
 
-    def on_disconnected(self, node: BrokerNode, now_ms: int) -> list[MemberEffect]:
+    def on_disconnected(self, node: CoordinatorNode, now_ms: int) -> list[MemberEffect]:
         """Handle the loss of the connection to the coordinator: look it up again, as the Java client does.
 
         The coordinator may have moved; the other brokers know its new address first.

@@ -70,7 +70,7 @@ class OffsetValue(NamedTuple):
     topic_id: bytes | None = None
 
 
-class GroupMember(NamedTuple):
+class MemberMetadata(NamedTuple):
     """A member of a generation. A rebalance timeout of -1 is not stored."""
 
     member_id: str
@@ -91,7 +91,7 @@ class GroupValue(NamedTuple):
     protocol: str | None
     leader: str | None
     current_state_timestamp_ms: int
-    members: tuple[GroupMember, ...]
+    members: tuple[MemberMetadata, ...]
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | UnknownKey:
@@ -206,7 +206,7 @@ def encode_group_value(value: GroupValue, version: int = WRITTEN_VERSION) -> byt
     return writer.done()
 
 
-def _encode_members_fast(members: tuple[GroupMember, ...]) -> list[bytes] | None:
+def _encode_members_fast(members: tuple[MemberMetadata, ...]) -> list[bytes] | None:
     """Encode members in version 3 in half the time; None if one has an instance id, long or non-ASCII text.
 
     A rebalance encodes all members of a group while the group waits.
@@ -230,7 +230,7 @@ def _encode_members_fast(members: tuple[GroupMember, ...]) -> list[bytes] | None
     return out
 
 
-def _member(reader: FieldReader, version: int) -> GroupMember:
+def _member(reader: FieldReader, version: int) -> MemberMetadata:
     member_id = reader.string("member_id")
     group_instance_id = reader.nullable_string("group_instance_id") if version >= 3 else None
     client_id = reader.string("client_id")
@@ -240,7 +240,7 @@ def _member(reader: FieldReader, version: int) -> GroupMember:
     subscription = reader.binary("subscription")
     assignment = reader.binary("assignment")
     reader.tagged_fields()
-    return GroupMember(
+    return MemberMetadata(
         member_id,
         group_instance_id,
         client_id,

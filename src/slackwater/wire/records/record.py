@@ -48,7 +48,6 @@ _VARLONG_SHIFTS: Final = 10 * 7
 _ONE_BYTE: Final = tuple(bytes((number,)) for number in range(0x80))
 _NULL: Final = b"\x01"
 _CONTROL_KEY: Final = struct.Struct(">hh")
-_END_TRANSACTION: Final = struct.Struct(">hi")
 
 NO_HEADERS: Final = b"\x00"
 
@@ -72,12 +71,6 @@ class ControlType(IntEnum):
 
     ABORT = 0
     COMMIT = 1
-
-
-def end_transaction_marker(control_type: ControlType, coordinator_epoch: int, timestamp: int) -> Record:
-    """Return the control record that ends a transaction."""
-    key = _CONTROL_KEY.pack(0, control_type)
-    return Record(key, _END_TRANSACTION.pack(0, coordinator_epoch), timestamp=timestamp)
 
 
 def control_type(batch: RecordBatch) -> int | None:

@@ -13,17 +13,17 @@ Invariants:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_jitable
 from numpy.typing import NDArray
 
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
-from slackwater.wire.records.compiling import DATA, compiled
 from slackwater.wire.records.compression import Buffer
 from slackwater.wire.records.record import (
     check_record_count,
@@ -37,6 +37,8 @@ Longs: TypeAlias = NDArray[np.int64]
 Ints: TypeAlias = NDArray[np.int32]
 Flags: TypeAlias = NDArray[np.bool_]
 Allocate: TypeAlias = Callable[[int, Any], NDArray[Any]]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 NO_FAULT: Final = -1
 # After an error a position is INVALID: beyond every batch, so the check at the end of the record fails.
@@ -236,27 +238,37 @@ overload(copy_bytes)(
 
 # --- compiled functions -----------------------------------------------------------------------------------------------
 
+DATA: Final = "Array(uint8, 1, 'C', readonly=True)"
+"""The type of read-only bytes in a signature."""
+
+
+def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a function for one signature, at once, or load it from numba's cache. It runs without the GIL."""
+
+    def compile_function(function: Callable[P, R]) -> Callable[P, R]:
+        try:
+            return njit(signature, nogil=True, cache=True)(function)
+        except RuntimeError:  # "no locator available": neither this directory nor the user's cache is writable
+            return njit(signature, nogil=True)(function)
+
+    return compile_function
+
 
 @register_jitable
 def read_varint(data: Address, at: int, end: int) -> tuple[int, int]:
-    """Read a zigzag number of 32 bits; return it and the position after it. Most have one or two bytes."""
-    if at < end:
-        byte = byte_at(data, at)
-        if byte < 0x80:
-            return int((byte >> 1) ^ -(byte & 1)), at + 1
-        if at + 1 < end:
-            second = byte_at(data, at + 1)
-            if second < 0x80:
-                value = (byte & 0x7F) | (second << 7)
-                return int((value >> 1) ^ -(value & 1)), at + 2
-    value, at = read_unsigned(data, at, end, 35)
-    value &= 0xFFFF_FFFF
-    return int((value >> 1) ^ -(value & 1)), at
+    """Read a zigzag number of 32 bits; return it and the position after it."""
+    return read_zigzag(data, at, end, 35, 0xFFFF_FFFF)
 
 
 @register_jitable
 def read_varlong(data: Address, at: int, end: int) -> tuple[int, int]:
     """Read a zigzag number of 64 bits; return it and the position after it."""
+    return read_zigzag(data, at, end, 70, -1)
+
+
+@register_jitable
+def read_zigzag(data: Address, at: int, end: int, max_bits: int, mask: int) -> tuple[int, int]:
+    """Read a zigzag number; return it and the position after it. Most have one or two bytes."""
     if at < end:
         byte = byte_at(data, at)
         if byte < 0x80:
@@ -266,7 +278,8 @@ def read_varlong(data: Address, at: int, end: int) -> tuple[int, int]:
             if second < 0x80:
                 value = (byte & 0x7F) | (second << 7)
                 return int((value >> 1) ^ -(value & 1)), at + 2
-    value, at = read_unsigned(data, at, end, 70)
+    value, at = read_unsigned(data, at, end, max_bits)
+    value &= mask
     # int64 has no logical shift to the right: mask the sign bit that the arithmetic shift copies.
     return int(((value >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(value & 1)), at
 

@@ -10,9 +10,6 @@ from slackwater.broker.storage.log import files
 
 def test_file_names_have_twenty_digits() -> None:
     assert files.file_name(42, files.LOG) == "00000000000000000042.log"
-    assert files.offset_in(Path("00000000000000000042.timeindex")) == 42
-    assert files.offset_in(Path("offset-checkpoint")) is None
-    assert files.offset_in(Path("0000000000000000004x.log")) is None
 
 
 def test_files_are_sorted_by_offset(tmp_path: Path) -> None:

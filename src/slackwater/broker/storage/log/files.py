@@ -33,12 +33,8 @@ def file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}{suffix}"
 
 
-def offset_in(path: Path) -> int | None:
-    """Return the base offset in a file's name, or None if it is not a log file."""
-    return _offset_in(path.name)
-
-
 def _offset_in(name: str) -> int | None:
+    """Return the base offset in a file's name, or None if it is not a log file."""
     digits = name.partition(".")[0]
     return int(digits) if len(digits) == 20 and digits.isascii() and digits.isdigit() else None
 

@@ -32,8 +32,8 @@ from slackwater.wire.internal_topics.consumer_groups import (
 )
 from slackwater.wire.internal_topics.consumer_offsets import (
     GroupKey,
-    GroupMember,
     GroupValue,
+    MemberMetadata,
     OffsetKey,
     decode_group_value,
     decode_key,
@@ -204,7 +204,7 @@ def _group(key: GroupKey, value: bytes | None) -> list[RecordRow]:
     return [generation, *(_member(key.group, recorded, member, owned[member.member_id]) for member in recorded.members)]
 
 
-def _member(group: str, recorded: GroupValue, member: GroupMember, partitions: list[str]) -> RecordRow:
+def _member(group: str, recorded: GroupValue, member: MemberMetadata, partitions: list[str]) -> RecordRow:
     return {
         "kind": FactKind.MEMBER_RECORDED,
         "group": group,
@@ -222,7 +222,7 @@ def _member(group: str, recorded: GroupValue, member: GroupMember, partitions: l
     }
 
 
-def _assigned(member: GroupMember) -> list[str]:
+def _assigned(member: MemberMetadata) -> list[str]:
     try:
         return (
             [str(partition) for partition in decode_assignment(member.assignment).partitions]
@@ -233,7 +233,7 @@ def _assigned(member: GroupMember) -> list[str]:
         return []
 
 
-def _subscribed(member: GroupMember) -> list[str] | None:
+def _subscribed(member: MemberMetadata) -> list[str] | None:
     try:
         return sorted(decode_subscription(member.subscription).topics)
     except MalformedMetadata:
