@@ -94,18 +94,18 @@ def test_plain_demo_reads_every_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("spark")
-def test_fast_demo_diagnoses_and_cures_the_storm(tmp_path: Path) -> None:
+def test_fast_demo_diagnoses_and_fixes_the_storm(tmp_path: Path) -> None:
     with _demo(tmp_path, "--fast") as demo:
         out, _ = demo.communicate(timeout=SPARK_DEADLINE_S)
     assert demo.returncode == 0, out
-    assert _chapters(out) == ["Share", "Scale-out", "Kill", "Storm", "Doctor", "Cure"]
+    assert _chapters(out) == ["Share", "Scale-out", "Kill", "Storm", "Doctor", "Fix"]
     summary = out[out.index("Summary") :]
     records = re.search(r"Records: ([\d,]+) produced, ([\d,]+) read, 0 missing", summary)
     assert records is not None, summary
     assert records[1] == records[2] != "0"
     assert re.search(r"Doctor .*poll_delay, caused by app-2", summary), summary
     storm = re.search(r"removed \d times: ([\d.]+) rebalances per minute", summary)
-    closing = re.search(r"Rebalances per minute: ([\d.]+) in the storm, 0.0 after the cure", summary)
+    closing = re.search(r"Rebalances per minute: ([\d.]+) in the storm, 0.0 after the fix", summary)
     assert storm is not None, summary
     assert closing is not None, summary
     assert storm[1] == closing[1]

@@ -67,7 +67,7 @@ def unhealthy(group: str = "orders") -> Verdict:
                 None,
                 False,
                 (TimelineSpan(BEGAN_MS, BEGAN_MS + 600_000, "member other-def"),),
-                (TimelineMarker(BEGAN_MS + 5_000, "go", "left"),),
+                (TimelineMarker(BEGAN_MS + 5_000, "left", "left"),),
             ),
         ),
         minutes=(
@@ -176,5 +176,5 @@ def test_browser_draws_a_timeline_for_every_member(tmp_path: Path) -> None:
     assert 'class="name culprit"' in drawn
     assert drawn.count('class="round slow"') == 12
     assert 'class="episode storm"' in drawn
-    assert drawn.count('class="often"') == 1
+    assert drawn.count('class="frequency"') == 1
     assert 'class="lag-rounds"' in drawn

@@ -105,7 +105,7 @@ class Simulation:
             default_api_timeout_ms=6_000,
             enable_auto_commit=scenario.auto_commit,
             auto_commit_interval_ms=2_000,
-            assignors=tuple(assignor(each) for each in scenario.assignors),
+            assignors=tuple(assignor(name) for name in scenario.assignors),
             driver=RebalanceDriver.BACKGROUND if scenario.background else RebalanceDriver.POLL,
         )
         habits = ApplicationBehavior(

@@ -24,12 +24,12 @@ from slackwater.doctor.verdict import Verdict
 from slackwater.version import __version__
 
 _LEGEND: Final = (
-    ("come", "member joined"),
-    ("go", "member left"),
+    ("joined", "member joined"),
+    ("left", "member left"),
     ("slow", "max.poll.interval.ms or rebalance timeout exceeded"),
-    ("dead", "session expired"),
+    ("expired", "session expired"),
     ("data", "topics or subscription changed"),
-    ("fight", "error or conflict"),
+    ("conflict", "error or conflict"),
     ("follow", "follow-up of a cooperative rebalance"),
     ("broker", "coordinator moved or restarted"),
 )
@@ -196,7 +196,9 @@ def _legend() -> str:
 def _prescriptions(prescriptions: Sequence[Prescription]) -> str:
     if not prescriptions:
         return ""
-    return f'<h3>What to do, in this order</h3><ol class="cure">{"".join(map(_prescription, prescriptions))}</ol>'
+    return (
+        f'<h3>What to do, in this order</h3><ol class="prescriptions">{"".join(map(_prescription, prescriptions))}</ol>'
+    )
 
 
 def _prescription(prescription: Prescription) -> str:

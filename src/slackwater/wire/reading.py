@@ -206,8 +206,8 @@ class _ReadCode:
             name = self.fresh("m")
             self.line(f"{target} = {name} = new({self.named(slot.shape.struct.struct)})")
             inner = slot.shape.struct
-            for each in inner.slots + inner.tagged + inner.absent:
-                self.default(each, f"{name}.{each.name}")
+            for field in inner.slots + inner.tagged + inner.absent:
+                self.default(field, f"{name}.{field.name}")
 
     def value(self, shape: Shape, target: str) -> None:
         kind = shape.kind

@@ -190,9 +190,9 @@ def _layout(struct: type[Struct], version: int, flexible: bool) -> Layout:
     present: list[Slot] = []
     absent: list[Slot] = []
     refused: list[Slot] = []
-    for each in fields(struct):  # type: ignore[arg-type]  # every Struct but the bare bases is a dataclass
-        notes = _notes(each)
-        slot = _slot(each, notes, version, flexible)
+    for field in fields(struct):  # type: ignore[arg-type]  # every Struct but the bare bases is a dataclass
+        notes = _notes(field)
+        slot = _slot(field, notes, version, flexible)
         if version in notes.versions:
             present.append(slot)
             continue
@@ -210,18 +210,18 @@ def _layout(struct: type[Struct], version: int, flexible: bool) -> Layout:
     )
 
 
-def _slot(each: Field[object], notes: V, version: int, flexible: bool) -> Slot:
-    shape = _shape(each.type, version, flexible)
+def _slot(field: Field[object], notes: V, version: int, flexible: bool) -> Slot:
+    shape = _shape(field.type, version, flexible)
     if shape.nullable and version not in notes.nullable:
         shape = shape._replace(nullable=False)
-    factory = None if each.default_factory is MISSING else each.default_factory
+    factory = None if field.default_factory is MISSING else field.default_factory
     assert factory is None or isinstance(factory, type)
-    default = None if each.default is MISSING else each.default
-    return Slot(each.name, shape, default, factory, -1 if notes.tag is None else notes.tag)
+    default = None if field.default is MISSING else field.default
+    return Slot(field.name, shape, default, factory, -1 if notes.tag is None else notes.tag)
 
 
-def _notes(each: Field[object]) -> V:
-    for note in getattr(each.type, "__metadata__", ()):
+def _notes(field: Field[object]) -> V:
+    for note in getattr(field.type, "__metadata__", ()):
         if isinstance(note, V):
             return note
     return V()

@@ -159,7 +159,7 @@ class _WriteCode:
         """Return a condition: the field differs from its default."""
         if slot.shape.kind is STRUCT and slot.default_value() is not None:
             inner = slot.shape.struct
-            fields = " or ".join(self.differs(each, f"{name}.{each.name}") for each in inner.slots + inner.tagged)
+            fields = " or ".join(self.differs(field, f"{name}.{field.name}") for field in inner.slots + inner.tagged)
             if slot.factory is not None:
                 return f"{name} is None or {fields}" if slot.shape.nullable else fields
             shared = self.fresh("d")

@@ -254,14 +254,14 @@ def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: st
         wait_until(lambda: ids().get("pod-1") not in (None, second["pod-1"]), ids)
 
         third = ids()
-        assert {client.error for client in admin.remove_members(group, everybody=True)} == {Error.NONE}
+        assert {client.error for client in admin.remove_members(group, all_members=True)} == {Error.NONE}
         wait_until(lambda: len(ids()) == 2 and not set(ids().values()) & set(third.values()), ids)
 
         (unknown,) = admin.remove_members(group, members=["nobody"])
         assert unknown.error is Error.UNKNOWN_MEMBER_ID
-    (stayed,) = admin.remove_members(group, everybody=True)
+    (stayed,) = admin.remove_members(group, all_members=True)
     assert stayed.group_instance_id == "pod-1"  # a static member does not leave when it is closed
-    assert admin.remove_members(group, everybody=True) == []
+    assert admin.remove_members(group, all_members=True) == []
     with pytest.raises(UsageError, match="Name the members to remove"):
         admin.remove_members(group)
 

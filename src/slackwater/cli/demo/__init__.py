@@ -34,7 +34,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Show Spark applications that share a topic: join, scale out, deploy, crash, and a rebalance storm with its cure.
+    """Show Spark applications that share a topic: join, scale out, deploy, crash, and a rebalance storm and its fix.
 
     Takes about two minutes after Spark has started (--fast: 90 seconds in all, --no-spark: 30 seconds). Everything runs
     on this machine.

@@ -50,8 +50,8 @@ class ChildProcess:
 
     def has_sent(self, message: str, **fields: object) -> bool:
         """Whether the child has sent this message, with these fields."""
-        wanted = {"message": message, **fields}
-        return any(wanted.items() <= sent.items() for sent in self.messages)
+        expected = {"message": message, **fields}
+        return any(expected.items() <= sent.items() for sent in self.messages)
 
     def failure(self) -> str | None:
         """Why the child cannot go on, or None."""

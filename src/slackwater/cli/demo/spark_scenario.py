@@ -72,7 +72,7 @@ class SparkScenario:
         self._prepared: dict[str, ChildProcess] = {}
         self._deploy_result: DeployResult | None = None
         self._storm_started_ms = 0
-        self._storm_rate = self._cured_rate = 0.0
+        self._storm_rate = self._fixed_rate = 0.0
         self._prescribed: dict[str, str] = {}
         self.closing: list[str] = []
 
@@ -122,7 +122,7 @@ class SparkScenario:
                 self._storm,
             ),
             ("Doctor", f"`slackwater doctor` reads the history of group {GROUP} on Spark.", self._diagnose),
-            ("Cure", f"{self._last} starts again with the settings that the doctor prescribes.", self._cure),
+            ("Fix", f"{self._last} starts again with the settings that the doctor prescribes.", self._fix),
         ]
 
     def _closing(self, produced: int) -> list[str]:
@@ -139,7 +139,7 @@ class SparkScenario:
             lines.append(f"Rolling deploy of three Spark applications: {self._deploy_result}.")
         return [
             *lines,
-            f"Rebalances per minute: {self._storm_rate:.1f} in the storm, {self._cured_rate:.1f} after the cure.",
+            f"Rebalances per minute: {self._storm_rate:.1f} in the storm, {self._fixed_rate:.1f} after the fix.",
             f"The doctor's report: {self._report}",
         ]
 
@@ -269,7 +269,7 @@ class SparkScenario:
 
     def _choose(self, prescriptions: list[dict[str, Any]]) -> dict[str, str]:
         """The prescription that helps here: this sink is slow however few records it gets."""
-        chosen = next((one for one in prescriptions if POLL_INTERVAL in one["settings"]), None)
+        chosen = next((candidate for candidate in prescriptions if POLL_INTERVAL in candidate["settings"]), None)
         if chosen is None:
             raise UsageError(f"the doctor does not prescribe {POLL_INTERVAL}")
         for prescription in prescriptions:
@@ -279,7 +279,7 @@ class SparkScenario:
         self._screen.note("     " + ", ".join(f"kafka.{name}={value}" for name, value in settings.items()))
         return settings
 
-    def _cure(self) -> str:
+    def _fix(self) -> str:
         self._screen.note(", ".join(f"kafka.{name}={value}" for name, value in self._prescribed.items()))
         since = len(self._monitor.events)
         self._stop_query(self._last, GROUP)
@@ -289,8 +289,8 @@ class SparkScenario:
         started, since = time.time(), len(self._monitor.events)
         for _ in range(2):
             self._wait_reading(self._last)
-        self._cured_rate = len(self._monitor.rebalances(GROUP, since)) / ((time.time() - started) / 60)
-        return f"as slow as before, but it stays: {self._cured_rate:.1f} rebalances per minute"
+        self._fixed_rate = len(self._monitor.rebalances(GROUP, since)) / ((time.time() - started) / 60)
+        return f"as slow as before, but it stays: {self._fixed_rate:.1f} rebalances per minute"
 
     # --- child processes ----------------------------------------------------------------------------------------------
 

@@ -178,14 +178,14 @@ class Admin:
         *,
         members: Iterable[str] = (),
         instances: Iterable[str] = (),
-        everybody: bool = False,
+        all_members: bool = False,
         reason: str = "",
     ) -> list[RemovedMember]:
         """Remove members from a group; return the outcome of each.
 
         A member whose process still runs rejoins with a new member id.
         """
-        return self._run(groups.remove(self._cluster, group_id, members, instances, everybody, reason))
+        return self._run(groups.remove(self._cluster, group_id, members, instances, all_members, reason))
 
     def delete_group(self, group_id: str) -> None:
         """Delete an empty group and its offsets."""

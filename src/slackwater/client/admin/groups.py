@@ -264,14 +264,14 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
 
 
 async def remove(
-    cluster: Cluster, group_id: str, members: Iterable[str], instances: Iterable[str], everybody: bool, reason: str
+    cluster: Cluster, group_id: str, members: Iterable[str], instances: Iterable[str], all_members: bool, reason: str
 ) -> list[RemovedMember]:
     """Remove members; return the outcome of each."""
     member_ids, instance_ids = list(members), list(instances)
-    if everybody == bool(member_ids or instance_ids):
-        raise UsageError("Name the members to remove: member ids, instance ids, or everybody.")
+    if all_members == bool(member_ids or instance_ids):
+        raise UsageError("Name the members to remove: member ids, instance ids, or all members.")
     await ensure_connected(cluster)
-    if everybody:
+    if all_members:
         (group,) = await describe_groups(cluster, [group_id], find_generation=False)
         member_ids = [member.member_id for member in group.members if not member.is_static]
         instance_ids = [member.group_instance_id for member in group.members if member.group_instance_id is not None]

@@ -64,7 +64,7 @@ def at_the_limit(stays_ms: Iterable[int], limit_ms: int | None) -> bool:
 
 def _kicks(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[tuple[ClientTimeline, list[int]]]:
     """Return per member when it left by its poll timer; the client's line and the coordinator's count once."""
-    found = []
+    kicks = []
     left_by_timer = {id(own[0].timeline): own for own in by_timeline(because(absences, AbsenceReason.POLL))}
     if not left_by_timer and not any(timeline.overruns for timeline in history.timelines.values()):
         return []
@@ -81,17 +81,17 @@ def _kicks(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[
             else []
         )
         if left or logged:
-            found.append((timeline, left if len(left) >= len(logged) else logged))
-    return sorted(found, key=lambda kick: kick[1][0])
+            kicks.append((timeline, left if len(left) >= len(logged) else logged))
+    return sorted(kicks, key=lambda kick: kick[1][0])
 
 
 def _drop_close(times: Iterable[int], gap_ms: int) -> list[int]:
     """Drop times that follow another too closely to be a separate event."""
-    kept: list[int] = []
+    separate: list[int] = []
     for time in times:
-        if not kept or time - kept[-1] >= min(gap_ms, NEAR_MS):
-            kept.append(time)
-    return kept
+        if not separate or time - separate[-1] >= min(gap_ms, NEAR_MS):
+            separate.append(time)
+    return separate
 
 
 def _split_secondary(

@@ -170,11 +170,11 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     times = list(map(_TIME, ordered))
     same_time = compress(count(), map(eq, times, islice(times, 1, None)))
     begin = end = 0
-    for place in [*same_time, len(ordered)]:  # few rows share a millisecond: sort only those again
-        if place > end:
+    for index in [*same_time, len(ordered)]:  # few rows share a millisecond: sort only those again
+        if index > end:
             ordered[begin : end + 1] = sorted(ordered[begin : end + 1], key=_place)
-            begin = place
-        end = place + 1
+            begin = index
+        end = index + 1
     return ordered
 
 

@@ -112,9 +112,9 @@ class GroupHistory:
         corrected, jumps = correct_clock_jumps(list(rows))
         ordered = in_order(corrected)
         self.rows, members = split_members_by_log(ordered)
-        self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, kind in enumerate(map(KIND, self.rows)):
-            self._places[kind].append(place)
+        self._indexes: defaultdict[str, list[int]] = defaultdict(list)
+        for index, kind in enumerate(map(KIND, self.rows)):
+            self._indexes[kind].append(index)
         self._of: dict[tuple[str, ...], list[Row]] = {}
         client_kinds = _JOINED if self.has_clients else ()
         self.clocks: tuple[str, ...] = (
@@ -138,16 +138,16 @@ class GroupHistory:
         """Return the rows of these kinds in order of time."""
         rows = self._of.get(kinds)
         if rows is None:
-            every = [self._places[kind] for kind in kinds if kind in self._places]
-            if not every:
+            by_kind = [self._indexes[kind] for kind in kinds if kind in self._indexes]
+            if not by_kind:
                 return []
-            places = every[0] if len(every) == 1 else sorted(chain.from_iterable(every))
-            rows = self._of[kinds] = [self.rows[place] for place in places]
+            indexes = by_kind[0] if len(by_kind) == 1 else sorted(chain.from_iterable(by_kind))
+            rows = self._of[kinds] = [self.rows[index] for index in indexes]
         return rows
 
     def each(self, *kinds: str) -> Iterator[Row]:
         """Iterate over the rows of these kinds, kind by kind."""
-        return chain.from_iterable(self.of(kind) for kind in kinds if kind in self._places)
+        return chain.from_iterable(self.of(kind) for kind in kinds if kind in self._indexes)
 
     @cached_property
     def triggers(self) -> frozenset[str | None]:
@@ -204,7 +204,7 @@ class GroupHistory:
     @cached_property
     def is_consumer_protocol(self) -> bool:
         """Whether this is a KIP-848 group."""
-        rows = self.each(*(kind for kind in self._places if kind not in _CLASSIC))
+        rows = self.each(*(kind for kind in self._indexes if kind not in _CLASSIC))
         candidates = (row for row in rows if row.detail["group_protocol"][row.place] == signals.CONSUMER)
         return any(map(signals.is_consumer_protocol, candidates))
 

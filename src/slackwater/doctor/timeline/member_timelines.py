@@ -18,11 +18,11 @@ MAX_TIMELINES: Final = 200
 MAX_SPANS: Final = 500
 
 _END_MARKERS: Final = {
-    MembershipEnd.LEFT: ("go", "left the group"),
-    MembershipEnd.EXPIRED: ("dead", "was removed: session.timeout.ms expired"),
+    MembershipEnd.LEFT: ("left", "left the group"),
+    MembershipEnd.EXPIRED: ("expired", "was removed: session.timeout.ms expired"),
     MembershipEnd.DROPPED: ("slow", "was removed: it did not rejoin within the rebalance timeout"),
     MembershipEnd.UNSYNCED: ("slow", "was removed: it did not send SyncGroup in time"),
-    MembershipEnd.REPLACED: ("fight", "was replaced by a member with the same group.instance.id"),
+    MembershipEnd.REPLACED: ("conflict", "was replaced by a member with the same group.instance.id"),
     MembershipEnd.GONE: ("other", "left; the reason is not recorded"),
 }
 
@@ -36,7 +36,7 @@ class TimelineSpan(NamedTuple):
 
 
 class TimelineMarker(NamedTuple):
-    """An event of a member; `kind` is slow, dead, come, go, fight or other."""
+    """An event of a member; `kind` is slow, expired, left, conflict or other."""
 
     time_ms: int
     kind: str
@@ -85,7 +85,7 @@ def _member_timeline(history: GroupHistory, timeline: ClientTimeline, culprit: b
         over = row.detail_number("overrun_ms") or row.detail_number("by_ms")
         by = f" by {over / 1000:.1f} s" if over else ""
         marks.append(TimelineMarker(row.time_ms, "slow", f"exceeded max.poll.interval.ms{by}"))
-    marks += [TimelineMarker(row.time_ms, "fight", "failed with an error") for row in timeline.failures[-MAX_SPANS:]]
+    marks += [TimelineMarker(row.time_ms, "conflict", "failed with an error") for row in timeline.failures[-MAX_SPANS:]]
     host = next((interval.host for interval in reversed(timeline.intervals) if interval.host), None)
     return MemberTimeline(
         timeline.name, host, culprit, tuple(spans), tuple(sorted(marks, key=lambda marker: marker.time_ms))

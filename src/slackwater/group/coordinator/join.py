@@ -307,8 +307,8 @@ def _rejoin(
     state = group.state
     _update_and_park(collector, group, member, request, caller)
     collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=changed), member=member, trigger=trigger)
-    what = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
-    reason = f"{what.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
+    action = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
+    reason = f"{action.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
     rebalance.trigger(collector, group, group_input, RebalanceCause(trigger, reason, member))
 
 
@@ -351,13 +351,13 @@ def _rejoin_static(
     if transition.action is not GroupAction.REPLACE_MEMBER:
         instance = member.group_instance_id
         if protocol_changes:
-            what = (
+            action = (
                 f"Group's selectedProtocol will change because static member {member.member_id} "
                 f"with instance id {instance} joined with change of protocol"
             )
         else:
-            what = f"Updating metadata for static member {member.member_id} with instance id {instance}"
-        reason = f"{what}; client reason: {_reason(request)}"
+            action = f"Updating metadata for static member {member.member_id} with instance id {instance}"
+        reason = f"{action}; client reason: {_reason(request)}"
         return rebalance.trigger(collector, group, group_input, RebalanceCause(Trigger.STATIC_CHANGED, reason, member))
 
     def written(collector: EffectCollector, error: Error) -> None:
