@@ -1,1 +1,1 @@
-"""The behaviour catalogue as tests: each names the facts it proves."""
+"""Tests of the behaviour catalogue; `proves` markers name the facts that a test proves."""

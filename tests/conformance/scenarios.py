@@ -1772,7 +1772,7 @@ def differs_refused_for_size_while_preparing(s: Script) -> None:
     s.stable_group("a", "d", rebalance=600)
     first = s.join("a", "$a", rebalance=600, parks=True)
     second = s.join("b", instance="b", rebalance=2000, parks=True)
-    refused = s.join("d", "$d", rebalance=600)
+    rejected = s.join("d", "$d", rebalance=600)
     described = s.describe()
     s.heartbeat("d", 2)
     s.pause(550)
@@ -1780,8 +1780,8 @@ def differs_refused_for_size_while_preparing(s: Script) -> None:
     reason = "Kafka ends the join phase at its timer, although all members have joined"
     joined = {"generation_id": 3, "protocol_type": "consumer", "protocol_name": "range", "leader": "a-<1>"}
     members = [_joined_member("a-<1>", None), _joined_member("b-<3>", "b")]
-    s.differs(first, reason, _join_error(0, "a-<1>") | joined | {"members": members}, refused)
-    s.differs(second, reason, _join_error(0, "b-<3>") | joined, refused)
+    s.differs(first, reason, _join_error(0, "a-<1>") | joined | {"members": members}, rejected)
+    s.differs(second, reason, _join_error(0, "b-<3>") | joined, rejected)
     members = [_described_member("a-<1>", None, "a", "A"), _described_member("b-<3>", "b", "b", "")]
     s.differs(described, reason, _described(s.group, "CompletingRebalance", "consumer", members))
 

@@ -219,11 +219,11 @@ def test_empty_group_is_deleted_with_its_offsets(harness: CoordinatorHarness) ->
 def test_delete_response_waits_for_tombstones(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     harness.hold_writes()
-    deleting = harness.send(DeleteGroups((GROUP,)))
-    assert deleting.parked
+    delete_call = harness.send(DeleteGroups((GROUP,)))
+    assert delete_call.parked
     harness.release_writes()
 
-    assert deleting.response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
+    assert delete_call.response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.NONE),))
 
 
 @pytest.mark.proves("AD-04")
@@ -249,10 +249,10 @@ def test_failed_deletion_restores_no_former_member(harness: CoordinatorHarness) 
     harness.hold_writes()
     a.leave()
     assert (harness.state, harness.generation) == (E, 2)
-    deleting = harness.send(DeleteGroups((GROUP,)))
+    delete_call = harness.send(DeleteGroups((GROUP,)))
     harness.release_writes(Error.NOT_ENOUGH_REPLICAS)
 
-    assert deleting.response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.COORDINATOR_NOT_AVAILABLE),))
+    assert delete_call.response == DeleteGroupsResponse((DeletedGroup(GROUP, Error.COORDINATOR_NOT_AVAILABLE),))
     assert (harness.state, harness.generation, harness.member_ids) == (E, 2, set())
     assert a.heartbeat() is Error.UNKNOWN_MEMBER_ID
 
@@ -364,11 +364,11 @@ def test_deleting_missing_offsets_writes_nothing(harness: CoordinatorHarness) ->
 def test_offset_delete_response_waits_for_write_or_fails(harness: CoordinatorHarness) -> None:
     harness.commit_simple(1)
     harness.hold_writes()
-    deleting = harness.send(OffsetDelete(GROUP, (("t", 0),)))
-    assert deleting.parked
+    delete_call = harness.send(OffsetDelete(GROUP, (("t", 0),)))
+    assert delete_call.parked
     harness.release_writes(Error.NOT_ENOUGH_REPLICAS)
 
-    assert deleting.response == OffsetDeleteResponse(Error.COORDINATOR_NOT_AVAILABLE)
+    assert delete_call.response == OffsetDeleteResponse(Error.COORDINATOR_NOT_AVAILABLE)
     assert harness.offset() == 1
 
 

@@ -55,8 +55,8 @@ def test_static_members_sort_before_dynamic_members(name: str) -> None:
             "z": who("t", group_instance_id="i1"),
         },
     )
-    served = sorted(group.given().items(), key=lambda item: min(item[1]))
-    assert [member_id for member_id, _ in served] == ["z", "y", "a", "b"]
+    by_first_partition = sorted(group.given().items(), key=lambda item: min(item[1]))
+    assert [member_id for member_id, _ in by_first_partition] == ["z", "y", "a", "b"]
 
 
 @pytest.mark.proves("AS-02")
@@ -438,14 +438,14 @@ def test_reassignment_without_better_score_is_undone() -> None:
         group = random_group("sticky", seed, members=(3, 8), topics=(2, 5))
         group.round()
         change(group, Random(seed))
-        kept = {
+        previous = {
             member_id: [partition for partition in partitions if partition[0] in group.members[member_id].topics]
             for member_id, partitions in group.held().items()
         }
         assignment = group.given()
         check_valid(group, assignment)
-        if {partition for partitions in kept.values() for partition in partitions} == everything(group):
-            assert score(map(len, assignment.values())) <= score(map(len, kept.values()))
+        if {partition for partitions in previous.values() for partition in partitions} == everything(group):
+            assert score(map(len, assignment.values())) <= score(map(len, previous.values()))
 
 
 @pytest.mark.proves("SK-09")
@@ -533,10 +533,10 @@ def test_moving_partition_is_assigned_in_next_rebalance(same_topics: bool) -> No
     group.members["c2"] = who(*topics)
     first = pairs(group.round())
     assert first["c2"] == (set() if same_topics else pairs_of("u", 0))
-    kept = first["c1"]
-    assert len(kept) in (2, 3)
+    c1_partitions = first["c1"]
+    assert len(c1_partitions) in (2, 3)
     assert group.settle() == 0
-    assert group.held()["c1"] == kept
+    assert group.held()["c1"] == c1_partitions
     assert {partition for partitions in group.held().values() for partition in partitions} == everything(group)
 
 

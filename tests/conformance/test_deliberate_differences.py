@@ -20,24 +20,24 @@ OVERLONG_OWNED = subscription("t")[:-10] + struct.pack(">i", 2**31 - 1)
 
 def test_parked_sync_of_leaving_member_is_unknown(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    syncing = b.sync()
-    leaving = b.leave()
+    sync_call = b.sync()
+    leave_call = b.leave()
 
-    assert syncing.response == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
-    assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
+    assert sync_call.response == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert leave_call.response == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, None, Error.NONE),))
     assert harness.member_ids == {a.id}
 
 
 def test_parked_sync_of_leaving_leader_fails_during_write(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     harness.hold_writes()
-    syncing = a.sync()
-    assert syncing.parked
+    sync_call = a.sync()
+    assert sync_call.parked
     a.leave()
-    assert syncing.response == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert sync_call.response == SyncGroupResponse(Error.UNKNOWN_MEMBER_ID)
     harness.release_writes()
 
-    assert len(syncing.responses) == 1
+    assert len(sync_call.responses) == 1
     assert (harness.state, harness.member_ids) == (PR, {b.id})
 
 
@@ -79,12 +79,12 @@ def test_replaced_parked_sync_gets_rebalance_in_progress(harness: CoordinatorHar
 def test_leader_that_syncs_twice_gets_two_responses(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     harness.hold_writes()
-    following, first, second = b.sync(), a.sync(), a.sync()
+    follower_call, first, second = b.sync(), a.sync(), a.sync()
     assert first.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     harness.release_writes()
 
     assert second.response == a.expected_sync_response()
-    assert following.response == b.expected_sync_response()
+    assert follower_call.response == b.expected_sync_response()
     assert harness.state is S
 
 
@@ -93,11 +93,11 @@ def test_rejected_member_of_full_group_completes_join_phase() -> None:
     a, b = harness.stable_group("a", "b")
     b.leave()
     c, d = harness.member("c"), harness.member("d")
-    joining = [c.join(), d.join()]
-    assert all(call.parked for call in joining)
+    join_calls = [c.join(), d.join()]
+    assert all(call.parked for call in join_calls)
 
     assert a.join().response == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
-    assert [call.response.error for call in joining] == [Error.NONE, Error.NONE]
+    assert [call.response.error for call in join_calls] == [Error.NONE, Error.NONE]
     assert (harness.state, harness.member_ids) == (CR, {c.id, d.id})
 
 
@@ -157,10 +157,10 @@ def test_overlong_array_of_pending_member_is_rejected(harness: CoordinatorHarnes
 
 def test_metadata_of_other_protocol_types_is_not_checked(harness: CoordinatorHarness) -> None:
     a = harness.member("a", protocol_type="connect", protocols=(JoinProtocol("default", OVERLONG),))
-    joining = a.join()
+    join_call = a.join()
     harness.end_initial_delay()
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
 
 
 @pytest.mark.parametrize("stage", ["absent", "stable", "preparing"])

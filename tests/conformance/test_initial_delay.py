@@ -19,22 +19,22 @@ def join_at(
     harness: CoordinatorHarness, *arrivals_ms: int, **settings: int
 ) -> tuple[int, list[Call[JoinGroupResponse]]]:
     """Let members join at these times; return the length of the initial delay and the JoinGroup calls."""
-    started_ms, joining = harness.now_ms, []
+    started_ms, join_calls = harness.now_ms, []
     for number, arrival_ms in enumerate(arrivals_ms):
         harness.advance_ms(started_ms + arrival_ms - harness.now_ms)
         assert number == 0 or harness.state is IR, f"the delay ended before {arrival_ms} ms"
-        joining.append(harness.member(f"m{number}", requires_known_id=False, **settings).join())
+        join_calls.append(harness.member(f"m{number}", requires_known_id=False, **settings).join())
     harness.end_initial_delay()
-    return harness.now_ms - started_ms, joining
+    return harness.now_ms - started_ms, join_calls
 
 
 @pytest.mark.proves("JG-34", "JG-36")
 def test_kip_134_single_member_waits_one_delay(harness: CoordinatorHarness) -> None:
-    lasted_ms, joining = join_at(harness, 0)
+    lasted_ms, join_calls = join_at(harness, 0)
 
     assert lasted_ms == DELAY_MS
     assert (harness.state, harness.generation) == (CR, 1)
-    assert joining[0].response.error is Error.NONE
+    assert join_calls[0].response.error is Error.NONE
 
 
 @pytest.mark.proves("JG-34", "JG-35")
@@ -64,10 +64,10 @@ def test_kip_134_single_member_waits_one_delay(harness: CoordinatorHarness) -> N
 def test_kip_134_new_member_extends_delay(
     harness: CoordinatorHarness, arrivals_ms: tuple[int, ...], rebalance_timeout_ms: int, lasts_ms: int
 ) -> None:
-    lasted_ms, joining = join_at(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+    lasted_ms, join_calls = join_at(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
     assert lasted_ms == lasts_ms
-    assert {call.response.generation_id for call in joining} == {1}
+    assert {call.response.generation_id for call in join_calls} == {1}
     assert harness.state is CR
 
 
@@ -75,11 +75,11 @@ def test_kip_134_new_member_extends_delay(
 @pytest.mark.parametrize("rebalance_timeout_ms", [10_000, 12_000, 12_500])
 def test_kip_134_delay_is_capped_by_rebalance_timeout(harness: CoordinatorHarness, rebalance_timeout_ms: int) -> None:
     arrivals_ms = range(0, rebalance_timeout_ms, 500)
-    lasted_ms, joining = join_at(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+    lasted_ms, join_calls = join_at(harness, *arrivals_ms, rebalance_timeout_ms=rebalance_timeout_ms)
 
     assert lasted_ms == rebalance_timeout_ms
-    assert len(harness.group.members) == len(joining) == len(arrivals_ms)
-    assert {call.response.generation_id for call in joining} == {1}
+    assert len(harness.group.members) == len(join_calls) == len(arrivals_ms)
+    assert {call.response.generation_id for call in join_calls} == {1}
 
 
 @pytest.mark.proves("JG-34")
@@ -115,10 +115,10 @@ def test_kip_134_emptied_group_is_delayed_again(harness: CoordinatorHarness) -> 
     b.leave()
     a.leave()
     assert (harness.state, harness.generation) == (E, 2)
-    lasted_ms, joining = join_at(harness, 0, 1_000)
+    lasted_ms, join_calls = join_at(harness, 0, 1_000)
 
     assert lasted_ms == 2 * DELAY_MS
-    assert {call.response.generation_id for call in joining} == {3}
+    assert {call.response.generation_id for call in join_calls} == {3}
 
 
 @pytest.mark.proves("JG-36")
@@ -137,10 +137,10 @@ def test_kip_134_repeated_join_does_not_extend_delay(harness: CoordinatorHarness
 
 @pytest.mark.proves("JG-37", "JG-28")
 def test_kip_134_delay_does_not_end_when_all_have_joined(harness: CoordinatorHarness) -> None:
-    joining = [harness.member("a").join(), harness.member("b").join()]
+    join_calls = [harness.member("a").join(), harness.member("b").join()]
     harness.advance_ms(DELAY_MS - 1)
 
-    assert [call.parked for call in joining] == [True, True]
+    assert [call.parked for call in join_calls] == [True, True]
     assert harness.state is IR
 
 
@@ -149,12 +149,12 @@ def test_kip_134_expired_pending_id_ends_delay_early() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
     pending = harness.member("pending", session_timeout_ms=6_000)
     pending.send_join()
-    joining = harness.member("a").join()
+    join_call = harness.member("a").join()
     harness.advance_ms(5_999)
-    assert joining.parked
+    assert join_call.parked
     harness.advance_ms(1)
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert (harness.state, harness.generation) == (CR, 1)
 
 
@@ -163,10 +163,10 @@ def test_kip_134_leaving_pending_id_does_not_end_delay() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=20_000)
     pending = harness.member("pending")
     pending.send_join()
-    joining = harness.member("a").join()
+    join_call = harness.member("a").join()
     pending.leave()
 
-    assert joining.parked
+    assert join_call.parked
     assert (harness.state, dict(harness.group.pending)) == (IR, {})
 
 
@@ -174,21 +174,21 @@ def test_kip_134_leaving_pending_id_does_not_end_delay() -> None:
 def test_kip_134_delay_does_not_wait_for_pending_id(harness: CoordinatorHarness) -> None:
     pending = harness.member("pending")
     pending.send_join()
-    joining = harness.member("a").join()
+    join_call = harness.member("a").join()
     harness.advance_ms(DELAY_MS)
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert set(harness.group.pending) == {pending.id}
 
 
 @pytest.mark.proves("LG-09")
 def test_kip_134_leaving_member_does_not_end_delay(harness: CoordinatorHarness) -> None:
     a, b = harness.member("a"), harness.member("b")
-    joining = [a.join(), b.join()]
+    join_calls = [a.join(), b.join()]
     b.leave()
 
-    assert joining[0].parked
-    assert joining[1].response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert join_calls[0].parked
+    assert join_calls[1].response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
     assert harness.state is IR
 
 
@@ -222,11 +222,11 @@ def test_kip_134_initial_state_is_preparing_on_the_wire(
 def test_kip_134_group_with_members_is_not_delayed(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     b = harness.member("b")
-    joining = b.join()
+    join_call = b.join()
     assert harness.state is PR
     a.join()
 
-    assert joining.responded_ms == harness.now_ms
+    assert join_call.responded_ms == harness.now_ms
     assert harness.state is CR
     assert harness.events.moves()[-2:] == [(GroupState.STABLE, PR), (PR, CR)]
 
@@ -244,8 +244,8 @@ def test_kip_134_heartbeat_during_delay_is_rejected(harness: CoordinatorHarness)
 def test_kip_134_sessions_do_not_expire_during_delay() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=30_000)
     a = harness.member("a", protocols=join_protocols("range"))
-    joining = a.join()
+    join_call = a.join()
     harness.advance_ms(2 * SESSION_MS)
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.member_ids == {a.id}

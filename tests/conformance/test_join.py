@@ -116,9 +116,9 @@ def test_rejected_first_join_creates_no_group(
 )
 def test_failed_first_write_removes_group(harness: CoordinatorHarness, write: Error, response: Error) -> None:
     harness.fail_next_write(write)
-    joining = harness.member("a", requires_known_id=False).join()
+    join_call = harness.member("a", requires_known_id=False).join()
 
-    assert joining.response == JoinGroupResponse(response)
+    assert join_call.response == JoinGroupResponse(response)
     assert dict(harness.coordinator.groups) == {}
     harness.advance_ms(600_000)
     assert dict(harness.coordinator.groups) == {}
@@ -137,12 +137,12 @@ def test_failed_first_write_fails_parked_joins() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     harness.hold_writes()
     a = harness.member("a", requires_known_id=False)
-    joining = a.join()
-    syncing = a.sync() if not joining.parked else None
+    join_call = a.join()
+    sync_call = a.sync() if not join_call.parked else None
     harness.release_writes(Error.NOT_ENOUGH_REPLICAS)
 
-    assert len(joining.responses) == 1
-    assert syncing is None or syncing.response == SyncGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
+    assert len(join_call.responses) == 1
+    assert sync_call is None or sync_call.response == SyncGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
     assert dict(harness.coordinator.groups) == {}
 
 
@@ -222,13 +222,13 @@ def test_single_member_cannot_switch_protocols(harness: CoordinatorHarness) -> N
 @pytest.mark.proves("JG-07")
 def test_old_client_joins_without_pending_id(harness: CoordinatorHarness) -> None:
     a = harness.member("a", requires_known_id=False)
-    joining = a.send_join()
+    join_call = a.send_join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.member_ids == {"a-uuid-1"}
     assert dict(harness.group.pending) == {}
     harness.end_initial_delay()
-    assert joining.response == JoinGroupResponse(
+    assert join_call.response == JoinGroupResponse(
         Error.NONE,
         member_id="a-uuid-1",
         generation_id=1,
@@ -293,9 +293,9 @@ def test_missing_reason_is_not_provided(harness: CoordinatorHarness, reason: str
 def test_unchanged_leader_rejoin_starts_rebalance(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     before = harness.events.mark()
-    joining = a.join()
+    join_call = a.join()
 
-    assert joining.parked
+    assert join_call.parked
     assert (harness.state, harness.generation) == (PR, 1)
     assert harness.rebalances(before) == [(Trigger.LEADER_REJOIN, a.id)]
     assert b.heartbeat() is Error.REBALANCE_IN_PROGRESS
@@ -347,9 +347,9 @@ def test_changed_follower_rejoin_starts_rebalance(harness: CoordinatorHarness) -
     a, b = harness.stable_group("a", "b")
     before = harness.events.mark()
     b.protocols = join_protocols("range", topics=["t", "u"])
-    joining = b.join()
+    join_call = b.join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.state is PR
     assert harness.rebalances(before) == [(Trigger.SUBSCRIPTION_CHANGE, b.id)]
     assert a.join().response == a.expected_join_response(generation=2, leader=a.id, members=[a, b])
@@ -359,9 +359,9 @@ def test_changed_follower_rejoin_starts_rebalance(harness: CoordinatorHarness) -
 def test_protocol_order_counts_as_change(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b", protocols=join_protocols("range", "sticky"))
     b.protocols = b.protocols[::-1]
-    joining = b.join()
+    join_call = b.join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.state is PR
     assert a.heartbeat() is Error.REBALANCE_IN_PROGRESS
 
@@ -379,12 +379,12 @@ def test_unchanged_rejoin_while_completing_gets_generation(harness: CoordinatorH
 @pytest.mark.proves("JG-20")
 def test_unchanged_rejoin_while_completing_keeps_syncs_parked(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    syncing = b.sync()
+    sync_call = b.sync()
     b.join()
 
-    assert syncing.parked
+    assert sync_call.parked
     a.sync()
-    assert syncing.response == b.expected_sync_response()
+    assert sync_call.response == b.expected_sync_response()
 
 
 @pytest.mark.proves("JG-20", "SE-01")
@@ -419,12 +419,12 @@ def test_rejoin_event_reports_metadata_change(harness: CoordinatorHarness) -> No
 def test_changed_rejoin_while_completing_starts_rebalance(harness: CoordinatorHarness) -> None:
     a, b, c = harness.completing_group("a", "b", "c")
     before = harness.events.mark()
-    syncing = c.sync()
+    sync_call = c.sync()
     b.protocols = join_protocols("range", topics=["u"])
-    joining = b.join()
+    join_call = b.join()
 
-    assert joining.parked
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert join_call.parked
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert (harness.state, harness.generation) == (PR, 1)
     assert harness.rebalances(before) == [(Trigger.SUBSCRIPTION_CHANGE, b.id)]
     assert a.heartbeat() is Error.REBALANCE_IN_PROGRESS
@@ -435,10 +435,10 @@ def test_last_metadata_of_repeated_joins_counts(harness: CoordinatorHarness) -> 
     a, b = harness.stable_group("a", "b")
     a.join()
     a.protocols = join_protocols("range", topics=["u"])
-    joining = a.join()
+    join_call = a.join()
     b.join()
 
-    assert set(joining.response.members) == {a.as_listed(), b.as_listed()}
+    assert set(join_call.response.members) == {a.as_listed(), b.as_listed()}
     assert a.as_listed().metadata == subscription("u")
 
 
@@ -463,13 +463,13 @@ def test_rejoin_replaces_timeouts(harness: CoordinatorHarness) -> None:
 def test_new_parked_member_expires_by_fixed_timer(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a", rebalance_timeout_ms=600_000)
     b = harness.member("b")
-    joining = b.join()
+    join_call = b.join()
     harness.advance_ms(299_999, heartbeating=[a])
-    assert joining.parked
+    assert join_call.parked
     before = harness.events.mark()
     harness.advance_ms(1)
 
-    assert joining.response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert join_call.response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
     assert (harness.state, harness.member_ids) == (PR, {a.id})
     (expired,) = harness.events.since(before, EventKind.MEMBER_EXPIRED)
     assert expired.member == b.id
@@ -508,11 +508,11 @@ def test_join_response_starts_session(harness: CoordinatorHarness) -> None:
 def test_join_phase_ends_when_all_have_joined(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     c = harness.member("c")
-    joining = [c.join(), a.join()]
-    assert [call.parked for call in joining] == [True, True]
-    joining.append(b.join())
+    join_calls = [c.join(), a.join()]
+    assert [call.parked for call in join_calls] == [True, True]
+    join_calls.append(b.join())
 
-    assert [call.responded_ms for call in joining] == [harness.now_ms] * 3
+    assert [call.responded_ms for call in join_calls] == [harness.now_ms] * 3
     assert (harness.state, harness.generation) == (CR, 2)
 
 
@@ -520,14 +520,14 @@ def test_join_phase_ends_when_all_have_joined(harness: CoordinatorHarness) -> No
 def test_join_phase_timer_removes_absent_members(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     c = harness.member("c")
-    joining = [c.join(), a.join()]
+    join_calls = [c.join(), a.join()]
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[b])
     assert (harness.state, harness.member_ids) == (PR, {a.id, b.id, c.id})
     before = harness.events.mark()
     harness.advance_ms(1)
 
     assert (harness.state, harness.generation, harness.member_ids) == (CR, 2, {a.id, c.id})
-    assert all(call.response.error is Error.NONE for call in joining)
+    assert all(call.response.error is Error.NONE for call in join_calls)
     (dropped,) = harness.events.since(before, EventKind.MEMBER_DROPPED)
     assert dropped.member == b.id
     assert isinstance(dropped.detail, MemberTimedOut)
@@ -563,11 +563,11 @@ def test_leaving_leader_is_replaced(harness: CoordinatorHarness) -> None:
 def test_only_leader_gets_member_list(harness: CoordinatorHarness) -> None:
     a = harness.member("a", protocols=join_protocols("range", topics=["t"]))
     b = harness.member("b", instance="desk-2", protocols=join_protocols("range", topics=["u"]))
-    joining = [a.join(), b.join()]
+    join_calls = [a.join(), b.join()]
     harness.end_initial_delay()
 
-    assert joining[1].response == b.expected_join_response(generation=1, leader=a.id)
-    assert set(joining[0].response.members) == {
+    assert join_calls[1].response == b.expected_join_response(generation=1, leader=a.id)
+    assert set(join_calls[0].response.members) == {
         (a.id, None, subscription("t")),
         (b.id, "desk-2", subscription("u")),
     }
@@ -577,12 +577,12 @@ def test_only_leader_gets_member_list(harness: CoordinatorHarness) -> None:
 def test_leader_gets_metadata_of_selected_protocol(harness: CoordinatorHarness) -> None:
     a = harness.member("a", protocols=(JoinProtocol("range", b"\x00\x00"), JoinProtocol("sticky", b"\x00\x01")))
     b = harness.member("b", protocols=(JoinProtocol("sticky", b"\x00\x02"),))
-    joining = a.join()
+    join_call = a.join()
     b.join()
     harness.end_initial_delay()
 
-    assert joining.response.protocol_name == "sticky"
-    assert {(member.member_id, member.metadata) for member in joining.response.members} == {
+    assert join_call.response.protocol_name == "sticky"
+    assert {(member.member_id, member.metadata) for member in join_call.response.members} == {
         (a.id, b"\x00\x01"),
         (b.id, b"\x00\x02"),
     }

@@ -151,11 +151,11 @@ def test_leave_of_completing_group_starts_rebalance(harness: CoordinatorHarness)
 @pytest.mark.proves("LG-09")
 def test_leave_during_rebalance_can_end_join_phase(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
-    joining = a.join()
-    assert joining.parked
+    join_call = a.join()
+    assert join_call.parked
     b.leave()
 
-    assert joining.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
+    assert join_call.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
 
 
 @pytest.mark.proves("LG-09")
@@ -171,10 +171,10 @@ def test_leave_of_unknown_or_no_member_changes_nothing(harness: CoordinatorHarne
 @pytest.mark.proves("LG-10")
 def test_parked_join_of_leaving_member_is_unknown(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
-    joining = a.join()
+    join_call = a.join()
     a.leave()
 
-    assert joining.response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
+    assert join_call.response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID)
     assert (harness.state, harness.member_ids) == (PR, {b.id})
 
 
@@ -198,11 +198,11 @@ def test_leave_with_unavailable_partition_is_top_level_error(harness: Coordinato
 def test_last_leave_response_waits_for_write(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     harness.hold_writes()
-    leaving = a.leave()
-    assert leaving.parked
+    leave_call = a.leave()
+    assert leave_call.parked
     harness.release_writes()
 
-    assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
+    assert leave_call.response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
     assert harness.state is E
 
 

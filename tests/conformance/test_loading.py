@@ -271,11 +271,11 @@ def test_loaded_group_at_size_limit_is_stable() -> None:
 def test_unload_fails_parked_joins(harness: CoordinatorHarness) -> None:
     a, _ = harness.stable_group("a", "b")
     c = harness.member("c")
-    joining = [a.join(), c.join()]
+    join_calls = [a.join(), c.join()]
     before = harness.events.mark()
     harness.unload(1)
 
-    assert [call.response for call in joining] == [
+    assert [call.response for call in join_calls] == [
         JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id),
         JoinGroupResponse(Error.NOT_COORDINATOR, member_id=c.id),
     ]
@@ -290,22 +290,22 @@ def test_unload_fails_parked_joins(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("CO-08")
 def test_unload_fails_joins_in_initial_delay(harness: CoordinatorHarness) -> None:
     a = harness.member("a")
-    joining = a.join()
+    join_call = a.join()
     harness.unload(None)
 
-    assert joining.response == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
+    assert join_call.response == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
 
 
 @pytest.mark.proves("CO-08")
 def test_unload_fails_parked_syncs(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     harness.hold_writes()
-    syncing = [b.sync(), a.sync()]
+    sync_calls = [b.sync(), a.sync()]
     harness.unload(1)
 
-    assert [call.response for call in syncing] == [SyncGroupResponse(Error.NOT_COORDINATOR)] * 2
+    assert [call.response for call in sync_calls] == [SyncGroupResponse(Error.NOT_COORDINATOR)] * 2
     harness.release_writes(Error.NOT_LEADER_OR_FOLLOWER)
-    assert [len(call.responses) for call in syncing] == [1, 1]
+    assert [len(call.responses) for call in sync_calls] == [1, 1]
 
 
 @pytest.mark.proves("CO-08")
@@ -431,11 +431,11 @@ def test_load_and_unload_with_same_epoch_are_ignored(harness: CoordinatorHarness
 @pytest.mark.proves("CO-10")
 def test_load_with_newer_epoch_loads_again(harness: CoordinatorHarness) -> None:
     a, _ = harness.stable_group("a", "b")
-    joining = a.join()
+    join_call = a.join()
     harness.leader_epoch = 3
     harness.load()
 
-    assert joining.response == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
+    assert join_call.response == JoinGroupResponse(Error.NOT_COORDINATOR, member_id=a.id)
     assert (harness.state, harness.generation) == (S, 1)
     assert a.heartbeat() is Error.NONE
 

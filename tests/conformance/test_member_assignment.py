@@ -56,7 +56,7 @@ def parts(member: MemberHarness) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def leading(*others: JoinedMember, **settings: Any) -> MemberHarness:
+def stable_leader(*others: JoinedMember, **settings: Any) -> MemberHarness:
     """Return the stable leader of generation 1."""
     member = MemberHarness(**settings).find().lead(1, *others)
     return member.sync_ok("t-0").poll()
@@ -118,17 +118,17 @@ def test_leader_fetches_metadata_of_followers_topics() -> None:
 
 @pytest.mark.proves("CL-26")
 @pytest.mark.parametrize(
-    ("grown", "trigger"),
+    ("topics", "trigger"),
     [
         ({"t": 5, "u": 2}, Trigger.PARTITIONS_ADDED),
         ({"t": 4, "u": 3}, Trigger.PARTITIONS_ADDED),
         ({"u": 2}, Trigger.TOPIC_DELETED),
     ],
 )
-def test_leader_rejoins_when_topic_of_any_member_changes(grown: dict[str, int], trigger: Trigger) -> None:
-    member = leading(JoinedMember("m2", None, subscription_bytes("u")))
+def test_leader_rejoins_when_topic_of_any_member_changes(topics: dict[str, int], trigger: Trigger) -> None:
+    member = stable_leader(JoinedMember("m2", None, subscription_bytes("u")))
     assert not member.needs_rejoin()
-    member.execute(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in grown.items()}, member.now_ms))
+    member.execute(member.machine.on_metadata({topic: TopicInfo(n) for topic, n in topics.items()}, member.now_ms))
     assert member.needs_rejoin()
     assert not member.sends(JoinGroup)
     member.poll()
@@ -138,7 +138,7 @@ def test_leader_rejoins_when_topic_of_any_member_changes(grown: dict[str, int], 
 
 @pytest.mark.proves("CL-26")
 def test_unsubscribed_topic_is_ignored() -> None:
-    member = leading(OTHER)
+    member = stable_leader(OTHER)
     member.execute(member.machine.on_metadata({"t": TopicInfo(4), "x": TopicInfo(9)}, member.now_ms)).poll()
     assert not member.sends(JoinGroup)
 
@@ -152,7 +152,7 @@ def test_follower_does_not_monitor_metadata() -> None:
 
 @pytest.mark.proves("CL-26")
 def test_former_leader_does_not_monitor_metadata() -> None:
-    member = leading(OTHER)
+    member = stable_leader(OTHER)
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).poll().join_ok(2, leader="m2").sync_ok("t-0").poll()
     assert not member.machine.is_leader
     member.execute(member.machine.on_metadata({"t": TopicInfo(9)}, member.now_ms)).poll()
@@ -333,8 +333,8 @@ def test_custom_cooperative_assignor_can_revoke_first() -> None:
 def test_built_in_cooperative_assignor_is_not_checked() -> None:
     member = MemberHarness(assignors=COOPERATIVE).find()
     owner = JoinedMember("m1", None, subscription_bytes("t", owned="t-0 t-1 t-2 t-3", generation_id=1))
-    claimant = JoinedMember("m2", None, subscription_bytes("t", owned="t-0", generation_id=2))
-    member.join_ok(3, leader="m1", members=(owner, claimant))
+    other = JoinedMember("m2", None, subscription_bytes("t", owned="t-0", generation_id=2))
+    member.join_ok(3, leader="m1", members=(owner, other))
     assert not member.poll().raised
     assert tps("t-0")[0] in parts(member)["m2"], "the claim of the newer generation wins"
 

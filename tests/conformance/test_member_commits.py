@@ -467,7 +467,7 @@ def test_offset_fetch_error_is_reported(response: OffsetFetchResponse, error: Er
 
 
 @pytest.mark.proves("CL-39")
-def test_offset_fetch_times_out_and_empty_one_returns() -> None:
+def test_offset_fetch_timeout_and_empty_fetch() -> None:
     member = fetch_committed(MemberHarness(default_api_timeout_ms=10_000).settle("t-0")).advance_ms(10_000).tick()
     assert isinstance(member.fetched[0].error, OperationTimedOut)
     member.respond(fetch_response(FetchedOffset("t", 0, 7)))

@@ -21,14 +21,14 @@ from .member_harness import COOPERATIVE, NODE, MemberHarness, tps
 UNJOINED, PREPARING, COMPLETING, STABLE = MemberState
 
 
-def joining(**settings: object) -> MemberHarness:
+def joining_member(**settings: object) -> MemberHarness:
     """Return a member with a pending JoinGroup."""
     return MemberHarness(**settings).find()  # type: ignore[arg-type]
 
 
-def syncing(**settings: object) -> MemberHarness:
+def syncing_member(**settings: object) -> MemberHarness:
     """Return a member of generation 5 with a pending SyncGroup."""
-    return joining(**settings).join_ok(5)
+    return joining_member(**settings).join_ok(5)
 
 
 # --- first join -------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_member_states_from_unjoined_to_stable() -> None:
 
 @pytest.mark.proves("CL-01")
 def test_join_request_has_protocols_and_timeouts() -> None:
-    member = joining(session_timeout_ms=10_000, max_poll_interval_ms=70_000, client_rack="r1")
+    member = joining_member(session_timeout_ms=10_000, max_poll_interval_ms=70_000, client_rack="r1")
     request = member.sent(JoinGroup)
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (10_000, 70_000)
     assert (request.protocol_type, request.protocols[0].name) == ("consumer", "range")
@@ -70,7 +70,7 @@ def test_join_request_has_protocols_and_timeouts() -> None:
 
 @pytest.mark.proves("CL-12")
 def test_loading_coordinator_is_retried_with_backoff() -> None:
-    member = joining()
+    member = joining_member()
     for wait_ms in (100, 200, 400, 800, 1_000, 1_000):
         member.respond(JoinGroupResponse(Error.COORDINATOR_LOAD_IN_PROGRESS)).poll()
         assert not member.sends(JoinGroup)
@@ -106,7 +106,7 @@ def test_unknown_member_error_of_old_generation_is_ignored() -> None:
 
 @pytest.mark.proves("CL-12")
 def test_member_id_required_rejoins_with_given_id() -> None:
-    member = joining()
+    member = joining_member()
     member.respond(JoinGroupResponse(Error.MEMBER_ID_REQUIRED, "m7")).poll()
     request = member.sent(JoinGroup)
     assert (request.member_id, request.reason) == ("m7", "need to re-join with the given member-id: m7")
@@ -115,7 +115,7 @@ def test_member_id_required_rejoins_with_given_id() -> None:
 
 @pytest.mark.proves("CL-12")
 def test_join_with_rebalance_in_progress_is_retried() -> None:
-    member = joining()
+    member = joining_member()
     member.respond(JoinGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).reason == "rebalance failed due to RebalanceInProgressException"
 
@@ -123,7 +123,7 @@ def test_join_with_rebalance_in_progress_is_retried() -> None:
 @pytest.mark.proves("CL-12")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
 def test_join_to_wrong_node_finds_coordinator(error: Error) -> None:
-    member = joining()
+    member = joining_member()
     member.respond(JoinGroupResponse(error))
     assert member.coordinator() is None
     assert member.disconnects
@@ -149,7 +149,7 @@ def test_join_to_wrong_node_finds_coordinator(error: Error) -> None:
     ],
 )
 def test_other_join_errors_are_raised_at_next_poll(error: Error) -> None:
-    member = joining(group_instance_id="i1")
+    member = joining_member(group_instance_id="i1")
     member.respond(JoinGroupResponse(error))
     assert not member.raised
     assert member.machine.next_poll_ms() == 0
@@ -163,18 +163,20 @@ def test_other_join_errors_are_raised_at_next_poll(error: Error) -> None:
 
 
 @pytest.mark.proves("CL-13")
-def test_fatal_errors_name_the_remedy() -> None:
-    fenced = joining(group_instance_id="i1").respond(JoinGroupResponse(Error.FENCED_INSTANCE_ID)).poll().raised[0]
+def test_messages_of_fatal_join_errors() -> None:
+    fenced = (
+        joining_member(group_instance_id="i1").respond(JoinGroupResponse(Error.FENCED_INSTANCE_ID)).poll().raised[0]
+    )
     assert isinstance(fenced, FencedInstanceId)
     assert "'i1'" in str(fenced)
-    full = joining().respond(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)).poll().raised[0]
+    full = joining_member().respond(JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)).poll().raised[0]
     assert isinstance(full, GroupMaxSizeReached)
     assert str(full) == "Consumer group orders already has the configured maximum number of members."
 
 
 @pytest.mark.proves("CL-13")
 def test_group_of_other_protocol_type_is_rejected() -> None:
-    member = joining()
+    member = joining_member()
     member.respond(JoinGroupResponse(Error.NONE, "m1", 1, "connect", "range", "m0")).poll()
     assert isinstance(member.raised[0], BrokerError)
     assert member.raised[0].error is Error.INCONSISTENT_GROUP_PROTOCOL
@@ -185,7 +187,7 @@ def test_group_of_other_protocol_type_is_rejected() -> None:
 
 @pytest.mark.proves("CL-14")
 def test_sync_with_rebalance_in_progress_rejoins() -> None:
-    member = syncing(assignors=COOPERATIVE)
+    member = syncing_member(assignors=COOPERATIVE)
     member.respond(SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)).poll()
     assert member.sent(JoinGroup).member_id == "m1"
     assert member.sent_subscription().generation_id == 5
@@ -193,7 +195,7 @@ def test_sync_with_rebalance_in_progress_rejoins() -> None:
 
 @pytest.mark.proves("CL-14")
 def test_sync_of_unknown_member_resets_generation_and_id() -> None:
-    member = syncing()
+    member = syncing_member()
     member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "")
     assert member.poll().sent(JoinGroup).member_id == ""
@@ -201,7 +203,7 @@ def test_sync_of_unknown_member_resets_generation_and_id() -> None:
 
 @pytest.mark.proves("CL-14")
 def test_sync_of_illegal_generation_keeps_member_id() -> None:
-    member = syncing()
+    member = syncing_member()
     member.respond(SyncGroupResponse(Error.ILLEGAL_GENERATION))
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
     assert member.poll().sent(JoinGroup).member_id == "m1"
@@ -210,7 +212,7 @@ def test_sync_of_illegal_generation_keeps_member_id() -> None:
 @pytest.mark.proves("CL-14")
 @pytest.mark.parametrize("error", [Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE])
 def test_sync_to_wrong_node_finds_coordinator_and_rejoins(error: Error) -> None:
-    member = syncing()
+    member = syncing_member()
     member.respond(SyncGroupResponse(error)).poll()
     assert member.coordinator() is None
     member.respond(NODE).advance_ms(100).poll()
@@ -229,7 +231,7 @@ def test_sync_to_wrong_node_finds_coordinator_and_rejoins(error: Error) -> None:
     ],
 )
 def test_other_sync_errors_are_fatal(error: Error) -> None:
-    member = syncing(group_instance_id="i1")
+    member = syncing_member(group_instance_id="i1")
     member.respond(SyncGroupResponse(error)).poll()
     (raised,) = member.raised
     assert isinstance(raised, BrokerError)
@@ -239,7 +241,7 @@ def test_other_sync_errors_are_fatal(error: Error) -> None:
 @pytest.mark.proves("CL-14")
 @pytest.mark.parametrize("response", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
 def test_sync_for_another_protocol_is_fatal(response: dict[str, str]) -> None:
-    member = syncing().sync_ok("t-0", **response).poll()
+    member = syncing_member().sync_ok("t-0", **response).poll()
     (raised,) = member.raised
     assert isinstance(raised, BrokerError)
     assert raised.error is Error.INCONSISTENT_GROUP_PROTOCOL
@@ -247,7 +249,7 @@ def test_sync_for_another_protocol_is_fatal(response: dict[str, str]) -> None:
 
 @pytest.mark.proves("CL-15")
 def test_assignment_of_cleared_generation_fails_rebalance() -> None:
-    member = syncing()
+    member = syncing_member()
     member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.UNKNOWN_MEMBER_ID))
     member.sync_ok("t-0")
     assert member.state is UNJOINED
@@ -258,7 +260,7 @@ def test_assignment_of_cleared_generation_fails_rebalance() -> None:
 
 @pytest.mark.proves("CL-15")
 def test_assignment_of_cleared_generation_is_dropped_at_poll() -> None:
-    member = syncing().sync_ok("t-0")
+    member = syncing_member().sync_ok("t-0")
     member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.ILLEGAL_GENERATION)).poll()
     assert not member.take_callbacks()
     assert member.sent(JoinGroup).reason == (
@@ -269,7 +271,7 @@ def test_assignment_of_cleared_generation_is_dropped_at_poll() -> None:
 
 @pytest.mark.proves("CL-14", "CL-15")
 def test_sync_error_of_old_generation_keeps_member_id() -> None:
-    member = syncing()
+    member = syncing_member()
     member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.ILLEGAL_GENERATION))
     member.respond(SyncGroupResponse(Error.UNKNOWN_MEMBER_ID))
     assert member.machine.member_id == "m1"
@@ -284,7 +286,7 @@ def test_sync_error_of_old_generation_keeps_member_id() -> None:
     [(30_000, 300_000, 305_000), (30_000, 1_000, 30_000), (30_000, MAX_INT, MAX_INT), (1, MAX_INT - 10, MAX_INT - 10)],
 )
 def test_join_request_timeout_covers_rebalance(request_ms: int, max_poll_ms: int, timeout_ms: int) -> None:
-    member = joining(request_timeout_ms=request_ms, max_poll_interval_ms=max_poll_ms)
+    member = joining_member(request_timeout_ms=request_ms, max_poll_interval_ms=max_poll_ms)
     assert member.send_of(JoinGroup).timeout_ms == timeout_ms
 
 
@@ -337,7 +339,7 @@ def test_disconnect_while_rebalancing_keeps_member_id(kind: type[JoinGroup] | ty
 
 @pytest.mark.proves("CL-18")
 def test_requests_to_lost_coordinator_fail() -> None:
-    member = syncing()
+    member = syncing_member()
     member.advance_ms(3_000).tick().respond(HeartbeatResponse(Error.NOT_COORDINATOR))
     assert member.needs_rejoin()
     member.sync_ok("t-0")
@@ -378,7 +380,7 @@ def test_join_waits_for_first_poll() -> None:
 
 @pytest.mark.proves("CL-12")
 def test_join_response_after_leave_is_ignored() -> None:
-    member = joining()
+    member = joining_member()
     member.execute(member.machine.unsubscribe(member.now_ms))
     member.join_ok(1)
     assert not member.sends(SyncGroup)

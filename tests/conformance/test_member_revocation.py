@@ -272,13 +272,13 @@ def test_close_revokes_leaves_and_waits_for_response() -> None:
 
 
 @pytest.mark.proves("CL-32")
-@pytest.mark.parametrize("ending", ["unsubscribe", "close"])
-def test_leave_during_rebalance_loses_partitions(ending: str) -> None:
+@pytest.mark.parametrize("operation", ["unsubscribe", "close"])
+def test_leave_during_rebalance_loses_partitions(operation: str) -> None:
     reset = MemberHarness().settle("t-0").heartbeat(Error.UNKNOWN_MEMBER_ID)
     rebalancing = about_to_rejoin("t-0", assignors=COOPERATIVE).poll()
     for member in (reset, rebalancing):
         member.take_callbacks()
-        member.execute(getattr(member.machine, ending)(member.now_ms))
+        member.execute(getattr(member.machine, operation)(member.now_ms))
         assert member.take_callbacks() == [(LOST, tps("t-0"))]
     assert not reset.ever_sent(LeaveGroup)
     assert rebalancing.sends(LeaveGroup)
@@ -294,15 +294,15 @@ def test_leave_without_partitions_runs_no_callback() -> None:
 
 
 @pytest.mark.proves("CL-07", "CL-32")
-@pytest.mark.parametrize("ending", ["unsubscribe", "close"])
-def test_static_member_leaves_without_leave_group(ending: str) -> None:
+@pytest.mark.parametrize("operation", ["unsubscribe", "close"])
+def test_static_member_leaves_without_leave_group(operation: str) -> None:
     member = MemberHarness(group_instance_id="i1").settle("t-0")
     member.take_callbacks()
-    member.execute(getattr(member.machine, ending)(member.now_ms))
+    member.execute(getattr(member.machine, operation)(member.now_ms))
     assert member.take_callbacks() == [(REVOKED, tps("t-0"))]
     assert not member.ever_sent(LeaveGroup)
     assert member.state is MemberState.UNJOINED
-    assert member.closed() is (ending == "close")
+    assert member.closed() is (operation == "close")
 
 
 @pytest.mark.proves("CL-32")

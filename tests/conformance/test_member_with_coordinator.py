@@ -34,7 +34,7 @@ STEP_MS = 50
 
 
 class Client:
-    """A client that responds at once, unless `alive` or `polling` is False."""
+    """A client without delays; `alive` and `polling` stop it or its polls."""
 
     def __init__(self, cluster: "MemberCluster", name: str, **settings: Any) -> None:
         defaults: dict[str, Any] = {"group_id": "orders", "client_id": name, "enable_auto_commit": False}
@@ -239,7 +239,7 @@ def test_older_process_with_same_instance_id_is_fenced() -> None:
 
 
 @pytest.mark.proves("CL-23")
-def test_batch_is_handed_over_without_blocking_group() -> None:
+def test_held_partitions_do_not_block_group() -> None:
     cluster = MemberCluster()
     a = cluster.client("a", driver=RebalanceDriver.BACKGROUND, **cooperative())
     cluster.run(2_000)

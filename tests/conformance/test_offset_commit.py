@@ -270,12 +270,12 @@ def test_commit_is_visible_only_after_write(harness: CoordinatorHarness) -> None
     (a,) = harness.stable_group("a")
     a.commit(1)
     harness.hold_writes()
-    committing = a.commit(2)
-    assert committing.parked
+    commit_call = a.commit(2)
+    assert commit_call.parked
     assert harness.offset() == 1
     harness.release_writes()
 
-    assert committing.response == OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),))
+    assert commit_call.response == OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),))
     assert harness.offset() == 2
 
 
@@ -290,10 +290,10 @@ def test_failed_first_commit_leaves_no_offsets(harness: CoordinatorHarness) -> N
 def test_concurrent_commits_get_one_response_each(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     harness.hold_writes()
-    committing = [a.commit(offset) for offset in range(3)]
+    commit_calls = [a.commit(offset) for offset in range(3)]
     harness.release_writes()
 
-    assert [call.response.partitions[0].error for call in committing] == [Error.NONE] * 3
+    assert [call.response.partitions[0].error for call in commit_calls] == [Error.NONE] * 3
     assert harness.offset() == 2
 
 
@@ -304,10 +304,10 @@ def test_failed_concurrent_commit_is_not_stored(
     harness.commit_simple(0)
     outcomes = [Error.NONE if written else Error.NOT_ENOUGH_REPLICAS for written in (first, second)]
     harness.hold_writes()
-    committing = [harness.commit_simple(1), harness.commit_simple(2)]
+    commit_calls = [harness.commit_simple(1), harness.commit_simple(2)]
     harness.release_writes_one_by_one(outcomes)
 
-    responses = [call.response.partitions[0].error for call in committing]
+    responses = [call.response.partitions[0].error for call in commit_calls]
     assert [error is Error.NONE for error in responses] == [first, second]
     assert harness.offset() == offset
     harness.restart()
@@ -370,11 +370,11 @@ def test_expiration_skips_offset_with_pending_commit() -> None:
     harness.commit_simple(1)
     harness.advance_ms(99_999)
     harness.hold_writes()
-    committing = harness.commit_simple(2)
+    commit_call = harness.commit_simple(2)
     harness.advance_ms(1)
     harness.release_writes()
 
-    assert committing.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
+    assert commit_call.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
     assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 2}}
 
 
@@ -384,11 +384,11 @@ def test_expiration_skips_group_with_pending_first_commit() -> None:
     (a,) = harness.stable_group("a")
     a.leave()
     harness.hold_writes()
-    committing = harness.commit_simple(2)
+    commit_call = harness.commit_simple(2)
     harness.advance_ms(10_000)
     harness.release_writes()
 
-    assert committing.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
+    assert commit_call.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
     assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 2}}
 
 

@@ -116,11 +116,11 @@ def test_stable_fetch_waits_for_pending_commits(harness: CoordinatorHarness) -> 
     harness.commit_simple(1)
     harness.hold_writes()
     harness.commit_simple(2)
-    fetching = harness.send(OffsetFetch((GroupToFetch(GROUP, (("t", 0),)),), require_stable=True))
-    assert fetching.parked
+    fetch_call = harness.send(OffsetFetch((GroupToFetch(GROUP, (("t", 0),)),), require_stable=True))
+    assert fetch_call.parked
     harness.release_writes()
 
-    assert fetching.response == OffsetFetchResponse((FetchedGroup(GROUP, Error.NONE, (FetchedOffset("t", 0, 2),)),))
+    assert fetch_call.response == OffsetFetchResponse((FetchedGroup(GROUP, Error.NONE, (FetchedOffset("t", 0, 2),)),))
 
 
 @pytest.mark.proves("OF-07")
@@ -129,10 +129,10 @@ def test_stable_fetch_after_failed_commit_is_not_coordinator(harness: Coordinato
     harness.commit_simple(1)
     harness.hold_writes()
     harness.commit_simple(2)
-    fetching = harness.send(OffsetFetch((GroupToFetch(GROUP, (("t", 0),)),), require_stable=True))
+    fetch_call = harness.send(OffsetFetch((GroupToFetch(GROUP, (("t", 0),)),), require_stable=True))
     harness.release_writes(write)
 
-    assert fetching.response == OffsetFetchResponse((FetchedGroup(GROUP, Error.NOT_COORDINATOR),))
+    assert fetch_call.response == OffsetFetchResponse((FetchedGroup(GROUP, Error.NOT_COORDINATOR),))
 
 
 @pytest.mark.proves("OF-07")

@@ -66,9 +66,9 @@ def test_pending_member_joins_and_starts_rebalance(harness: CoordinatorHarness) 
     b = harness.member("b")
     b.send_join()
     before = harness.events.mark()
-    joining = b.send_join()
+    join_call = b.send_join()
 
-    assert joining.parked
+    assert join_call.parked
     assert (harness.state, dict(harness.group.pending)) == (PR, {})
     assert b.id in harness.member_ids
     assert harness.rebalances(before) == [(Trigger.MEMBER_JOIN, b.id)]
@@ -91,14 +91,14 @@ def test_join_phase_waits_for_pending_id_until_it_expires(harness: CoordinatorHa
     (a,) = harness.stable_group("a")
     pending = harness.member("pending", session_timeout_ms=7_000)
     pending.send_join()
-    joining = a.join()
-    assert joining.parked
+    join_call = a.join()
+    assert join_call.parked
     assert (harness.state, harness.member_ids) == (PR, {a.id})
     harness.advance_ms(6_999)
-    assert joining.parked
+    assert join_call.parked
     harness.advance_ms(1)
 
-    assert joining.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
+    assert join_call.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
     assert harness.state is CR
 
 
@@ -107,14 +107,14 @@ def test_join_phase_ends_when_pending_member_joins(harness: CoordinatorHarness) 
     (a,) = harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
-    joining = a.join()
-    assert joining.parked
+    join_call = a.join()
+    assert join_call.parked
     waiting = harness.coordinator.waiting_for(GROUP)
     assert waiting is not None
     assert waiting.waiting_for == (b.id,)
     b.send_join()
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert (harness.state, harness.member_ids) == (CR, {a.id, b.id})
 
 
@@ -123,10 +123,10 @@ def test_join_phase_timer_ends_wait_for_pending_member(harness: CoordinatorHarne
     (a,) = harness.stable_group("a", rebalance_timeout_ms=8_000)
     pending = harness.member("pending", session_timeout_ms=60_000)
     pending.send_join()
-    joining = a.join()
+    join_call = a.join()
     harness.advance_ms(8_000)
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert (harness.state, set(harness.group.pending)) == (CR, {pending.id})
 
 
@@ -143,9 +143,9 @@ def test_pending_ids_do_not_count_towards_size_limit() -> None:
 @pytest.mark.proves("JG-13")
 def test_static_member_needs_no_pending_id(harness: CoordinatorHarness) -> None:
     a = harness.member("a", instance="desk-1")
-    joining = a.send_join()
+    join_call = a.send_join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.member_ids == {"desk-1-uuid-1"}
     assert dict(harness.group.pending) == {}
 
@@ -191,11 +191,11 @@ def test_leaving_pending_id_can_end_join_phase(harness: CoordinatorHarness) -> N
     (a,) = harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
-    joining = a.join()
-    assert joining.parked
+    join_call = a.join()
+    assert join_call.parked
     b.leave()
 
-    assert joining.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
+    assert join_call.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
     assert harness.state is CR
 
 
@@ -217,11 +217,11 @@ def test_pending_member_leaving_fails_parked_syncs(harness: CoordinatorHarness) 
     _, b = harness.completing_group("a", "b")
     c = harness.member("c")
     c.send_join()
-    syncing = b.sync()
+    sync_call = b.sync()
     assert harness.state is CR
     c.leave()
 
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert harness.state is PR
 
 
@@ -230,7 +230,7 @@ def test_pending_member_leaves_with_unknown_instance_id(harness: CoordinatorHarn
     harness.stable_group("a")
     b = harness.member("b")
     b.send_join()
-    leaving = harness.send(LeaveGroup(GROUP, (LeavingMember(b.id, "desk-9"),)))
+    leave_call = harness.send(LeaveGroup(GROUP, (LeavingMember(b.id, "desk-9"),)))
 
-    assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, "desk-9", Error.NONE),))
+    assert leave_call.response == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, "desk-9", Error.NONE),))
     assert dict(harness.group.pending) == {}

@@ -37,7 +37,7 @@ CR = GroupState.COMPLETING_REBALANCE
 S = GroupState.STABLE
 D = GroupState.DEAD
 
-LEGAL = {
+ALLOWED_TRANSITIONS = {
     (E, IR),
     (E, PR),
     (E, D),
@@ -102,7 +102,7 @@ def test_group_uses_only_allowed_transitions(harness: CoordinatorHarness) -> Non
 
     assert states == [E, IR, CR, S, PR, CR, S, PR, E, D]
     assert GROUP not in harness.coordinator.groups
-    assert set(harness.events.moves()) <= LEGAL
+    assert set(harness.events.moves()) <= ALLOWED_TRANSITIONS
 
 
 @pytest.mark.proves("ST-02", "EX-01")
@@ -171,9 +171,9 @@ def test_emptied_group_takes_new_protocol_type(harness: CoordinatorHarness) -> N
 @pytest.mark.proves("ST-05")
 def test_first_join_starts_initial_delay(harness: CoordinatorHarness) -> None:
     a = harness.member("a")
-    joining = a.join()
+    join_call = a.join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.state is IR
     assert harness.rebalances() == [(Trigger.MEMBER_JOIN, a.id)]
     (started,) = harness.events.of(EventKind.REBALANCE_STARTED)
@@ -220,12 +220,12 @@ def test_trigger_during_rebalance_only_ends_join_phase(harness: CoordinatorHarne
 def test_join_phase_forms_generation_and_selects_protocol(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
     c, started_ms = harness.member("c"), harness.now_ms
-    joining = [c.join()]
+    join_calls = [c.join()]
     harness.advance_ms(700)
-    joining += [a.join(), b.join()]
+    join_calls += [a.join(), b.join()]
 
     assert (harness.state, harness.generation, harness.group.protocol_name) == (CR, 2, "range")
-    leader_response = next(call.response for call in joining if call.response.member_id == harness.group.leader_id)
+    leader_response = next(call.response for call in join_calls if call.response.member_id == harness.group.leader_id)
     assert set(leader_response.members) == {a.as_listed(), b.as_listed(), c.as_listed()}
     (*_, formed) = harness.events.of(EventKind.GENERATION_FORMED)
     assert (formed.generation, formed.members, formed.time_ms) == (2, 3, started_ms + 700)
@@ -277,13 +277,13 @@ def test_group_is_stable_after_assignment_is_written(harness: CoordinatorHarness
     (a,) = harness.completing_group("a")
     started_ms = harness.events.of(EventKind.REBALANCE_STARTED)[0].time_ms
     harness.hold_writes()
-    syncing = a.sync()
-    assert syncing.parked
+    sync_call = a.sync()
+    assert sync_call.parked
     assert harness.state is CR
     assert harness.events.of(EventKind.REBALANCE_COMPLETED) == []
     harness.release_writes()
 
-    assert syncing.response == a.expected_sync_response()
+    assert sync_call.response == a.expected_sync_response()
     assert harness.state is S
     (completed,) = harness.events.of(EventKind.REBALANCE_COMPLETED)
     assert completed.generation == 1
@@ -296,10 +296,10 @@ def test_trigger_while_completing_fails_parked_syncs(harness: CoordinatorHarness
     a.join()
     b.join()
     assert harness.state is CR
-    syncing = b.sync()
+    sync_call = b.sync()
     harness.member("c").join()
 
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert harness.state is PR
     assert [member.assignment for member in harness.describe().members] == [b"", b"", b""]
 
@@ -308,9 +308,9 @@ def test_trigger_while_completing_fails_parked_syncs(harness: CoordinatorHarness
 def test_last_leave_empties_stable_group_at_once(harness: CoordinatorHarness) -> None:
     (a,) = harness.stable_group("a")
     before = harness.events.mark()
-    leaving = a.leave()
+    leave_call = a.leave()
 
-    assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
+    assert leave_call.response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
     assert (harness.state, harness.generation) == (E, 2)
     events = harness.events.since(before, EventKind.MEMBER_LEFT, EventKind.REBALANCE_STARTED, EventKind.GROUP_EMPTIED)
     assert [event.kind for event in events] == [

@@ -54,10 +54,10 @@ def test_static_member_gets_new_id_at_each_rejoin(harness: CoordinatorHarness) -
 @pytest.mark.parametrize("instance", ["", "desk one", "rack/7/desk", "i" * 250], ids=["empty", "space", "slash", "250"])
 def test_unusual_instance_ids_are_accepted(harness: CoordinatorHarness, instance: str) -> None:
     a = harness.member("a", instance=instance)
-    joining = a.join()
+    join_call = a.join()
     harness.end_initial_delay()
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert a.id.startswith(f"{instance}-uuid-")
     assert harness.group.members[a.id].group_instance_id == instance
 
@@ -105,9 +105,9 @@ def test_static_rejoin_keeps_assignment(
     harness.advance_ms(SESSION_MS - 1, heartbeating=[a])
     before = harness.events.mark()
     restarted = b.restarted()
-    joining = restarted.join()
+    join_call = restarted.join()
 
-    assert joining.response == restarted.expected_join_response(generation=1, leader=a.id)
+    assert join_call.response == restarted.expected_join_response(generation=1, leader=a.id)
     assert restarted.id != b.id
     assert restarted.sync().response == restarted.expected_sync_response(assignment_of(b.id))
     assert (harness.state, harness.generation, harness.member_ids) == (S, 1, {a.id, restarted.id})
@@ -122,11 +122,11 @@ def test_new_static_id_is_written_before_response(harness: CoordinatorHarness) -
     a, b = harness.stable_group("a", "b", static=True)
     harness.hold_writes()
     restarted = b.restarted()
-    joining = restarted.join()
-    assert joining.parked
+    join_call = restarted.join()
+    assert join_call.parked
     harness.release_writes()
 
-    assert joining.response == restarted.expected_join_response(generation=1, leader=a.id)
+    assert join_call.response == restarted.expected_join_response(generation=1, leader=a.id)
     *_, record = harness.log
     assert isinstance(record, GroupMetadata)
     assert record.value is not None
@@ -255,9 +255,9 @@ def test_static_rejoin_that_changes_protocol_rebalances(harness: CoordinatorHarn
     assert b_restarted.join().response.error is Error.NONE
     before = harness.events.mark()
     c_restarted = c.restarted(protocols=both[::-1])
-    joining = c_restarted.join()
+    join_call = c_restarted.join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.state is PR
     ((trigger, culprit),) = harness.rebalances(before)
     assert trigger in {Trigger.PROTOCOL_CHANGE, Trigger.STATIC_CHANGED}
@@ -265,7 +265,7 @@ def test_static_rejoin_that_changes_protocol_rebalances(harness: CoordinatorHarn
     assert replaced.member == culprit
     assert replaced.detail == MemberReplaced(old_member=c.id, rebalance_needed=True)
     harness.rebalance(a, b_restarted)
-    assert joining.response.protocol_name == "sticky"
+    assert join_call.response.protocol_name == "sticky"
 
 
 @pytest.mark.proves("JG-41", "SE-01")
@@ -287,14 +287,14 @@ def test_static_rejoin_restarts_session(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("JG-46", "ST-10")
 def test_static_rejoin_while_completing_rebalances(harness: CoordinatorHarness) -> None:
     _, b, c = harness.completing_group("a", "b", "c", static=True)
-    syncing = c.sync()
+    sync_call = c.sync()
     before = harness.events.mark()
     restarted = b.restarted()
-    joining = restarted.join()
+    join_call = restarted.join()
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.state is PR
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     ((trigger, culprit),) = harness.rebalances(before)
     assert (trigger, culprit in harness.member_ids) == (Trigger.STATIC_CHANGED, True)
 
@@ -305,9 +305,9 @@ def test_static_rejoin_during_rebalance_is_parked(harness: CoordinatorHarness) -
     a.join()
     assert harness.state is PR
     restarted = b.restarted()
-    joining = restarted.join()
+    join_call = restarted.join()
 
-    assert joining.response == restarted.expected_join_response(generation=2, leader=a.id)
+    assert join_call.response == restarted.expected_join_response(generation=2, leader=a.id)
     assert harness.member_ids == {a.id, restarted.id}
 
 
@@ -342,11 +342,11 @@ def test_parked_join_of_old_static_id_is_fenced(harness: CoordinatorHarness) -> 
 @pytest.mark.proves("JG-48")
 def test_parked_sync_of_old_static_id_is_fenced(harness: CoordinatorHarness) -> None:
     _, b = harness.completing_group("a", "b", static=True)
-    syncing = b.sync()
+    sync_call = b.sync()
     restarted = b.restarted()
     restarted.join()
 
-    assert syncing.response == SyncGroupResponse(Error.FENCED_INSTANCE_ID)
+    assert sync_call.response == SyncGroupResponse(Error.FENCED_INSTANCE_ID)
     (fenced,) = harness.events.of(EventKind.MEMBER_FENCED)
     assert fenced.member == b.id
     assert isinstance(fenced.detail, MemberFenced)
@@ -359,11 +359,11 @@ def test_two_static_rejoins_during_write_get_responses(harness: CoordinatorHarne
     a, b = harness.stable_group("a", "b", static=True)
     harness.hold_writes()
     first, second = b.restarted(), b.restarted()
-    joining = [first.join(), second.join()]
+    join_calls = [first.join(), second.join()]
     harness.release_writes()
 
-    assert joining[0].response.error is Error.FENCED_INSTANCE_ID
-    assert joining[1].response == second.expected_join_response(generation=1, leader=a.id)
+    assert join_calls[0].response.error is Error.FENCED_INSTANCE_ID
+    assert join_calls[1].response == second.expected_join_response(generation=1, leader=a.id)
     assert (harness.state, harness.member_ids) == (S, {a.id, second.id})
 
 
@@ -372,11 +372,11 @@ def test_rebalance_during_static_write_uses_new_id(harness: CoordinatorHarness) 
     a, b = harness.stable_group("a", "b", static=True)
     harness.hold_writes()
     restarted = b.restarted()
-    joining = restarted.join()
+    join_call = restarted.join()
     a.join()
     harness.release_writes()
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert harness.member_ids == {a.id, restarted.id}
     assert b.heartbeat() is Error.FENCED_INSTANCE_ID
 
@@ -430,10 +430,10 @@ def test_absent_static_member_stays_in_next_generation(harness: CoordinatorHarne
     b.join()
     harness.end_initial_delay()
     harness.sync(a, b)
-    joining = a.join()
+    join_call = a.join()
     harness.advance_ms(20_000)
 
-    assert set(joining.response.members) == {a.as_listed(), b.as_listed()}
+    assert set(join_call.response.members) == {a.as_listed(), b.as_listed()}
     assert (harness.state, harness.generation, harness.member_ids) == (CR, 2, {a.id, b.id})
     a.sync()
     assert harness.state is S
@@ -488,9 +488,9 @@ def test_sync_timer_removes_absent_static_member(harness: CoordinatorHarness) ->
 def test_administrator_removes_absent_static_member(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b", static=True)
     before = harness.events.mark()
-    leaving = harness.send(LeaveGroup(GROUP, (LeavingMember("", "b"),)))
+    leave_call = harness.send(LeaveGroup(GROUP, (LeavingMember("", "b"),)))
 
-    assert leaving.response == LeaveGroupResponse(Error.NONE, (LeftMember("", "b", Error.NONE),))
+    assert leave_call.response == LeaveGroupResponse(Error.NONE, (LeftMember("", "b", Error.NONE),))
     assert (harness.state, harness.member_ids) == (PR, {a.id})
     assert harness.rebalances(before) == [(Trigger.ADMIN_REMOVAL, b.id)]
 
@@ -509,14 +509,14 @@ def test_absent_static_members_restart_join_timer(harness: CoordinatorHarness) -
         harness.advance_ms(20_000)
         assert (harness.state, harness.generation, harness.member_ids) == (PR, 1, {static.id})
     new_member = harness.member("new")
-    joining = new_member.join()
+    join_call = new_member.join()
     harness.advance_ms(19_999)
-    assert joining.parked
+    assert join_call.parked
     harness.advance_ms(1)
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert (harness.state, harness.generation, harness.group.leader_id) == (CR, 2, new_member.id)
-    assert set(joining.response.members) == {static.as_listed(), new_member.as_listed()}
+    assert set(join_call.response.members) == {static.as_listed(), new_member.as_listed()}
 
 
 @pytest.mark.proves("JG-30", "SE-02")

@@ -89,11 +89,11 @@ def test_sync_while_preparing_gets_rebalance_in_progress(harness: CoordinatorHar
 @pytest.mark.proves("SG-05")
 def test_follower_sync_waits_for_leader(harness: CoordinatorHarness) -> None:
     a, b, c = harness.completing_group("a", "b", "c")
-    syncing = b.sync()
-    assert syncing.parked
+    sync_call = b.sync()
+    assert sync_call.parked
     a.sync()
 
-    assert syncing.response == b.expected_sync_response()
+    assert sync_call.response == b.expected_sync_response()
     harness.advance_ms(REBALANCE_MS, heartbeating=[a, b, c])
     assert harness.member_ids == {a.id, b.id}, "the sync timer removes only members that did not sync"
 
@@ -101,12 +101,12 @@ def test_follower_sync_waits_for_leader(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("SG-06")
 def test_leader_sync_sends_all_assignments(harness: CoordinatorHarness) -> None:
     a, b, c = harness.completing_group("a", "b", "c")
-    following = [b.sync(), c.sync()]
-    leading = a.sync([(a.id, b"for a"), (b.id, b"for b"), ("unknown", b"for an unknown member")])
+    follower_calls = [b.sync(), c.sync()]
+    leader_call = a.sync([(a.id, b"for a"), (b.id, b"for b"), ("unknown", b"for an unknown member")])
 
-    assert leading.response == a.expected_sync_response(b"for a")
-    assert following[0].response == b.expected_sync_response(b"for b")
-    assert following[1].response == c.expected_sync_response(b""), "missing from the leader's assignment"
+    assert leader_call.response == a.expected_sync_response(b"for a")
+    assert follower_calls[0].response == b.expected_sync_response(b"for b")
+    assert follower_calls[1].response == c.expected_sync_response(b""), "missing from the leader's assignment"
     assert harness.state is S
 
 
@@ -133,11 +133,11 @@ def test_generation_record_has_all_assignments(harness: CoordinatorHarness) -> N
 def test_sync_responses_wait_for_write(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
     harness.hold_writes()
-    syncing = [b.sync(), a.sync()]
-    assert [call.parked for call in syncing] == [True, True]
+    sync_calls = [b.sync(), a.sync()]
+    assert [call.parked for call in sync_calls] == [True, True]
     harness.release_writes()
 
-    assert [call.response for call in syncing] == [b.expected_sync_response(), a.expected_sync_response()]
+    assert [call.response for call in sync_calls] == [b.expected_sync_response(), a.expected_sync_response()]
 
 
 @pytest.mark.proves("SG-07")
@@ -145,15 +145,15 @@ def test_sync_responses_wait_for_write(harness: CoordinatorHarness) -> None:
 def test_late_write_after_new_rebalance_is_ignored(harness: CoordinatorHarness, outcome: Error) -> None:
     a, b = harness.completing_group("a", "b")
     harness.hold_writes()
-    syncing = [b.sync(), a.sync()]
+    sync_calls = [b.sync(), a.sync()]
     c = harness.member("c")
-    joining = c.join()
-    assert [call.response for call in syncing] == [SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)] * 2
+    join_call = c.join()
+    assert [call.response for call in sync_calls] == [SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)] * 2
     before = harness.events.mark()
     harness.release_writes(outcome)
 
     assert (harness.state, harness.generation) == (PR, 1)
-    assert joining.parked
+    assert join_call.parked
     assert harness.events.since(before, EventKind.REBALANCE_COMPLETED, EventKind.REBALANCE_STARTED) == []
 
 
@@ -166,14 +166,14 @@ def test_write_of_older_generation_is_ignored(harness: CoordinatorHarness, outco
     b.leave()
     a.join()
     assert (harness.state, harness.generation) == (CR, 2)
-    syncing = a.sync()
+    sync_call = a.sync()
     harness.release_writes(outcome)
 
     if outcome is Error.NONE:
-        assert syncing.response == a.expected_sync_response()
+        assert sync_call.response == a.expected_sync_response()
         assert (harness.state, harness.generation) == (S, 2)
     else:
-        assert syncing.response == SyncGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
+        assert sync_call.response == SyncGroupResponse(Error.COORDINATOR_NOT_AVAILABLE)
         assert (harness.state, harness.generation) == (PR, 2)
 
 
@@ -198,9 +198,9 @@ def test_failed_assignment_write_rebalances(harness: CoordinatorHarness, write: 
     b.join()
     harness.fail_next_write(write)
     before = harness.events.mark()
-    syncing = [b.sync(), a.sync()]
+    sync_calls = [b.sync(), a.sync()]
 
-    assert [call.response for call in syncing] == [SyncGroupResponse(response)] * 2
+    assert [call.response for call in sync_calls] == [SyncGroupResponse(response)] * 2
     assert (harness.state, harness.generation) == (PR, 2)
     assert [member.assignment for member in harness.describe().members] == [b"", b""]
     (failed,) = harness.events.since(before, EventKind.REBALANCE_FAILED)
@@ -247,11 +247,11 @@ def test_sync_response_restarts_session(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("SG-10", "SE-03")
 def test_failed_sync_restarts_session(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    syncing = b.sync()
+    sync_call = b.sync()
     harness.advance_ms(30_000, heartbeating=[a])
-    assert syncing.parked
+    assert sync_call.parked
     harness.member("c").join()
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     harness.advance_ms(SESSION_MS - 1, heartbeating=[a])
     assert b.id in harness.member_ids
     harness.advance_ms(1)
@@ -265,13 +265,13 @@ def test_failed_sync_restarts_session(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("SG-11")
 def test_leader_that_never_syncs_is_removed(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    syncing = b.sync()
+    sync_call = b.sync()
     before = harness.events.mark()
     harness.advance_ms(REBALANCE_MS - 1, heartbeating=[a])
-    assert (harness.state, syncing.parked) == (CR, True)
+    assert (harness.state, sync_call.parked) == (CR, True)
     harness.advance_ms(1)
 
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert (harness.state, harness.member_ids) == (PR, {b.id})
     assert a.heartbeat() is Error.UNKNOWN_MEMBER_ID
     (unsynced,) = harness.events.since(before, EventKind.MEMBER_UNSYNCED)
@@ -340,20 +340,20 @@ def test_new_rebalance_cancels_old_sync_timer(harness: CoordinatorHarness) -> No
 @pytest.mark.proves("SG-13")
 def test_leader_leaving_while_completing_fails_syncs(harness: CoordinatorHarness) -> None:
     a, b, c = harness.completing_group("a", "b", "c")
-    following = [b.sync(), c.sync()]
+    follower_calls = [b.sync(), c.sync()]
     a.leave()
 
-    assert [call.response for call in following] == [SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)] * 2
+    assert [call.response for call in follower_calls] == [SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)] * 2
     assert (harness.state, harness.member_ids) == (PR, {b.id, c.id})
 
 
 @pytest.mark.proves("SG-13", "SE-02")
 def test_leader_expiring_while_completing_fails_syncs(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    syncing = b.sync()
+    sync_call = b.sync()
     before = harness.events.mark()
     harness.advance_ms(SESSION_MS)
 
-    assert syncing.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
+    assert sync_call.response == SyncGroupResponse(Error.REBALANCE_IN_PROGRESS)
     assert harness.rebalances(before) == [(Trigger.SESSION_TIMEOUT, a.id)]
     assert (harness.state, harness.member_ids) == (PR, {b.id})

@@ -230,10 +230,10 @@ def test_static_restarts_do_not_affect_other_members(cluster: Cluster, is_static
     live = join(driver, "live", "live")
     members = [live, join(driver, "one", "one"), join(driver, "two", "two")]
     before = wait_for_assignment(members, partitions(TOPIC, 6))
-    for bounce in range(2):
+    for restart in range(2):
         for index, instance in ((1, "one"), (2, "two")):
             members[index].close()
-            members[index] = join(driver, f"{instance}-{bounce}", instance)
+            members[index] = join(driver, f"{instance}-{restart}", instance)
             wait_for_assignment(members, partitions(TOPIC, 6))
     after = wait_for_assignment(members, partitions(TOPIC, 6))
     revoked = [event for event in live.snapshot().events if event[0] == "revoked"][len(_revoked(before[0])) :]
@@ -257,13 +257,13 @@ def _revoked(snapshot: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
 @pytest.mark.proves("SY-04")
 @pytest.mark.parametrize("how", ["rolled", "killed"])
 def test_static_member_id_survives_broker_restart(cluster: Cluster, how: str) -> None:
-    driver, victim = cluster.driver(), cluster.driver()
+    driver, killed_driver = cluster.driver(), cluster.driver()
     record_check = _record_check(cluster, driver, 4)
     first = driver.join("one", GROUP, [TOPIC], instance="one", session_ms=60_000)
-    second = victim.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
+    second = killed_driver.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
     before = wait_for_assignment([first, second], partitions(TOPIC, 4))
     old_ids = cluster.member_ids()
-    victim.kill()
+    killed_driver.kill()
     second = driver.join("two", GROUP, [TOPIC], instance="two", session_ms=60_000)
     wait_for_assignment([first, second], partitions(TOPIC, 4))
     new_ids = cluster.member_ids()
@@ -371,16 +371,16 @@ def partitions_of(*numbers: int) -> frozenset[str]:
 @pytest.mark.proves("SY-07")
 def test_partitions_of_killed_member_move_in_time(cluster: Cluster) -> None:
     session_ms = 2_000
-    driver, victim = cluster.driver(), cluster.driver()
+    driver, killed_driver = cluster.driver(), cluster.driver()
     record_check = _record_check(cluster, driver, 2)
     survivor = driver.join("one", GROUP, [TOPIC], session_ms=session_ms)
-    killed_member = victim.join("two", GROUP, [TOPIC], session_ms=session_ms)
+    killed_member = killed_driver.join("two", GROUP, [TOPIC], session_ms=session_ms)
     wait_for_assignment([survivor, killed_member], partitions(TOPIC, 2))
     record_check.produce(5)
     wait_for_records([survivor, killed_member], 10)
 
     killed = time.monotonic()
-    victim.kill()
+    killed_driver.kill()
     wait_for_assignment([survivor], partitions(TOPIC, 2))
     assert time.monotonic() - killed < 2 * session_ms / 1000 + 5
     # No offset was committed: the new owner reads the partition from the beginning.

@@ -59,13 +59,13 @@ def test_expiration_of_last_member_empties_group(harness: CoordinatorHarness) ->
 @pytest.mark.proves("SE-02")
 def test_expiration_during_rebalance_can_end_join_phase(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
-    joining = a.join()
+    join_call = a.join()
     harness.advance_ms(SESSION_MS - 1)
-    assert joining.parked
+    assert join_call.parked
     before = harness.events.mark()
     harness.advance_ms(1)
 
-    assert joining.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
+    assert join_call.response == a.expected_join_response(generation=2, leader=a.id, members=[a])
     assert b.heartbeat() is Error.UNKNOWN_MEMBER_ID
     assert harness.rebalances(before) == []
 
@@ -83,20 +83,20 @@ def test_all_expired_members_are_removed(harness: CoordinatorHarness) -> None:
 @pytest.mark.proves("SE-03")
 def test_member_with_parked_join_does_not_expire(harness: CoordinatorHarness) -> None:
     a, b = harness.stable_group("a", "b")
-    joining = a.join()
+    join_call = a.join()
     harness.advance_ms(3 * SESSION_MS, heartbeating=[b])
 
-    assert joining.parked
+    assert join_call.parked
     assert harness.member_ids == {a.id, b.id}
 
 
 @pytest.mark.proves("SE-03")
 def test_member_with_parked_sync_does_not_expire(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    syncing = b.sync()
+    sync_call = b.sync()
     harness.advance_ms(3 * SESSION_MS, heartbeating=[a])
 
-    assert syncing.parked
+    assert sync_call.parked
     assert harness.member_ids == {a.id, b.id}
 
 
@@ -245,10 +245,10 @@ def test_kip_62_v0_client_uses_session_timeout(harness: CoordinatorHarness) -> N
 @pytest.mark.proves("JG-27", "SG-11")
 def test_kip_62_rebalance_timeout_0_is_a_value(harness: CoordinatorHarness) -> None:
     a = harness.member("a", rebalance_timeout_ms=0)
-    joining = a.join()
+    join_call = a.join()
     harness.end_initial_delay()
 
-    assert joining.response.error is Error.NONE
+    assert join_call.response.error is Error.NONE
     assert (harness.state, harness.generation, harness.member_ids) == (E, 2, set())
 
 

@@ -63,32 +63,32 @@ def invalid_joins(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         yield f"{name}: null group", Case(replace(join, group_id=None), rejected(Error.INVALID_GROUP_ID))
         yield f"{name}: empty group", Case(replace(join, group_id=""), rejected(Error.INVALID_GROUP_ID))
         for session_ms in (-(2**31), -1, 0, 5_999, 1_800_001, 2**31 - 1):
-            wrong = replace(join, session_timeout_ms=session_ms)
-            yield f"{name}: session {session_ms}", Case(wrong, rejected(Error.INVALID_SESSION_TIMEOUT))
-        several_errors = replace(join, group_id="", session_timeout_ms=0, protocols=())
-        yield f"{name}: several errors", Case(several_errors, rejected(Error.INVALID_GROUP_ID))
+            request = replace(join, session_timeout_ms=session_ms)
+            yield f"{name}: session {session_ms}", Case(request, rejected(Error.INVALID_SESSION_TIMEOUT))
+        request = replace(join, group_id="", session_timeout_ms=0, protocols=())
+        yield f"{name}: several errors", Case(request, rejected(Error.INVALID_GROUP_ID))
         mismatch = rejected(Error.INCONSISTENT_GROUP_PROTOCOL)
         yield f"{name}: other type", Case(replace(join, protocol_type="connect"), mismatch)
         yield f"{name}: no type", Case(replace(join, protocol_type=""), mismatch)
         yield f"{name}: no protocols", Case(replace(join, protocols=()), mismatch)
         yield f"{name}: no common protocol", Case(replace(join, protocols=join_protocols("x")), mismatch)
         yield f"{name}: repeated protocol", Case(replace(join, protocols=join_protocols("range", "range")), mismatch)
-        overlong = replace(join, protocols=(JoinProtocol("range", OVERLONG),))
-        yield f"{name}: overlong array", Case(overlong, rejected(Error.INVALID_REQUEST))
-    unknown = replace(member, member_id="unknown", group_instance_id=None)
-    yield "unknown member", Case(unknown, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="unknown"))
-    fenced = replace(member, group_instance_id="b")
-    yield "instance of another member", Case(fenced, JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=a.id))
-    unknown = replace(member, group_instance_id="unknown")
-    yield "unknown instance", Case(unknown, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
-    absent = replace(member, group_id="absent")
-    yield "missing group", Case(absent, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
+        request = replace(join, protocols=(JoinProtocol("range", OVERLONG),))
+        yield f"{name}: overlong array", Case(request, rejected(Error.INVALID_REQUEST))
+    request = replace(member, member_id="unknown", group_instance_id=None)
+    yield "unknown member", Case(request, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id="unknown"))
+    request = replace(member, group_instance_id="b")
+    yield "instance of another member", Case(request, JoinGroupResponse(Error.FENCED_INSTANCE_ID, member_id=a.id))
+    request = replace(member, group_instance_id="unknown")
+    yield "unknown instance", Case(request, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
+    request = replace(member, group_id="absent")
+    yield "missing group", Case(request, JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=a.id))
 
 
 def invalid_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """Return invalid SyncGroup requests."""
     sync = SyncGroup(GROUP, a.id, a.instance, a.harness.generation, "consumer", "range", ((b.id, b"other"),))
-    for name, wrong, error in (
+    for name, request, error in (
         ("null group", replace(sync, group_id=None), Error.INVALID_GROUP_ID),
         ("empty group", replace(sync, group_id=""), Error.INVALID_GROUP_ID),
         ("missing group", replace(sync, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
@@ -102,13 +102,13 @@ def invalid_syncs(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         ("no type", replace(sync, protocol_type=None, requires_protocol=True), Error.INCONSISTENT_GROUP_PROTOCOL),
         ("no name", replace(sync, protocol_name=None, requires_protocol=True), Error.INCONSISTENT_GROUP_PROTOCOL),
     ):
-        yield name, Case(wrong, SyncGroupResponse(error))
+        yield name, Case(request, SyncGroupResponse(error))
 
 
 def invalid_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """Return invalid Heartbeat requests."""
     heartbeat = Heartbeat(GROUP, a.id, a.instance, a.harness.generation)
-    for name, wrong, error in (
+    for name, request, error in (
         ("null group", replace(heartbeat, group_id=None), Error.INVALID_GROUP_ID),
         ("empty group", replace(heartbeat, group_id=""), Error.INVALID_GROUP_ID),
         ("missing group", replace(heartbeat, group_id="absent"), Error.UNKNOWN_MEMBER_ID),
@@ -120,7 +120,7 @@ def invalid_heartbeats(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         ("earlier generation", replace(heartbeat, generation_id=-(2**31)), Error.ILLEGAL_GENERATION),
         ("later generation", replace(heartbeat, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
     ):
-        yield name, Case(wrong, HeartbeatResponse(error))
+        yield name, Case(request, HeartbeatResponse(error))
 
 
 def invalid_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
@@ -147,7 +147,7 @@ def invalid_leaves(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
 def invalid_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
     """Return invalid OffsetCommit requests."""
     commit = OffsetCommit(GROUP, a.id, a.instance, a.harness.generation, OFFSETS)
-    for name, wrong, error in (
+    for name, request, error in (
         ("null group", replace(commit, group_id=None), Error.INVALID_GROUP_ID),
         ("missing group", replace(commit, group_id="absent"), Error.GROUP_ID_NOT_FOUND),
         ("unknown member", replace(commit, member_id="unknown", group_instance_id=None), Error.UNKNOWN_MEMBER_ID),
@@ -163,8 +163,8 @@ def invalid_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         ("later generation", replace(commit, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
     ):
         response = OffsetCommitResponse((CommittedPartition("t", 0, error), CommittedPartition("t", 1, error)))
-        yield name, Case(wrong, response)
-        yield f"{name}, nothing to commit", Case(replace(wrong, offsets=()), OffsetCommitResponse(()))
+        yield name, Case(request, response)
+        yield f"{name}, nothing to commit", Case(replace(request, offsets=()), OffsetCommitResponse(()))
 
 
 def invalid_admin_requests(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
@@ -277,21 +277,24 @@ def test_repeated_group_in_fetch_gets_two_results(harness: CoordinatorHarness) -
 
 def test_assignments_of_unknown_members_are_ignored(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    following = b.sync()
+    follower_call = b.sync()
     a.sync([("unknown member", b"x"), (b.id, b"first"), (b.id, b"second"), ("", b"y")])
 
-    assert following.response == b.expected_sync_response(b"second")
+    assert follower_call.response == b.expected_sync_response(b"second")
     assert a.assignment == b""
     assert harness.member_ids == {a.id, b.id}
 
 
 def test_followers_assignments_are_ignored(harness: CoordinatorHarness) -> None:
     a, b = harness.completing_group("a", "b")
-    following = b.sync([(a.id, b"other"), (b.id, b"everything")])
-    assert following.parked
-    leading = a.sync()
+    follower_call = b.sync([(a.id, b"other"), (b.id, b"everything")])
+    assert follower_call.parked
+    leader_call = a.sync()
 
-    assert (leading.response, following.response) == (a.expected_sync_response(), b.expected_sync_response())
+    assert (leader_call.response, follower_call.response) == (
+        a.expected_sync_response(),
+        b.expected_sync_response(),
+    )
 
 
 def test_empty_describe_and_list_are_not_errors(harness: CoordinatorHarness) -> None:
@@ -302,7 +305,7 @@ def test_empty_describe_and_list_are_not_errors(harness: CoordinatorHarness) -> 
 def test_invalid_subscription_bytes_are_accepted(harness: CoordinatorHarness) -> None:
     for number, metadata in enumerate([b"", b"\x00", b"\xff\xff", b"\x00\x00\xff\xff\xff\xff", b"\x00\x00" * 3]):
         a = harness.member("a", group_id=f"g{number}", protocols=(JoinProtocol("range", metadata),))
-        joining = a.join()
+        join_call = a.join()
         harness.end_initial_delay(f"g{number}")
-        assert joining.response.error is Error.NONE
-        assert [member.metadata for member in joining.response.members] == [metadata]
+        assert join_call.response.error is Error.NONE
+        assert [member.metadata for member in join_call.response.members] == [metadata]
