@@ -1,4 +1,4 @@
-"""A broker in a process of its own: started, asked, stopped, killed, and what it said."""
+"""A broker in a child process: start it, stop it, kill it, and read its log."""
 
 import os
 import re
@@ -28,11 +28,11 @@ class BrokerProcess:
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None, *, port: int = 0) -> None:
         command = _command(data, settings or {}, port)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self._said: list[bytes] = []
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._stderr: list[bytes] = []
+        self._stderr_reader = threading.Thread(target=self._read_stderr, daemon=True)
+        self._stderr_reader.start()
         try:
-            self.port = self._ready()
+            self.port = self._wait_for_port()
         except BaseException:
             self.kill()
             raise
@@ -53,75 +53,75 @@ class BrokerProcess:
 
     @property
     def log(self) -> str:
-        """What it has written to standard error so far."""
-        return b"".join(self._said).decode(errors="replace")
+        """Its standard error so far."""
+        return b"".join(self._stderr).decode(errors="replace")
 
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 
     async def connect(self, client_id: str = "client") -> RawClient:
-        """A client that speaks raw requests."""
+        """Connect a raw client."""
         return await RawClient.at(self.port, client_id)
 
     def kill(self) -> None:
-        """End it as a power cut would, and hear what it said until then."""
+        """Kill the process and read the rest of its log."""
         self._process.kill()
         self._end()
 
     def stop(self) -> None:
-        """Ask it to stop, which it must do cleanly."""
+        """Stop it with SIGTERM and check the exit code."""
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(STOP_S)
         self._end()
-        assert code == 0, f"the broker ended with {code}\n{self.log[-4000:]}"
+        assert code == 0, f"the broker exited with {code}\n{self.log[-4000:]}"
 
     def resident_bytes(self) -> int:
-        """How much memory it has now."""
+        """Its resident memory."""
         return self._memory("VmRSS")
 
-    def most_resident_bytes(self) -> int:
-        """The most memory it has had."""
+    def peak_resident_bytes(self) -> int:
+        """Its peak resident memory."""
         return self._memory("VmHWM")
 
     def _memory(self, name: str) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-        assert found, status
-        return int(found[1]) * 1024
+        match = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+        assert match, status
+        return int(match[1]) * 1024
 
     def limit_files(self, size: int | None) -> None:
-        """Let no file grow beyond a size, as a full disk would; None takes the limit away."""
+        """Limit the file size, which acts like a full disk; None removes the limit."""
         _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 
     def _end(self) -> None:
         self._process.wait(STOP_S)
-        self._listener.join(STOP_S)
+        self._stderr_reader.join(STOP_S)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         fd = self._process.stderr.fileno()
-        while came := os.read(fd, 1 << 16):
-            self._said.append(came)
+        while data := os.read(fd, 1 << 16):
+            self._stderr.append(data)
 
-    def _ready(self) -> int:
+    def _wait_for_port(self) -> int:
         assert self._process.stdout is not None
         fd, line = self._process.stdout.fileno(), b""
         deadline = time.monotonic() + START_S
         with selectors.DefaultSelector() as selector:
             selector.register(fd, selectors.EVENT_READ)
             while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-                came = os.read(fd, 4096)
-                if not came:
+                data = os.read(fd, 4096)
+                if not data:
                     break
-                line += came
-        said = LISTENING.fullmatch(line)
-        assert said, f"the broker is not ready; it said {line!r}\n{self.log[-4000:]}"
-        return int(said[2])
+                line += data
+        listening = LISTENING.fullmatch(line)
+        assert listening, f"the broker did not start; its output is {line!r}\n{self.log[-4000:]}"
+        return int(listening[2])
 
 
 def _command(data: Path, settings: Mapping[str, str], port: int = 0) -> list[str]:
@@ -130,7 +130,7 @@ def _command(data: Path, settings: Mapping[str, str], port: int = 0) -> list[str
 
 
 def kill_while_starting(data: Path, settings: Mapping[str, str], seconds: float) -> None:
-    """Start a broker and kill it so much later, ready or not."""
+    """Start a broker and kill it after some seconds, ready or not."""
     command = _command(data, settings)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -138,17 +138,17 @@ def kill_while_starting(data: Path, settings: Mapping[str, str], seconds: float)
         except subprocess.TimeoutExpired:
             process.kill()
         else:
-            raise AssertionError(f"the broker ended with {process.returncode}")
+            raise AssertionError(f"the broker exited with {process.returncode}")
 
 
 def wait_until(condition: Callable[[], bool], about: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for a condition; a failure that tells `about` if it does not come."""
+    """Wait for a condition; a failure shows `about()`."""
     waiting.wait_until(condition, about, seconds)
 
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """Let this process open as many files as the system allows it."""
+    """Raise the limit of open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

@@ -1,12 +1,10 @@
-"""Requests that are nearly right: frames of every API and version the broker answers, damaged in some way.
+"""Damaged requests: mutations of valid frames of every supported API and version.
 
-Rules kept here
-- The samples reach into the broker: they name topics and groups that are there, and carry records. Half of their fields
-  are chance all the same.
-- Everything follows from the seed.
-- What is left out, because a broker that does as it is told would be disturbed by it rightly: requests that can still
-  be read and then ask for more than MOST_PARTITIONS partitions, change the broker's own settings, or name what belongs
-  to the client that must not notice (`is_off_limits`).
+Invariants:
+- About half of the fields in a sample refer to existing topics and groups, or hold valid records. The rest is random.
+- The seed determines everything.
+- Requests with valid effects that would disturb the test are left out (`is_off_limits`): more than MAX_PARTITIONS
+  partitions, changes of broker settings, and names that belong to the protected client.
 """
 
 import random
@@ -31,7 +29,7 @@ from tests.wire.samples import random_message
 TOPICS: Final = ("target-a", "target-b", "__consumer_offsets")
 GROUPS: Final = tuple(f"target-{number}" for number in range(20))
 PROTECTED: Final = b"protected"
-MOST_PARTITIONS: Final = 8
+MAX_PARTITIONS: Final = 8
 BROKER_RESOURCE: Final = 4
 SAMPLES_PER_VERSION: Final = 12
 _TOPIC_FIELDS: Final = frozenset({"topic", "name", "topic_name"})
@@ -39,7 +37,7 @@ _TIMES: Final = frozenset({"session_timeout_ms", "rebalance_timeout_ms", "max_wa
 
 
 class Samples:
-    """Frames that are right, by API and version."""
+    """Valid frames of every API and version."""
 
     def __init__(self, rng: random.Random, topic_ids: tuple[bytes, ...]) -> None:
         self._rng = rng
@@ -55,32 +53,32 @@ class Samples:
         while True:
             request = random_message(self._rng, request_type(api), version)
             assert isinstance(request, Request)
-            self._aim(request)
+            self._use_existing_names(request)
             client_id = self._rng.choice(("c", None, ""))
             try:
                 frame = encode_request(request, version, self._rng.getrandbits(31), client_id)
             except WireError:
-                continue  # it was aimed at something that this version has no field for
+                continue  # this version does not have the changed field
             if not is_off_limits(frame[4:]):
                 return frame
 
-    def _aim(self, part: Any) -> None:
-        """Let half of the fields that name something name something that is there."""
+    def _use_existing_names(self, part: Any) -> None:
+        """Change about half of the names and ids to existing ones."""
         for field in fields(part):
             value = getattr(part, field.name)
             if isinstance(value, list):
-                for one in value:
-                    if is_dataclass(one):
-                        self._aim(one)
+                for item in value:
+                    if is_dataclass(item):
+                        self._use_existing_names(item)
             elif is_dataclass(value):
-                continue  # what is one value is frozen
+                continue  # single nested structures are frozen
             else:
-                object.__setattr__(part, field.name, self._aimed(field.name, value))
+                object.__setattr__(part, field.name, self._field_value(field.name, value))
 
-    def _aimed(self, name: str, value: Any) -> Any:
+    def _field_value(self, name: str, value: Any) -> Any:
         rng = self._rng
         if name in _TIMES and isinstance(value, int):
-            return rng.choice((0, 1, 100))  # nobody waits for long
+            return rng.choice((0, 1, 100))  # keep waits short
         if name == "num_partitions" or name == "count":
             return rng.randint(-1, 2)
         if rng.random() < 0.5:
@@ -103,14 +101,16 @@ class Samples:
 
     def _records(self) -> bytes:
         rng = self._rng
-        made = [Record(rng.randbytes(3), rng.randbytes(9), [("h", b"x")], 1) for _ in range(rng.randint(1, 4))]
+        records = [Record(rng.randbytes(3), rng.randbytes(9), [("h", b"x")], 1) for _ in range(rng.randint(1, 4))]
         producer_id = rng.choice((-1, 1, 2))
         sequence = rng.randint(0, 3) if producer_id >= 0 else -1
         epoch = 0 if producer_id >= 0 else -1
         codec = rng.choice(list(Codec))
-        batch = encode_batch(made, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        batch = encode_batch(
+            records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
         if rng.random() < 0.5:
-            # What is wrong in here is found only by looking behind a checksum that is right.
+            # The checksum is valid, so only the checks of the content can reject this batch.
             for _ in range(rng.randint(1, 3)):
                 batch[rng.randrange(ATTRIBUTES_AT, len(batch))] = rng.choice((0, 1, 0x7F, 0xFF, rng.getrandbits(8)))
             struct.pack_into(">I", batch, ATTRIBUTES_AT - 4, crc32c(bytes(batch[ATTRIBUTES_AT:])))
@@ -118,7 +118,7 @@ class Samples:
 
 
 def is_off_limits(body: bytes) -> bool:
-    """Whether a request can be read and asks for what this test does not want."""
+    """Whether a request can be decoded and would disturb the test."""
     if PROTECTED in body:
         return True
     key = int.from_bytes(body[:2], "big")
@@ -128,23 +128,23 @@ def is_off_limits(body: bytes) -> bool:
         _, request = decode_request(body)
     except WireError:
         return False
-    asked: Any = request
+    decoded: Any = request
     if key == CREATE_TOPICS.key:
-        wanted = [max(one.num_partitions, len(one.assignments)) for one in asked.topics]
-        return any(count > MOST_PARTITIONS for count in wanted)
+        counts = [max(entry.num_partitions, len(entry.assignments)) for entry in decoded.topics]
+        return any(count > MAX_PARTITIONS for count in counts)
     if key == CREATE_PARTITIONS.key:
-        return any(one.count > MOST_PARTITIONS for one in asked.topics)
-    return any(one.resource_type == BROKER_RESOURCE for one in asked.resources)
+        return any(entry.count > MAX_PARTITIONS for entry in decoded.topics)
+    return any(entry.resource_type == BROKER_RESOURCE for entry in decoded.resources)
 
 
 def mutants(rng: random.Random, samples: list[bytes], count: int) -> Iterator[tuple[bytes, bool]]:
-    """Damaged frames, and whether bytes behind one could be read as a part of it."""
-    made = 0
-    while made < count:
-        frame, is_loose = _mutate(rng, samples)
+    """Yield damaged frames, each with whether it may include the bytes that follow it."""
+    yielded = 0
+    while yielded < count:
+        frame, has_wrong_size = _mutate(rng, samples)
         if not is_off_limits(frame[4:]):
-            made += 1
-            yield frame, is_loose
+            yielded += 1
+            yield frame, has_wrong_size
 
 
 def _mutate(rng: random.Random, samples: list[bytes]) -> tuple[bytes, bool]:
@@ -154,20 +154,20 @@ def _mutate(rng: random.Random, samples: list[bytes]) -> tuple[bytes, bool]:
         for _ in range(rng.choice((1, 1, 2, 5))):
             body[rng.randrange(len(body))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.getrandbits(8)))
     elif kind < 0.75:
-        at = rng.randrange(len(body))
-        body[at] ^= 1 << rng.randrange(8)
+        position = rng.randrange(len(body))
+        body[position] ^= 1 << rng.randrange(8)
     elif kind < 0.82:
         del body[rng.randrange(len(body)) :]
     elif kind < 0.87:
         other = rng.choice(samples)[4:]
         body = body[: rng.randrange(len(body))] + other[rng.randrange(len(other)) :]
     elif kind < 0.92:
-        at = rng.randrange(len(body))
-        body[at:at] = rng.randbytes(rng.randint(1, 20))
+        position = rng.randrange(len(body))
+        body[position:position] = rng.randbytes(rng.randint(1, 20))
     elif kind < 0.98:
-        # The numbers that say how long something is.
-        at = rng.randrange(max(len(body) - 4, 1))
-        body[at : at + 4] = struct.pack(">i", rng.choice((-1, -2, 0, 1, 2**31 - 1, -(2**31), 1 << 20)))
+        # Lengths and counts.
+        position = rng.randrange(max(len(body) - 4, 1))
+        body[position : position + 4] = struct.pack(">i", rng.choice((-1, -2, 0, 1, 2**31 - 1, -(2**31), 1 << 20)))
     else:
         return _wrong_size(rng, bytes(body)), True
     return struct.pack(">i", len(body)) + body, False

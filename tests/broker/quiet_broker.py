@@ -108,8 +108,8 @@ class QuietClient:
 
         return response
 
-    def ask_fields(self, api: str, version: int, **fields: Any) -> Fields:
-        """Send such a request and return its response."""
+    def request_fields(self, api: str, version: int, **fields: Any) -> Fields:
+        """Send a request encoded by `scripts/kafka_wire.py` and return its response."""
         response = self.send_fields(api, version, **fields)()
         assert response is not None
         return response
@@ -129,7 +129,7 @@ class QuietClient:
 
         return response
 
-    def ask(self, request: Request, kind: type[R], version: int | None = None) -> R:
+    def request(self, request: Request, kind: type[R], version: int | None = None) -> R:
         """Send a request and return its response."""
         response = self.send(request, kind, version)()
         assert response is not None
@@ -191,7 +191,7 @@ class QuietBroker:
     def hold_flushes(self) -> HeldFlushes:
         """Hold back every fsync (`flush=always`) until it is released."""
         held = HeldFlushes(self)
-        self.broker.durability._in_thread = held
+        self.broker.durability.run_in_thread = held
         return held
 
     def run_pending(self) -> None:

@@ -1,4 +1,4 @@
-"""A raw client that knows the requests a test of abuse needs: topics, records, offsets, a group of one member."""
+"""A raw client with methods for topics, records, offsets and a group with one member."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -51,7 +51,7 @@ from slackwater.wire.schema import Response
 
 from .server_client import Client
 
-# The last versions that name topics; later ones have their ids.
+# The last versions with topic names; later versions have topic ids.
 PRODUCE_V = 12
 FETCH_V = 12
 COMMIT_V = 9
@@ -63,19 +63,19 @@ _opened: list["RawClient"] = []
 P = ParamSpec("P")
 
 
-def closing(story: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[None, None, None]]:
-    """A story at whose end every client is closed, whatever became of it."""
+def closing(scenario: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[None, None, None]]:
+    """Close every client at the end of a scenario, also after a failure."""
 
-    async def whole(*args: P.args, **kwargs: P.kwargs) -> None:
+    async def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            await story(*args, **kwargs)
+            await scenario(*args, **kwargs)
         finally:
             for client in _opened:
                 client.abort()
             _opened.clear()
-            await asyncio.sleep(0.001)  # the loop hears that they are gone
+            await asyncio.sleep(0.001)  # let the loop process the closed connections
 
-    return whole
+    return run
 
 
 class RawClient(Client):
@@ -86,7 +86,7 @@ class RawClient(Client):
         _opened.append(self)
 
     def abort(self) -> None:
-        """Close, and send nothing more."""
+        """Close without sending buffered data."""
         self._writer.transport.abort()
 
     @classmethod
@@ -94,74 +94,78 @@ class RawClient(Client):
         return cls(*await asyncio.open_connection("127.0.0.1", port), client_id)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send what is no request."""
+        """Send raw bytes."""
         self._writer.write(data)
 
     def expect(self, number: int, kind: type[Response], version: int) -> None:
-        """What was sent as bytes is a request after all, and this is its answer."""
+        """Expect a response to a request that was sent with `send_bytes`."""
         self._sent.append((number, kind, version))
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of what was sent the broker has not even let into its socket."""
+        """Bytes that are still in the client's write buffer."""
         return self._writer.transport.get_write_buffer_size()
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> Error:
-        own = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
-        wanted = CreatableTopic(name, partitions, 1, configs=own)
-        answer = await self.ask(CreateTopicsRequest([wanted]), CreateTopicsResponse)
-        return Error(answer.topics[0].error_code)
+        topic_configs = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+        topic = CreatableTopic(name, partitions, 1, configs=topic_configs)
+        response = await self.request(CreateTopicsRequest([topic]), CreateTopicsResponse)
+        return Error(response.topics[0].error_code)
 
     async def delete_topic(self, name: str) -> Error:
-        answer = await self.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), DeleteTopicsResponse, 5)
-        return Error(answer.responses[0].error_code)
+        response = await self.request(
+            DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), DeleteTopicsResponse, 5
+        )
+        return Error(response.responses[0].error_code)
 
     async def topics(self) -> dict[str, int]:
-        """Every topic, and how many partitions it has."""
-        answer = await self.ask(MetadataRequest(topics=None), MetadataResponse)
-        return {topic.name or "": len(topic.partitions) for topic in answer.topics}
+        """All topics with their numbers of partitions."""
+        response = await self.request(MetadataRequest(topics=None), MetadataResponse)
+        return {topic.name or "": len(topic.partitions) for topic in response.topics}
 
     async def groups(self) -> list[str]:
-        answer = await self.ask(ListGroupsRequest(), ListGroupsResponse)
-        assert answer.error_code == 0
-        return [group.group_id for group in answer.groups]
+        response = await self.request(ListGroupsRequest(), ListGroupsResponse)
+        assert response.error_code == 0
+        return [group.group_id for group in response.groups]
 
     def send_batch(self, topic: str, partition: int, batch: bytes | bytearray, acks: int = -1) -> None:
         data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, bytes(batch))])
         self.send(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), PRODUCE_V)
 
-    async def produced(self) -> PartitionProduceResponse:
-        """The next answer, which is one to `send_batch`."""
-        answer = await self.answer()
-        assert isinstance(answer, ProduceResponse)
-        return answer.responses[0].partition_responses[0]
+    async def next_produce_response(self) -> PartitionProduceResponse:
+        """Return the next response, to a `send_batch`."""
+        response = await self.next_response()
+        assert isinstance(response, ProduceResponse)
+        return response.responses[0].partition_responses[0]
 
     async def produce(self, topic: str, partition: int, *values: bytes, acks: int = -1) -> tuple[Error, int]:
-        """Write records as one batch; the error and the first offset."""
+        """Write records as one batch; return the error and the base offset."""
         self.send_batch(topic, partition, encode_batch(Record(None, value, timestamp=1) for value in values), acks)
-        answer = await self.produced()
-        return Error(answer.error_code), answer.base_offset
+        response = await self.next_produce_response()
+        return Error(response.error_code), response.base_offset
 
     async def end_offset(self, topic: str, partition: int) -> int:
-        asked = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=-1)])
-        answer = await self.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), ListOffsetsResponse)
-        found = answer.topics[0].partitions[0]
-        assert found.error_code == 0, found
-        return found.offset
+        requested = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=-1)])
+        response = await self.request(ListOffsetsRequest(replica_id=-1, topics=[requested]), ListOffsetsResponse)
+        result = response.topics[0].partitions[0]
+        assert result.error_code == 0, result
+        return result.offset
 
     async def fetch(self, topic: str, partition: int, offset: int) -> bytes:
-        """Whole batches from an offset on; nothing at the end."""
-        asked = FetchTopic(
+        """Return complete batches from an offset on; empty at the end of the log."""
+        requested = FetchTopic(
             topic, partitions=[FetchPartition(partition, fetch_offset=offset, partition_max_bytes=READ_BYTES)]
         )
-        answer = await self.ask(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[asked]), FetchResponse, FETCH_V)
-        assert answer.error_code == 0, answer
-        found = answer.responses[0].partitions[0]
-        assert found.error_code == 0, found
-        return bytes(found.records or b"")
+        response = await self.request(
+            FetchRequest(max_wait_ms=0, min_bytes=1, topics=[requested]), FetchResponse, FETCH_V
+        )
+        assert response.error_code == 0, response
+        data = response.responses[0].partitions[0]
+        assert data.error_code == 0, data
+        return bytes(data.records or b"")
 
     async def records(self, topic: str, partition: int, offset: int = 0) -> list[Record]:
-        """Everything from an offset on."""
+        """Return all records from an offset on."""
         records: list[Record] = []
         while data := await self.fetch(topic, partition, offset):
             for batch in iter_batches(data):
@@ -170,41 +174,41 @@ class RawClient(Client):
         return records
 
     async def producer_id(self) -> int:
-        """A new idempotent producer's id; its epoch is 0."""
-        answer = await self.ask(InitProducerIdRequest(None, 60_000), InitProducerIdResponse)
-        assert (answer.error_code, answer.producer_epoch) == (0, 0), answer
-        return answer.producer_id
+        """Request a producer id, with epoch 0."""
+        response = await self.request(InitProducerIdRequest(None, 60_000), InitProducerIdResponse)
+        assert (response.error_code, response.producer_epoch) == (0, 0), response
+        return response.producer_id
 
     def send_commit(
         self, group: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", generation: int = -1
     ) -> None:
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, partition), offset in offsets.items():
-            one = topics.setdefault(topic, OffsetCommitRequestTopic(topic))
-            one.partitions.append(OffsetCommitRequestPartition(partition, offset))
+            requested = topics.setdefault(topic, OffsetCommitRequestTopic(topic))
+            requested.partitions.append(OffsetCommitRequestPartition(partition, offset))
         self.send(OffsetCommitRequest(group, generation, member_id, topics=list(topics.values())), COMMIT_V)
 
-    async def committed_errors(self) -> set[Error]:
-        """The next answer, which is one to `send_commit`: the errors of its partitions."""
-        answer = await self.answer()
-        assert isinstance(answer, OffsetCommitResponse)
-        return {Error(one.error_code) for topic in answer.topics for one in topic.partitions}
+    async def next_commit_errors(self) -> set[Error]:
+        """Return the partition errors of the next response, to a `send_commit`."""
+        response = await self.next_response()
+        assert isinstance(response, OffsetCommitResponse)
+        return {Error(partition.error_code) for topic in response.topics for partition in topic.partitions}
 
     async def commit(
         self, group: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", generation: int = -1
     ) -> Error:
         self.send_commit(group, offsets, member_id, generation)
-        (error,) = await self.committed_errors()
+        (error,) = await self.next_commit_errors()
         return error
 
     async def committed(self, group: str, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Committed offsets, -1 where there is none."""
-        asked = OffsetFetchRequestGroup(
+        """Return committed offsets; -1 for a partition without one."""
+        requested = OffsetFetchRequestGroup(
             group, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[*partitions])]
         )
-        answer = await self.ask(OffsetFetchRequest(groups=[asked]), OffsetFetchResponse, OFFSETS_V)
-        assert answer.groups[0].error_code == 0, answer
-        return [one.committed_offset for one in answer.groups[0].topics[0].partitions]
+        response = await self.request(OffsetFetchRequest(groups=[requested]), OffsetFetchResponse, OFFSETS_V)
+        assert response.groups[0].error_code == 0, response
+        return [partition.committed_offset for partition in response.groups[0].topics[0].partitions]
 
     async def join_alone(self, group: str = "g", session_timeout_ms: int = 30_000) -> "Membership":
         """Become the only member of a group."""
@@ -234,15 +238,15 @@ class Membership:
         )
 
     async def rejoin(self) -> None:
-        # Before v4 a member needs no id to join.
-        joined = await self.client.ask(self.join_request(self.member_id), JoinGroupResponse, 3)
+        # Up to v3 a member joins without a member id.
+        joined = await self.client.request(self.join_request(self.member_id), JoinGroupResponse, 3)
         assert joined.error_code == 0, joined
         self.member_id, self.generation = joined.member_id, joined.generation_id
-        mine = SyncGroupRequestAssignment(self.member_id, b"all")
-        wanted = SyncGroupRequest(self.group, self.generation, self.member_id, assignments=[mine])
-        synced = await self.client.ask(wanted, SyncGroupResponse, 3)
+        assignment = SyncGroupRequestAssignment(self.member_id, b"all")
+        sync = SyncGroupRequest(self.group, self.generation, self.member_id, assignments=[assignment])
+        synced = await self.client.request(sync, SyncGroupResponse, 3)
         assert synced.error_code == 0, synced
 
     async def heartbeat(self) -> Error:
-        beat = HeartbeatRequest(self.group, self.generation, self.member_id)
-        return Error((await self.client.ask(beat, HeartbeatResponse)).error_code)
+        heartbeat_request = HeartbeatRequest(self.group, self.generation, self.member_id)
+        return Error((await self.client.request(heartbeat_request, HeartbeatResponse)).error_code)

@@ -1,4 +1,4 @@
-"""A broker that runs on this test's own event loop, and a client that speaks raw requests to it."""
+"""A broker on the event loop of the test, and a client that sends raw requests."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Client:
-    """One connection; `ask` waits for the answer, `send` does not. The end of a story closes it."""
+    """One connection: `request` waits for the response, `send` does not. `with_server` closes it."""
 
     _opened: ClassVar[list["Client"]] = []
 
@@ -38,34 +38,34 @@ class Client:
         return client
 
     def send(self, request: Request, version: int | None = None) -> None:
-        """Send a request, in the newest version unless told otherwise."""
+        """Send a request, by default in the latest version."""
         version = request.API.latest_stable if version is None else version
         number = next(self._ids)
         self._writer.write(encode_request(request, version, number, self._client_id))
         self._sent.append((number, response_type(request.API), version))
 
-    def send_unanswered(self, request: Request, version: int) -> None:
-        """Send a request that gets no answer."""
+    def send_without_response(self, request: Request, version: int) -> None:
+        """Send a request that has no response."""
         self._writer.write(encode_request(request, version, next(self._ids), self._client_id))
 
-    async def answer(self) -> Response:
-        """The next answer."""
+    async def next_response(self) -> Response:
+        """Read the next response."""
         number, kind, version = self._sent.pop(0)
         async with asyncio.timeout(DEADLINE_S):
             (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-            found, response = decode_response(kind, version, await self._reader.readexactly(size))
-        assert found == number
+            correlation_id, response = decode_response(kind, version, await self._reader.readexactly(size))
+        assert correlation_id == number
         return response
 
-    async def ask(self, request: Request, kind: type[R], version: int | None = None) -> R:
-        """Send a request and wait for its answer."""
+    async def request(self, request: Request, kind: type[R], version: int | None = None) -> R:
+        """Send a request and wait for its response."""
         self.send(request, version)
-        response = await self.answer()
+        response = await self.next_response()
         assert isinstance(response, kind)
         return response
 
     async def is_closed(self) -> bool:
-        """Whether the broker has closed the connection, without another byte."""
+        """Whether the broker closes the connection without sending anything else."""
         async with asyncio.timeout(DEADLINE_S):
             return await self._reader.read() == b""
 
@@ -74,7 +74,7 @@ class Client:
 
     @classmethod
     async def close_all(cls) -> None:
-        """Close every connection of this story."""
+        """Close every connection of this test."""
         while cls._opened:
             writer = cls._opened.pop()._writer
             writer.close()
@@ -84,21 +84,21 @@ class Client:
 
 def with_server(
     directory: Path,
-    story: Callable[[Server], Awaitable[None]],
+    scenario: Callable[[Server], Awaitable[None]],
     *,
     group_clock: Clock | None = None,
     clock: Clock | None = None,
     **settings: str,
 ) -> None:
-    """Run a story against a broker; settings with underscores for dots."""
+    """Run a scenario against a broker; in setting names, underscores stand for dots."""
 
     async def run() -> None:
-        given = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
-        given |= {name.replace("_", "."): value for name, value in settings.items()}
-        server = Server(directory, Settings(given), group_clock=group_clock, clock=clock)
+        values = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+        values |= {name.replace("_", "."): value for name, value in settings.items()}
+        server = Server(directory, Settings(values), group_clock=group_clock, clock=clock)
         await server.start("127.0.0.1", 0)
         try:
-            await story(server)
+            await scenario(server)
         finally:
             await Client.close_all()
             await server.stop()

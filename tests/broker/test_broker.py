@@ -1,4 +1,4 @@
-"""The broker's parts together: settings that groups follow, and shards that stay."""
+"""The broker as a whole: changed group settings, and the partition count of the offsets topic."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from .handlers.members import commit
 
 
 def join(client: QuietClient, session_ms: int) -> int:
-    answer = client.ask_fields(
+    response = client.request_fields(
         "JoinGroup",
         9,
         group_id="g",
@@ -20,7 +20,7 @@ def join(client: QuietClient, session_ms: int) -> int:
         protocol_type="consumer",
         protocols=[{"name": "range", "metadata": b""}],
     )
-    return int(answer["error_code"])
+    return int(response["error_code"])
 
 
 def test_altered_settings_apply_to_groups(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""A full disk: writes are refused with Kafka's errors, nothing is lost, and all is well again when there is room.
+"""A full disk: writes fail with Kafka's errors, nothing is lost, and writes work again when there is space.
 
-The disk is full because the operating system lets no file of the broker's process grow (RLIMIT_FSIZE).
+A limit on the file size of the broker process (RLIMIT_FSIZE) simulates the full disk.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from .raw_client import RawClient, closing
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
 
 
-async def _everything(client: RawClient, values: list[bytes], committed: int) -> None:
+async def _check_data(client: RawClient, values: list[bytes], committed: int) -> None:
     assert [record.value for record in await client.records("t", 0)] == values
     assert await client.committed("g", "t", [0, 1]) == [committed, committed]
 
 
-def test_a_full_disk_refuses_writes_loses_nothing_and_is_forgotten_when_there_is_room(tmp_path: Path) -> None:
+def test_full_disk_rejects_writes_and_recovers(tmp_path: Path) -> None:
     @closing
-    async def story() -> None:
+    async def scenario() -> None:
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             client = await broker.connect()
             assert await client.create_topic("t", 2) is Error.NONE
@@ -41,52 +41,52 @@ def test_a_full_disk_refuses_writes_loses_nothing_and_is_forgotten_when_there_is
                 for _ in range(2):
                     assert (await client.produce("t", 0, b"lost"))[0] is Error.KAFKA_STORAGE_ERROR
                     client.send_batch("t", 1, _sequenced(producer_id, round_))
-                    assert (await client.produced()).error_code == Error.KAFKA_STORAGE_ERROR
-                    # Kafka's coordinator says so to send the client looking for another one.
+                    assert (await client.next_produce_response()).error_code == Error.KAFKA_STORAGE_ERROR
+                    # Kafka's coordinator returns this error so that the client looks for another coordinator.
                     assert await client.commit("g", {("t", 0): 99}) is Error.NOT_COORDINATOR
-                    refused = await client.commit("joined", {("t", 0): 99}, member.member_id, member.generation)
-                    assert refused is Error.NOT_COORDINATOR
-                    assert await client.create_topic("no-room") is Error.KAFKA_STORAGE_ERROR
+                    error = await client.commit("joined", {("t", 0): 99}, member.member_id, member.generation)
+                    assert error is Error.NOT_COORDINATOR
+                    assert await client.create_topic("too-late") is Error.KAFKA_STORAGE_ERROR
                     assert await client.delete_topic("t") is Error.KAFKA_STORAGE_ERROR
-                    # What needs no disk goes on.
-                    await _everything(client, values, round_)
+                    # Requests that do not write still work.
+                    await _check_data(client, values, round_)
                     assert await member.heartbeat() is Error.NONE
                     assert await client.topics() == {"t": 2, "__consumer_offsets": 3, "__group_events": 1}
                 broker.limit_files(None)
 
                 client.send_batch("t", 1, _sequenced(producer_id, round_))
-                answer = await client.produced()
-                assert (answer.error_code, answer.base_offset) == (0, round_)
-                await _everything(client, values, round_)
+                response = await client.next_produce_response()
+                assert (response.error_code, response.base_offset) == (0, round_)
+                await _check_data(client, values, round_)
             assert await client.create_topic("room") is Error.NONE
             assert await client.delete_topic("room") is Error.NONE
             broker.kill()
             assert "Traceback" not in broker.log, broker.log
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             client = await broker.connect()
-            await _everything(client, values, 2)
+            await _check_data(client, values, 2)
             assert len(await client.records("t", 1)) == 3
             member.client = client
             assert await member.heartbeat() is Error.NONE
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def _sequenced(producer_id: int, sequence: int) -> bytearray:
     return encode_batch([Record(None, b"s")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
 
-def test_a_disk_that_is_full_from_the_start_has_no_room_for_the_first_of_anything(tmp_path: Path) -> None:
+def test_disk_is_full_before_the_first_write(tmp_path: Path) -> None:
     @closing
-    async def story() -> None:
+    async def scenario() -> None:
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             client = await broker.connect()
             assert await client.create_topic("t", 2) is Error.NONE
             broker.limit_files(0)
             for _ in range(2):
                 assert await client.commit("g", {("t", 0): 1, ("t", 1): 1}) is Error.NOT_COORDINATOR
-                answer = await client.ask(InitProducerIdRequest(None, 60_000), InitProducerIdResponse)
-                assert answer.error_code == Error.COORDINATOR_NOT_AVAILABLE
+                response = await client.request(InitProducerIdRequest(None, 60_000), InitProducerIdResponse)
+                assert response.error_code == Error.COORDINATOR_NOT_AVAILABLE
                 assert await client.topics() == {"t": 2}
             broker.limit_files(None)
             assert await client.commit("g", {("t", 0): 2, ("t", 1): 2}) is Error.NONE
@@ -94,16 +94,16 @@ def test_a_disk_that_is_full_from_the_start_has_no_room_for_the_first_of_anythin
             broker.kill()
             assert "Traceback" not in broker.log, broker.log
         with BrokerProcess(tmp_path, SETTINGS) as broker:
-            await _everything(await broker.connect(), [], 2)
+            await _check_data(await broker.connect(), [], 2)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_disk_that_fills_up_while_everything_writes_takes_what_it_acknowledges_and_no_more(tmp_path: Path) -> None:
-    """The limit cuts a write in two, somewhere in the middle of a batch."""
+def test_partial_writes_are_not_acknowledged(tmp_path: Path) -> None:
+    """The limit is reached in the middle of a batch."""
 
     @closing
-    async def story() -> None:
+    async def scenario() -> None:
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             client = await broker.connect()
             assert await client.create_topic("t", 2) is Error.NONE
@@ -117,17 +117,19 @@ def test_a_disk_that_fills_up_while_everything_writes_takes_what_it_acknowledges
                     number += 8
                     for value in values:
                         client.send_batch("t", 0, encode_batch([Record(None, value, timestamp=1)]))
-                    answers = [await client.produced() for _ in values]
-                    errors = {Error(answer.error_code) for answer in answers}
+                    responses = [await client.next_produce_response() for _ in values]
+                    errors = {Error(response.error_code) for response in responses}
                     assert errors <= {Error.NONE, Error.KAFKA_STORAGE_ERROR}
-                    taken = zip(answers, values, strict=True)
-                    acknowledged += [(answer.base_offset, value) for answer, value in taken if not answer.error_code]
-            found = [(record.offset, record.value) for record in await client.records("t", 0)]
-            assert found == acknowledged
+                    pairs = zip(responses, values, strict=True)
+                    acknowledged += [
+                        (response.base_offset, value) for response, value in pairs if not response.error_code
+                    ]
+            stored = [(record.offset, record.value) for record in await client.records("t", 0)]
+            assert stored == acknowledged
             broker.kill()
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             client = await broker.connect()
             assert [(record.offset, record.value) for record in await client.records("t", 0)] == acknowledged
-        assert "Cut" not in broker.log  # a refused write leaves nothing behind
+        assert "Truncated" not in broker.log  # a failed write leaves no bytes in the file
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Compaction and flushing when the disk refuses, and when the topic is deleted under their hands."""
+"""Compaction and flushes with a full disk, and of topics that are deleted in the meantime."""
 
 import asyncio
 import errno
@@ -20,26 +20,28 @@ COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0", "seg
 
 
 async def _fill(client: RawClient, topic: str, batches: int = 40) -> None:
-    """The same two keys over and over, in many segments."""
+    """Write the same two keys many times, into many segments."""
     for number in range(batches):
         records = [Record(key, b"%d" % number * 50, timestamp=1) for key in (b"a", b"b")]
         client.send_batch(topic, 0, encode_batch(records))
-        assert (await client.produced()).error_code == 0
+        assert (await client.next_produce_response()).error_code == 0
 
 
-async def _newest(client: RawClient, topic: str) -> dict[bytes | None, bytes | None]:
+async def _last_values(client: RawClient, topic: str) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for record in await client.records(topic, 0)}
 
 
-async def _until_cleaned(server: Server, house: Maintenance, client: RawClient, topic: str, most: int) -> None:
+async def _until_cleaned(
+    server: Server, maintenance: Maintenance, client: RawClient, topic: str, max_records: int
+) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while len(await client.records(topic, 0)) > most:
-            house.compact()
-            await _disk_is_idle(server)
+        while len(await client.records(topic, 0)) > max_records:
+            maintenance.compact()
+            await _wait_for_thread(server)
 
 
-async def _disk_is_idle(server: Server) -> None:
-    """Wait until all work that was given to the thread is done, and heard of."""
+async def _wait_for_thread(server: Server) -> None:
+    """Wait until the thread has done all its work and the results are processed."""
     done = asyncio.Event()
     server.broker.in_thread(lambda: None, done.set)
     await done.wait()
@@ -48,55 +50,55 @@ async def _disk_is_idle(server: Server) -> None:
 def test_compaction_is_retried_after_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(fd: int, buffers: list[bytes], position: int) -> int:
+    def fail_write(fd: int, buffers: list[bytes], position: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     @closing
-    async def story(server: Server) -> None:
-        house = Maintenance(server.broker, set())
-        house.start()
+    async def scenario(server: Server) -> None:
+        maintenance = Maintenance(server.broker, set())
+        maintenance.start()
         client = await RawClient.connect(server)
         for topic in ("one", "two"):
             assert await client.create_topic(topic, 1, **COMPACTED) is Error.NONE
             await _fill(client, topic)
         with monkeypatch.context() as broken:
-            broken.setattr(os, "pwritev", full)
-            house.compact()
+            broken.setattr(os, "pwritev", fail_write)
+            maintenance.compact()
             for _ in range(3):
-                await _disk_is_idle(server)
+                await _wait_for_thread(server)
             assert len(await client.records("one", 0)) == 80
-            said = [record.getMessage() for record in caplog.records]
+            messages = [record.getMessage() for record in caplog.records]
             for topic in ("one", "two"):
-                assert f"{topic}-0 was not compacted: No space left on device." in said
+                assert f"{topic}-0 was not compacted: No space left on device." in messages
         for topic in ("one", "two"):
-            await _until_cleaned(server, house, client, topic, 30)
-            assert await _newest(client, topic) == {b"a": b"39" * 50, b"b": b"39" * 50}
-        house.stop()
+            await _until_cleaned(server, maintenance, client, topic, 30)
+            assert await _last_values(client, topic) == {b"a": b"39" * 50, b"b": b"39" * 50}
+        maintenance.stop()
 
-    with_server(tmp_path, story, log_cleaner_backoff_ms="1000000")
+    with_server(tmp_path, scenario, log_cleaner_backoff_ms="1000000")
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_topic_recreated_during_compaction_is_unaffected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @closing
-    async def story(server: Server) -> None:
-        house = Maintenance(server.broker, set())
-        house.start()
+    async def scenario(server: Server) -> None:
+        maintenance = Maintenance(server.broker, set())
+        maintenance.start()
         client = await RawClient.connect(server)
         for _ in range(10):
             assert await client.create_topic("t", 1, **COMPACTED) is Error.NONE
             await _fill(client, "t")
-            house.compact()  # begins in the thread
+            maintenance.compact()  # starts in the thread
             assert await client.delete_topic("t") is Error.NONE
             assert await client.create_topic("t") is Error.NONE
             assert await client.produce("t", 0, b"new") == (Error.NONE, 0)
-            await _disk_is_idle(server)
+            await _wait_for_thread(server)
             assert [record.value for record in await client.records("t", 0)] == [b"new"]
             assert not list((tmp_path / "t-0").glob("*.cleaned"))
             assert await client.delete_topic("t") is Error.NONE
-        house.stop()
+        maintenance.stop()
 
-    with_server(tmp_path, story, log_cleaner_backoff_ms="1000000")
+    with_server(tmp_path, scenario, log_cleaner_backoff_ms="1000000")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -105,7 +107,7 @@ def test_topic_is_deleted_while_its_flush_is_pending(
     tmp_path: Path, flush: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @closing
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         writer, admin, other = [await RawClient.connect(server) for _ in range(3)]
         assert await admin.create_topic("other") is Error.NONE
         for number in range(10):
@@ -117,10 +119,10 @@ def test_topic_is_deleted_while_its_flush_is_pending(
                 admin.delete_topic("t"), other.produce("other", 0, b"%d" % number)
             )
             assert (deleted, error, offset) == (Error.NONE, Error.NONE, number)
-            answers = {Error((await writer.produced()).error_code) for _ in range(20)}
-            assert answers <= {Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.KAFKA_STORAGE_ERROR}
+            responses = {Error((await writer.next_produce_response()).error_code) for _ in range(20)}
+            assert responses <= {Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.KAFKA_STORAGE_ERROR}
             server.broker.durability.flush_rolled()
-            await _disk_is_idle(server)
+            await _wait_for_thread(server)
 
-    with_server(tmp_path, story, flush=flush)
+    with_server(tmp_path, scenario, flush=flush)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -20,7 +20,7 @@ from slackwater.wire.messages.offset_commit import (
 from slackwater.wire.schema import Request
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
-from .handlers.members import GROUP, settle
+from .handlers.members import GROUP, join_stable_group
 
 
 def frames(version: int, first_id: int, *requests: Request) -> bytes:
@@ -68,7 +68,7 @@ def simple_commits(broker: QuietBroker, version: int, count: int, first: int = 0
 def test_pipelined_heartbeats(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
-        valid = HeartbeatRequest(GROUP, 1, settle(broker.connect()))
+        valid = HeartbeatRequest(GROUP, 1, join_stable_group(broker.connect()))
         stale = HeartbeatRequest(GROUP, 2, valid.member_id)
         client.send_bytes(frames(version, 2, *[valid] * 20))
         assert heartbeat_errors(client, version) == [Error.NONE] * 20
@@ -110,7 +110,7 @@ def test_commits_to_a_deleted_and_recreated_topic(tmp_path: Path) -> None:
 def test_heartbeats_during_a_rebalance_and_after_expiry(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client, joining = broker.connect(), broker.connect()
-        request = HeartbeatRequest(GROUP, 1, settle(broker.connect()))
+        request = HeartbeatRequest(GROUP, 1, join_stable_group(broker.connect()))
         joining.send_fields(
             "JoinGroup",
             9,
@@ -133,7 +133,7 @@ def test_responses_are_in_order_for_any_split_of_the_bytes(tmp_path: Path) -> No
     rng = random.Random(20)
     with QuietBroker(tmp_path, t=3) as broker:
         client = broker.connect()
-        member_id = settle(broker.connect())
+        member_id = join_stable_group(broker.connect())
         data, number = b"", 0
         for _ in range(60):
             kind = rng.randrange(4)
@@ -188,7 +188,7 @@ def test_client_with_too_many_requests_is_not_read(tmp_path: Path) -> None:
 def test_replaced_handler_gets_every_request(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
-        request = HeartbeatRequest(GROUP, 1, settle(client))
+        request = HeartbeatRequest(GROUP, 1, join_stable_group(client))
         seen: list[int] = []
         original = broker.server.handlers.get(HEARTBEAT.key) or broker.server.handler(HEARTBEAT.key)
 
@@ -208,7 +208,7 @@ def test_replaced_handler_gets_every_request(tmp_path: Path) -> None:
 def test_failed_requests_get_an_error_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with QuietBroker(tmp_path, t=3, u=1) as broker:
         client = broker.connect()
-        request = HeartbeatRequest(GROUP, 1, settle(broker.connect()))
+        request = HeartbeatRequest(GROUP, 1, join_stable_group(broker.connect()))
 
         def fail(*_args: object) -> None:
             raise RuntimeError("injected by the test")
@@ -230,7 +230,7 @@ def test_failed_requests_get_an_error_response(tmp_path: Path, monkeypatch: pyte
 def test_pipelined_requests_are_counted_individually(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, t=3, u=1) as broker:
         client = broker.connect()
-        request = HeartbeatRequest(GROUP, 1, settle(broker.connect()))
+        request = HeartbeatRequest(GROUP, 1, join_stable_group(broker.connect()))
         for _ in range(4):
             client.send_bytes(frames(4, 0, *[request] * 5))
             client.send_bytes(simple_commits(broker, 9, 5))

@@ -48,7 +48,7 @@ def test_group_partition_is_java_hash_of_its_id(broker: QuietBroker, group: str)
     assert partition == expected
     assert key is not None
     assert group.encode() in key
-    (coordinator,) = client.ask_fields("FindCoordinator", 4, key_type=0, coordinator_keys=[group])["coordinators"]
+    (coordinator,) = client.request_fields("FindCoordinator", 4, key_type=0, coordinator_keys=[group])["coordinators"]
     assert coordinator["node_id"] == broker.broker.node_id  # it leads all partitions
 
 
@@ -58,17 +58,17 @@ def _errors_of_all_requests(client: QuietClient) -> dict[str, int]:
     join = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
     protocols = [{"name": "range", "metadata": b""}]
     protocol = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
-    (fetched,) = client.ask_fields("OffsetFetch", 9, groups=[{"group_id": GROUP, "topics": None}])["groups"]
-    (described,) = client.ask_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
-    (deleted,) = client.ask_fields("DeleteGroups", 2, groups_names=[GROUP])["results"]
+    (fetched,) = client.request_fields("OffsetFetch", 9, groups=[{"group_id": GROUP, "topics": None}])["groups"]
+    (described,) = client.request_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
+    (deleted,) = client.request_fields("DeleteGroups", 2, groups_names=[GROUP])["results"]
     leavers = [{"member_id": "m", "group_instance_id": None}]
     return {
-        "JoinGroup": client.ask_fields(
+        "JoinGroup": client.request_fields(
             "JoinGroup", 9, group_id=GROUP, member_id="m", protocols=protocols, group_instance_id=None, **join
         )["error_code"],
-        "SyncGroup": client.ask_fields("SyncGroup", 5, **member, **protocol)["error_code"],
-        "Heartbeat": client.ask_fields("Heartbeat", 4, **member)["error_code"],
-        "LeaveGroup": client.ask_fields("LeaveGroup", 5, group_id=GROUP, members=leavers)["error_code"],
+        "SyncGroup": client.request_fields("SyncGroup", 5, **member, **protocol)["error_code"],
+        "Heartbeat": client.request_fields("Heartbeat", 4, **member)["error_code"],
+        "LeaveGroup": client.request_fields("LeaveGroup", 5, group_id=GROUP, members=leavers)["error_code"],
         "OffsetCommit": commit(client, 1),
         "OffsetFetch": fetched["error_code"],
         "DescribeGroups": described["error_code"],
@@ -107,7 +107,7 @@ def test_commit_rejects_only_missing_partitions(broker: QuietBroker, version: in
         {"name": name, "partitions": [{"partition_index": index} | offset for index in indexes]}
         for name, indexes in (("t", [0, 3, 2, -1]), ("nowhere", [0]), ("u", [0]))
     ]
-    response = client.ask_fields("OffsetCommit", version, group_id=GROUP, topics=topics)
+    response = client.request_fields("OffsetCommit", version, group_id=GROUP, topics=topics)
     errors = {
         (topic["name"], partition["partition_index"]): partition["error_code"]
         for topic in response["topics"]

@@ -71,7 +71,7 @@ class Cluster:
         @closing
         async def fetch() -> None:
             client = await self.broker.connect()
-            groups.extend((await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse)).groups)
+            groups.extend((await client.request(DescribeGroupsRequest([group]), DescribeGroupsResponse)).groups)
 
         asyncio.run(fetch())
         return groups[0]
@@ -198,7 +198,7 @@ def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
         client = await RawClient.connect(server)
 
         async def state(group: str) -> tuple[str, int]:
-            response = await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse)
+            response = await client.request(DescribeGroupsRequest([group]), DescribeGroupsResponse)
             return response.groups[0].group_state, len(response.groups[0].members)
 
         assert await state("stable") == ("Stable", 1)

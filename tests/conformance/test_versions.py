@@ -30,7 +30,7 @@ class GroupClient:
         broker.broker.events.subscribe(self.events.append)
 
     def send(self, api: str, version: int, **fields: Any) -> Fields:
-        return self.connection.ask_fields(api, version, **fields)
+        return self.connection.request_fields(api, version, **fields)
 
     @property
     def group(self) -> ClassicGroup:

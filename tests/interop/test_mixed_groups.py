@@ -91,7 +91,7 @@ def describe_group(bootstrap: str, group: str) -> DescribedGroup:
     async def describe() -> DescribedGroup:
         client = await RawClient.at(int(bootstrap.rpartition(":")[2]), "describer")
         try:
-            return DescribedGroup(await client.ask(DescribeGroupsRequest([group]), DescribeGroupsResponse))
+            return DescribedGroup(await client.request(DescribeGroupsRequest([group]), DescribeGroupsResponse))
         finally:
             client.abort()
 

@@ -106,7 +106,7 @@ class Consumer:
 
     async def hear(self) -> int:
         """Take the answer; how many records there were."""
-        response = await self.client.answer()
+        response = await self.client.next_response()
         assert isinstance(response, FetchResponse)
         assert response.error_code == Error.NONE
         if response.session_id:

@@ -26,18 +26,18 @@ def test_defaults_are_kafkas() -> None:
     assert settings.text("flush") == "os"
 
 
-def test_layers_go_from_default_to_static_to_dynamic_and_back() -> None:
-    settings, seen = Settings({"num.partitions": "3"}), list[int]()
-    settings.watch(lambda: seen.append(settings.number("num.partitions")))
+def test_dynamic_settings_override_static_ones() -> None:
+    settings, partitions = Settings({"num.partitions": "3"}), list[int]()
+    settings.watch(lambda: partitions.append(settings.number("num.partitions")))
     assert settings.number("num.partitions") == 3
 
     settings.alter({"num.partitions": 5})
     settings.alter({"num.partitions": None})
 
-    assert seen == [5, 3]
+    assert partitions == [5, 3]
 
 
-def test_a_topics_own_setting_wins_over_the_brokers() -> None:
+def test_topic_setting_overrides_broker_setting() -> None:
     settings = Settings({"log.retention.ms": "1000"})
 
     assert settings.for_topic("retention.ms", {}) == 1_000
@@ -45,7 +45,7 @@ def test_a_topics_own_setting_wins_over_the_brokers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "sentence"),
+    ("name", "text", "message"),
     [
         ("num.partitons", "1", "num.partitons is not a broker setting; did you mean num.partitions?"),
         ("zzz", "1", "zzz is not a broker setting."),
@@ -59,30 +59,30 @@ def test_a_topics_own_setting_wins_over_the_brokers() -> None:
         ("flush", "never", "flush = never is unknown; use one of os, always."),
     ],
 )
-def test_an_impossible_setting_is_one_sentence(name: str, text: str, sentence: str) -> None:
-    with pytest.raises(UsageError) as refused:
+def test_invalid_setting_message(name: str, text: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
         Settings({name: text})
-    assert str(refused.value) == sentence
+    assert str(raised.value) == message
 
 
-def test_settings_of_a_kafka_cluster_are_taken_and_ignored() -> None:
+def test_cluster_settings_of_kafka_are_ignored() -> None:
     settings = Settings({"process.roles": "broker,controller", "log.dirs": "/var/lib/kafka", "node.id": "7"})
 
     assert settings.ignored == ["process.roles", "log.dirs"]
     assert settings.number("node.id") == 7
 
 
-def test_a_properties_file_is_read(tmp_path: Path) -> None:
+def test_properties_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("# a comment\n! another\nnum.partitions = 3\nlog.cleanup.policy=delete,\\\ncompact\n\n")
 
-    given = read_properties(path)
+    properties = read_properties(path)
 
-    assert Settings(given)["log.cleanup.policy"] == ("delete", "compact")
-    assert given["num.partitions"] == "3"
+    assert Settings(properties)["log.cleanup.policy"] == ("delete", "compact")
+    assert properties["num.partitions"] == "3"
 
 
-def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+def test_unreadable_properties_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Cannot read the settings file .*: No such file or directory"):
         read_properties(tmp_path / "missing")
     (tmp_path / "bad").write_text("num.partitions\n")
@@ -90,7 +90,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
         read_properties(tmp_path / "bad")
 
 
-def test_values_are_shown_as_kafkas_tools_show_them() -> None:
+def test_values_are_formatted_as_in_kafka() -> None:
     assert [format_value(value) for value in (True, False, 5, 0.5, ("a", "b"), "x")] == [
         "true",
         "false",
@@ -101,12 +101,12 @@ def test_values_are_shown_as_kafkas_tools_show_them() -> None:
     ]
 
 
-def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
+def test_every_topic_setting_has_a_broker_setting() -> None:
     assert all(synonym in BROKER_SETTINGS for synonym in SYNONYMS.values())
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("values", "message"),
     [
         (
             {"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"},
@@ -127,13 +127,13 @@ def test_every_topic_setting_has_a_broker_setting_behind_it() -> None:
         ({"log.retention.hours": "long"}, "log.retention.hours = 'long' is not a whole number."),
     ],
 )
-def test_settings_that_contradict_each_other_are_one_sentence(given: dict[str, str], sentence: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Settings(given)
-    assert str(refused.value) == sentence
+def test_contradictory_settings_message(values: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        Settings(values)
+    assert str(raised.value) == message
 
 
-def test_kafkas_other_names_of_a_setting_count_and_the_finer_unit_wins() -> None:
+def test_other_names_and_units_of_a_setting() -> None:
     settings = Settings({"broker.id": "5", "log.retention.hours": "2", "log.roll.hours": "1"})
     assert (settings.number("node.id"), settings.number("log.retention.ms")) == (5, 7_200_000)
     assert settings.number("log.roll.ms") == 3_600_000
@@ -142,7 +142,7 @@ def test_kafkas_other_names_of_a_setting_count_and_the_finer_unit_wins() -> None
     assert Settings({"log.retention.hours": "-1"}).number("log.retention.ms") == -1
 
 
-def test_an_authorizer_is_not_ignored() -> None:
+def test_authorizer_is_rejected() -> None:
     with pytest.raises(UsageError, match="authorizer"):
         Settings({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
 
@@ -155,5 +155,5 @@ def test_an_authorizer_is_not_ignored() -> None:
         ("CONTROLLER://a:1, PLAINTEXT://[::1]:9093,OTHER://b:2", ("::1", 9093)),
     ],
 )
-def test_the_advertised_address_is_the_first_that_is_for_clients(text: str, address: tuple[str, int] | None) -> None:
+def test_advertised_address_is_the_plaintext_listener(text: str, address: tuple[str, int] | None) -> None:
     assert advertised_address(text) == address

@@ -1,4 +1,4 @@
-"""`Broker()`: a broker of one's own inside another program."""
+"""`Broker()`: a broker inside another program."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ both = pytest.mark.parametrize("process", [False, True], ids=["thread", "process
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    wait_until(condition, lambda: "it did not come", DEADLINE_S)
+    wait_until(condition, lambda: "the condition is still false", DEADLINE_S)
 
 
 def _produce(broker: Broker, topic: str, *values: str) -> None:
@@ -38,14 +38,14 @@ def _produce(broker: Broker, topic: str, *values: str) -> None:
 
 
 def _consumer(broker: Broker, group: str, topic: str, **settings: str) -> Consumer:
-    named = {name.replace("_", "."): value for name, value in settings.items()}
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            **named,
+            **dotted,
         }
     )
     consumer.subscribe([topic])
@@ -53,7 +53,7 @@ def _consumer(broker: Broker, group: str, topic: str, **settings: str) -> Consum
 
 
 def _close(consumer: Consumer) -> None:
-    """Close a consumer that has heard of its assignment: before that, librdkafka may wait for ever."""
+    """Close a consumer after it has its assignment: before that, librdkafka may block forever."""
     _until(lambda: consumer.poll(0.01) is not None or bool(consumer.assignment()))
     consumer.close()
 
@@ -70,16 +70,16 @@ def _read(consumer: Consumer, count: int) -> list[str]:
 
 
 def _open_files() -> list[str]:
-    found = []
+    paths = []
     for name in os.listdir("/proc/self/fd"):
         try:
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
+            paths.append(os.readlink(f"/proc/self/fd/{name}"))
         except OSError:
-            continue  # the descriptor that listed them
-    return sorted(found)
+            continue  # the descriptor of this listing
+    return sorted(paths)
 
 
-# --- its life -------------------------------------------------------------------------------------------------------
+# --- life cycle ------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -94,7 +94,7 @@ def test_stop_leaves_nothing_behind(process: bool) -> None:
         group = broker.wait_for_group("readers", members=1)
         assert group.members[0].partitions == (TopicPartition("orders", 0), TopicPartition("orders", 1))
         assert EventKind.REBALANCE_COMPLETED in [event.kind for event in broker.events("readers")]
-        assert broker.events("nobody") == []
+        assert broker.events("unknown") == []
         consumer.close()
 
     assert not data.parent.exists()
@@ -103,7 +103,7 @@ def test_stop_leaves_nothing_behind(process: bool) -> None:
 
 def test_thread_leaves_no_open_file() -> None:
     with Broker(metrics=True):
-        pass  # what is opened once, for good, is open now
+        pass  # files that stay open are open now
     before = _open_files()
     for _ in range(3):
         with Broker(metrics=True) as broker:
@@ -138,7 +138,7 @@ def test_group_survives_restart_without_rebalance(process: bool, clean: bool) ->
         assert _read(consumer, 1) == ["one"]
         consumer.commit(asynchronous=False)
         assert broker.committed("readers") == {TopicPartition("orders", 0): 1}
-        assert broker.committed("nobody") == {}
+        assert broker.committed("unknown") == {}
         before = broker.describe_group("readers")
 
         broker.restart(clean=clean)
@@ -208,25 +208,25 @@ def test_killed_broker_skips_requests_of_pause() -> None:
         consumer.close()
 
 
-# --- what it tells --------------------------------------------------------------------------------------------------
+# --- events and state -----------------------------------------------------------------------------------------------
 
 
 def test_listener_gets_events_after_restart() -> None:
-    heard: list[GroupEvent] = []
+    events: list[GroupEvent] = []
     with Broker(settings=NO_DELAY) as broker:
-        end = broker.subscribe(heard.append)
+        end = broker.subscribe(events.append)
         broker.create_topic("orders")
         first = _consumer(broker, "first", "orders")
-        _until(lambda: any(event.kind is EventKind.REBALANCE_COMPLETED for event in heard))
+        _until(lambda: any(event.kind is EventKind.REBALANCE_COMPLETED for event in events))
         _close(first)
         broker.restart()
         second = _consumer(broker, "second", "orders")
-        _until(lambda: any(event.kind is EventKind.REBALANCE_COMPLETED and event.group == "second" for event in heard))
+        _until(lambda: any(event.kind is EventKind.REBALANCE_COMPLETED and event.group == "second" for event in events))
         end()
-        told = len(heard)
+        count = len(events)
         _close(second)
         broker.wait_for_group("second", state="Empty")
-    assert len(heard) == told
+    assert len(events) == count
 
 
 def test_listener_may_call_broker() -> None:
@@ -248,9 +248,9 @@ def test_subscribe_is_not_available_in_process() -> None:
 @both
 def test_unknown_group_is_dead(process: bool) -> None:
     with Broker(process=process) as broker:
-        assert broker.describe_group("nobody").state == "Dead"
+        assert broker.describe_group("unknown").state == "Dead"
         with pytest.raises(TimeoutError, match=r"not Stable with 2 members within 0\.0 s; it is Dead with 0 members"):
-            broker.wait_for_group("nobody", members=2, timeout_s=0.0)
+            broker.wait_for_group("unknown", members=2, timeout_s=0.0)
 
 
 @both
@@ -276,7 +276,7 @@ def test_metrics_url(process: bool) -> None:
         _ = broker.metrics_url
 
 
-# --- mistakes -------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -325,14 +325,14 @@ def test_stop_reports_dead_process() -> None:
 
 
 def test_use_with_asyncio() -> None:
-    async def story() -> int:
+    async def scenario() -> int:
         with Broker() as broker:
             _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
             writer.close()
             await writer.wait_closed()
             return broker.port
 
-    assert asyncio.run(story()) > 0
+    assert asyncio.run(scenario()) > 0
 
 
 def _run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -40,7 +40,7 @@ class Consumer:
         """Connect a consumer whose positions are the ends of the partitions."""
         client = await Client.connect(server)
         partitions = [(topic, index, offset) for index, offset in enumerate(offsets)]
-        first = await client.ask(fetch_request(*partitions, session=(0, 0)), FetchResponse)
+        first = await client.request(fetch_request(*partitions, session=(0, 0)), FetchResponse)
         return cls(server, client, first.session_id)
 
     def next_request(self, max_wait_ms: int) -> FetchRequest:
@@ -56,7 +56,7 @@ class Consumer:
 
     async def response(self) -> FetchResponse:
         """The next response."""
-        response = await self.client.answer()
+        response = await self.client.next_response()
         assert isinstance(response, FetchResponse)
         return response
 
@@ -73,11 +73,11 @@ def test_repeated_fetches_wait_and_return_nothing(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         before = server.broker.metrics.requests[FETCH.key].count
         for _ in range(5):
-            began = loop.time()
+            started_at = loop.time()
             await consumer.start_waiting(SHORT_MS)
             response = await consumer.response()
             assert (response.error_code, response.session_id, rows(response)) == (Error.NONE, consumer.session_id, [])
-            assert loop.time() - began >= SHORT_MS / 1000
+            assert loop.time() - started_at >= SHORT_MS / 1000
             assert len(server.broker.fetch_waits) == 0
         assert server.broker.metrics.requests[FETCH.key].count == before + 5
 
@@ -96,7 +96,7 @@ def test_append_ends_the_wait_with_records(tmp_path: Path) -> None:
         assert not any(partition.waiters for partition in topic.partitions)
         # The session continues at the next offset.
         request = fetch_request((topic, 1, 1), session=(consumer.session_id, consumer.epoch + 1))
-        assert rows(await consumer.client.ask(request, FetchResponse)) == []
+        assert rows(await consumer.client.request(request, FetchResponse)) == []
 
     with_server(tmp_path, scenario)
 
@@ -146,7 +146,7 @@ def test_session_used_elsewhere_rejects_the_waiting_fetch(tmp_path: Path) -> Non
         topic = server.broker.topics.create("t", 1)
         consumer, other = await Consumer.connect(server, topic, 0), await Client.connect(server)
         await consumer.start_waiting(SHORT_MS)
-        assert (await other.ask(consumer.next_request(0), FetchResponse)).error_code == Error.NONE
+        assert (await other.request(consumer.next_request(0), FetchResponse)).error_code == Error.NONE
         assert (await consumer.response()).error_code == Error.INVALID_FETCH_SESSION_EPOCH
 
     with_server(tmp_path, scenario)
@@ -160,7 +160,7 @@ def test_wrong_epoch_and_closed_session_are_rejected(tmp_path: Path) -> None:
         consumer.client.send(consumer.next_request(LONG_MS))
         assert (await consumer.response()).error_code == Error.INVALID_FETCH_SESSION_EPOCH
         consumer = await Consumer.connect(server, topic, 0)
-        await other.ask(fetch_request(session=(consumer.session_id, -1)), FetchResponse)
+        await other.request(fetch_request(session=(consumer.session_id, -1)), FetchResponse)
         consumer.client.send(consumer.next_request(LONG_MS))
         assert (await consumer.response()).error_code == Error.FETCH_SESSION_ID_NOT_FOUND
 
@@ -173,7 +173,7 @@ def test_request_behind_a_waiting_fetch_waits(tmp_path: Path) -> None:
         await consumer.start_waiting(SHORT_MS)
         consumer.client.send(ApiVersionsRequest("c", "1"))
         assert await consumer.partitions() == []
-        assert isinstance(await consumer.client.answer(), ApiVersionsResponse)
+        assert isinstance(await consumer.client.next_response(), ApiVersionsResponse)
         await consumer.start_waiting(SHORT_MS)
         assert await consumer.partitions() == []
 

@@ -96,10 +96,10 @@ def test_wait_continues_until_it_is_satisfied(tmp_path: Path) -> None:
 def test_wait_ends_at_its_deadline(tmp_path: Path) -> None:
     async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
         loop = asyncio.get_running_loop()
-        began, ended = loop.time(), loop.create_future()
+        started_at, ended = loop.time(), loop.create_future()
         waits.add("a", partitions, 40, is_satisfied=lambda: True, end=lambda: ended.set_result(loop.time()))
         async with asyncio.timeout(DEADLINE_S):
-            assert await ended - began >= 0.04
+            assert await ended - started_at >= 0.04
         assert not partitions[0].waiters
 
     run(tmp_path, scenario)

@@ -130,11 +130,11 @@ def test_restart_restores_groups_without_rebalance() -> None:
     before.groups.submit(_commit(7, member_id=member_id, generation_id=1), lambda _response: None)
     before.groups.flush_pending()
 
-    after, beats, offsets = ShellFixture(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
-    after.groups.submit(Heartbeat("g", member_id, None, 1), beats.append)
+    after, heartbeats, offsets = ShellFixture(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
+    after.groups.submit(Heartbeat("g", member_id, None, 1), heartbeats.append)
     after.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
-    assert beats == [HeartbeatResponse(Error.NONE)]
+    assert heartbeats == [HeartbeatResponse(Error.NONE)]
     assert [offset.offset for offset in offsets[0].groups[0].offsets] == [7]
     assert [event.kind for event in after.events] == [EventKind.GROUP_LOADED]
 

@@ -8,7 +8,7 @@ from ...conformance.coordinator_harness import CoordinatorHarness, join_protocol
 PREFIX = "[GroupCoordinator id=1 topic=__consumer_offsets partition=0] "
 
 
-class LoggedRoom:
+class LoggedCoordinator:
     """A coordinator harness and the log lines of its events."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LoggedRoom:
 
 
 def test_first_generation_lines() -> None:
-    logged = LoggedRoom()
+    logged = LoggedCoordinator()
     (a,) = logged.harness.stable_group("a")
 
     assert logged.lines() == (
@@ -41,7 +41,7 @@ def test_first_generation_lines() -> None:
 
 
 def test_leave_that_empties_group_lines() -> None:
-    logged = LoggedRoom()
+    logged = LoggedCoordinator()
     (a,) = logged.harness.stable_group("a")
     logged.lines()
     a.leave()
@@ -56,7 +56,7 @@ def test_leave_that_empties_group_lines() -> None:
 
 
 def test_dropped_members_are_one_line() -> None:
-    logged = LoggedRoom()
+    logged = LoggedCoordinator()
     a, b, c = logged.harness.stable_group("a", "b", "c")
     timeout_ms = logged.harness.group.rebalance_timeout_ms()
     a.join()
@@ -69,7 +69,7 @@ def test_dropped_members_are_one_line() -> None:
 
 
 def test_expired_member_lines() -> None:
-    logged = LoggedRoom()
+    logged = LoggedCoordinator()
     a, b = logged.harness.stable_group("a", "b")
     for _ in range(20):
         a.heartbeat()
@@ -79,12 +79,12 @@ def test_expired_member_lines() -> None:
 
 
 def test_static_rejoin_and_fencing_lines() -> None:
-    logged = LoggedRoom()
+    logged = LoggedCoordinator()
     a, _ = logged.harness.stable_group("a", "b", static=True)
     old_id = a.id
     logged.lines()
-    back = logged.harness.member("back", instance="a")
-    assert back.send_join().response.error is Error.NONE
+    replacement = logged.harness.member("back", instance="a")
+    assert replacement.send_join().response.error is Error.NONE
     a.heartbeat()
 
     lines = logged.lines().splitlines()
@@ -95,13 +95,14 @@ def test_static_rejoin_and_fencing_lines() -> None:
         "rebalance."
     )
     assert lines[-1] == (
-        f"Request memberId={old_id} for static member with groupInstanceId=a is fenced by existing memberId={back.id} "
+        f"Request memberId={old_id} for static member with groupInstanceId=a is fenced by existing "
+        f"memberId={replacement.id} "
         "during operation heartbeat"
     )
 
 
 def test_reload_lines() -> None:
-    logged = LoggedRoom()
+    logged = LoggedCoordinator()
     logged.harness.stable_group("a", "b", static=True)
     logged.lines()
     logged.harness.restart()
@@ -111,7 +112,7 @@ def test_reload_lines() -> None:
 
 def test_leader_rejoin_lines() -> None:
     for protocols in (join_protocols("range"), join_protocols("range", topics=("t", "u"))):
-        logged = LoggedRoom()
+        logged = LoggedCoordinator()
         (a,) = logged.harness.stable_group("a")
         logged.lines()
         a.protocols = protocols

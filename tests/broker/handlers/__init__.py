@@ -1,1 +1,1 @@
-"""Tests of the handler files, one per API."""
+"""Tests of the request handlers."""

@@ -1,4 +1,4 @@
-"""Requests of producers and consumers, short to write, and what a test reads in their answers."""
+"""Short ways to build Produce and Fetch requests and to read their responses."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from slackwater.wire.messages.produce import (
 from ..server_client import Client
 from ..storage.log.batches import Read, Sent, batch, read_records
 
-LAST_BY_NAME = 12  # the newest version of both requests that names topics
+LAST_BY_NAME = 12  # the last version of both requests with topic names
 
 
 def produce_request(
@@ -34,21 +34,21 @@ def produce_request(
 
 
 def produced(response: ProduceResponse) -> PartitionProduceResponse:
-    """The only partition of an answer."""
+    """Return the only partition of a response."""
     ((row,),) = (topic.partition_responses for topic in response.responses)
     return row
 
 
 async def send(client: Client, topic: str, partition: int, *values: bytes) -> int:
-    """Append records, which must be taken; the answer is the first offset."""
+    """Append records without an error and return the base offset."""
     records = batch(*(Sent(b"k", value) for value in values))
-    row = produced(await client.ask(produce_request(topic, partition, records), ProduceResponse, LAST_BY_NAME))
+    row = produced(await client.request(produce_request(topic, partition, records), ProduceResponse, LAST_BY_NAME))
     assert row.error_code == Error.NONE, row
     return row.base_offset
 
 
 def fetch_request(
-    *wanted: tuple[Topic, int, int],
+    *positions: tuple[Topic, int, int],
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     max_bytes: int = 1 << 30,
@@ -57,7 +57,7 @@ def fetch_request(
     forgotten: Sequence[tuple[Topic, int]] = (),
     current_leader_epoch: int = -1,
 ) -> FetchRequest:
-    """Topic, partition and offset of everything that is wanted."""
+    """Build a fetch of topics, partitions and offsets."""
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -77,14 +77,14 @@ def fetch_request(
                     )
                 ],
             )
-            for topic, index, offset in wanted
+            for topic, index, offset in positions
         ],
         forgotten_topics_data=[ForgottenTopic(topic.name, topic.topic_id, [index]) for topic, index in forgotten],
     )
 
 
 def rows(response: FetchResponse) -> list[PartitionData]:
-    """All partitions of an answer."""
+    """Return all partitions of a response."""
     return [data for topic in response.responses for data in topic.partitions]
 
 
@@ -93,5 +93,5 @@ def records_of(data: PartitionData) -> list[Read]:
 
 
 def values(response: FetchResponse) -> list[bytes | None]:
-    """The values of all records of an answer."""
+    """Return the values of all records of a response."""
     return [record.value for data in rows(response) for record in records_of(data)]

@@ -1,4 +1,4 @@
-"""Members of groups, for tests of the group APIs: made through the broker's own requests."""
+"""Members of groups for tests of the group APIs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ GROUP = "g"
 
 
 def join(client: QuietClient, *, group: str = GROUP, instance: str | None = None, member_id: str = "") -> str:
-    """Join, as a dynamic member in two steps; the member's id."""
+    """Join a group, a dynamic member in two steps; return the member id."""
     fields: dict[str, Any] = {
         "group_id": group,
         "session_timeout_ms": 10_000,
@@ -18,17 +18,17 @@ def join(client: QuietClient, *, group: str = GROUP, instance: str | None = None
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     }
-    answer = client.ask_fields("JoinGroup", 9, **fields)
+    response = client.request_fields("JoinGroup", 9, **fields)
     if instance is None and not member_id:
-        answer = client.ask_fields("JoinGroup", 9, **fields | {"member_id": answer["member_id"]})
-    assert answer["error_code"] == 0
-    return str(answer["member_id"])
+        response = client.request_fields("JoinGroup", 9, **fields | {"member_id": response["member_id"]})
+    assert response["error_code"] == 0
+    return str(response["member_id"])
 
 
-def settle(client: QuietClient, *, group: str = GROUP, instance: str | None = None) -> str:
-    """Be the one member of a stable group, in generation 1; the member's id."""
+def join_stable_group(client: QuietClient, *, group: str = GROUP, instance: str | None = None) -> str:
+    """Join and sync as the only member of a group, in generation 1; return the member id."""
     member_id = join(client, group=group, instance=instance)
-    answer = client.ask_fields(
+    response = client.request_fields(
         "SyncGroup",
         5,
         group_id=group,
@@ -39,13 +39,13 @@ def settle(client: QuietClient, *, group: str = GROUP, instance: str | None = No
         protocol_name="range",
         assignments=[{"member_id": member_id, "assignment": b"part"}],
     )
-    assert answer["error_code"] == 0
+    assert response["error_code"] == 0
     return member_id
 
 
 def commit(client: QuietClient, offset: int, *, topic: str = "t", partition: int = 0, group: str = GROUP) -> int:
-    """Commit as nobody's member; the error."""
-    one = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
-    topics = [{"name": topic, "partitions": [one]}]
-    answer = client.ask_fields("OffsetCommit", 8, group_id=group, topics=topics)
-    return int(answer["topics"][0]["partitions"][0]["error_code"])
+    """Commit without a member id; return the error."""
+    partition_data = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+    topics = [{"name": topic, "partitions": [partition_data]}]
+    response = client.request_fields("OffsetCommit", 8, group_id=group, topics=topics)
+    return int(response["topics"][0]["partitions"][0]["error_code"])

@@ -1,4 +1,4 @@
-"""Every admin API answers in every version it is advertised in, and can refuse in every one of them."""
+"""Every admin API has a response and an error response in every advertised version."""
 
 from pathlib import Path
 
@@ -66,11 +66,11 @@ REQUESTS: list[Request] = [
 ]
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.API.name)
-def test_every_version_is_answered(tmp_path: Path, request_: Request) -> None:
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.API.name)
+def test_every_version_has_a_response(tmp_path: Path, request_: Request) -> None:
     api = request_.API
 
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         for version in range(api.min_version, api.latest_stable + 1):
             for topic in list(server.broker.topics):
                 server.broker.topics.delete(topic)
@@ -79,17 +79,17 @@ def test_every_version_is_answered(tmp_path: Path, request_: Request) -> None:
                 request_.topics = [] if version < 6 else [DeleteTopicState("t")]
             client = await Client.connect(server)
             client.send(request_, version)
-            answer = await client.answer()
-            assert "error_code=-1" not in repr(answer), f"v{version}: {answer}"
+            response = await client.next_response()
+            assert "error_code=-1" not in repr(response), f"v{version}: {response}"
             client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.API.name)
-def test_every_version_can_be_refused(request_: Request) -> None:
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.API.name)
+def test_every_version_has_an_error_response(request_: Request) -> None:
     api = request_.API
     handler = load(api)
     for version in range(api.min_version, api.latest_stable + 1):
-        refusal = handler.error_response(request_, version, Error.UNKNOWN_SERVER_ERROR)
-        assert decode(response_type(api), version, encode(refusal, version))
+        response = handler.error_response(request_, version, Error.UNKNOWN_SERVER_ERROR)
+        assert decode(response_type(api), version, encode(response, version))

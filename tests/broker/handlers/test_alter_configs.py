@@ -1,4 +1,4 @@
-"""AlterConfigs: what is not named goes back to its default."""
+"""AlterConfigs: settings that are not in the request return to their defaults."""
 
 from pathlib import Path
 
@@ -20,29 +20,29 @@ async def alter(
     server: Server, kind: int, name: str, validate_only: bool = False, **settings: str | None
 ) -> tuple[int, str | None]:
     client = await Client.connect(server)
-    pairs = [AlterableConfig(name.replace("_", "."), value) for name, value in settings.items()]
-    request = AlterConfigsRequest([AlterConfigsResource(kind, name, pairs)], validate_only)
-    answer = await client.ask(request, AlterConfigsResponse)
+    configs = [AlterableConfig(name.replace("_", "."), value) for name, value in settings.items()]
+    request = AlterConfigsRequest([AlterConfigsResource(kind, name, configs)], validate_only)
+    response = await client.request(request, AlterConfigsResponse)
     client.close()
-    return answer.responses[0].error_code, answer.responses[0].error_message
+    return response.responses[0].error_code, response.responses[0].error_message
 
 
-def test_a_topics_settings_are_replaced(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_topic_settings_are_replaced(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 2, {"retention.ms": "5"})
         assert await alter(server, TOPIC, "t", validate_only=True, segment_ms="7") == (0, None)
         assert topic.overrides == {"retention.ms": 5}
         assert await alter(server, TOPIC, "t", segment_ms="7") == (0, None)
         assert topic.overrides == {"segment.ms": 7}
-        assert [one.log.config.segment_ms for one in topic.partitions] == [7, 7]
+        assert [partition.log.config.segment_ms for partition in topic.partitions] == [7, 7]
         assert await alter(server, TOPIC, "t") == (0, None)
         assert topic.overrides == {}
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_the_brokers_settings_are_replaced_layer_by_layer(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_broker_settings_are_replaced_by_layer(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         settings = server.settings
         await alter(server, BROKER, "", log_retention_ms="5", num_partitions="6")
         await alter(server, BROKER, "1", num_partitions="7")
@@ -50,11 +50,11 @@ def test_the_brokers_settings_are_replaced_layer_by_layer(tmp_path: Path) -> Non
         await alter(server, BROKER, "1")
         assert (settings.number("log.retention.ms"), settings.number("num.partitions")) == (5, 6)
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_invalid_changes_are_rejected(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1, {"retention.ms": "5"})
         for kind, name, settings, error in (
             (TOPIC, "nix", {"segment_ms": "1"}, Error.UNKNOWN_TOPIC_OR_PARTITION),
@@ -70,4 +70,4 @@ def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -> None:
         assert topic.overrides == {"retention.ms": 5}
         assert not server.settings.dynamic
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

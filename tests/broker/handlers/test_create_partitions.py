@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow, and never shrink."""
+"""CreatePartitions: topics grow and never shrink."""
 
 from pathlib import Path
 
@@ -17,65 +17,69 @@ from slackwater.wire.messages.create_partitions import (
 from ..server_client import Client, with_server
 
 
-def to(count: int, *brokers: list[int], name: str = "t") -> CreatePartitionsTopic:
-    return CreatePartitionsTopic(name, count, [CreatePartitionsAssignment(one) for one in brokers] or None)
+def grow_to(count: int, *brokers: list[int], name: str = "t") -> CreatePartitionsTopic:
+    return CreatePartitionsTopic(name, count, [CreatePartitionsAssignment(replicas) for replicas in brokers] or None)
 
 
-def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_new_partitions_keep_the_existing_ones(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 2)
         before = list(topic.partitions)
         client = await Client.connect(server)
-        answer = await client.ask(CreatePartitionsRequest([to(5)], validate_only=True), CreatePartitionsResponse)
-        assert (answer.results[0].error_code, len(topic.partitions)) == (0, 2)
-        await client.ask(CreatePartitionsRequest([to(3)]), CreatePartitionsResponse)
-        await client.ask(CreatePartitionsRequest([to(5, [1], [1])]), CreatePartitionsResponse)
-        assert [one.index for one in topic.partitions] == [0, 1, 2, 3, 4]
+        response = await client.request(
+            CreatePartitionsRequest([grow_to(5)], validate_only=True), CreatePartitionsResponse
+        )
+        assert (response.results[0].error_code, len(topic.partitions)) == (0, 2)
+        await client.request(CreatePartitionsRequest([grow_to(3)]), CreatePartitionsResponse)
+        await client.request(CreatePartitionsRequest([grow_to(5, [1], [1])]), CreatePartitionsResponse)
+        assert [partition.index for partition in topic.partitions] == [0, 1, 2, 3, 4]
         assert topic.partitions[:2] == before
         client.close()
 
-    async def look(server: Server) -> None:
+    async def check_after_restart(server: Server) -> None:
         topic = server.broker.topics.get("t")
         assert topic is not None
         assert len(topic.partitions) == 5
 
-    with_server(tmp_path, story)
-    with_server(tmp_path, look)
+    with_server(tmp_path, scenario)
+    with_server(tmp_path, check_after_restart)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error", "message"),
+    ("change", "error", "message"),
     [
-        (to(2), Error.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
-        (to(1), Error.INVALID_PARTITIONS, "currently has 2 partition(s); 1 would not be an increase."),
-        (to(20_000), Error.INVALID_PARTITIONS, "use 10000 or less"),
-        (to(3, name="nix"), Error.UNKNOWN_TOPIC_OR_PARTITION, "'nix'"),
-        (to(9, name=OFFSETS_TOPIC), Error.INVALID_PARTITIONS, "cannot grow"),
-        (to(4, [1]), Error.INVALID_REPLICA_ASSIGNMENT, "add 2 additional partition(s), but only 1 assignment(s)"),
-        (to(3, [1], [1]), Error.INVALID_REPLICA_ASSIGNMENT, "add 1 additional partition(s), but 2 assignment(s)"),
-        (to(3, [9]), Error.INVALID_REPLICA_ASSIGNMENT, "includes broker 9"),
+        (grow_to(2), Error.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        (grow_to(1), Error.INVALID_PARTITIONS, "currently has 2 partition(s); 1 would not be an increase."),
+        (grow_to(20_000), Error.INVALID_PARTITIONS, "use 10000 or less"),
+        (grow_to(3, name="nix"), Error.UNKNOWN_TOPIC_OR_PARTITION, "'nix'"),
+        (grow_to(9, name=OFFSETS_TOPIC), Error.INVALID_PARTITIONS, "cannot grow"),
+        (grow_to(4, [1]), Error.INVALID_REPLICA_ASSIGNMENT, "add 2 additional partition(s), but only 1 assignment(s)"),
+        (grow_to(3, [1], [1]), Error.INVALID_REPLICA_ASSIGNMENT, "add 1 additional partition(s), but 2 assignment(s)"),
+        (grow_to(3, [9]), Error.INVALID_REPLICA_ASSIGNMENT, "includes broker 9"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path: Path, wanted: CreatePartitionsTopic, error: Error, message: str) -> None:
-    async def story(server: Server) -> None:
+def test_invalid_changes_are_rejected(
+    tmp_path: Path, change: CreatePartitionsTopic, error: Error, message: str
+) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 2)
         server.broker.create_offsets_topic()
         client = await Client.connect(server)
-        answer = await client.ask(CreatePartitionsRequest([wanted]), CreatePartitionsResponse)
-        assert answer.results[0].error_code == error
-        assert message in (answer.results[0].error_message or "")
+        response = await client.request(CreatePartitionsRequest([change]), CreatePartitionsResponse)
+        assert response.results[0].error_code == error
+        assert message in (response.results[0].error_message or "")
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_a_topic_that_is_named_twice_does_not_grow(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_duplicate_topic_is_rejected(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
-        answer = await client.ask(CreatePartitionsRequest([to(2), to(3)]), CreatePartitionsResponse)
-        assert [one.error_code for one in answer.results] == [Error.INVALID_REQUEST]
+        response = await client.request(CreatePartitionsRequest([grow_to(2), grow_to(3)]), CreatePartitionsResponse)
+        assert [result.error_code for result in response.results] == [Error.INVALID_REQUEST]
         assert len(topic.partitions) == 1
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

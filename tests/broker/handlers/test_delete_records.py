@@ -1,4 +1,4 @@
-"""DeleteRecords: the start moves, and what is before it is gone."""
+"""DeleteRecords: the log start offset moves, and earlier records cannot be read."""
 
 from pathlib import Path
 
@@ -20,33 +20,33 @@ from .data_requests import fetch_request, rows, send
 
 
 async def delete(client: Client, topic: str, offset: int, *, index: int = 0, version: int = 2) -> tuple[int, int]:
-    """The error, and where the log begins now."""
-    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])
-    response = await client.ask(DeleteRecordsRequest(topics=[asked]), DeleteRecordsResponse, version)
-    ((row,),) = (one.partitions for one in response.topics)
+    """Delete records; return the error and the low watermark."""
+    topic_request = DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])
+    response = await client.request(DeleteRecordsRequest(topics=[topic_request]), DeleteRecordsResponse, version)
+    ((row,),) = (topic_response.partitions for topic_response in response.topics)
     return row.error_code, row.low_watermark
 
 
 @pytest.mark.parametrize("version", range(DELETE_RECORDS.max_version + 1))
-def test_records_before_the_offset_are_gone(tmp_path: Path, version: int) -> None:
-    async def story(server: Server) -> None:
+def test_records_before_the_offset_are_deleted(tmp_path: Path, version: int) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for _ in range(5):
             await send(client, "t", 0, b"v")
         assert await delete(client, "t", 3, version=version) == (Error.NONE, 3)
         assert await delete(client, "t", 1, version=version) == (Error.NONE, 3)
-        (row,) = rows(await client.ask(fetch_request((topic, 0, 2)), FetchResponse))
+        (row,) = rows(await client.request(fetch_request((topic, 0, 2)), FetchResponse))
         assert row.error_code == Error.OFFSET_OUT_OF_RANGE
-        (row,) = rows(await client.ask(fetch_request((topic, 0, 3)), FetchResponse))
+        (row,) = rows(await client.request(fetch_request((topic, 0, 3)), FetchResponse))
         assert (row.error_code, row.log_start_offset, row.high_watermark) == (Error.NONE, 3, 5)
         assert await delete(client, "t", -1, version=version) == (Error.NONE, 5)
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_what_cannot_be_deleted_is_refused_as_kafka_refuses_it(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_invalid_deletions_are_rejected(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
         server.broker.topics.create("compact", 1, {"cleanup.policy": "compact"})
         server.broker.create_offsets_topic()
@@ -59,4 +59,4 @@ def test_what_cannot_be_deleted_is_refused_as_kafka_refuses_it(tmp_path: Path) -
         assert await delete(client, "compact", 0) == (Error.POLICY_VIOLATION, -1)
         assert await delete(client, "__consumer_offsets", 0) == (Error.INVALID_TOPIC_EXCEPTION, -1)
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, where they come from, and what they would fall back to."""
+"""DescribeConfigs: values, sources and synonyms."""
 
 from pathlib import Path
 
@@ -24,31 +24,31 @@ async def describe(server: Server, kind: int, name: str, *keys: str, detailed: b
     client = await Client.connect(server)
     resource = DescribeConfigsResource(kind, name, list(keys) if keys else None)
     request = DescribeConfigsRequest([resource], include_synonyms=detailed, include_documentation=detailed)
-    answer = await client.ask(request, DescribeConfigsResponse)
+    response = await client.request(request, DescribeConfigsResponse)
     client.close()
-    return answer.results[0]
+    return response.results[0]
 
 
 def synonyms(config: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
-    return [(one.name, one.value, one.source) for one in config.synonyms]
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
 
 
-def test_every_setting_of_a_topic_is_shown_with_its_type(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_topic_settings_have_types(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
-        found = await describe(server, TOPIC, "t")
-        assert [one.name for one in found.configs] == sorted(TOPIC_SETTINGS)
-        shown = {one.name: (one.value, one.config_type, one.documentation) for one in found.configs}
-        assert shown["cleanup.policy"] == ("delete", 7, None)
-        assert shown["preallocate"] == ("false", 1, None)
-        assert shown["min.cleanable.dirty.ratio"] == ("0.5", 6, None)
-        assert not any(one.synonyms or one.read_only or one.is_sensitive for one in found.configs)
+        result = await describe(server, TOPIC, "t")
+        assert [config.name for config in result.configs] == sorted(TOPIC_SETTINGS)
+        described = {config.name: (config.value, config.config_type, config.documentation) for config in result.configs}
+        assert described["cleanup.policy"] == ("delete", 7, None)
+        assert described["preallocate"] == ("false", 1, None)
+        assert described["min.cleanable.dirty.ratio"] == ("0.5", 6, None)
+        assert not any(config.synonyms or config.read_only or config.is_sensitive for config in result.configs)
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_a_topics_setting_names_every_layer_under_it(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_synonyms_list_every_layer(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1, {"retention.ms": "1"})
         server.settings.set_dynamic({"log.retention.ms": 3}, {"log.retention.ms": 2})
         (config,) = (await describe(server, TOPIC, "t", "retention.ms", detailed=True)).configs
@@ -64,34 +64,34 @@ def test_a_topics_setting_names_every_layer_under_it(tmp_path: Path) -> None:
         (config,) = (await describe(server, TOPIC, "t", "remote.storage.enable", detailed=True)).configs
         assert (config.value, config.config_source, synonyms(config)) == ("false", 5, [])
 
-    with_server(tmp_path, story, log_retention_ms="4")
+    with_server(tmp_path, scenario, log_retention_ms="4")
 
 
-def test_the_brokers_settings_say_which_can_be_changed(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
-        found = await describe(server, BROKER, "1")
-        assert [one.name for one in found.configs] == sorted(BROKER_SETTINGS)
-        shown = {one.name: (one.value, one.read_only, one.config_source) for one in found.configs}
-        assert shown["node.id"] == ("1", True, 5)
-        assert shown["num.partitions"] == ("7", False, 4)
+def test_broker_settings_have_read_only_and_source(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        result = await describe(server, BROKER, "1")
+        assert [config.name for config in result.configs] == sorted(BROKER_SETTINGS)
+        described = {config.name: (config.value, config.read_only, config.config_source) for config in result.configs}
+        assert described["node.id"] == ("1", True, 5)
+        assert described["num.partitions"] == ("7", False, 4)
 
         assert (await describe(server, BROKER, "")).configs == []
         server.settings.set_dynamic({"num.partitions": 9}, {})
         (config,) = (await describe(server, BROKER, "")).configs
         assert (config.name, config.value, config.config_source) == ("num.partitions", "9", 3)
 
-    with_server(tmp_path, story, num_partitions="7")
+    with_server(tmp_path, scenario, num_partitions="7")
 
 
-def test_loggers_are_shown_with_the_level_in_force(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
-        found = await describe(server, BROKER_LOGGER, "1")
-        shown = {one.name: one.value for one in found.configs}
-        assert {"root", "slackwater.broker"} <= set(shown)
-        assert set(shown.values()) <= {"FATAL", "ERROR", "WARN", "INFO", "DEBUG"}
-        assert {one.config_source for one in found.configs} == {6}
+def test_loggers_have_their_effective_level(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        result = await describe(server, BROKER_LOGGER, "1")
+        described = {config.name: config.value for config in result.configs}
+        assert {"root", "slackwater.broker"} <= set(described)
+        assert set(described.values()) <= {"FATAL", "ERROR", "WARN", "INFO", "DEBUG"}
+        assert {config.config_source for config in result.configs} == {6}
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,14 @@ def test_loggers_are_shown_with_the_level_in_force(tmp_path: Path) -> None:
         (CLIENT_METRICS, "m", Error.NONE),
     ],
 )
-def test_what_has_no_settings_is_told_apart(tmp_path: Path, kind: int, name: str, error: Error) -> None:
-    async def story(server: Server) -> None:
-        found = await describe(server, kind, name)
-        assert (found.error_code, found.resource_type, found.resource_name, found.configs) == (error, kind, name, [])
+def test_resources_without_settings(tmp_path: Path, kind: int, name: str, error: Error) -> None:
+    async def scenario(server: Server) -> None:
+        result = await describe(server, kind, name)
+        assert (result.error_code, result.resource_type, result.resource_name, result.configs) == (
+            error,
+            kind,
+            name,
+            [],
+        )
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""DescribeGroups in its versions."""
+"""DescribeGroups in all versions."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ import pytest
 from slackwater.broker.operations import GROUP_OPERATIONS, NOT_REQUESTED
 from tests.broker.quiet_broker import QuietBroker
 
-from .members import GROUP, settle
+from .members import GROUP, join_stable_group
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_group_is_shown_with_its_members(tmp_path: Path, version: int) -> None:
+def test_group_is_described_with_its_members(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect("c")
-        member_id = settle(client, instance="i")
-        (group,) = client.ask_fields("DescribeGroups", version, groups=[GROUP])["groups"]
-    shown = [group[name] for name in ("error_code", "group_id", "group_state", "protocol_type", "protocol_data")]
-    assert shown == [0, GROUP, "Stable", "consumer", "range"]
+        member_id = join_stable_group(client, instance="i")
+        (group,) = client.request_fields("DescribeGroups", version, groups=[GROUP])["groups"]
+    values = [group[name] for name in ("error_code", "group_id", "group_state", "protocol_type", "protocol_data")]
+    assert values == [0, GROUP, "Stable", "consumer", "range"]
     member = {
         "member_id": member_id,
         "client_id": "c",
@@ -30,11 +30,11 @@ def test_a_group_is_shown_with_its_members(tmp_path: Path, version: int) -> None
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-def test_operations_are_told_if_asked_for_and_of_groups_without_an_error(tmp_path: Path, version: int) -> None:
+def test_operations_are_returned_on_request(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
-        settle(client)
-        asked = {"groups": [GROUP, "never"], "include_authorized_operations": True}
-        groups = client.ask_fields("DescribeGroups", version, **asked)["groups"]
-    never = NOT_REQUESTED if version >= 6 else GROUP_OPERATIONS
-    assert [group["authorized_operations"] for group in groups] == [GROUP_OPERATIONS, never]
+        join_stable_group(client)
+        request = {"groups": [GROUP, "never"], "include_authorized_operations": True}
+        groups = client.request_fields("DescribeGroups", version, **request)["groups"]
+    operations_of_missing_group = NOT_REQUESTED if version >= 6 else GROUP_OPERATIONS
+    assert [group["authorized_operations"] for group in groups] == [GROUP_OPERATIONS, operations_of_missing_group]

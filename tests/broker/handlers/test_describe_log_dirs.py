@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directory and the sizes in it."""
+"""DescribeLogDirs: the data directory and the partition sizes."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from slackwater.wire.records.record import Record, encode_batch
 from ..server_client import Client, with_server
 
 
-def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_sizes_match_the_files(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 2)
         server.broker.topics.create("other", 1)
         batch = encode_batch([Record(b"k", b"v" * 100)])
@@ -23,20 +23,23 @@ def test_sizes_are_those_of_the_files(tmp_path: Path) -> None:
         size = (tmp_path / "t-1" / "00000000000000000000.log").stat().st_size
         assert size > 100
         client = await Client.connect(server)
-        for asked, expected in (
+        for requested, expected in (
             (None, [("t", [(0, 0), (1, size)]), ("other", [(0, 0)])]),
             ([DescribableLogDirTopic("t", [1, 9]), DescribableLogDirTopic("nix", [0])], [("t", [(1, size)])]),
             ([DescribableLogDirTopic("t", [9])], []),
             ([], []),
         ):
-            answer = await client.ask(DescribeLogDirsRequest(asked), DescribeLogDirsResponse)
-            (found,) = answer.results
-            assert (found.error_code, found.log_dir, found.is_cordoned) == (0, str(tmp_path), False)
-            assert 0 < found.usable_bytes <= found.total_bytes
+            response = await client.request(DescribeLogDirsRequest(requested), DescribeLogDirsResponse)
+            (directory,) = response.results
+            assert (directory.error_code, directory.log_dir, directory.is_cordoned) == (0, str(tmp_path), False)
+            assert 0 < directory.usable_bytes <= directory.total_bytes
             assert [
-                (one.name, [(part.partition_index, part.partition_size) for part in one.partitions])
-                for one in found.topics
+                (
+                    topic_result.name,
+                    [(partition.partition_index, partition.partition_size) for partition in topic_result.partitions],
+                )
+                for topic_result in directory.topics
             ] == expected
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers a partition knows."""
+"""DescribeProducers: the active producers of a partition."""
 
 from pathlib import Path
 
@@ -17,19 +17,19 @@ from ..storage.log.batches import NOW_MS, Sent, batch
 from .data_requests import LAST_BY_NAME, produce_request
 
 
-def test_every_producer_with_its_last_batch(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_producers_have_their_last_batch(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 2)
         client = await Client.connect(server)
         for producer_id, epoch, sequence in ((7, 0, 0), (7, 0, 2), (8, 3, 0)):
             records = batch(
                 Sent(), Sent(timestamp=NOW_MS + sequence), producer_id=producer_id, epoch=epoch, sequence=sequence
             )
-            await client.ask(produce_request("t", 0, records), ProduceResponse, LAST_BY_NAME)
+            await client.request(produce_request("t", 0, records), ProduceResponse, LAST_BY_NAME)
         request = DescribeProducersRequest(
             [TopicRequest("t", [0, 1, 2]), TopicRequest("gone", [0]), TopicRequest("?", [0])]
         )
-        response = await client.ask(request, DescribeProducersResponse)
+        response = await client.request(request, DescribeProducersResponse)
         rows = [row for topic in response.topics for row in topic.partitions]
         assert rows[0].active_producers == [
             ProducerState(7, 0, 3, NOW_MS + 2, -1, -1),
@@ -44,4 +44,4 @@ def test_every_producer_with_its_last_batch(tmp_path: Path) -> None:
             Error.INVALID_TOPIC_EXCEPTION,
         ]
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

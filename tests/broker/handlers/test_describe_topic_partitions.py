@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: pages of topics in the order of their names."""
+"""DescribeTopicPartitions: pages of topics, sorted by name."""
 
 from pathlib import Path
 
@@ -22,35 +22,38 @@ async def page(
     request = DescribeTopicPartitionsRequest(
         [TopicRequest(name) for name in names], limit, None if cursor is None else RequestCursor(*cursor)
     )
-    answer = await client.ask(request, DescribeTopicPartitionsResponse)
-    found = [(one.name, one.error_code, [part.partition_index for part in one.partitions]) for one in answer.topics]
-    following = answer.next_cursor
-    return found, None if following is None else (following.topic_name, following.partition_index)
+    response = await client.request(request, DescribeTopicPartitionsResponse)
+    topics = [
+        (topic.name, topic.error_code, [partition.partition_index for partition in topic.partitions])
+        for topic in response.topics
+    ]
+    next_cursor = response.next_cursor
+    return topics, None if next_cursor is None else (next_cursor.topic_name, next_cursor.partition_index)
 
 
-def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_pages_cover_all_topics(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         for name, partitions in (("b", 3), ("a", 2), ("c", 1)):
             server.broker.topics.create(name, partitions)
         client = await Client.connect(server)
         assert await page(client) == ([("a", 0, [0, 1]), ("b", 0, [0, 1, 2]), ("c", 0, [0])], None)
-        told: Page = []
+        listed: Page = []
         cursor: tuple[str, int] | None = None
         for _ in range(10):
-            found, cursor = await page(client, limit=2, cursor=cursor)
-            assert sum(len(indexes) for _, _, indexes in found) <= 2
-            told += found
+            topics, cursor = await page(client, limit=2, cursor=cursor)
+            assert sum(len(indexes) for _, _, indexes in topics) <= 2
+            listed += topics
             if cursor is None:
                 break
-        assert told == [("a", 0, [0, 1]), ("b", 0, [0, 1]), ("b", 0, [2]), ("c", 0, [0])]
+        assert listed == [("a", 0, [0, 1]), ("b", 0, [0, 1]), ("b", 0, [2]), ("c", 0, [0])]
         assert await page(client, limit=0) == ([("a", 0, [0])], ("a", 1))
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_topics_that_are_not_there_are_told_among_the_others(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_unknown_topics_are_listed_in_order(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("m", 1)
         client = await Client.connect(server)
         assert await page(client, "z", "m", "a b", "m") == (
@@ -59,11 +62,11 @@ def test_topics_that_are_not_there_are_told_among_the_others(tmp_path: Path) -> 
         )
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_a_cursor_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_invalid_cursor_is_rejected(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("m", 2)
         client = await Client.connect(server)
         for cursor in (("x", 0), ("m", -1)):
@@ -72,4 +75,4 @@ def test_a_cursor_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         assert await page(client, cursor=("gone", 3)) == ([("m", 0, [0, 1])], None)
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

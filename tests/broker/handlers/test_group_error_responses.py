@@ -1,4 +1,4 @@
-"""The answer that says nothing but an error: every group API has one in every version, and it can be encoded."""
+"""Every group API has an error response in every version, and it can be encoded."""
 
 import pytest
 
@@ -54,9 +54,9 @@ REQUESTS: dict[Api, Request] = {
 @pytest.mark.parametrize(
     ("api", "version"),
     [(api, version) for api in REQUESTS for version in range(api.min_version, api.latest_stable + 1)],
-    ids=lambda one: one.name if isinstance(one, Api) else f"v{one}",
+    ids=lambda value: value.name if isinstance(value, Api) else f"v{value}",
 )
 def test_error_response_round_trip(api: Api, version: int) -> None:
-    refusal = load(api).error_response(REQUESTS[api], version, Error.UNKNOWN_SERVER_ERROR)
-    _, read = decode_response(response_type(api), version, encode_response(refusal, version, 1)[4:])
-    assert f"error_code={int(Error.UNKNOWN_SERVER_ERROR)}" in str(read)
+    response = load(api).error_response(REQUESTS[api], version, Error.UNKNOWN_SERVER_ERROR)
+    _, decoded = decode_response(response_type(api), version, encode_response(response, version, 1)[4:])
+    assert f"error_code={int(Error.UNKNOWN_SERVER_ERROR)}" in str(decoded)

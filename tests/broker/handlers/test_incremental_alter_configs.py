@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: set, delete, append, subtract; of topics, of the broker, of its loggers."""
+"""IncrementalAlterConfigs: set, delete, append and subtract for topics, the broker and its loggers."""
 
 import logging
 from pathlib import Path
@@ -25,15 +25,15 @@ async def alter(
 ) -> tuple[int, str | None]:
     client = await Client.connect(server)
     resource = AlterConfigsResource(kind, name, [AlterableConfig(*change) for change in changes])
-    answer = await client.ask(
+    response = await client.request(
         IncrementalAlterConfigsRequest([resource], validate_only), IncrementalAlterConfigsResponse
     )
     client.close()
-    return answer.responses[0].error_code, answer.responses[0].error_message
+    return response.responses[0].error_code, response.responses[0].error_message
 
 
-def test_a_topics_settings_change_one_by_one(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_topic_settings_change_individually(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1, {"retention.ms": "5"})
 
         def policy() -> object:
@@ -41,7 +41,7 @@ def test_a_topics_settings_change_one_by_one(tmp_path: Path) -> None:
 
         assert await alter(server, TOPIC, "t", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None)) == (0, None)
         assert topic.overrides == {"segment.ms": 7}
-        await alter(server, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))  # to what is in force, the default
+        await alter(server, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))  # appends to the default
         assert policy() == ("delete", "compact")
         await alter(server, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
         assert policy() == ("delete", "compact")
@@ -51,10 +51,10 @@ def test_a_topics_settings_change_one_by_one(tmp_path: Path) -> None:
         await alter(server, TOPIC, "t", ("cleanup.policy", DELETE, None), validate_only=True)
         assert policy() == ("compact",)
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_the_brokers_settings_reach_the_logs_and_survive_a_restart(tmp_path: Path) -> None:
+def test_broker_settings_apply_and_survive_a_restart(tmp_path: Path) -> None:
     async def change(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         assert await alter(server, BROKER, "", ("log.retention.ms", SET, "11"), ("num.partitions", SET, "4")) == (
@@ -65,7 +65,7 @@ def test_the_brokers_settings_reach_the_logs_and_survive_a_restart(tmp_path: Pat
         config = topic.partitions[0].log.config
         assert (config.retention_ms, config.segment_bytes) == (11, 2000)
 
-    async def look(server: Server) -> None:
+    async def check_after_restart(server: Server) -> None:
         topic = server.broker.topics.get("t")
         assert topic is not None
         config = topic.partitions[0].log.config
@@ -78,36 +78,36 @@ def test_the_brokers_settings_reach_the_logs_and_survive_a_restart(tmp_path: Pat
         assert server.settings.number("log.segment.bytes") == 1 << 30
 
     with_server(tmp_path, change)
-    with_server(tmp_path, look)
+    with_server(tmp_path, check_after_restart)
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(UsageError, match=r"Cannot parse the settings in .*settings\.json"):
-        with_server(tmp_path, look)
+        with_server(tmp_path, check_after_restart)
 
 
-def test_settings_of_kafka_that_mean_nothing_here_are_taken_and_ignored(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_unused_kafka_settings_are_ignored(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         change = ("leader.replication.throttled.rate", SET, "1000")
         assert await alter(server, BROKER, "1", change) == (0, None)
         assert not server.settings.dynamic
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_a_logger_takes_a_level_and_gives_it_back(tmp_path: Path) -> None:
+def test_logger_level_is_set_and_deleted(tmp_path: Path) -> None:
     name = "slackwater.broker.maintenance"
 
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         assert await alter(server, BROKER_LOGGER, "1", (name, SET, "TRACE")) == (0, None)
         assert logging.getLogger(name).level == logging.DEBUG
         assert await alter(server, BROKER_LOGGER, "1", (name, DELETE, None)) == (0, None)
         assert logging.getLogger(name).level == logging.NOTSET
-        for change in ((name, SET, "LOUD"), ("nobody", SET, "INFO"), ("root", DELETE, None), (name, APPEND, "INFO")):
+        for change in ((name, SET, "LOUD"), ("unknown", SET, "INFO"), ("root", DELETE, None), (name, APPEND, "INFO")):
             code, message = await alter(server, BROKER_LOGGER, "1", change)
             assert code in (Error.INVALID_CONFIG, Error.INVALID_REQUEST)
             assert message
 
     try:
-        with_server(tmp_path, story)
+        with_server(tmp_path, scenario)
     finally:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
@@ -143,10 +143,10 @@ def test_a_logger_takes_a_level_and_gives_it_back(tmp_path: Path) -> None:
         (1, "x", ("a", SET, "1"), Error.INVALID_REQUEST, "Unknown resource type 1"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_invalid_changes_are_rejected(
     tmp_path: Path, kind: int, name: str, change: tuple[str, int, str | None], error: Error, message: str
 ) -> None:
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1, {"max.compaction.lag.ms": "5"})
         code, text = await alter(server, kind, name, change)
         assert (code, message in (text or "")) == (error, True), text
@@ -154,20 +154,22 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
         assert not server.settings.dynamic
         assert not server.settings.cluster
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_a_setting_or_a_resource_that_is_named_twice_is_not_changed(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_duplicate_settings_and_resources_are_rejected(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
-        twice = [("segment.ms", SET, "1"), ("segment.ms", SET, "2")]
-        code, message = await alter(server, TOPIC, "t", *twice)
+        duplicates = [("segment.ms", SET, "1"), ("segment.ms", SET, "2")]
+        code, message = await alter(server, TOPIC, "t", *duplicates)
         assert (code, message) == (Error.INVALID_REQUEST, "Error due to duplicate config keys")
         resource = AlterConfigsResource(TOPIC, "t", [AlterableConfig("segment.ms", SET, "3")])
         client = await Client.connect(server)
-        answer = await client.ask(IncrementalAlterConfigsRequest([resource, resource]), IncrementalAlterConfigsResponse)
-        assert [one.error_code for one in answer.responses] == [Error.INVALID_REQUEST] * 2
+        response = await client.request(
+            IncrementalAlterConfigsRequest([resource, resource]), IncrementalAlterConfigsResponse
+        )
+        assert [result.error_code for result in response.responses] == [Error.INVALID_REQUEST] * 2
         assert topic.overrides == {}
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""JoinGroup: what the broker itself adds to a request. Its versions are told apart in `tests/conformance`."""
+"""JoinGroup: the fields that the broker adds. `tests/conformance` covers the versions."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.broker.quiet_broker import QuietBroker
 
-from .members import GROUP, join, settle
+from .members import GROUP, join, join_stable_group
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -27,8 +27,8 @@ def test_static_member_id_starts_with_the_instance_id(tmp_path: Path) -> None:
 def test_member_has_client_id_and_host(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect("loader")
-        settle(client)
-        (group,) = client.ask_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
+        join_stable_group(client)
+        (group,) = client.request_fields("DescribeGroups", 6, groups=[GROUP])["groups"]
         (member,) = group["members"]
     assert (member["client_id"], member["client_host"]) == ("loader", "/127.0.0.1")
 
@@ -38,11 +38,11 @@ def test_join_waits_for_the_generation(tmp_path: Path) -> None:
         client = broker.connect()
         protocols = [JoinGroupRequestProtocol("range", b"")]
         request = JoinGroupRequest(GROUP, 10_000, 60_000, "", "i", "consumer", protocols)
-        answer = client.send(request, JoinGroupResponse)
+        next_response = client.send(request, JoinGroupResponse)
         broker.pass_ms(2_900)
-        assert answer() is None
+        assert next_response() is None
         broker.pass_ms(100)
-        response = answer()
+        response = next_response()
         assert response is not None
         assert (response.error_code, response.generation_id) == (Error.NONE, 1)
         assert [member.group_instance_id for member in response.members] == ["i"]

@@ -1,4 +1,4 @@
-"""OffsetCommit: what is stored of it. How answers are put together is in `tests/conformance`'s transcripts."""
+"""OffsetCommit: the stored offsets. The transcripts in `tests/conformance` cover the responses."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from slackwater.wire.messages.offset_commit import (
 from slackwater.wire.records.batch import iter_batches
 from tests.broker.quiet_broker import QuietBroker
 
-from .members import GROUP, settle
+from .members import GROUP, join_stable_group
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -31,10 +31,14 @@ def test_committed_fields_survive_a_restart(tmp_path: Path, version: int) -> Non
             retention_time_ms=60_000,
             topics=[OffsetCommitRequestTopic("t", topic.topic_id, [OffsetCommitRequestPartition(1, 42, 7, "note")])],
         )
-        answer = broker.connect().ask(request, OffsetCommitResponse, version)
-    (told,) = answer.topics
-    assert (told.name, told.topic_id) == (("t", bytes(16)) if version <= 9 else ("", topic.topic_id))
-    assert [(one.partition_index, one.error_code) for one in told.partitions] == [(1, Error.NONE)]
+        response = broker.connect().request(request, OffsetCommitResponse, version)
+    (topic_response,) = response.topics
+    assert (topic_response.name, topic_response.topic_id) == (
+        ("t", bytes(16)) if version <= 9 else ("", topic.topic_id)
+    )
+    assert [(partition.partition_index, partition.error_code) for partition in topic_response.partitions] == [
+        (1, Error.NONE)
+    ]
     epoch = 7 if version >= 6 else -1
     expiry_ms = now_ms + 60_000 if version <= 4 else None
     with QuietBroker(tmp_path) as broker:
@@ -46,18 +50,20 @@ def test_committed_fields_survive_a_restart(tmp_path: Path, version: int) -> Non
 def test_instance_id_is_used_since_v7(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path, t=1) as broker:
         client = broker.connect()
-        settle(client, instance="i")
-        one = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
-        asked = {"group_id": GROUP, "generation_id_or_member_epoch": 1, "member_id": "other", "group_instance_id": "i"}
-        answer = client.ask_fields("OffsetCommit", version, **asked, topics=[{"name": "t", "partitions": [one]}])
+        join_stable_group(client, instance="i")
+        partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+        member = {"group_id": GROUP, "generation_id_or_member_epoch": 1, "member_id": "other", "group_instance_id": "i"}
+        response = client.request_fields(
+            "OffsetCommit", version, **member, topics=[{"name": "t", "partitions": [partition]}]
+        )
     error = Error.FENCED_INSTANCE_ID if version >= 7 else Error.UNKNOWN_MEMBER_ID
-    assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": error}]
+    assert response["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": error}]
 
 
 def test_pipelined_commits_are_one_batch(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, t=1) as broker:
         client = broker.connect()
-        settle(client)
+        join_stable_group(client)
         log = offsets_partition(broker).log
         before = log.log_end_offset
         frames = [

@@ -1,4 +1,4 @@
-"""OffsetDelete: what is deleted, and stays so. How answers are put together is in `tests/conformance`'s transcripts."""
+"""OffsetDelete: the deleted offsets. The transcripts in `tests/conformance` cover the responses."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from tests.broker.quiet_broker import QuietBroker
 from .members import GROUP, commit
 
 
-def test_offsets_are_gone_after_a_restart_too(tmp_path: Path) -> None:
+def test_offsets_stay_deleted_after_a_restart(tmp_path: Path) -> None:
     with QuietBroker(tmp_path, t=2) as broker:
         client = broker.connect()
         for partition in (0, 1):
             assert commit(client, 5, partition=partition) == Error.NONE
         topics = [{"name": "t", "partitions": [{"partition_index": 1}, {"partition_index": 2}]}]
-        answer = client.ask_fields("OffsetDelete", 0, group_id=GROUP, topics=topics)
-    assert answer["error_code"] == Error.NONE
-    assert answer["topics"][0]["partitions"] == [
+        response = client.request_fields("OffsetDelete", 0, group_id=GROUP, topics=topics)
+    assert response["error_code"] == Error.NONE
+    assert response["topics"][0]["partitions"] == [
         {"partition_index": 2, "error_code": Error.UNKNOWN_TOPIC_OR_PARTITION},
         {"partition_index": 1, "error_code": Error.NONE},
     ]

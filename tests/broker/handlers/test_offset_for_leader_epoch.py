@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends."""
+"""OffsetForLeaderEpoch: there is one epoch, and it ends at the log end offset."""
 
 from pathlib import Path
 
@@ -18,27 +18,27 @@ from .data_requests import send
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_the_end_of_the_only_epoch_and_nothing_of_others(tmp_path: Path, version: int) -> None:
-    async def story(server: Server) -> None:
+def test_only_the_current_epoch_has_an_end_offset(tmp_path: Path, version: int) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         await send(client, "t", 0, b"a", b"b")
 
-        async def ask(current: int, epoch: int, topic: str = "t", index: int = 0) -> tuple[int, int, int]:
-            asked = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(index, current, epoch)])
-            response = await client.ask(
-                OffsetForLeaderEpochRequest(topics=[asked]), OffsetForLeaderEpochResponse, version
+        async def end_offset(current: int, epoch: int, topic: str = "t", index: int = 0) -> tuple[int, int, int]:
+            topic_request = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(index, current, epoch)])
+            response = await client.request(
+                OffsetForLeaderEpochRequest(topics=[topic_request]), OffsetForLeaderEpochResponse, version
             )
-            ((row,),) = (one.partitions for one in response.topics)
+            ((row,),) = (topic_response.partitions for topic_response in response.topics)
             assert (response.topics[0].topic, row.partition) == (topic, index)
             return row.error_code, row.leader_epoch, row.end_offset
 
-        assert await ask(-1, 0) == (Error.NONE, 0, 2)
-        assert await ask(0, 0) == (Error.NONE, 0, 2)
-        assert await ask(-1, 1) == (Error.NONE, -1, -1)
-        assert await ask(-1, -1) == (Error.NONE, -1, -1)
-        assert await ask(1, 0) == (Error.UNKNOWN_LEADER_EPOCH, -1, -1)
-        assert await ask(-1, 0, "gone") == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-        assert await ask(-1, 0, "t", 1) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+        assert await end_offset(-1, 0) == (Error.NONE, 0, 2)
+        assert await end_offset(0, 0) == (Error.NONE, 0, 2)
+        assert await end_offset(-1, 1) == (Error.NONE, -1, -1)
+        assert await end_offset(-1, -1) == (Error.NONE, -1, -1)
+        assert await end_offset(1, 0) == (Error.UNKNOWN_LEADER_EPOCH, -1, -1)
+        assert await end_offset(-1, 0, "gone") == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+        assert await end_offset(-1, 0, "t", 1) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

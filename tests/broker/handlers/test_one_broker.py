@@ -1,4 +1,4 @@
-"""What there is nothing to do about with one broker: leaders, reassignments, quotas, ACLs, transactions."""
+"""APIs with a fixed response on a single broker: elections, reassignments, quotas, ACLs, transactions."""
 
 from pathlib import Path
 
@@ -36,28 +36,31 @@ from ..server_client import Client, with_server
 
 
 def test_no_election_is_needed(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
         client = await Client.connect(server)
-        asked = [TopicPartitions("t", [0, 9]), TopicPartitions("nix", [0])]
+        requested = [TopicPartitions("t", [0, 9]), TopicPartitions("nix", [0])]
         for election_type in (0, 1):
-            answer = await client.ask(ElectLeadersRequest(election_type, asked), ElectLeadersResponse)
-            results = [[part.error_code for part in one.partition_result] for one in answer.replica_election_results]
+            response = await client.request(ElectLeadersRequest(election_type, requested), ElectLeadersResponse)
+            results = [
+                [partition.error_code for partition in topic.partition_result]
+                for topic in response.replica_election_results
+            ]
             assert results == [
                 [Error.ELECTION_NOT_NEEDED, Error.UNKNOWN_TOPIC_OR_PARTITION],
                 [Error.UNKNOWN_TOPIC_OR_PARTITION],
             ]
-        answer = await client.ask(ElectLeadersRequest(9, asked[:1]), ElectLeadersResponse)
-        assert answer.error_code == Error.INVALID_REQUEST
-        answer = await client.ask(ElectLeadersRequest(0, None), ElectLeadersResponse)
-        assert [(one.topic, one.partition_result) for one in answer.replica_election_results] == [("t", [])]
+        response = await client.request(ElectLeadersRequest(9, requested[:1]), ElectLeadersResponse)
+        assert response.error_code == Error.INVALID_REQUEST
+        response = await client.request(ElectLeadersRequest(0, None), ElectLeadersResponse)
+        assert [(topic.topic, topic.partition_result) for topic in response.replica_election_results] == [("t", [])]
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_a_partition_can_be_put_where_it_is_and_nowhere_else(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_reassignment_to_another_broker_is_rejected(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for name, index, replicas, error in (
@@ -71,19 +74,19 @@ def test_a_partition_can_be_put_where_it_is_and_nowhere_else(tmp_path: Path) -> 
         ):
             topics = [ReassignableTopic(name, [ReassignablePartition(index, replicas)])]
             request = AlterPartitionReassignmentsRequest(topics=topics)
-            answer = await client.ask(request, AlterPartitionReassignmentsResponse)
-            assert answer.responses[0].partitions[0].error_code == error
-        listed = await client.ask(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
+            response = await client.request(request, AlterPartitionReassignmentsResponse)
+            assert response.responses[0].partitions[0].error_code == error
+        listed = await client.request(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
         assert (listed.error_code, listed.topics) == (0, [])
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_there_are_no_quotas_and_wrong_filters_are_told(tmp_path: Path) -> None:
+def test_no_quotas_and_invalid_filters(tmp_path: Path) -> None:
     user, address = ComponentData("user", 2, None), ComponentData("ip", 2, None)
 
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         client = await Client.connect(server)
         for components, error in (
             ([], Error.NONE),
@@ -95,74 +98,79 @@ def test_there_are_no_quotas_and_wrong_filters_are_told(tmp_path: Path) -> None:
             ([ComponentData("user", 9, None)], Error.INVALID_REQUEST),
             ([ComponentData("planet", 2, None)], Error.UNSUPPORTED_VERSION),
         ):
-            answer = await client.ask(DescribeClientQuotasRequest(components), DescribeClientQuotasResponse)
-            assert (answer.error_code, answer.entries) == (error, None if error else [])
+            response = await client.request(DescribeClientQuotasRequest(components), DescribeClientQuotasResponse)
+            assert (response.error_code, response.entries) == (error, None if error else [])
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
 def test_acls_are_disabled(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         client = await Client.connect(server)
-        described = await client.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), DescribeAclsResponse)
+        described = await client.request(DescribeAclsRequest(1, None, 1, None, None, 1, 1), DescribeAclsResponse)
         assert described.error_code == Error.SECURITY_DISABLED
         rule = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
-        created = await client.ask(CreateAclsRequest([rule, rule]), CreateAclsResponse)
-        assert [one.error_code for one in created.results] == [Error.SECURITY_DISABLED] * 2
-        matching = DeleteAclsFilter(1, None, 1, None, None, 1, 1)
-        deleted = await client.ask(DeleteAclsRequest([matching]), DeleteAclsResponse)
-        assert [one.error_code for one in deleted.filter_results] == [Error.SECURITY_DISABLED]
+        created = await client.request(CreateAclsRequest([rule, rule]), CreateAclsResponse)
+        assert [result.error_code for result in created.results] == [Error.SECURITY_DISABLED] * 2
+        acl_filter = DeleteAclsFilter(1, None, 1, None, None, 1, 1)
+        deleted = await client.request(DeleteAclsRequest([acl_filter]), DeleteAclsResponse)
+        assert [result.error_code for result in deleted.filter_results] == [Error.SECURITY_DISABLED]
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_nobody_has_scram_credentials(tmp_path: Path) -> None:
+def test_no_scram_credentials(tmp_path: Path) -> None:
     a, b = UserName("a"), UserName("b")
 
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         client = await Client.connect(server)
         for users, expected in (
             (None, []),
             ([a, b, b], [("a", Error.RESOURCE_NOT_FOUND), ("b", Error.DUPLICATE_RESOURCE)]),
         ):
             request = DescribeUserScramCredentialsRequest(users)
-            answer = await client.ask(request, DescribeUserScramCredentialsResponse)
-            assert (answer.error_code, [(one.user, one.error_code) for one in answer.results]) == (0, expected)
+            response = await client.request(request, DescribeUserScramCredentialsResponse)
+            assert (response.error_code, [(result.user, result.error_code) for result in response.results]) == (
+                0,
+                expected,
+            )
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
 def test_there_are_no_transactions(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         client = await Client.connect(server)
-        described = await client.ask(DescribeTransactionsRequest(["a", ""]), DescribeTransactionsResponse)
-        assert [(one.transactional_id, one.error_code) for one in described.transaction_states] == [
+        described = await client.request(DescribeTransactionsRequest(["a", ""]), DescribeTransactionsResponse)
+        assert [(state.transactional_id, state.error_code) for state in described.transaction_states] == [
             ("a", Error.TRANSACTIONAL_ID_NOT_FOUND),
             ("", Error.INVALID_REQUEST),
         ]
-        listed = await client.ask(ListTransactionsRequest(["Ongoing", "Odd"]), ListTransactionsResponse)
+        listed = await client.request(ListTransactionsRequest(["Ongoing", "Odd"]), ListTransactionsResponse)
         assert (listed.error_code, listed.transaction_states, listed.unknown_state_filters) == (0, [], ["Odd"])
-        listed = await client.ask(ListTransactionsRequest(transactional_id_pattern="("), ListTransactionsResponse)
+        listed = await client.request(ListTransactionsRequest(transactional_id_pattern="("), ListTransactionsResponse)
         assert listed.error_code == Error.INVALID_REGULAR_EXPRESSION
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)
 
 
-def test_what_has_settings_is_listed_by_type(tmp_path: Path) -> None:
-    async def story(server: Server) -> None:
+def test_config_resources_by_type(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         for types, expected in (([], [("t", 2), ("1", 4), ("1", 8)]), ([4], [("1", 4)]), ([16, 32], [])):
-            answer = await client.ask(ListConfigResourcesRequest(types), ListConfigResourcesResponse)
-            assert [(one.resource_name, one.resource_type) for one in answer.config_resources] == expected
-        answer = await client.ask(ListConfigResourcesRequest([77]), ListConfigResourcesResponse)
-        assert answer.error_code == Error.UNSUPPORTED_VERSION
-        answer = await client.ask(ListConfigResourcesRequest(), ListConfigResourcesResponse, 0)
-        assert answer.config_resources == []
+            response = await client.request(ListConfigResourcesRequest(types), ListConfigResourcesResponse)
+            assert [
+                (resource.resource_name, resource.resource_type) for resource in response.config_resources
+            ] == expected
+        response = await client.request(ListConfigResourcesRequest([77]), ListConfigResourcesResponse)
+        assert response.error_code == Error.UNSUPPORTED_VERSION
+        response = await client.request(ListConfigResourcesRequest(), ListConfigResourcesResponse, 0)
+        assert response.config_resources == []
         client.close()
 
-    with_server(tmp_path, story)
+    with_server(tmp_path, scenario)

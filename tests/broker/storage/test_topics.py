@@ -175,14 +175,14 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
     before = groups(topics)
     for group_id in ("a", "b", "c", "d"):
         commit = OffsetCommit(group_id, "", None, -1, (OffsetToCommit("t", 0, 7),))
-        before.submit(commit, lambda _answer: None)
+        before.submit(commit, lambda _response: None)
     before.flush_pending()
     topics.close()
 
-    topics, answers = _open(tmp_path), list[OffsetFetchResponse]()
+    topics, responses = _open(tmp_path), list[OffsetFetchResponse]()
     after = groups(topics)
-    after.submit(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in "abcd")), answers.append)
-    assert [[offset.offset for offset in group.offsets] for group in answers[0].groups] == [[7]] * 4
+    after.submit(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in "abcd")), responses.append)
+    assert [[offset.offset for offset in group.offsets] for group in responses[0].groups] == [[7]] * 4
     assert topics.get(OFFSETS_TOPIC) is not None
     assert topics.get(OFFSETS_TOPIC).is_internal  # type: ignore[union-attr]
     topics.close()

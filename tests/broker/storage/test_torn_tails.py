@@ -56,11 +56,11 @@ def _flipped_further_up(path: Path, rng: random.Random) -> int:
 
 def _with_garbage(path: Path, rng: random.Random) -> int:
     """Append bytes that are not a batch."""
-    whole = path.stat().st_size
+    size = path.stat().st_size
     garbage = rng.choice((bytes(rng.randint(1, 200)), rng.randbytes(rng.randint(1, 200)), path.read_bytes()[:100]))
     with path.open("ab") as file:
         file.write(garbage)
-    return whole
+    return size
 
 
 DAMAGES: list[Callable[[Path, random.Random], int]] = [_truncated, _flipped, _flipped_further_up, _with_garbage]
@@ -98,11 +98,11 @@ class DamagedDirectory:
         lines = []
         for partition, expected in (("t-0", self.values), ("__consumer_offsets-0", self.commits)):
             path = self.log(partition)
-            whole = damage(path, self.rng)
-            lines.append(f"Truncated {path.stat().st_size - whole} bytes of {path} at byte {whole}")
-            kept = list(iter_batches(path.read_bytes()[:whole]))
-            assert sum(len(list(decode_records(batch))) for batch in kept) == len(kept)
-            del expected[len(kept) :]
+            complete_bytes = damage(path, self.rng)
+            lines.append(f"Truncated {path.stat().st_size - complete_bytes} bytes of {path} at byte {complete_bytes}")
+            complete = list(iter_batches(path.read_bytes()[:complete_bytes]))
+            assert sum(len(list(decode_records(batch))) for batch in complete) == len(complete)
+            del expected[len(complete) :]
         return lines
 
 

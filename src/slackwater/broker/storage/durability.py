@@ -32,7 +32,7 @@ class Durability:
     def __init__(self, *, always: bool, in_thread: RunInThread) -> None:
         self.dirty_logs = DirtyLogs()
         self._always = always
-        self._in_thread = in_thread
+        self.run_in_thread = in_thread
         self._waiting: list[OnDurable] = []
         self._running: list[OnDurable] | None = None
 
@@ -53,12 +53,12 @@ class Durability:
             if flush is None:
                 self._complete(_NONE)
             else:
-                self._in_thread(flush.run, lambda: self._flushed(flush))
+                self.run_in_thread(flush.run, lambda: self._flushed(flush))
 
     def flush_rolled(self) -> None:
         """Flush closed segments, so that recovery does not have to scan them."""
         if not self._always and (flush := self.dirty_logs.take(rolled_only=True)) is not None:
-            self._in_thread(flush.run, lambda: self._report(flush))
+            self.run_in_thread(flush.run, lambda: self._report(flush))
 
     def _flushed(self, flush: Flush) -> None:
         self._complete(self._report(flush))

@@ -82,10 +82,10 @@ def sized(size: int, value: bytes = b"x", timestamp: int = NOW_MS) -> bytearray:
     """Build a batch of one record with exactly this size."""
     length = size - len(batch(Sent(b"k", b"", timestamp)))
     while True:
-        made = batch(Sent(b"k", value * length, timestamp))
-        if len(made) == size:
-            return made
-        length -= len(made) - size
+        data = batch(Sent(b"k", value * length, timestamp))
+        if len(data) == size:
+            return data
+        length -= len(data) - size
 
 
 def _record(number: int, sent: Sent, base_timestamp: int) -> bytes:

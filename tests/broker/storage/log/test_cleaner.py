@@ -58,8 +58,8 @@ def test_last_value_of_every_key_is_kept(tmp_path: Path, codec: Codec) -> None:
     assert latest(log) == before
     assert set(values(log)) <= everything
     assert log.size < size / 2
-    kept = [key for offset, key, _ in values(log) if offset < closed_end]
-    assert len(kept) == len(set(kept))
+    cleaned_keys = [key for offset, key, _ in values(log) if offset < closed_end]
+    assert len(cleaned_keys) == len(set(cleaned_keys))
     assert log.checkpoint.cleaner_offset == closed_end
     log = reopen(log)
     assert latest(log) == before
@@ -123,9 +123,9 @@ def test_last_batch_of_producer_is_kept(tmp_path: Path) -> None:
     assert stored == [(0, 1, 0), (3, 3, 0), (4, 5, 2), (7, 7, 1), (8, 8, 1)][: len(stored)]
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
-    again = reopen(log)
-    assert set(again.producers.producers) == {5, 6}
-    duplicate = again.append(batch(Sent(b"a"), Sent(b"b"), producer_id=5, epoch=0, sequence=0), NOW_MS)
+    reopened = reopen(log)
+    assert set(reopened.producers.producers) == {5, 6}
+    duplicate = reopened.append(batch(Sent(b"a"), Sent(b"b"), producer_id=5, epoch=0, sequence=0), NOW_MS)
     assert isinstance(duplicate, AppendInfo)
     assert (duplicate.base_offset, duplicate.duplicate) == (0, True)
 
@@ -325,16 +325,16 @@ def test_crash_at_every_step_leaves_old_or_new_segments(
             except Crash:
                 pass
             crashed = calls() >= step
-        again = reopen(log)
-        assert alive(again) == before
-        assert again.log_end_offset == end
-        assert again.truncated_tails == []
-        assert not [path for path in again.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
-        keyed(again, 10)
-        before = alive(again)
-        cleaner.compact(again, NOW_MS + 2)
-        assert alive(again) == before
-        again.close()
+        reopened = reopen(log)
+        assert alive(reopened) == before
+        assert reopened.log_end_offset == end
+        assert reopened.truncated_tails == []
+        assert not [path for path in reopened.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+        keyed(reopened, 10)
+        before = alive(reopened)
+        cleaner.compact(reopened, NOW_MS + 2)
+        assert alive(reopened) == before
+        reopened.close()
         if not crashed:
             break
     assert step > 20

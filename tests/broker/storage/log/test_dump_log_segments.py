@@ -1,4 +1,4 @@
-"""Tests that Apache Kafka's DumpLogSegments reads our files without complaints."""
+"""Tests that Apache Kafka's DumpLogSegments reads the log files without errors."""
 
 import os
 import re
@@ -47,22 +47,22 @@ def jars() -> Path:
 
 
 def dump(*files: Path, options: tuple[str, ...] = (), gaps: bool = False) -> str:
-    """Return the output of DumpLogSegments, which must not complain, except about gaps after compaction.
+    """Return the output of DumpLogSegments, which must have no errors except gaps after compaction.
 
-    It takes -1 for the offset before the first one of every file, and reports that as a gap as well.
+    The tool takes -1 as the offset before the first record of every file, and reports that as a gap.
     """
     if not shutil.which("java") or not any(jars().glob("kafka-tools-*.jar")):
         missing = f"Java, or Kafka's jars in {jars()}, are missing; run `make jars`"
         pytest.skip(missing)
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
     command += ["--files", ",".join(map(str, files)), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
     expected = r"Non-consecutive offsets in |  -1 is followed by "
     if gaps:
-        # A batch that was kept without records keeps its timestamp, in Kafka as well.
+        # As in Kafka, a batch without records has a timestamp.
         expected += r"|  \d+ is followed by |Found timestamp mismatch in |  Index timestamp: \d+, log timestamp: -1$"
-    assert [line for line in done.stderr.splitlines() if not re.match(expected, line)] == []
-    return done.stdout
+    assert [line for line in completed.stderr.splitlines() if not re.match(expected, line)] == []
+    return completed.stdout
 
 
 def files_of(log: PartitionLog) -> list[Path]:
@@ -71,7 +71,7 @@ def files_of(log: PartitionLog) -> list[Path]:
     ]
 
 
-def written(path: Path, config: LogConfig) -> PartitionLog:
+def write_log(path: Path, config: LogConfig) -> PartitionLog:
     """Return a log with every codec, a few producers, and unsorted timestamps."""
     log = opened(path, config)
     for number in range(300):
@@ -79,10 +79,10 @@ def written(path: Path, config: LogConfig) -> PartitionLog:
             Sent(b"k%d" % ((number + at) % 40), b"value %d" % number * 5, NOW_MS + number * 10 - at * 7 % 20)
             for at in range(number % 4 + 1)
         ]
-        made = batch(*sent, codec=Codec(number % 5))
+        data = batch(*sent, codec=Codec(number % 5))
         if number < 3:
-            made = batch(*sent, producer_id=number, epoch=1, sequence=log.log_end_offset)
-        log.append(made, NOW_MS)
+            data = batch(*sent, producer_id=number, epoch=1, sequence=log.log_end_offset)
+        log.append(data, NOW_MS)
     return log
 
 
@@ -93,7 +93,7 @@ def offsets_in(output: str) -> list[int]:
 
 @pytest.mark.parametrize("timestamps", list(TimestampType))
 def test_kafka_reads_segments_indexes_and_snapshots(tmp_path: Path, timestamps: TimestampType) -> None:
-    log = written(tmp_path / "t-0", replace(CONFIG, message_timestamp_type=timestamps))
+    log = write_log(tmp_path / "t-0", replace(CONFIG, message_timestamp_type=timestamps))
     assert len(log.segments) > 2
     log.close()
     output = dump(*files_of(log), options=("--print-data-log", "--deep-iteration"))
@@ -110,27 +110,27 @@ def test_kafka_reads_segments_indexes_and_snapshots(tmp_path: Path, timestamps: 
 
 
 def test_kafka_reads_recovered_files(tmp_path: Path) -> None:
-    log = written(tmp_path / "t-0", CONFIG)
+    log = write_log(tmp_path / "t-0", CONFIG)
     log.abandon()
     path = log.active.path(LOG)
     path.write_bytes(path.read_bytes()[:-5])
-    again = reopen(log)
-    assert again.truncated_tails
-    again.close()
-    output = dump(*files_of(again), options=("--deep-iteration",))
-    assert offsets_in(output) == list(range(again.log_end_offset))
+    reopened = reopen(log)
+    assert reopened.truncated_tails
+    reopened.close()
+    output = dump(*files_of(reopened), options=("--deep-iteration",))
+    assert offsets_in(output) == list(range(reopened.log_end_offset))
 
 
 def test_kafka_reads_compacted_segments(tmp_path: Path) -> None:
-    log = written(tmp_path / "t-0", COMPACT)
+    log = write_log(tmp_path / "t-0", COMPACT)
     for number in range(200):
         log.append(batch(Sent(b"k%d" % (number % 30), None if number % 3 else b"v"), codec=Codec(number % 5)), NOW_MS)
     log.roll(NOW_MS)
     assert cleaner.compact(log, NOW_MS)
     log.close()
     output = dump(*files_of(log), options=("--print-data-log", "--deep-iteration"), gaps=True)
-    again = PartitionLog.open(log.directory, COMPACT, NOW_MS)
-    assert offsets_in(output) == [record.offset for record in contents(again)]
+    reopened = PartitionLog.open(log.directory, COMPACT, NOW_MS)
+    assert offsets_in(output) == [record.offset for record in contents(reopened)]
     assert "deleteHorizonMs: OptionalLong[" in output
     assert "isvalid: false" not in output
 
