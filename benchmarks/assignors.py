@@ -20,7 +20,7 @@ from statistics import mean, median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.results import add_result
-from tests.group.assignors.groups import PaperGroup, Who
+from tests.group.assignors.groups import GroupModel, MemberModel
 from tests.group.assignors.oracle import Oracle, scenario
 from tests.java import have_jars
 
@@ -34,36 +34,36 @@ from slackwater.group.assignors.consumer_protocol import (
 Round = tuple[dict[str, TopicInfo], dict[str, MemberSubscription]]
 
 
-def rounds_of(group: PaperGroup, leaving: list[str]) -> Iterator[tuple[str, list[Round]]]:
+def rounds_of(group: GroupModel, leaving: list[str]) -> Iterator[tuple[str, list[Round]]]:
     """The first assignment, and the one after some members left."""
-    yield "first", [(group.cluster, group.joining)]
-    group.round()
+    yield "first", [(group.cluster, group.subscriptions)]
+    group.rebalance()
     for member_id in leaving:
         del group.members[member_id]
-    yield f"{len(leaving)} left", [(group.cluster, group.joining)]
+    yield f"{len(leaving)} left", [(group.cluster, group.subscriptions)]
 
 
 def ls_01(name: str) -> Iterator[tuple[str, list[Round]]]:
     """2,000 members, 500 topics of 2,000 partitions, all alike."""
     topics = {f"topic-{at:03}": 2000 for at in range(500)}
-    members = {f"consumer-{at:04}": Who(tuple(topics)) for at in range(2000)}
-    yield from rounds_of(PaperGroup(name, topics, members), ["consumer-1000"])
+    members = {f"consumer-{at:04}": MemberModel(tuple(topics)) for at in range(2000)}
+    yield from rounds_of(GroupModel(name, topics, members), ["consumer-1000"])
 
 
 def ls_02(name: str) -> Iterator[tuple[str, list[Round]]]:
     """The same, but one member subscribes to one topic only."""
     topics = {f"topic-{at:03}": 2000 for at in range(500)}
-    members = {f"consumer-{at:04}": Who(tuple(topics)) for at in range(1999)}
-    members["consumer-1999"] = Who(("topic-000",))
-    yield from rounds_of(PaperGroup(name, topics, members), ["consumer-1000"])
+    members = {f"consumer-{at:04}": MemberModel(tuple(topics)) for at in range(1999)}
+    members["consumer-1999"] = MemberModel(("topic-000",))
+    yield from rounds_of(GroupModel(name, topics, members), ["consumer-1000"])
 
 
 def ls_03(name: str) -> Iterator[tuple[str, list[Round]]]:
     """500 members, 100 topics of 200 partitions, in two disjoint halves."""
     names = [f"topic-{at:03}" for at in range(100)]
     halves = tuple(names[:50]), tuple(names[50:])
-    members = {f"consumer-{at:04}": Who(halves[at >= 250]) for at in range(500)}
-    yield from rounds_of(PaperGroup(name, dict.fromkeys(names, 200), members), ["consumer-0100"])
+    members = {f"consumer-{at:04}": MemberModel(halves[at >= 250]) for at in range(500)}
+    yield from rounds_of(GroupModel(name, dict.fromkeys(names, 200), members), ["consumer-0100"])
 
 
 def ls_04(name: str) -> Iterator[tuple[str, list[Round]]]:
@@ -72,9 +72,10 @@ def ls_04(name: str) -> Iterator[tuple[str, list[Round]]]:
     topics = {f"topic-{at:02}": random.randint(1, 10) for at in range(40)}
     names = list(topics)
     members = {
-        f"consumer-{at:03}": Who(tuple(sorted(random.sample(names, random.randint(1, 20))))) for at in range(200)
+        f"consumer-{at:03}": MemberModel(tuple(sorted(random.sample(names, random.randint(1, 20)))))
+        for at in range(200)
     }
-    yield from rounds_of(PaperGroup(name, topics, members), sorted(random.sample(sorted(members), 50)))
+    yield from rounds_of(GroupModel(name, topics, members), sorted(random.sample(sorted(members), 50)))
 
 
 def ls_05(name: str) -> Iterator[tuple[str, list[Round]]]:
@@ -86,18 +87,18 @@ def ls_05(name: str) -> Iterator[tuple[str, list[Round]]]:
         topics = {f"topic-{at:02}": random.randint(1, 10) for at in range(random.randint(10, 20))}
         names = list(topics)
 
-        def who(names: list[str] = names) -> Who:
-            return Who(tuple(sorted(random.sample(names, random.randint(1, len(names))))))
+        def new_member(names: list[str] = names) -> MemberModel:
+            return MemberModel(tuple(sorted(random.sample(names, random.randint(1, len(names))))))
 
         count = random.randint(20, 40)
-        group = PaperGroup(name, topics, {f"consumer-{at:03}": who() for at in range(count)})
-        first.append((group.cluster, group.joining))
-        group.round()
+        group = GroupModel(name, topics, {f"consumer-{at:03}": new_member() for at in range(count)})
+        first.append((group.cluster, group.subscriptions))
+        group.rebalance()
         for member_id in random.sample(sorted(group.members), random.randint(0, 10)):
             del group.members[member_id]
         for at in range(random.randint(0, 10)):
-            group.members[f"consumer-{count + at:03}"] = who()
-        second.append((group.cluster, group.joining))
+            group.members[f"consumer-{count + at:03}"] = new_member()
+        second.append((group.cluster, group.subscriptions))
     yield "first", first
     yield "changed", second
 
@@ -145,7 +146,7 @@ def java_ns(oracle: Oracle, name: str, rounds: list[Round], runs: int) -> tuple[
     small = sum(info.partitions for cluster, _ in rounds for info in cluster.values()) < 20_000
     warm_up = 40 if small else 3
     whole_runs = runs if small else 1
-    answers = oracle.ask(
+    answers = oracle.run(
         scenario(name, cluster, members, warm_up + runs, warm_up * small + whole_runs) for cluster, members in rounds
     )
     assign = [mean(answer["assign_ns"][-run] for answer in answers) for run in range(1, runs + 1)]

@@ -10,7 +10,7 @@ from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import iter_batches
 from slackwater.wire.records.record import decode_records
-from tests.broker.handlers.members import GROUP, commit, settle
+from tests.broker.handlers.members import GROUP, commit, join_stable_group
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
 OFFSETS_PARTITIONS = 50
@@ -87,7 +87,7 @@ def test_not_coordinator_without_the_partition(broker: QuietBroker) -> None:
 @pytest.mark.proves("CO-02", "CO-03")
 def test_load_in_progress_while_loading(broker: QuietBroker) -> None:
     client = broker.connect()
-    settle(client)
+    join_stable_group(client)
     coordinator = broker.broker.groups.coordinator
     partition, now_ms = coordinator.offsets_partition_of(GROUP), broker.clock.now_ms()
     coordinator.load(partition, 1, now_ms)

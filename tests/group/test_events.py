@@ -1,4 +1,4 @@
-"""One vocabulary, and its JSON line."""
+"""Group events and their JSON format."""
 
 import json
 
@@ -43,7 +43,7 @@ def _events(draw: st.DrawFn) -> GroupEvent:
 
 
 @given(_events())
-def test_json_line_reads_back_as_the_same_event(event: GroupEvent) -> None:
+def test_json_round_trip(event: GroupEvent) -> None:
     line = event.to_json()
 
     assert "\n" not in line
@@ -60,6 +60,6 @@ def test_json_columns_are_in_schema_order() -> None:
 
 
 @pytest.mark.parametrize("state", GroupState)
-def test_only_the_initial_rebalance_has_another_name_on_the_wire(state: GroupState) -> None:
+def test_wire_names_of_states(state: GroupState) -> None:
     expected = "PreparingRebalance" if state is GroupState.INITIAL_REBALANCE else state.value
     assert state.wire_name == expected

@@ -1,4 +1,4 @@
-"""Java's orders; the expected values are what a JVM prints."""
+"""Java's hash and sort orders; the expected values come from a JVM."""
 
 from slackwater.group.java_order import (
     bucket,
@@ -28,7 +28,7 @@ def test_text_sorts_by_utf_16_code_unit() -> None:
     assert sorted_as_java(["\uffee", "\U0001f980"]) == ["\U0001f980", "\uffee"]
 
 
-def test_table_doubles_when_it_is_three_quarters_full() -> None:
+def test_table_doubles_at_three_quarters() -> None:
     assert [capacity(size) for size in (0, 12, 13, 24, 25, 2000)] == [16, 16, 32, 32, 64, 4096]
 
 
@@ -37,6 +37,6 @@ def test_bucket_mixes_upper_hash_bits() -> None:
     assert bucket(0x0001_0001, 16) == 0
 
 
-def test_keys_come_out_of_a_hash_map_by_bucket() -> None:
+def test_hash_map_order_is_by_bucket() -> None:
     assert hash_map_order(["consumer1", "consumer2", "consumer3"]) == ["consumer3", "consumer2", "consumer1"]
     assert hash_map_order(["c1", "c2", "c3"]) == ["c3", "c1", "c2"]

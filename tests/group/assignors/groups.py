@@ -1,4 +1,4 @@
-"""A group without I/O: topics, members and owned partitions, and rounds of assignment."""
+"""A model of a group for tests of assignors: topics, members, owned partitions and rebalances."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,8 +12,8 @@ Pairs = dict[str, set[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
-class Who:
-    """One member between two rounds; `owned` is None before its first."""
+class MemberModel:
+    """One member between two rebalances; `owned` is None before its first."""
 
     topics: tuple[str, ...]
     owned: PartitionsByTopic | None = None
@@ -21,108 +21,114 @@ class Who:
     rack_id: str | None = None
     group_instance_id: str | None = None
 
-    def joining(self, by: Assignor) -> MemberSubscription:
-        """What this member sends when it joins: an eager one has given everything up before."""
-        kept = self.owned if by.name == "cooperative-sticky" and self.owned else NO_PARTITIONS
+    def subscription(self, by: Assignor) -> MemberSubscription:
+        """Return the subscription of its JoinGroup; an eager member has revoked all its partitions before."""
+        owned = self.owned if by.name == "cooperative-sticky" and self.owned else NO_PARTITIONS
         user_data = by.user_data(self.owned, self.generation_id)
         return MemberSubscription(
-            self.group_instance_id, Subscription(self.topics, user_data, kept, self.generation_id, self.rack_id)
+            self.group_instance_id, Subscription(self.topics, user_data, owned, self.generation_id, self.rack_id)
         )
 
 
-def who(*topics: str, rack_id: str | None = None, group_instance_id: str | None = None) -> Who:
-    """A member that is new."""
-    return Who(topics, rack_id=rack_id, group_instance_id=group_instance_id)
+def new_member(*topics: str, rack_id: str | None = None, group_instance_id: str | None = None) -> MemberModel:
+    """Return a new member."""
+    return MemberModel(topics, rack_id=rack_id, group_instance_id=group_instance_id)
 
 
-def owning(topics: Iterable[str], *owned: tuple[str, int], generation_id: int = 0, rack_id: str | None = None) -> Who:
-    """A member that owns these partitions since that generation."""
-    partitions = PartitionsByTopic.of(TopicPartition(*one) for one in owned)
-    return Who(tuple(topics), partitions, generation_id, rack_id)
+def member_owning(
+    topics: Iterable[str], *owned: tuple[str, int], generation_id: int = 0, rack_id: str | None = None
+) -> MemberModel:
+    """Return a member that has owned these partitions since that generation."""
+    partitions = PartitionsByTopic.of(TopicPartition(*pair) for pair in owned)
+    return MemberModel(tuple(topics), partitions, generation_id, rack_id)
 
 
 @dataclass
-class PaperGroup:
-    """Members and topics by name, one assignor; each round changes what the members own."""
+class GroupModel:
+    """Members and topics by name, and an assignor; each rebalance changes the owned partitions."""
 
     assignor_name: str
     topics: Mapping[str, int | TopicInfo]
-    members: dict[str, Who] = field(default_factory=dict)
+    members: dict[str, MemberModel] = field(default_factory=dict)
     generation_id: int = NO_GENERATION
 
     @property
     def cluster(self) -> dict[str, TopicInfo]:
-        """The topics as an assignor sees them."""
-        return {name: one if isinstance(one, TopicInfo) else TopicInfo(one) for name, one in self.topics.items()}
+        """The topics in the form that an assignor gets."""
+        return {
+            name: topic if isinstance(topic, TopicInfo) else TopicInfo(topic) for name, topic in self.topics.items()
+        }
 
     @property
-    def joining(self) -> dict[str, MemberSubscription]:
-        """What all members send."""
+    def subscriptions(self) -> dict[str, MemberSubscription]:
+        """The subscriptions of all members."""
         by = assignor(self.assignor_name)
-        return {member_id: one.joining(by) for member_id, one in self.members.items()}
+        return {member_id: member.subscription(by) for member_id, member in self.members.items()}
 
     def assign(self) -> dict[str, Assignment]:
-        """What the leader would answer now."""
-        return assignor(self.assignor_name).assign(self.cluster, self.joining)
+        """Return the assignments that the leader would compute now."""
+        return assignor(self.assignor_name).assign(self.cluster, self.subscriptions)
 
-    def given(self) -> Pairs:
-        """The same as pairs of topic and number."""
+    def assigned(self) -> Pairs:
+        """Return the same assignments as pairs of topic and partition."""
         return pairs(self.assign())
 
-    def round(self) -> dict[str, Assignment]:
-        """One generation: assign, and let every member have what it was given."""
-        given = self.assign()
+    def rebalance(self) -> dict[str, Assignment]:
+        """Assign partitions and update every member."""
+        assignments = self.assign()
         self.generation_id += 1
         self.members = {
-            member_id: replace(one, owned=given[member_id].assigned, generation_id=self.generation_id)
-            for member_id, one in self.members.items()
+            member_id: replace(member, owned=assignments[member_id].assigned, generation_id=self.generation_id)
+            for member_id, member in self.members.items()
         }
-        return given
+        return assignments
 
-    def held(self) -> Pairs:
-        """What everybody owns now."""
+    def owned(self) -> Pairs:
+        """Return the owned partitions of every member."""
         return {
-            member_id: {(topic, number) for topic, number in one.owned or ()} for member_id, one in self.members.items()
+            member_id: {(topic, number) for topic, number in member.owned or ()}
+            for member_id, member in self.members.items()
         }
 
-    def settle(self) -> int:
-        """Run rounds until no member revokes; returns the number of rounds after the first."""
-        for followed in range(10):
-            before = self.held()
-            self.round()
-            after = self.held()
-            added = {one for member_id, held in after.items() for one in held - before[member_id]}
-            revoked = {one for member_id, held in before.items() for one in held - after[member_id]}
+    def rebalance_until_stable(self) -> int:
+        """Rebalance until no member revokes; return the number of rebalances after the first."""
+        for count in range(10):
+            before = self.owned()
+            self.rebalance()
+            after = self.owned()
+            added = {pair for member_id, owned in after.items() for pair in owned - before[member_id]}
+            revoked = {pair for member_id, owned in before.items() for pair in owned - after[member_id]}
             if self.assignor_name == "cooperative-sticky":
-                assert not added & revoked, "CS-02: nothing is added to one while it is taken from another"
+                assert not added & revoked, "CS-02: no partition is added to a member while another member revokes it"
             if not revoked:
-                return followed
-        raise AssertionError("the group does not settle")
+                return count
+        raise AssertionError("the group does not become stable")
 
     def loads(self) -> dict[str, int]:
-        """How many partitions everybody owns now."""
-        return {member_id: len(one.owned or ()) for member_id, one in self.members.items()}
+        """Return the number of owned partitions of every member."""
+        return {member_id: len(member.owned or ()) for member_id, member in self.members.items()}
 
 
 def pairs(assignments: Mapping[str, Assignment]) -> Pairs:
-    """Assignments as sets of pairs."""
+    """Return assignments as sets of pairs."""
     return {
-        member_id: {(topic, number) for topic, number in given.assigned} for member_id, given in assignments.items()
+        member_id: {(topic, number) for topic, number in assignment.assigned}
+        for member_id, assignment in assignments.items()
     }
 
 
 def score(loads: Iterable[int]) -> int:
-    """The sum of the differences in load between any two members."""
+    """Return the sum of the differences in load between any two members."""
     ascending = sorted(loads)
-    return sum(load * (2 * at - len(ascending) + 1) for at, load in enumerate(ascending))
+    return sum(load * (2 * index - len(ascending) + 1) for index, load in enumerate(ascending))
 
 
-def check_valid(group: PaperGroup, given: Pairs) -> None:
+def check_valid(group: GroupModel, assigned: Pairs) -> None:
     """Check that every member appears, gets only subscribed topics, and no partition is assigned twice."""
-    assert given.keys() == group.members.keys()
+    assert assigned.keys() == group.members.keys()
     cluster = group.cluster
     seen: set[tuple[str, int]] = set()
-    for member_id, partitions in given.items():
+    for member_id, partitions in assigned.items():
         assert not partitions & seen
         seen |= partitions
         for topic, number in partitions:
@@ -130,30 +136,35 @@ def check_valid(group: PaperGroup, given: Pairs) -> None:
             assert 0 <= number < cluster[topic].partitions
 
 
-def everything(group: PaperGroup) -> set[tuple[str, int]]:
-    """All partitions that somebody subscribes to."""
-    wanted = {topic for one in group.members.values() for topic in one.topics}
-    return {(topic, at) for topic, info in group.cluster.items() if topic in wanted for at in range(info.partitions)}
+def subscribed_partitions(group: GroupModel) -> set[tuple[str, int]]:
+    """Return all partitions of subscribed topics."""
+    subscribed = {topic for member in group.members.values() for topic in member.topics}
+    return {
+        (topic, index)
+        for topic, info in group.cluster.items()
+        if topic in subscribed
+        for index in range(info.partitions)
+    }
 
 
-def check_balanced(group: PaperGroup, given: Pairs) -> None:
-    """No partition could move to a member that holds at least two fewer (SK-08)."""
-    least: dict[str, int] = {}
-    for member_id, one in group.members.items():
-        for topic in one.topics:
-            least[topic] = min(least.get(topic, len(given[member_id])), len(given[member_id]))
-    for partitions in given.values():
+def check_balanced(group: GroupModel, assigned: Pairs) -> None:
+    """Check that no partition could move to a member with at least two fewer (SK-08)."""
+    min_loads: dict[str, int] = {}
+    for member_id, member in group.members.items():
+        for topic in member.topics:
+            min_loads[topic] = min(min_loads.get(topic, len(assigned[member_id])), len(assigned[member_id]))
+    for partitions in assigned.values():
         for topic in {topic for topic, _ in partitions}:
-            assert len(partitions) <= least[topic] + 1
+            assert len(partitions) <= min_loads[topic] + 1
 
 
 def swaps(before: Pairs, after: Pairs) -> set[tuple[str, str, str]]:
-    """Topics of which two members exchanged partitions: (topic, member, member)."""
-    had = {one: member_id for member_id, held in before.items() for one in held}
+    """Return the topics whose partitions two members exchanged: (topic, member, member)."""
+    previous_owner = {pair: member_id for member_id, owned_pairs in before.items() for pair in owned_pairs}
     moves = {
-        (one[0], had[one], member_id)
-        for member_id, held in after.items()
-        for one in held
-        if one in had and had[one] != member_id
+        (pair[0], previous_owner[pair], member_id)
+        for member_id, owned_pairs in after.items()
+        for pair in owned_pairs
+        if pair in previous_owner and previous_owner[pair] != member_id
     }
     return {(topic, a, b) for topic, a, b in moves if (topic, b, a) in moves}

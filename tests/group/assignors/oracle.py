@@ -1,4 +1,4 @@
-"""Apache Kafka's own assignors, called through one JVM (`interop/java/AssignorOracle.java`)."""
+"""Apache Kafka's assignors, called in one JVM (`interop/java/AssignorOracle.java`)."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tests.java import java
 
 
 class Scenario(TypedDict, total=False):
-    """One line to the oracle."""
+    """One request line."""
 
     assignor: str
     repeat: int
@@ -21,8 +21,8 @@ class Scenario(TypedDict, total=False):
     members: list[dict[str, str | None]]
 
 
-class Answer(TypedDict, total=False):
-    """One line back: bytes in hex, or times."""
+class OracleResponse(TypedDict, total=False):
+    """One response line: bytes in hex, or times."""
 
     assignments: dict[str, str]
     subscriptions: dict[str, list[str]]
@@ -38,7 +38,7 @@ def scenario(
     repeat: int = 0,
     repeat_whole: int = 0,
 ) -> Scenario:
-    """The same question that `Assignor.assign` is asked, with the members listed by id."""
+    """Return the arguments of `Assignor.assign` as a request, with the members sorted by id."""
     return {
         "assignor": assignor_name,
         "repeat": repeat,
@@ -59,7 +59,7 @@ def scenario(
 
 
 class Oracle:
-    """A JVM that answers scenarios; use it in a `with`."""
+    """A JVM that runs scenarios; use it in a `with`."""
 
     def __init__(self) -> None:
         self._jvm = subprocess.Popen(
@@ -74,22 +74,24 @@ class Oracle:
             encoding="utf-8",
         )
 
-    def ask(self, scenarios: Iterable[Scenario]) -> list[Answer]:
-        """One answer per scenario."""
+    def run(self, scenarios: Iterable[Scenario]) -> list[OracleResponse]:
+        """Return one response per scenario."""
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
-        answers: list[Answer] = []
-        for one in scenarios:
-            self._jvm.stdin.write(json.dumps(one) + "\n")
+        responses: list[OracleResponse] = []
+        for request in scenarios:
+            self._jvm.stdin.write(json.dumps(request) + "\n")
             self._jvm.stdin.flush()
             line = self._jvm.stdout.readline()
             if not line:
-                raise RuntimeError(f"the oracle ended with exit code {self._jvm.wait()}")
-            answers.append(json.loads(line))
-        return answers
+                raise RuntimeError(f"the oracle exited with code {self._jvm.wait()}")
+            responses.append(json.loads(line))
+        return responses
 
     def __enter__(self) -> "Oracle":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._jvm.communicate()

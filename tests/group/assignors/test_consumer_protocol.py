@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as values and as bytes."""
+"""Encoding and decoding of subscriptions and assignments."""
 
 import numpy as np
 import pytest
@@ -29,8 +29,8 @@ def test_subscription_v1_bytes() -> None:
 
 def test_topic_without_owned_partitions_is_omitted() -> None:
     owned = PartitionsByTopic(("a", "t"), np.array([0, 1]), np.array([5]))
-    written = encode_subscription(Subscription(("t",), owned_partitions=owned))
-    assert written == encode_subscription(Subscription(("t",), owned_partitions=[TopicPartition("t", 5)]))
+    encoded = encode_subscription(Subscription(("t",), owned_partitions=owned))
+    assert encoded == encode_subscription(Subscription(("t",), owned_partitions=[TopicPartition("t", 5)]))
 
 
 def test_assignment_bytes() -> None:
@@ -69,7 +69,7 @@ def test_array_beyond_end_is_overlong() -> None:
 
 
 def test_uncached_subscription_decodes_equally() -> None:
-    # Names of two lengths, one of them not ASCII, one without partitions: blocks and single rows in one array.
+    # Names of two lengths, one not in ASCII, one without partitions: blocks and single rows in one array.
     topics = [f"topic-{at:03}" for at in range(300)] + [f"t{at}" for at in range(10, 60)] + ["tópico-01"] * 1
     owned = [TopicPartition(topic, at) for topic in topics for at in range(2 if topic.endswith("7") else 1)]
     subscription = Subscription(tuple(sorted(topics)), None, sorted(owned), 4, "rack")
@@ -81,14 +81,14 @@ def test_uncached_subscription_decodes_equally() -> None:
 
 
 def test_values_compare_by_content() -> None:
-    one = Subscription(("t",), b"", [TopicPartition("t", 0)], 1, "r", 3)
+    subscription = Subscription(("t",), b"", [TopicPartition("t", 0)], 1, "r", 3)
     same = Subscription(("t",), b"", (TopicPartition("t", 0),), 1, "r", 3)
-    assert one == same
-    assert len({one, same}) == 1
-    assert one != Subscription(("t",), b"", (), 1, "r", 3)
-    assert one != "t"
-    assert eval(repr(one)) == one
-    given = Assignment([TopicPartition("t", 0)], b"x")
-    assert eval(repr(given)) == given
-    assert given != Assignment([TopicPartition("t", 0)])
-    assert given != b"x"
+    assert subscription == same
+    assert len({subscription, same}) == 1
+    assert subscription != Subscription(("t",), b"", (), 1, "r", 3)
+    assert subscription != "t"
+    assert eval(repr(subscription)) == subscription
+    assignment = Assignment([TopicPartition("t", 0)], b"x")
+    assert eval(repr(assignment)) == assignment
+    assert assignment != Assignment([TopicPartition("t", 0)])
+    assert assignment != b"x"

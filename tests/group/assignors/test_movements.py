@@ -10,7 +10,7 @@ T = 0
 
 
 def movements() -> PartitionMovements:
-    members = {one: MemberSubscription(None, Subscription(("t",))) for one in "abc"}
+    members = {member_id: MemberSubscription(None, Subscription(("t",))) for member_id in "abc"}
     return PartitionMovements(GroupLayout({"t": TopicInfo(20)}, members, list("abc")))
 
 

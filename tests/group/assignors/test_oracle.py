@@ -14,8 +14,8 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from tests.java import require_jars
 
-from .groups import PaperGroup, pairs, who
-from .oracle import Answer, Oracle, scenario
+from .groups import GroupModel, new_member, pairs
+from .oracle import Oracle, OracleResponse, scenario
 from .random_groups import change, random_group
 
 pytestmark = pytest.mark.java
@@ -30,13 +30,15 @@ def oracle() -> Iterator[Oracle]:
         yield running
 
 
-def ask(oracle: Oracle, groups: list[PaperGroup]) -> list[Answer]:
-    return oracle.ask(scenario(one.assignor_name, one.cluster, one.joining) for one in groups)
+def run(oracle: Oracle, groups: list[GroupModel]) -> list[OracleResponse]:
+    return oracle.run(scenario(group.assignor_name, group.cluster, group.subscriptions) for group in groups)
 
 
-def check_equal(group: PaperGroup, answer: Answer) -> None:
-    theirs = {member_id: decode_assignment(bytes.fromhex(data)) for member_id, data in answer["assignments"].items()}
-    assert group.given() == pairs(theirs)
+def check_equal(group: GroupModel, response: OracleResponse) -> None:
+    expected = {
+        member_id: decode_assignment(bytes.fromhex(data)) for member_id, data in response["assignments"].items()
+    }
+    assert group.assigned() == pairs(expected)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -47,8 +49,8 @@ def test_assignments_match_kafka(oracle: Oracle, name: str, equal_subscriptions:
         random_group(Random(seed), name, equal_subscriptions=equal_subscriptions, racks=racks, claims=seed % 3 == 0)
         for seed in range(40)
     ]
-    for group, answer in zip(groups, ask(oracle, groups), strict=True):
-        check_equal(group, answer)
+    for group, response in zip(groups, run(oracle, groups), strict=True):
+        check_equal(group, response)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -57,15 +59,15 @@ def test_assignments_of_larger_groups_match_kafka(oracle: Oracle, name: str, equ
     random = Random(1)
     names = [f"topic-{at:02}" for at in range(30)]
     members = {
-        f"consumer-{at:02}": who(
+        f"consumer-{at:02}": new_member(
             *(names if equal_subscriptions else sorted(random.sample(names, random.randint(1, 30))))
         )
         for at in range(25)
     }
-    group = PaperGroup(name, {topic: random.randint(1, 40) for topic in names}, members)
+    group = GroupModel(name, {topic: random.randint(1, 40) for topic in names}, members)
     for _ in range(3):
-        check_equal(group, ask(oracle, [group])[0])
-        group.round()
+        check_equal(group, run(oracle, [group])[0])
+        group.rebalance()
         change(random, group, equal_subscriptions=equal_subscriptions, racks=False)
 
 
@@ -76,14 +78,21 @@ def test_subscription_bytes_match_kafka(oracle: Oracle) -> None:
         for name in ASSIGNORS
     ]
     names = [f"topic-{at:02}" for at in range(40)]
-    large = PaperGroup("cooperative-sticky", dict.fromkeys(names, 5), {f"c{at}": who(*names) for at in range(3)})
-    large.round()
-    for group, answer in zip([*groups, large], ask(oracle, [*groups, large]), strict=True):
-        for member_id, joining in group.joining.items():
-            one = joining.subscription
-            for version, theirs in enumerate(answer["subscriptions"][member_id]):
+    large = GroupModel("cooperative-sticky", dict.fromkeys(names, 5), {f"c{at}": new_member(*names) for at in range(3)})
+    large.rebalance()
+    for group, response in zip([*groups, large], run(oracle, [*groups, large]), strict=True):
+        for member_id, member in group.subscriptions.items():
+            subscription = member.subscription
+            for version, theirs in enumerate(response["subscriptions"][member_id]):
                 data = bytes.fromhex(theirs)
-                ours = Subscription(one.topics, one.user_data, one.owned, one.generation_id, one.rack_id, version)
+                ours = Subscription(
+                    subscription.topics,
+                    subscription.user_data,
+                    subscription.owned,
+                    subscription.generation_id,
+                    subscription.rack_id,
+                    version,
+                )
                 assert encode_subscription(ours) == data
                 assert encode_subscription(decode_subscription(data)) == data
 
@@ -92,7 +101,7 @@ def test_assignment_bytes_match_kafka(oracle: Oracle) -> None:
     groups = [
         random_group(Random(seed), "sticky", equal_subscriptions=False, racks=False, claims=False) for seed in range(20)
     ]
-    for answer in ask(oracle, groups):
-        for theirs in answer["assignments"].values():
+    for response in run(oracle, groups):
+        for theirs in response["assignments"].values():
             data = bytes.fromhex(theirs)
             assert encode_assignment(decode_assignment(data)) == data

@@ -5,11 +5,11 @@ import numpy as np
 from slackwater.group.assignors.partitions import NO_PARTITIONS, PartitionsByTopic
 from slackwater.group.topic_partition import TopicPartition
 
-SOME = [TopicPartition("b", 2), TopicPartition("a", 1), TopicPartition("b", 0)]
+PARTITIONS = [TopicPartition("b", 2), TopicPartition("a", 1), TopicPartition("b", 0)]
 
 
 def test_partitions_are_grouped_by_topic() -> None:
-    grouped = PartitionsByTopic.of(SOME)
+    grouped = PartitionsByTopic.of(PARTITIONS)
     assert tuple(grouped) == (TopicPartition("b", 2), TopicPartition("b", 0), TopicPartition("a", 1))
     assert [(topic, numbers.tolist()) for topic, numbers in grouped.runs()] == [("b", [2, 0]), ("a", [1])]
     assert len(grouped) == 3
@@ -24,9 +24,9 @@ def test_empty_partitions_are_a_singleton() -> None:
 
 def test_equality_ignores_run_boundaries() -> None:
     whole = PartitionsByTopic.of([TopicPartition("a", 1), TopicPartition("a", 2)])
-    cut = PartitionsByTopic(("a", "x", "a"), np.array([1, 0, 1]), np.array([1, 2]))
-    assert whole == cut
-    assert hash(whole) == hash(cut)
+    split = PartitionsByTopic(("a", "x", "a"), np.array([1, 0, 1]), np.array([1, 2]))
+    assert whole == split
+    assert hash(whole) == hash(split)
     assert whole != PartitionsByTopic.of([TopicPartition("a", 1), TopicPartition("b", 2)])
     assert whole != PartitionsByTopic.of([TopicPartition("a", 1)])
     assert whole != (TopicPartition("a", 1), TopicPartition("a", 2))

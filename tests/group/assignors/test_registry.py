@@ -31,10 +31,10 @@ from slackwater.group.topic_partition import TopicPartition
     ],
 )
 def test_short_and_java_names_are_equivalent(name: str, kind: type[Assignor]) -> None:
-    for one in (assignor(name), assignor(f"org.apache.kafka.clients.consumer.{kind.__name__}")):
-        assert type(one) is kind
-        assert one.name == name
-        assert one.built_in
+    for instance in (assignor(name), assignor(f"org.apache.kafka.clients.consumer.{kind.__name__}")):
+        assert type(instance) is kind
+        assert instance.name == name
+        assert instance.built_in
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_only_cooperative_sticky_is_cooperative() -> None:
 
 
 class EverythingToTheFirst(Assignor):
-    """The smallest assignor of one's own."""
+    """A minimal custom assignor."""
 
     name: ClassVar[str] = "first"
 
@@ -72,11 +72,11 @@ class EverythingToTheFirst(Assignor):
 
 
 def test_custom_assignor_instance_is_returned() -> None:
-    mine = EverythingToTheFirst()
-    assert assignor(mine) is mine
-    assert not mine.built_in
-    assert mine.protocols == (RebalanceProtocol.EAGER,)
-    assert mine.user_data(None, -1) is None
-    members = {one: MemberSubscription(None, Subscription(("t",))) for one in ("b", "a")}
-    given = mine.assign({"t": TopicInfo(2)}, members)
-    assert given == {"a": Assignment([TopicPartition("t", 0), TopicPartition("t", 1)]), "b": Assignment(())}
+    custom = EverythingToTheFirst()
+    assert assignor(custom) is custom
+    assert not custom.built_in
+    assert custom.protocols == (RebalanceProtocol.EAGER,)
+    assert custom.user_data(None, -1) is None
+    members = {member_id: MemberSubscription(None, Subscription(("t",))) for member_id in ("b", "a")}
+    assignments = custom.assign({"t": TopicInfo(2)}, members)
+    assert assignments == {"a": Assignment([TopicPartition("t", 0), TopicPartition("t", 1)]), "b": Assignment(())}

@@ -29,7 +29,7 @@ NO_LIMIT = BatchLimits()
 
 
 class Query:
-    """A query whose group responds at once, unless `answers` is False."""
+    """A query whose group responds at once, unless `responds` is False."""
 
     def __init__(self, last: BatchOffset | None = None, **config: object) -> None:
         starts = {P0: 0, P1: 0}
@@ -41,8 +41,8 @@ class Query:
         self.held: frozenset[TopicPartition] = frozenset()
         self.events: list[BatchEvent] = []
         self.commits: list[CommitBatchOffsets] = []
-        self.refuses = False
-        self.answers = True
+        self.fails_commits = False
+        self.responds = True
         self.now_ms = 0
 
     def do(self, effects: list[BatchEffect]) -> None:
@@ -54,17 +54,17 @@ class Query:
                     self.held -= effect.partitions
                 case CommitBatchOffsets():
                     self.commits.append(effect)
-                    if self.answers:
-                        self.answer_commit()
+                    if self.responds:
+                        self.complete_commit()
                 case FetchCommitted():
-                    found = {at: self.group.get(at) for at in effect.partitions}
-                    self.do(self.batches.on_committed_fetched(effect.fetch_id, found, self.now_ms))
+                    committed = {at: self.group.get(at) for at in effect.partitions}
+                    self.do(self.batches.on_committed_fetched(effect.fetch_id, committed, self.now_ms))
                 case BatchEvent():
                     self.events.append(effect)
 
-    def answer_commit(self) -> None:
+    def complete_commit(self) -> None:
         commit = self.commits[-1]
-        error = RebalanceInProgress("later") if self.refuses else None
+        error = RebalanceInProgress("later") if self.fails_commits else None
         if error is None:
             self.group.update(commit.offsets)
         self.do(self.batches.on_commit_done(commit.commit_id, error, self.now_ms))
@@ -96,8 +96,8 @@ class Query:
     def committed(self) -> dict[TopicPartition, int]:
         return {at: offset.offset for at, offset in self.group.items()}
 
-    def whats(self) -> list[BatchEventKind]:
-        return [one.kind for one in self.events]
+    def event_kinds(self) -> list[BatchEventKind]:
+        return [event.kind for event in self.events]
 
 
 def theirs(offset: int) -> OffsetAndMetadata:
@@ -115,8 +115,8 @@ def mine(offset: int, seq: int) -> OffsetAndMetadata:
 def batch(seq: int, **ranges: tuple[int, int]) -> BatchOffset:
     """An offset with the ranges of partitions p0 and p1."""
     by_name = {"p0": P0, "p1": P1}
-    found = {by_name[name]: OffsetRange(*by_name[name], *offsets) for name, offsets in ranges.items()}
-    return BatchOffset("mine", seq, "g", 1, found, {P0: 0, P1: 0})
+    by_partition = {by_name[name]: OffsetRange(*by_name[name], *offsets) for name, offsets in ranges.items()}
+    return BatchOffset("mine", seq, "g", 1, by_partition, {P0: 0, P1: 0})
 
 
 # --- from plan to commit ----------------------------------------------------------------------------------------------
@@ -124,11 +124,11 @@ def batch(seq: int, **ranges: tuple[int, int]) -> BatchOffset:
 
 def test_start_is_claimed_before_first_batch() -> None:
     query = Query(BatchOffset("mine", 0, "g", starts={P0: 7}))
-    query.answers = False
+    query.responds = False
     query.assign(P0)
-    assert query.plan({P0: 9}) is None, "not before the group knows"
+    assert query.plan({P0: 9}) is None, "the start is not committed yet"
 
-    query.answer_commit()
+    query.complete_commit()
 
     offset = query.plan({P0: 9})
     assert offset is not None
@@ -156,7 +156,7 @@ def test_batch_is_committed_when_finished() -> None:
 
     assert query.committed() == {P0: 5, P1: 0}
     assert query.group[P0] == mine(5, 1)
-    assert offset.ranges[P1] == OffsetRange(*P1, 0, 0), "idle partitions stand there too"
+    assert offset.ranges[P1] == OffsetRange(*P1, 0, 0), "idle partitions are listed too"
 
 
 def test_planning_does_not_finish_a_batch() -> None:
@@ -180,10 +180,10 @@ def test_failed_commit_is_retried() -> None:
     query = Query()
     query.assign(P0)
     offset = query.run({P0: 5})
-    query.refuses = True
+    query.fails_commits = True
     query.finish(offset.seq)
-    assert query.held == {P0}, "what is not committed does not leave"
-    query.refuses = False
+    assert query.held == {P0}, "a partition is held until its commit"
+    query.fails_commits = False
 
     query.tick(100)
 
@@ -193,7 +193,7 @@ def test_failed_commit_is_retried() -> None:
 
 def test_forbidden_commit_fails_the_query() -> None:
     query = Query()
-    query.answers = False
+    query.responds = False
     query.assign(P0)
     query.do(
         query.batches.on_commit_done(query.commits[-1].commit_id, BrokerError(Error.GROUP_AUTHORIZATION_FAILED), 0)
@@ -206,19 +206,19 @@ def test_one_commit_in_flight_and_newest_wins() -> None:
     query = Query()
     query.assign(P0)
     first = query.run({P0: 5})
-    query.answers = False
+    query.responds = False
     query.finish(first.seq)
     second = query.run({P0: 8})
     query.finish(second.seq)
     assert [commit.offsets[P0].offset for commit in query.commits[-2:]] == [0, 5], "the second waits for the first"
 
-    query.answer_commit()
-    query.answer_commit()
+    query.complete_commit()
+    query.complete_commit()
 
     assert query.committed() == {P0: 8}
 
 
-# --- handing over -----------------------------------------------------------------------------------------------------
+# --- handover ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("handover", Handover)
@@ -239,11 +239,11 @@ def test_wait_holds_partition_until_commit() -> None:
     query.must_leave(P0)
     query.tick(60_000)
     assert query.held == {P0, P1}
-    query.answers = False
+    query.responds = False
     query.finish(offset.seq)
     assert query.held == {P0, P1}
 
-    query.answer_commit()
+    query.complete_commit()
 
     assert not query.held
     query.do(query.batches.on_revoked([P0], query.now_ms))
@@ -300,7 +300,7 @@ def test_handover_timeout_releases_partition() -> None:
 
     assert not query.held
     assert query.batches.counters.handover_timeouts == 1
-    assert BatchEventKind.HANDOVER_TIMED_OUT in query.whats()
+    assert BatchEventKind.HANDOVER_TIMED_OUT in query.event_kinds()
     query.do(query.batches.on_revoked([P0], query.now_ms))
     query.finish(offset.seq)
     assert query.committed() == {P0: 0}
@@ -322,7 +322,7 @@ def test_stop_waits_for_commits_only() -> None:
     query = Query()
     query.assign(P0, P1)
     first = query.run({P0: 5, P1: 0})
-    query.answers = False
+    query.responds = False
     query.finish(first.seq)
     query.run({P0: 5, P1: 5})
 
@@ -332,7 +332,7 @@ def test_stop_waits_for_commits_only() -> None:
     assert query.batches.has_pending_commits
 
 
-# --- losing and coming back -------------------------------------------------------------------------------------------
+# --- lost and returned partitions--------------------------------------------------------------------------------------
 
 
 def test_partition_lost_during_batch_is_not_committed() -> None:
@@ -355,7 +355,7 @@ def test_returning_partition_continues_after_batch() -> None:
     query.assign(P0)
 
     assert query.batches.positions == {P0: 5}
-    assert query.group[P0] == mine(2, 0), "what still runs is not committed"
+    assert query.group[P0] == mine(2, 0), "the running batch is not committed"
     query.finish(offset.seq)
     assert query.group[P0] == mine(5, 1)
 
@@ -395,7 +395,7 @@ def test_failed_fetch_is_retried() -> None:
     assert query.batches.positions == {P0: 0}
 
 
-# --- a restart --------------------------------------------------------------------------------------------------------
+# --- restart ----------------------------------------------------------------------------------------------------------
 
 
 def test_finished_batch_is_committed_after_restart() -> None:
@@ -481,7 +481,7 @@ def test_replay_skips_partitions_of_other_members() -> None:
     assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9), OffsetRange(*P1, 0, 0)]
     query.finish(4)
     offset = query.plan({P0: 9})
-    assert offset is not None, "the checkpoint must not take the rest for read"
+    assert offset is not None, "the checkpoint must not contain the rest"
     assert offset.ranges == {P0: OffsetRange(*P0, 9, 9)}
 
 
@@ -552,7 +552,7 @@ def test_replay_without_a_group() -> None:
     assert offset.ranges == {P0: OffsetRange(*P0, 9, 10)}
 
 
-# --- how much ---------------------------------------------------------------------------------------------------------
+# --- batch limits -----------------------------------------------------------------------------------------------------
 
 
 def test_limit_is_proportional_to_backlog() -> None:

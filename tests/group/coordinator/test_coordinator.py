@@ -136,9 +136,9 @@ def test_heartbeat_with_empty_group_id_is_invalid(group_id: str | None) -> None:
     assert isinstance(fetched, OffsetFetchResponse)
     assert [offset.offset for offset in fetched.groups[0].offsets] == [5]
 
-    beat = Heartbeat(group_id, "m", None, 1)
+    heartbeat = Heartbeat(group_id, "m", None, 1)
 
-    assert _responses(coordinator.handle(beat, "h", 2)) == [HeartbeatResponse(Error.INVALID_GROUP_ID)]
+    assert _responses(coordinator.handle(heartbeat, "h", 2)) == [HeartbeatResponse(Error.INVALID_GROUP_ID)]
 
 
 def test_invalid_transition_is_an_assertion_error() -> None:

@@ -50,7 +50,7 @@ def test_nothing_leaves_dead() -> None:
     )
 
 
-class _Moves(Checker):
+class _StateChanges(Checker):
     """Collects the state changes of the events."""
 
     seen: set[tuple[GroupState, GroupState]]
@@ -61,17 +61,17 @@ class _Moves(Checker):
 
 
 def test_random_runs_use_only_table_transitions() -> None:
-    _Moves.seen = set()
+    _StateChanges.seen = set()
     for seed in range(60):
-        Simulation(scenario(seed), checkers=[_Moves]).run()
+        Simulation(scenario(seed), checkers=[_StateChanges]).run()
 
-    told = {
+    in_table = {
         (state, target)
         for row in TRANSITIONS.values()
         for state, transition in row.items()
         for target in transition.next_states
     }
-    assert _Moves.seen <= told
-    assert {(before, after) for before, after in told if after in NEXT_STATES[before] and after != "Dead"} <= (
-        _Moves.seen | {(GroupState.INITIAL_REBALANCE, GroupState.EMPTY)}
+    assert _StateChanges.seen <= in_table
+    assert {(before, after) for before, after in in_table if after in NEXT_STATES[before] and after != "Dead"} <= (
+        _StateChanges.seen | {(GroupState.INITIAL_REBALANCE, GroupState.EMPTY)}
     )

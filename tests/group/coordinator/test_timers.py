@@ -13,7 +13,7 @@ def _fired(timers: Timers[str], now_ms: int) -> list[str]:
     return names
 
 
-def test_timers_fire_in_order_of_deadline_and_then_of_arming() -> None:
+def test_timers_fire_in_order_of_deadline() -> None:
     timers: Timers[str] = Timers()
     for name, deadline_ms in (("b", 20), ("a", 10), ("c", 20)):
         timers.arm(Timer(name), deadline_ms)
@@ -48,7 +48,7 @@ def test_later_deadline_is_an_assignment() -> None:
     assert _fired(timers, 30) == ["a"]
 
 
-def test_arming_for_an_earlier_time_fires_once_and_early() -> None:
+def test_earlier_deadline_fires_once() -> None:
     timers: Timers[str] = Timers()
     timer = Timer("a")
     timers.arm(timer, 300)
@@ -80,12 +80,12 @@ def test_timers_agree_with_a_plain_list(steps: list[tuple[str, int, int]]) -> No
     all_timers = [Timer(str(number)) for number in range(5)]
     deadlines: dict[str, int] = {}
     now_ms = 0
-    for what, which, amount_ms in steps:
-        timer = all_timers[which]
-        if what == "arm":
+    for action, index, amount_ms in steps:
+        timer = all_timers[index]
+        if action == "arm":
             timers.arm(timer, now_ms + amount_ms)
             deadlines[timer.owner] = now_ms + amount_ms
-        elif what == "cancel":
+        elif action == "cancel":
             timer.cancel()
             deadlines.pop(timer.owner, None)
         else:
@@ -99,12 +99,12 @@ def test_timers_agree_with_a_plain_list(steps: list[tuple[str, int, int]]) -> No
 
 def test_cancelled_timers_are_removed_from_heap() -> None:
     timers: Timers[str] = Timers()
-    kept = Timer("kept")
-    timers.arm(kept, 1_000_000)
+    active = Timer("active")
+    timers.arm(active, 1_000_000)
     for number in range(10_000):
         timer = Timer(f"cancelled {number}")
         timers.arm(timer, 500_000)
         timer.cancel()
     assert len(timers._heap) <= MIN_COMPACT_SIZE
     timers.arm(timer, 400_000)
-    assert _fired(timers, 1_000_000) == ["cancelled 9999", "kept"]
+    assert _fired(timers, 1_000_000) == ["cancelled 9999", "active"]

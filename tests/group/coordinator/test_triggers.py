@@ -36,20 +36,24 @@ def test_leave_trigger_depends_on_reason_and_administrator(
         ("subscription has changed from [a] to [b]", Trigger.SUBSCRIPTION_CHANGE),
     ],
 )
-def test_clients_own_reason_is_believed(reason: str, expected: Trigger) -> None:
+def test_rejoin_trigger_follows_the_client_reason(reason: str, expected: Trigger) -> None:
     assert triggers.of_rejoin("consumer", _range("a"), _range("b"), reason, leader=False) is expected
 
 
-def test_without_a_reason_the_metadata_is_compared() -> None:
+def test_rejoin_without_reason_compares_metadata() -> None:
     owned = (TopicPartition("a", 0),)
 
-    def why(before: tuple[JoinProtocol, ...], after: tuple[JoinProtocol, ...], *, leader: bool = False) -> Trigger:
+    def trigger_of(
+        before: tuple[JoinProtocol, ...], after: tuple[JoinProtocol, ...], *, leader: bool = False
+    ) -> Trigger:
         return triggers.of_rejoin("consumer", before, after, None, leader=leader)
 
-    assert why(_range("a"), _range("a"), leader=True) is Trigger.LEADER_REJOIN
-    assert why(_range("a"), _range("b")) is Trigger.SUBSCRIPTION_CHANGE
-    assert why(_range("a", owned=owned), _range("a")) is Trigger.COOPERATIVE_FOLLOWUP
-    assert why(_range("a", owned=owned), _range("a"), leader=True) is Trigger.LEADER_REJOIN
-    assert why(_range("a"), (JoinProtocol("roundrobin", b""),)) is Trigger.PROTOCOL_CHANGE
-    assert why((JoinProtocol("range", b"\x00"),), (JoinProtocol("range", b"\x01"),)) is Trigger.SUBSCRIPTION_CHANGE
+    assert trigger_of(_range("a"), _range("a"), leader=True) is Trigger.LEADER_REJOIN
+    assert trigger_of(_range("a"), _range("b")) is Trigger.SUBSCRIPTION_CHANGE
+    assert trigger_of(_range("a", owned=owned), _range("a")) is Trigger.COOPERATIVE_FOLLOWUP
+    assert trigger_of(_range("a", owned=owned), _range("a"), leader=True) is Trigger.LEADER_REJOIN
+    assert trigger_of(_range("a"), (JoinProtocol("roundrobin", b""),)) is Trigger.PROTOCOL_CHANGE
+    assert (
+        trigger_of((JoinProtocol("range", b"\x00"),), (JoinProtocol("range", b"\x01"),)) is Trigger.SUBSCRIPTION_CHANGE
+    )
     assert triggers.of_rejoin("connect", _range("a"), _range("b"), None, leader=False) is Trigger.SUBSCRIPTION_CHANGE

@@ -10,7 +10,7 @@ from slackwater.group.member import MemberConfig, RebalanceDriver
 
 
 def config(**settings: Any) -> MemberConfig:
-    """A configuration with these settings."""
+    """Return a configuration with these settings."""
     return MemberConfig(**({"group_id": "g", "client_id": "c"} | settings))
 
 
@@ -32,10 +32,10 @@ def config(**settings: Any) -> MemberConfig:
     ],
 )
 def test_invalid_settings_raise_usage_error(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as raised:
         config(**settings)
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_rebalance_timeout_default_depends_on_driver() -> None:

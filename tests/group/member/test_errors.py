@@ -36,10 +36,10 @@ def test_every_error_code_maps_to_an_input(error: Error, is_stale: bool) -> None
 @pytest.mark.parametrize("error", list(Error))
 def test_every_fatal_error_has_a_message(error: Error, instance_id: str | None) -> None:
     config = MemberConfig(group_id="g", client_id="c", group_instance_id=instance_id, driver=RebalanceDriver.POLL)
-    refused = fatal_error("JoinGroup", error, config, "m1")
-    assert isinstance(refused, BrokerError)
-    assert refused.error is error
-    assert len(str(refused)) > 10
+    fatal = fatal_error("JoinGroup", error, config, "m1")
+    assert isinstance(fatal, BrokerError)
+    assert fatal.error is error
+    assert len(str(fatal)) > 10
 
 
 def test_node_format_matches_java_client() -> None:

@@ -1,4 +1,4 @@
-"""The three timers."""
+"""The heartbeat, session and poll timers of a member."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from slackwater.group.member.heartbeat_timers import NEVER_SENT, HeartbeatTimers
 @pytest.fixture
 def timers() -> HeartbeatTimers:
     """Timers of 10, 3 and 30 seconds, started at 0."""
-    made = HeartbeatTimers(
+    started = HeartbeatTimers(
         session_ms=10_000, interval_ms=3_000, max_poll_ms=30_000, backoff_ms=100, backoff_max_ms=1_000
     )
-    made.reset(0)
-    return made
+    started.reset(0)
+    return started
 
 
 def test_timer_expires_at_its_deadline(timers: HeartbeatTimers) -> None:

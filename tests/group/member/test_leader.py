@@ -21,23 +21,23 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 CLUSTER = {"a": TopicInfo(2, (frozenset({"r1"}), frozenset({"r2"}))), "b": TopicInfo(1)}
 
 
-class Giver(Assignor):
+class FixedAssignor(Assignor):
     """Returns a fixed assignment."""
 
-    name = "giver"
+    name = "fixed"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
-    def __init__(self, **gives: tuple[TopicPartition, ...]) -> None:
-        self.gives = gives
+    def __init__(self, **assignments: tuple[TopicPartition, ...]) -> None:
+        self.assignments = assignments
 
     def assign(
         self, cluster: Mapping[str, TopicInfo], members: Mapping[str, MemberSubscription]
     ) -> dict[str, Assignment]:
-        return {member_id: Assignment(partitions) for member_id, partitions in self.gives.items()}
+        return {member_id: Assignment(partitions) for member_id, partitions in self.assignments.items()}
 
 
-def accepts(*owned: TopicPartition) -> MemberSubscription:
-    """A member that wants topic a and owns these."""
+def subscriber(*owned: TopicPartition) -> MemberSubscription:
+    """Return a member that subscribes to topic a and owns these partitions."""
     return MemberSubscription(None, Subscription(("a",), None, owned))
 
 
@@ -56,8 +56,10 @@ def test_subscriptions_are_decoded_with_instance_id() -> None:
 
 
 def test_built_in_assignors_use_subscriptions() -> None:
-    encoded, topics = assign(RangeAssignor(), RebalanceProtocol.EAGER, CLUSTER, {"m1": accepts(), "m2": accepts()})
-    assert {who: tuple(decode_assignment(data).partitions) for who, data in encoded.items()} == {
+    encoded, topics = assign(
+        RangeAssignor(), RebalanceProtocol.EAGER, CLUSTER, {"m1": subscriber(), "m2": subscriber()}
+    )
+    assert {member_id: tuple(decode_assignment(data).partitions) for member_id, data in encoded.items()} == {
         "m1": (A0,),
         "m2": (A1,),
     }
@@ -65,13 +67,13 @@ def test_built_in_assignors_use_subscriptions() -> None:
 
 
 def test_direct_move_is_rejected_in_cooperative_groups() -> None:
-    swap = Giver(m1=(A1,), m2=(A0,))
-    members = {"m1": accepts(A0), "m2": accepts(A1)}
+    swap = FixedAssignor(m1=(A1,), m2=(A0,))
+    members = {"m1": subscriber(A0), "m2": subscriber(A1)}
     assign(swap, RebalanceProtocol.EAGER, CLUSTER, members)
-    with pytest.raises(AssignorFailed, match="giver reassigned a-0, a-1 while still owned"):
+    with pytest.raises(AssignorFailed, match="fixed reassigned a-0, a-1 while still owned"):
         assign(swap, RebalanceProtocol.COOPERATIVE, CLUSTER, members)
 
 
 def test_unknown_member_owns_nothing() -> None:
-    encoded, _ = assign(Giver(stranger=(A0,)), RebalanceProtocol.COOPERATIVE, CLUSTER, {"m1": accepts()})
+    encoded, _ = assign(FixedAssignor(stranger=(A0,)), RebalanceProtocol.COOPERATIVE, CLUSTER, {"m1": subscriber()})
     assert set(encoded) == {"stranger"}

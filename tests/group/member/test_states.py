@@ -22,17 +22,17 @@ def test_every_action_and_state_is_reachable() -> None:
 
 
 def test_inputs_and_actions_have_unique_texts() -> None:
-    for words in (MemberInput, MemberAction):
-        assert len({one.value for one in words}) == len(words.__members__)
+    for enum in (MemberInput, MemberAction):
+        assert len({item.value for item in enum}) == len(enum.__members__)
 
 
 def test_inputs_that_enter_stable_and_completing() -> None:
     into = {
         state: {
             cause
-            for was in MemberState
-            for cause, to in MEMBER_TRANSITIONS[was].items()
-            if to[1] is state and was is not state
+            for previous in MemberState
+            for cause, transition in MEMBER_TRANSITIONS[previous].items()
+            if transition[1] is state and previous is not state
         }
         for state in MemberState
     }
@@ -42,7 +42,7 @@ def test_inputs_that_enter_stable_and_completing() -> None:
 
 
 def test_reset_leads_to_unjoined() -> None:
-    forgetting = {
+    resetting = {
         MemberAction.RESET_MEMBER_ID,
         MemberAction.RESET_GENERATION,
         MemberAction.FENCED,
@@ -52,7 +52,7 @@ def test_reset_leads_to_unjoined() -> None:
     }
     for row in MEMBER_TRANSITIONS.values():
         for action, next_state in row.values():
-            if action in forgetting:
+            if action in resetting:
                 assert next_state is UNJOINED
 
 

@@ -14,7 +14,7 @@ CLUSTER = {"a": TopicInfo(2), "b": TopicInfo(1), "ab": TopicInfo(1), "__consumer
 
 @pytest.fixture
 def subscription() -> SubscriptionState:
-    """A member that wants and has nothing."""
+    """Return a state without subscription and partitions."""
     return SubscriptionState(exclude_internal_topics=True)
 
 
@@ -53,12 +53,12 @@ def test_only_patterns_depend_on_metadata(subscription: SubscriptionState) -> No
 def test_positions_only_of_owned_partitions(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a", "b"])
     subscription.add_owned(frozenset({A0, B0}))
-    at = OffsetAndMetadata(5)
-    subscription.set_consumed({B0: at, A1: at, A0: at})
+    position = OffsetAndMetadata(5)
+    subscription.set_consumed({B0: position, A1: position, A0: position})
     assert list(subscription.all_consumed()) == [A0, B0]
     subscription.remove_owned(frozenset({A0}))
     subscription.add_owned(frozenset({A0}))
-    assert subscription.all_consumed() == {B0: at}
+    assert subscription.all_consumed() == {B0: position}
 
 
 def test_reassign_keeps_positions_of_kept_partitions(subscription: SubscriptionState) -> None:

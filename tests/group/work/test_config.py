@@ -7,7 +7,7 @@ from slackwater.group.work.config import WorkConfig
 
 
 @pytest.mark.parametrize(
-    ("build", "says"),
+    ("build", "message"),
     [
         (lambda: WorkConfig(workers=0), "workers = 0"),
         (lambda: WorkConfig(low_water_records=10, high_water_records=10), "low_water_records = 10 must be"),
@@ -22,8 +22,8 @@ from slackwater.group.work.config import WorkConfig
         (lambda: WorkConfig(auto_commit_interval_ms=0), "auto_commit_interval_ms = 0"),
     ],
 )
-def test_invalid_setting_is_named_in_the_error(build: type[WorkConfig], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_invalid_setting_is_named_in_the_error(build: type[WorkConfig], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         build()
 
 

@@ -29,9 +29,9 @@ def test_every_state_is_reachable() -> None:
 
 def test_done_needs_success_or_dead_letter() -> None:
     into_done = {
-        (state, what)
-        for state, what in itertools.product(TaskState, TaskInput)
-        if TASK_TRANSITIONS[state][what] is TaskState.DONE
+        (state, task_input)
+        for state, task_input in itertools.product(TaskState, TaskInput)
+        if TASK_TRANSITIONS[state][task_input] is TaskState.DONE
     }
     assert into_done == {
         (TaskState.RUNNING, TaskInput.FINISH),
