@@ -119,11 +119,12 @@ class MemberHarness:
         cluster: Mapping[str, int] | None = None,
         subscribe: bool = True,
         assignors: tuple[Assignor, ...] = EAGER,
+        now_ms: int = START_MS,
         **settings: Any,
     ) -> None:
         defaults: dict[str, Any] = {"group_id": "orders", "client_id": "c1", "enable_auto_commit": False}
         self.machine = GroupMember(MemberConfig(**(defaults | {"assignors": assignors} | settings)))
-        self.now_ms = START_MS
+        self.now_ms = now_ms
         self.cluster: dict[str, TopicInfo] | None = {
             topic: TopicInfo(partitions) for topic, partitions in (cluster or {"t": 4, "u": 2}).items()
         }
@@ -151,8 +152,7 @@ class MemberHarness:
         for effect in effects:
             match effect:
                 case Send():
-                    self.open[effect.request_id] = effect
-                    self.all_sent.append(effect.request)
+                    self.on_send(effect)
                 case NotifyListener():
                     self.callbacks.append((effect.callback, effect.partitions))
                     if not self.slow_listener:
@@ -174,6 +174,11 @@ class MemberHarness:
                 case Disconnect():
                     self.disconnects.append(effect)
         return self
+
+    def on_send(self, send: Send) -> None:
+        """Store a request until the test responds."""
+        self.open[send.request_id] = send
+        self.all_sent.append(send.request)
 
     def advance_ms(self, ms: int) -> "MemberHarness":
         """Advance time without calling the member."""

@@ -4,6 +4,7 @@ Every step checks that no partition has two owners. A member that the coordinato
 """
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,13 +15,8 @@ from slackwater.group.assignors import CooperativeStickyAssignor, RangeAssignor,
 from slackwater.group.events import GroupState
 from slackwater.group.member import (
     Callback,
-    GroupMember,
-    MemberConfig,
-    MemberEffect,
     MemberState,
-    NotifyListener,
     RebalanceDriver,
-    RefreshMetadata,
     Send,
 )
 from slackwater.group.member.effects import MemberResponse
@@ -28,54 +24,38 @@ from slackwater.group.messages import FindCoordinator, JoinGroup
 from slackwater.group.topic_partition import TopicPartition
 
 from .coordinator_harness import HOST, CoordinatorHarness
-from .member_harness import NODE, at, tps
+from .member_harness import NODE, MemberHarness, at, tps
 
 STEP_MS = 50
 
 
-class Client:
-    """A client without delays; `alive` and `polling` stop it or its polls."""
+class Client(MemberHarness):
+    """A member whose requests go to the coordinator; `alive` and `polling` stop it or its polls."""
 
-    def __init__(self, cluster: "MemberCluster", name: str, **settings: Any) -> None:
-        defaults: dict[str, Any] = {"group_id": "orders", "client_id": name, "enable_auto_commit": False}
-        self.cluster = cluster
-        self.machine = GroupMember(MemberConfig(**(defaults | settings)))
+    def __init__(self, harness: CoordinatorHarness, topics: Mapping[str, int], name: str, **settings: Any) -> None:
+        self.harness = harness
         self.alive = True
         self.polling = True
-        self.callbacks: list[tuple[Callback, tuple[TopicPartition, ...]]] = []
         self._inbox: deque[tuple[int, MemberResponse]] = deque()
-        self.execute(self.machine.subscribe(["t"], self.now_ms))
+        super().__init__(cluster=topics, now_ms=harness.now_ms, client_id=name, **settings)
 
-    @property
-    def now_ms(self) -> int:
-        """The time of the harness."""
-        return self.cluster.harness.now_ms
-
-    def execute(self, effects: list[MemberEffect]) -> None:
-        """Execute effects."""
-        for effect in effects:
-            match effect:
-                case Send(request_id=request_id, request=request):
-                    if isinstance(request, FindCoordinator):
-                        self._inbox.append((request_id, NODE))
-                        continue
-                    if isinstance(request, JoinGroup):
-                        request = replace(request, uuid=self.cluster.harness.next_uuid(), client_host=HOST)
-                    send: Any = self.cluster.harness.send
-                    send(request, partial(self._on_response, request_id))
-                case NotifyListener():
-                    self.callbacks.append((effect.callback, effect.partitions))
-                    self.execute(self.machine.on_listener_done(self.now_ms))
-                case RefreshMetadata():
-                    self.execute(self.machine.on_metadata(self.cluster.topics, self.now_ms))
-                case _:
-                    pass
+    def on_send(self, send: Send) -> None:
+        """Send a request to the coordinator; the response is handled in the next step."""
+        request = send.request
+        if isinstance(request, FindCoordinator):
+            self._inbox.append((send.request_id, NODE))
+            return
+        if isinstance(request, JoinGroup):
+            request = replace(request, uuid=self.harness.next_uuid(), client_host=HOST)
+        forward: Any = self.harness.send
+        forward(request, partial(self._on_response, send.request_id))
 
     def _on_response(self, request_id: int, response: MemberResponse) -> None:
         self._inbox.append((request_id, response))
 
     def step(self) -> None:
         """Handle responses, fire timers, poll."""
+        self.now_ms = self.harness.now_ms
         if not self.alive:
             self._inbox.clear()
             return
@@ -83,14 +63,9 @@ class Client:
             self.execute(self.machine.on_response(*self._inbox.popleft(), self.now_ms))
         due_ms = self.machine.next_due_ms()
         if due_ms is not None and due_ms <= self.now_ms:
-            self.execute(self.machine.tick(self.now_ms))
+            self.tick()
         if self.polling:
-            self.execute(self.machine.poll(self.now_ms))
-
-    @property
-    def owned(self) -> tuple[TopicPartition, ...]:
-        """Return the owned partitions, sorted."""
-        return tuple(sorted(self.machine.owned))
+            self.poll()
 
 
 class MemberCluster:
@@ -98,14 +73,21 @@ class MemberCluster:
 
     def __init__(self, **settings: Any) -> None:
         self.harness = CoordinatorHarness(**({"group_initial_rebalance_delay_ms": 100} | settings))
-        self.topics = {"t": TopicInfo(6)}
+        self.topics = {"t": 6}
         self.clients: list[Client] = []
 
     def client(self, name: str, **settings: Any) -> Client:
         """Add a client."""
-        client = Client(self, name, **settings)
+        client = Client(self.harness, self.topics, name, **settings)
         self.clients.append(client)
         return client
+
+    def set_partitions(self, count: int) -> None:
+        """Change the number of partitions of topic t and update the metadata of all clients."""
+        self.topics = {"t": count}
+        for client in self.clients:
+            client.cluster = {"t": TopicInfo(count)}
+            client.execute(client.machine.on_metadata(client.cluster, client.now_ms))
 
     def run(self, duration_ms: int) -> None:
         """Advance time in small steps."""
@@ -132,8 +114,8 @@ class MemberCluster:
         assert self.harness.state is GroupState.STABLE
         alive = [client for client in self.clients if client.alive]
         assert all(client.machine.state is MemberState.STABLE for client in alive)
-        owned = sorted(partition for client in alive for partition in client.owned)
-        assert owned == [TopicPartition("t", n) for n in range(self.topics["t"].partitions)]
+        owned = sorted(partition for client in alive for partition in client.owned())
+        assert owned == [TopicPartition("t", n) for n in range(self.topics["t"])]
 
 
 def cooperative() -> dict[str, Any]:
@@ -146,15 +128,15 @@ def test_eager_members_join_and_leave() -> None:
     cluster = MemberCluster()
     a = cluster.client("a", assignors=(RangeAssignor(),))
     cluster.run(2_000)
-    assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
+    assert a.owned() == tps("t-0 t-1 t-2 t-3 t-4 t-5")
     b = cluster.client("b", assignors=(RangeAssignor(),))
     cluster.run(5_000)
     cluster.check_stable()
-    assert len(a.owned) == len(b.owned) == 3
+    assert len(a.owned()) == len(b.owned()) == 3
     b.execute(b.machine.close(b.now_ms))
     cluster.run(5_000)
     assert b.machine.is_closed
-    assert a.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
+    assert a.owned() == tps("t-0 t-1 t-2 t-3 t-4 t-5")
 
 
 @pytest.mark.proves("CL-21", "CL-23")
@@ -163,17 +145,17 @@ def test_cooperative_members_revoke_only_moved_partitions() -> None:
     a, b = (cluster.client(name, **cooperative()) for name in "ab")
     cluster.run(5_000)
     cluster.check_stable()
-    before = {client: set(client.owned) for client in (a, b)}
+    before = {client: set(client.owned()) for client in (a, b)}
     c = cluster.client("c", **cooperative())
     for client in (a, b):
         client.callbacks.clear()
     cluster.run(10_000)
     cluster.check_stable()
     for client in (a, b):
-        assert set(client.owned) <= before[client]
+        assert set(client.owned()) <= before[client]
         revoked = [partitions for callback, partitions in client.callbacks if callback is Callback.REVOKED]
         assert [len(partitions) for partitions in revoked] == [1]
-    assert len(c.owned) == 2
+    assert len(c.owned()) == 2
 
 
 @pytest.mark.proves("CL-06", "CL-22")
@@ -184,7 +166,7 @@ def test_member_that_stops_polling_leaves_and_rejoins() -> None:
     a.callbacks.clear()
     a.polling = False
     cluster.run(20_000)
-    assert b.owned == tps("t-0 t-1 t-2 t-3 t-4 t-5")
+    assert b.owned() == tps("t-0 t-1 t-2 t-3 t-4 t-5")
     assert not a.callbacks
     a.polling = True
     cluster.run(10_000)
@@ -199,7 +181,7 @@ def test_silent_member_gets_unknown_member_id() -> None:
     cluster.run(5_000)
     a.alive = False
     cluster.run(20_000)
-    assert len(b.owned) == 6
+    assert len(b.owned()) == 6
     a.alive = True
     cluster.run(10_000)
     cluster.check_stable()
@@ -213,7 +195,7 @@ def test_static_restart_within_session_keeps_assignment() -> None:
     a = cluster.client("a", **settings)
     b = cluster.client("b", group_instance_id="two", session_timeout_ms=30_000, **cooperative())
     cluster.run(5_000)
-    owned, generation = a.owned, cluster.harness.generation
+    owned, generation = a.owned(), cluster.harness.generation
     b.callbacks.clear()
     a.execute(a.machine.close(a.now_ms))
     assert a.machine.is_closed
@@ -221,7 +203,7 @@ def test_static_restart_within_session_keeps_assignment() -> None:
     cluster.run(10_000)
     restarted = cluster.client("a", **settings)
     cluster.run(5_000)
-    assert (restarted.owned, cluster.harness.generation) == (owned, generation)
+    assert (restarted.owned(), cluster.harness.generation) == (owned, generation)
     assert not b.callbacks
 
 
@@ -232,7 +214,7 @@ def test_older_process_with_same_instance_id_is_fenced() -> None:
     cluster.run(2_000)
     b = cluster.client("b", group_instance_id="one", driver=RebalanceDriver.BACKGROUND, **cooperative())
     cluster.run(10_000)
-    assert len(b.owned) == 6
+    assert len(b.owned()) == 6
     assert a.machine.state is MemberState.UNJOINED
     cluster.run(60_000)
     assert b.machine.state is MemberState.STABLE, "the older process does not rejoin and fence the newer one"
@@ -247,14 +229,14 @@ def test_held_partitions_do_not_block_group() -> None:
     b = cluster.client("b", driver=RebalanceDriver.BACKGROUND, **cooperative())
     cluster.run(60_000)
     assert cluster.harness.state is GroupState.STABLE
-    assert len(a.owned) == 6
+    assert len(a.owned()) == 6
     assert not b.machine.owned
     assert len(a.machine.leaving) == 3
     generation = cluster.harness.generation
     a.execute(a.machine.release(a.machine.owned, a.now_ms))
     cluster.run(10_000)
     cluster.check_stable()
-    assert [len(client.owned) for client in cluster.clients] == [3, 3]
+    assert [len(client.owned()) for client in cluster.clients] == [3, 3]
     assert cluster.harness.generation <= generation + 2
 
 
@@ -264,9 +246,7 @@ def test_new_partitions_are_assigned_after_metadata_refresh() -> None:
     for name in "ab":
         cluster.client(name, **cooperative())
     cluster.run(5_000)
-    cluster.topics = {"t": TopicInfo(8)}
-    for client in cluster.clients:
-        client.execute(client.machine.on_metadata(cluster.topics, client.now_ms))
+    cluster.set_partitions(8)
     cluster.run(10_000)
     cluster.check_stable()
 
